@@ -1,0 +1,137 @@
+# `make` lists the targets. Everything runs in .venv, which is made on first use and renewed when
+# pyproject.toml or constraints.txt change.
+
+VENV ?= .venv
+# An interpreter to prefer; else the first one found that is new enough.
+PYTHON ?=
+# How long to fuzz.
+SECONDS ?= 60
+# More arguments for pytest: make test ARGS="-k framing -x"
+ARGS ?=
+
+BIN := $(VENV)/bin
+PY := $(BIN)/python
+# The name holds the folder's checksum: an environment that was copied or moved along with its checkout
+# would still import the old one, so it counts as absent and is made anew.
+PLACE := $(shell pwd | cksum | cut -d' ' -f1)
+STAMP := $(VENV)/.installed-$(PLACE)
+FUZZ_STAMP := .venv-fuzz/.installed-$(PLACE)
+
+# What the type checkers read; folders that are absent are left out. fuzz/ is: atheris is not installed here.
+TYPED := $(wildcard src tests scripts examples benchmarks)
+
+PIP_INSTALL = $(PY) -m pip --disable-pip-version-check install -qq --constraint constraints.txt
+# Without it, pip would build with the newest hatchling. Not for the first call: older pips do not know it.
+PINNED_BUILD = --build-constraint constraints.txt
+
+# The pinned wheel brings its own pyright; these could replace it by another version or another node.
+unexport PYRIGHT_PYTHON_FORCE_VERSION
+unexport PYRIGHT_PYTHON_PYLANCE_VERSION
+export PYRIGHT_PYTHON_GLOBAL_NODE := off
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+
+# The checks announce themselves in a fixed order and share a few cores: -j would only mix their output.
+.NOTPARALLEL:
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: run
+run: $(STAMP) ## show a live session; needs no key
+	@$(PY) examples/replay.py
+
+.PHONY: test
+test: $(STAMP) ## run the tests, in parallel and in random order
+	@echo "== tests on $$($(PY) -c 'import platform; print("Python", platform.python_version())')"
+	@$(PY) -m pytest -n auto $(ARGS)
+
+.PHONY: test-all
+test-all: test ## run the tests on every other Python from 3.11 on, too
+	@pythons=$$($(PY) scripts/other_pythons.py) || exit 1; \
+	test -n "$$pythons" || { echo "== no other Python from 3.11 on was found"; exit 0; }; \
+	printf '%s\n' "$$pythons" | while IFS= read -r python; do \
+		$(MAKE) --no-print-directory test VENV=".venv-$${python##*python}" PYTHON="$$python" </dev/null || exit 1; \
+	done
+
+.PHONY: check
+check: lint layers types coverage ## what CI runs: lint, layers, types, tests with coverage
+
+.PHONY: lint
+lint: $(STAMP) ## check format and style
+	@echo "== ruff format"
+	@$(BIN)/ruff format --check .
+	@echo "== ruff check"
+	@$(BIN)/ruff check .
+
+.PHONY: layers
+layers: $(STAMP) ## check that imports keep to the layers
+	@echo "== import-linter"
+	@$(BIN)/lint-imports --no-logo
+
+.PHONY: types
+types: $(STAMP) ## check the types with mypy and pyright
+	@echo "== mypy"
+	@$(PY) -m mypy $(TYPED)
+	@echo "== pyright"
+	@$(PY) -m pyright --pythonpath $(PY) $(TYPED)
+
+.PHONY: coverage
+coverage: $(STAMP) ## run the tests with branch coverage; fails below the limit
+	@echo "== tests with branch coverage"
+	@$(PY) -m pytest -n auto --cov --cov-report=term --cov-report=html:build/coverage $(ARGS)
+
+.PHONY: bench
+bench: $(STAMP) ## measure speed
+	@$(PY) benchmarks/run.py $(ARGS)
+
+.PHONY: fuzz
+fuzz: $(FUZZ_STAMP) ## fuzz the wire format for SECONDS (60)
+	@mkdir -p build/fuzz
+	@.venv-fuzz/bin/python fuzz/fuzz_wire.py -max_total_time=$(SECONDS) -artifact_prefix=build/fuzz/ $(ARGS)
+
+.PHONY: format
+format: $(STAMP) ## format the code and repair what ruff can
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+.PHONY: clean
+clean: ## remove environments, caches and reports
+	@rm -rf .venv .venv-* build dist .coverage .coverage.* .hypothesis .import_linter_cache \
+		.mypy_cache .pytest_cache .ruff_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Prints the first interpreter that is new enough and can make environments. It is run, not only looked up,
+# because a version manager's shim may stand for nothing and some systems ship Python without ensurepip.
+FIND_PYTHON = \
+	for python in $(if $(PYTHON),"$(PYTHON)",python3 python3.13 python3.12 python3.11 \
+			"$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/3.1[1-9]*/bin/python3); do \
+		if "$$python" -c 'import sys, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
+			printf '%s\n' "$$python"; exit 0; \
+		fi; \
+	done; \
+	echo "Bridle needs Python 3.11 or newer, with venv and ensurepip, and found none." >&2; \
+	echo "Install one, or name it: make PYTHON=python3.12 ..." >&2; \
+	exit 1
+
+# Without a stamp of this place the environment is absent, half made or moved: start over.
+define MAKE_VENV
+@python=$$($(FIND_PYTHON)) || exit 1; \
+echo "== $(if $(wildcard $@),renewing,making) $(VENV)"; \
+if ! test -e $@ || ! $(PY) -c '' 2>/dev/null; then "$$python" -m venv --clear $(VENV); fi
+@$(PIP_INSTALL) --upgrade pip
+endef
+
+$(STAMP): pyproject.toml constraints.txt
+	$(MAKE_VENV)
+	@$(PIP_INSTALL) $(PINNED_BUILD) --editable . --group dev
+	@touch $@
+
+$(FUZZ_STAMP): VENV := .venv-fuzz
+$(FUZZ_STAMP): BIN = $(VENV)/bin
+$(FUZZ_STAMP): PY = $(BIN)/python
+$(FUZZ_STAMP): pyproject.toml constraints.txt fuzz/requirements.txt
+	$(MAKE_VENV)
+	@$(PIP_INSTALL) $(PINNED_BUILD) --editable . --requirement fuzz/requirements.txt
+	@touch $@

@@ -1,0 +1,297 @@
+"""One end of the control protocol: who asked what, and that each request ends exactly once.
+
+Symmetric: the host's end and the agent's end are the same class. Does no I/O and starts no task: bytes go in,
+events and bytes come out. What a request means is its handler's business.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from secrets import token_hex
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
+
+from bridle.errors import TransportClosed, UsageError
+from bridle.wire import (
+    UNSUPPORTED_REQUEST,
+    Arrival,
+    ControlCancelRequest,
+    ControlOutcome,
+    ControlRequest,
+    ControlResponse,
+    Framer,
+    JsonObject,
+    RequestId,
+    Value,
+    encode,
+    frame_from_wire,
+)
+from bridle.wire.control import ASKS, REQUESTS, Ask, GenericRequest, Request, ask_from_wire, request_from_wire
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+    from typing import Any
+
+log = logging.getLogger("bridle.wire")
+
+_REMEMBERED: Final = 1024
+"""How many finished requests of the other side are remembered, to know a repeated frame."""
+
+_ERROR_CODE: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
+
+NEVER_ANSWERED: Final = frozenset(
+    ("remote_tool_call", "remote_plumbing_call", "remote_tools_probe", "remote_tools_reannounce")
+)
+"""Broadcasts in the form of a request: an error from one listener would spoil another's answer."""
+
+
+class RequestReceived(Value):
+    """The other side asks. Answer with `Peer.respond` or `Peer.refuse`, under this id."""
+
+    id: RequestId
+    request: Ask | Request[Any]
+
+
+class RequestWithdrawn(Value):
+    """The other side took its request back, or is gone: stop working on it, an answer would be dropped."""
+
+    id: RequestId
+    request: Ask | Request[Any]
+    is_lost: bool = False
+    """The stream has ended, rather than the request been taken back."""
+
+
+class RequestAnswered(Value):
+    """Our request succeeded."""
+
+    id: RequestId
+    request: Ask | Request[Any]
+    payload: JsonObject
+    """The answer as sent; `request.read_answer(payload)` makes it a typed value."""
+
+
+class RequestRefused(Value):
+    """Our request failed on the other side."""
+
+    id: RequestId
+    request: Ask | Request[Any]
+    error: str
+    code: str | None = None
+
+
+class RequestLost(Value):
+    """The stream ended before our request was answered."""
+
+    id: RequestId
+    request: Ask | Request[Any]
+
+
+RequestEvent: TypeAlias = RequestReceived | RequestWithdrawn | RequestAnswered | RequestRefused | RequestLost
+"""What happens to requests."""
+
+Event: TypeAlias = Arrival | RequestEvent
+"""What comes out of a `Peer`: all that arrives but control traffic, and what became of that."""
+
+
+class Peer:
+    """One end of a connection.
+
+    `role` says which end: it decides how requests of the other side are read and which of them are known.
+    `serves` names the requests that somebody here answers; any other is refused as unsupported at once, so
+    that the other side never waits for nothing. By default all known ones are handed over.
+    """
+
+    def __init__(
+        self,
+        role: Literal["host", "agent"] = "host",
+        *,
+        serves: Collection[str] | None = None,
+        make_id: Callable[[int], str] | None = None,
+        limit: int | None = None,
+    ) -> None:
+        self.role: Final = role
+        known = ASKS if role == "host" else REQUESTS
+        self.serves = frozenset(known if serves is None else serves) - NEVER_ANSWERED
+        self._read_request = ask_from_wire if role == "host" else request_from_wire
+        self._make_id = make_id or _make_id
+        self._framer = Framer(limit)
+        self._count = 0
+        self._ours: dict[RequestId, Ask | Request[Any]] = {}
+        self._theirs: dict[RequestId, Ask | Request[Any]] = {}
+        self._finished: dict[RequestId, None] = {}
+        self._output: list[bytes] = []
+        self._is_closed = False
+
+    @property
+    def pending(self) -> dict[RequestId, Ask | Request[Any]]:
+        """Our requests that have no answer yet."""
+        return dict(self._ours)
+
+    @property
+    def open(self) -> dict[RequestId, Ask | Request[Any]]:
+        """Requests of the other side that we have not answered yet."""
+        return dict(self._theirs)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the other side's stream has ended."""
+        return self._is_closed
+
+    # Input.
+
+    def receive(self, data: bytes) -> list[Event]:
+        """Take bytes of the other side, in any chunks; gives back what they say."""
+        return self._sort(self._framer.feed(data))
+
+    def receive_eof(self) -> list[Event]:
+        """The other side's stream has ended: every request that is open, either way, ends now."""
+        if self._is_closed:
+            return []
+        events = self._sort(self._framer.flush())
+        self._is_closed = True
+        events += [RequestLost(id, request) for id, request in self._ours.items()]
+        events += [RequestWithdrawn(id, request, is_lost=True) for id, request in self._theirs.items()]
+        self._ours.clear()
+        self._theirs.clear()
+        return events
+
+    def _sort(self, arrivals: list[Arrival]) -> list[Event]:
+        if _CONTROL.isdisjoint(map(type, arrivals)):
+            # By far the most chunks: nothing to sort out.
+            return cast("list[Event]", arrivals)
+        events: list[Event] = []
+        for arrival in arrivals:
+            if isinstance(arrival, ControlRequest):
+                self._on_request(arrival, events)
+            elif isinstance(arrival, ControlResponse):
+                self._on_response(arrival, events)
+            elif isinstance(arrival, ControlCancelRequest):
+                self._on_cancel(arrival, events)
+            else:
+                events.append(arrival)
+        return events
+
+    def _on_request(self, frame: ControlRequest, events: list[Event]) -> None:
+        id = frame.request_id
+        if id == "":
+            log.warning("dropped a control request that has no id")
+            return
+        if id in self._theirs or id in self._finished:
+            log.debug("dropped a repeated control request: %s", id)
+            return
+        request = self._read_request(frame.request)
+        self._theirs[id] = request
+        if request.subtype in self.serves:
+            events.append(RequestReceived(id, request))
+        elif request.subtype in NEVER_ANSWERED:
+            self._finish_theirs(id)
+        elif not request.subtype:
+            self.refuse(id, "control request without a subtype", "invalid_request")
+        else:
+            self.refuse(id, f"Unsupported control request subtype: {request.subtype}", UNSUPPORTED_REQUEST)
+
+    def _on_response(self, frame: ControlResponse, events: list[Event]) -> None:
+        outcome = frame.response
+        request = None if outcome.request_id is None else self._ours.pop(outcome.request_id, None)
+        if outcome.request_id is None or request is None:
+            log.debug("dropped a control response with no or an unknown id: %s", outcome.request_id)
+            return
+        id = outcome.request_id
+        if outcome.subtype == "success":
+            payload = outcome.response if isinstance(outcome.response, dict) else {}
+            events.append(RequestAnswered(id, request, payload))
+            if request.subtype == "initialize":
+                self._take_up(outcome, events)
+        else:
+            events.append(RequestRefused(id, request, outcome.error or "no reason given", outcome.error_code))
+
+    def _take_up(self, outcome: ControlOutcome, events: list[Event]) -> None:
+        """Requests that were open before a second `initialize` come with its answer."""
+        for pending in (
+            outcome.pending_permission_requests,
+            outcome.pending_user_dialog_requests,
+            outcome.pending_elicitation_requests,
+        ):
+            for data in pending or ():
+                frame = frame_from_wire(data)
+                if isinstance(frame, ControlRequest):
+                    self._on_request(frame, events)
+
+    def _on_cancel(self, frame: ControlCancelRequest, events: list[Event]) -> None:
+        request = self._finish_theirs(frame.request_id)
+        if request is None:
+            log.debug("dropped a cancel for an unknown control request: %s", frame.request_id)
+        else:
+            events.append(RequestWithdrawn(frame.request_id, request))
+
+    def _finish_theirs(self, id: RequestId) -> Ask | Request[Any] | None:
+        request = self._theirs.pop(id, None)
+        if request is not None:
+            self._finished[id] = None
+            if len(self._finished) > _REMEMBERED:
+                del self._finished[next(iter(self._finished))]
+        return request
+
+    # Output.
+
+    def request(self, request: Ask | Request[Any] | str, /, **fields: object) -> RequestId:
+        """Ask the other side; gives back the id under which the outcome will come.
+
+        A text is the subtype of a request that has no class here, with its `fields`. Raises
+        `TransportClosed` once the other side is gone, `MessageInvalid` for what cannot be encoded.
+        """
+        if self._is_closed:
+            raise TransportClosed("the agent's output has ended, so no answer can come")
+        if isinstance(request, str):
+            request = GenericRequest(request, dict(fields))
+        self._count += 1
+        id = self._make_id(self._count)
+        self._output.append(encode(ControlRequest(id, request.to_wire())) + b"\n")
+        self._ours[id] = request
+        return id
+
+    def cancel(self, id: RequestId) -> bool:
+        """Take one of our requests back. A late answer is dropped. False if it had ended already."""
+        if self._ours.pop(id, None) is None:
+            return False
+        self._output.append(encode(ControlCancelRequest(id)) + b"\n")
+        return True
+
+    def respond(self, id: RequestId, payload: object = None) -> bool:
+        """Answer a request of the other side; `payload` is a value of the wire, a dict, or nothing.
+
+        False, and nothing is sent, if the request was withdrawn or has ended. If the payload cannot be
+        encoded, `MessageInvalid` is raised and the request stays open.
+        """
+        return self._reply(id, ControlOutcome("success", id, cast("Any", payload)))
+
+    def refuse(self, id: RequestId, error: str, code: str | None = None) -> bool:
+        """Answer a request of the other side with an error. False if it was withdrawn or has ended."""
+        if code is not None and not _ERROR_CODE.fullmatch(code):
+            raise UsageError(f"error code {code!r}: use lower case letters, digits and _, at most 64")
+        return self._reply(id, ControlOutcome("error", id, error=error, error_code=code))
+
+    def _reply(self, id: RequestId, outcome: ControlOutcome) -> bool:
+        if id not in self._theirs:
+            return False
+        line = encode(ControlResponse(outcome)) + b"\n"
+        self._finish_theirs(id)
+        self._output.append(line)
+        return True
+
+    def send(self, message: object) -> None:
+        """Send a frame that is not control traffic. Raises `MessageInvalid` for what cannot be encoded."""
+        self._output.append(encode(message) + b"\n")
+
+    def take_output(self) -> bytes:
+        """The bytes to write to the other side; each is given out once."""
+        output = b"".join(self._output)
+        self._output.clear()
+        return output
+
+
+def _make_id(number: int) -> str:
+    return f"req_{number}_{token_hex(4)}"
+
+
+_CONTROL: Final[frozenset[type]] = frozenset((ControlRequest, ControlResponse, ControlCancelRequest))

@@ -1,0 +1,306 @@
+r"""Owns what counts as a secret and how it is hidden in anything that Bridle shows or records.
+
+Does not decide where it is applied: errors, logs and cassettes each call it on their own text.
+
+Two rules find a secret. Its *shape*: `sk-ant-…`, `Bearer …`, a JWT, a private key, a password in a URL. Or
+its *name*: `API_KEY=…`, `"accessToken": "…"`, `Authorization: …`. What is hidden becomes `***`, after the
+part that tells what it was (`sk-ant-***`). To hide twice is to hide once; every pattern takes linear time.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, TypeVar, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+__all__ = ["DEFAULT", "MASK", "Redaction", "is_secret_key", "mask", "mask_argv", "mask_json", "preview"]
+
+MASK = "***"
+"""What stands in the place of a secret."""
+
+_T = TypeVar("_T")
+
+# Names are compared in lower case without separators, by their end: GITHUB_TOKEN, x-api-key and accessToken
+# are secret, token_count, tokenSource and apiKeySource are not. "tokens" alone is a count and is left out.
+_SECRET_NAMES = """
+    token accesstokens apitokens authtokens refreshtokens secret secrets password passwords passwd passphrase
+    passcode credential credentials authorization cookie cookies apikey apikeys accesskey secretkey privatekey
+    signingkey encryptionkey masterkey accountkey authkey
+"""
+_HARMLESS_NAMES = """
+    pertoken pagetoken nexttoken continuationtoken firsttoken eostoken bostoken padtoken stoptoken canceltoken
+    cancellationtoken progresstoken
+"""
+_SECRET_ENDS, _HARMLESS_ENDS = tuple(_SECRET_NAMES.split()), tuple(_HARMLESS_NAMES.split())
+_HEADER_ENDS = ("authorization", "cookie", "cookies")
+_NAME_TAIL = 64
+"""Only so much of a name is looked at; no name that people use is longer."""
+
+# A name followed by one of these is a sentence ("token: expired", "pass --token to …"), not a pair.
+_PROSE = """
+    a an and are as at be but by can cannot check could denied does empty error expired failed false for from
+    has have if in incorrect invalid is it may missing must no none not null of on option or please rejected
+    required requires revoked run set should string the this to true undefined unknown unset use value was
+    when which with wrong you your
+"""
+_PLAIN_WORDS = frozenset(_PROSE.split())
+
+_WINDOW = 8192
+"""Characters beyond the shown ones that a preview looks at."""
+
+
+class _Patterns:
+    """The patterns, compiled on first use: most programs that import Bridle never show an error.
+
+    What keeps them linear: each starts at a boundary that cannot occur within what it consumes, repeats
+    possessively, and looks ahead over a bounded distance only.
+    """
+
+    def __init__(self) -> None:
+        # A token starts where no word is running, or right after an escaped line break or a colour code.
+        start = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=\x1b\[\dm)|(?<=\x1b\[\d\dm)|(?<=\x1b\[\d;\d\dm))"
+        # Most places are ruled out by two characters, which is four times as fast as to try each form.
+        token = rf"""(?=[sr]k|g[hils]|x[ao]|np|hf|A[A-Z]|ey|[Bb][EeAa])(?:
+            (sk-ant-)[\w-]{{3,}}+
+          | (github_pat_|glpat-|xox[a-z]-|xapp-)[\w-]{{8,}}+
+          | {start}(?:
+                (sk-(?:proj-|svcacct-|or-v1-)?+)(?:[\w-]{{16,}}+|(?=[\w-]{{0,15}}\d)[\w-]{{8,}}+)
+              | ((?:sk|rk)_(?:live|test)_|gh[opsur]_|npm_|hf_|gsk_)[A-Za-z0-9]{{8,}}+
+              | (AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{{16}}+(?![A-Za-z0-9])
+              | (AIza)[\w-]{{30,}}+
+              | (?<![_-])(eyJ)[\w-]{{5,}}+\.[\w-]{{2,}}+(?:\.[\w-]*+){{0,3}}
+              | ((?i:bearer)\s{{1,8}})(?!(?i:authenti|authori|credential|realm|scheme|token))
+                    (?:[\w.~+/=-]{{8,}}+|(?=[\w.~+/=-]{{0,7}}\d)[\w.~+/=-]{{3,}}+)
+              | ((?i:basic)\s{{1,8}})(?=[A-Za-z0-9+/]{{0,200}}(?:\d|[a-z][A-Z]|={{1,2}}(?![^\s"',;)])))
+                    [A-Za-z0-9+/]{{8,}}+={{0,2}}
+            )
+        )"""
+        self.private_key = re.compile(
+            r"(-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----)[^-]*+(?:-(?!----)[^-]*+)*+"
+        )
+        self.url_password = re.compile(
+            r"""(?<=://)(?:
+                    ([^\s/?\#@:"'<>]*+:)(?!\d{1,5}[?\#])[^\s/"'<>]+(?=@)
+                  | [^\s/?\#@:"'<>*]{20,}+(?=@)
+                )""",
+            re.VERBOSE,
+        )
+        self.token = re.compile(token, re.VERBOSE | re.ASCII)
+        self.prefix = re.compile(
+            r"(?i:bearer|basic|digest|token)\s+|sk-ant-|sk-proj-|sk-|github_pat_|glpat-|xox[a-z]-|xapp-"
+            r"|(?:sk|rk)_(?:live|test)_|gh[opsur]_|npm_|hf_|gsk_|AKIA|ASIA|AIza|eyJ"
+        )
+        self.name = re.compile(
+            r"""(?<![\w.-])(?<!://)(?:
+                    ((?:(?:api|access|secret|private)[ ])?[\w.-]++)
+                    (?:\\*+["'])?[ \t]*+(=>|:=|={1,3}+|:(?!:))[ \t]*+
+                  | (--[a-z][\w-]*+)[ \t]++(?!-)
+                )""",
+            re.VERBOSE | re.ASCII | re.IGNORECASE,
+        )
+        self.opening_quote = re.compile(r"(\\*+)([\"'])")
+        self.quote_or_line_end = re.compile(r"(?<!\\)(\\*+)([\"'])|[\r\n]")
+        # A closing bracket or a backslash is part of a value only if more of the value follows.
+        self.bare_value = re.compile(
+            r"""(?: [^\s"'`,;&<>)\]}\\] | [)\]}](?![\s"'`,;&<>)\]}\\]|\Z) | \\(?![nrt"'\\]|\Z) )++""",
+            re.VERBOSE,
+        )
+        self.header_value = re.compile(r"[^\r\n\"'\\]++")
+        self.flat_list = re.compile(r"\[([^\[\]{}]++)\]")
+        self.qualifier = re.compile(r"(?:\d|value|production|prod|dev|staging|live|base64|b64)++\Z")
+        self.short_password = re.compile(r"(?:[_-](?i:pwd)|[a-z]Pwd)\Z")
+
+
+_patterns = cache(_Patterns)
+
+
+class Redaction:
+    """What to hide: the built-in rules, and what a user adds to them. A value: `with_…` gives a new one.
+
+    `keys` are further names whose values are secret; case and separators do not matter. `patterns` are
+    further regular expressions for secrets: all that one matches is hidden, or only its group `secret`.
+    """
+
+    __slots__ = ("_folded_keys", "keys", "patterns")
+
+    def __init__(self, *, keys: Iterable[str] = (), patterns: Iterable[str | re.Pattern[str]] = ()) -> None:
+        self.keys: tuple[str, ...] = tuple(dict.fromkeys(keys))
+        compiled = (re.compile(each) if isinstance(each, str) else each for each in patterns)
+        self.patterns: tuple[re.Pattern[str], ...] = tuple(dict.fromkeys(compiled))
+        self._folded_keys = frozenset(map(_fold, self.keys))
+
+    def with_keys(self, *names: str) -> Redaction:
+        """A redaction that hides the values of these names too."""
+        return Redaction(keys=(*self.keys, *names), patterns=self.patterns)
+
+    def with_patterns(self, *patterns: str | re.Pattern[str]) -> Redaction:
+        """A redaction that hides what these patterns match too."""
+        return Redaction(keys=self.keys, patterns=(*self.patterns, *patterns))
+
+    def is_secret_key(self, name: str) -> bool:
+        """Whether a variable, header, field or flag of this name holds a secret."""
+        name = name[-_NAME_TAIL:]
+        return _says_secret(name) or (bool(self.keys) and _fold(name) in self._folded_keys)
+
+    def mask(self, text: str) -> str:
+        """The text with its secrets hidden."""
+        for pattern in self.patterns:
+            text = pattern.sub(_hide_match, text)
+        known = _patterns()
+        text = known.private_key.sub(rf"\1{MASK}", text)
+        text = known.url_password.sub(lambda match: (match[1] or "") + MASK, text)
+        text = known.token.sub(lambda match: match[match.lastindex or 0] + MASK, text)
+        return self._mask_pairs(text)
+
+    def preview(self, text: str | bytes, limit: int = 200) -> str:
+        """The first `limit` characters of what `mask` makes of a text, which may be very long."""
+        # Cut before masking, a secret might be split and not be known any more: cut far behind what is shown.
+        window = text[: limit + _WINDOW]
+        masked = self.mask(window if isinstance(window, str) else window.decode("utf-8", "replace"))
+        return masked if len(masked) <= limit and len(window) == len(text) else masked[:limit] + "…"
+
+    def mask_json(self, value: _T) -> _T:
+        """A copy of a JSON value with its secrets hidden, by the name they go under and by their shape."""
+        return cast(_T, self._mask_node(value, secret=False))
+
+    def mask_argv(self, argv: Sequence[str]) -> list[str]:
+        """A command line with its secrets hidden: `--flag value`, `--flag=value`, `KEY=value` or any text."""
+        masked: list[str] = []
+        expects_secret = False
+        for argument in argv:
+            is_flag = argument.startswith("--") or (len(argument) == 2 and argument[0] == "-")
+            name, equals, value = argument.partition("=")
+            if expects_secret and not is_flag:
+                masked.append(_hint(argument))
+            elif equals and not re.search(r"[^\w.-]", name) and self.is_secret_key(name):
+                masked.append(name + equals + _hint(value))
+            else:
+                masked.append(self.mask(argument))
+            expects_secret = argument.startswith("-") and not equals and self.is_secret_key(argument)
+        return masked
+
+    def _mask_node(self, value: object, *, secret: bool) -> object:
+        if isinstance(value, str):
+            return _hint(value) if secret else self.mask(value)
+        if isinstance(value, dict):
+            fields = cast(dict[object, object], value)
+            # {"name": "API_KEY", "value": "…"}, as headers and environments are often written.
+            label = fields.get("name", fields.get("key"))
+            labelled = isinstance(label, str) and self.is_secret_key(self.mask(label))
+            masked: dict[object, object] = {}
+            for key, child in fields.items():
+                shown = self.mask(key) if isinstance(key, str) else key
+                named = isinstance(shown, str) and self.is_secret_key(shown)
+                masked[shown] = self._mask_node(
+                    child, secret=secret or named or (labelled and key == "value")
+                )
+            return masked
+        if isinstance(value, (list, tuple)):
+            children = cast("Sequence[object]", value)
+            return [self._mask_node(child, secret=secret) for child in children]
+        if secret and isinstance(value, (int, float)) and not isinstance(value, bool):
+            return MASK
+        return value
+
+    def _mask_pairs(self, text: str) -> str:
+        """Hide the values of `name=value`, `name: value`, `"name": "value"` and `--name value`."""
+        search = _patterns().name.search
+        pieces: list[str] = []
+        done = position = 0
+        while match := search(text, position):
+            position = match.end()
+            if self.is_secret_key(match[1] or match[3]):
+                start, end = _value_span(text, match)
+                if start < end:
+                    pieces += text[done:start], _hint(text[start:end])
+                    done = position = end
+        return "".join((*pieces, text[done:]))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Redaction):
+            return NotImplemented
+        return self._folded_keys == other._folded_keys and set(self.patterns) == set(other.patterns)
+
+    def __hash__(self) -> int:
+        return hash((self._folded_keys, frozenset(self.patterns)))
+
+    def __repr__(self) -> str:
+        # Patterns are counted, not shown: one may well be a secret in clear.
+        return f"Redaction(keys={self.keys!r}, patterns=<{len(self.patterns)}>)"
+
+
+def _fold(name: str) -> str:
+    return "".join(filter(str.isalnum, name)).lower()
+
+
+@lru_cache(maxsize=1024)
+def _says_secret(name: str) -> bool:
+    """Whether a name is secret by the built-in rules; the same few hundred names come again and again."""
+    if _patterns().short_password.search(name):
+        return name.lower() != "old_pwd"
+    folded = _patterns().qualifier.sub("", _fold(name))
+    return folded.endswith(_SECRET_ENDS) and not folded.endswith(_HARMLESS_ENDS)
+
+
+def _hint(secret: str) -> str:
+    """The mask for a value that is secret as a whole, after the part that tells its kind."""
+    if not secret:
+        return secret
+    kind = _patterns().prefix.match(secret)
+    return (kind[0] if kind else "") + MASK
+
+
+def _hide_match(match: re.Match[str]) -> str:
+    """What a user's pattern leaves of its match."""
+    text = match[0]
+    group = "secret" if "secret" in match.re.groupindex else 0
+    start, end = (index - match.start() for index in match.span(group))
+    if start < 0 or start == end or text[start:end] == MASK:
+        return text
+    return text[:start] + MASK + text[end:]
+
+
+def _value_span(text: str, name: re.Match[str]) -> tuple[int, int]:
+    """Where the value after a name is; an empty span if there is none to hide."""
+    known = _patterns()
+    start = name.end()
+    if opening := known.opening_quote.match(text, start):
+        return opening.end(), _closing_quote(text, opening)
+    if text.startswith(("[", "{"), start):
+        # The fields of an object have names of their own.
+        items = known.flat_list.match(text, start)
+        return items.span(1) if items else (start, start)
+    is_header = name[2] == ":" and _fold(name[1][-_NAME_TAIL:]).endswith(_HEADER_ENDS)
+    value = (known.header_value if is_header else known.bare_value).match(text, start)
+    words = value[0].split(None, 1) if value else []
+    if value is None or not words or words[0].lower().rstrip(".!?") in _PLAIN_WORDS:
+        return start, start
+    return start, start + len(value[0].rstrip())
+
+
+def _closing_quote(text: str, opening: re.Match[str]) -> int:
+    """Where a quoted value ends: at a quote escaped as the opening one is, or less, or with the line."""
+    depth, quote = len(opening[1]), opening[2]
+    end = opening.end()
+    for match in _patterns().quote_or_line_end.finditer(text, end):
+        if match[2] is None:
+            return match.start()
+        if match[2] == quote:
+            # JSON in JSON in JSON escapes its quotes with 0, 1, 3, 7, … backslashes; more are in the value.
+            escapes = len(match[1])
+            if escapes < depth or escapes % (2 * depth + 2) == depth:
+                return match.end() - 1 - min(escapes, depth)
+    return len(text)
+
+
+DEFAULT = Redaction()
+"""The built-in rules alone, which all of Bridle uses unless told otherwise."""
+
+mask = DEFAULT.mask
+preview = DEFAULT.preview
+mask_json = DEFAULT.mask_json
+mask_argv = DEFAULT.mask_argv
+is_secret_key = DEFAULT.is_secret_key

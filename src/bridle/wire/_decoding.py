@@ -1,0 +1,372 @@
+"""Lines to typed frames, by two paths: a fast one that knows the exact shapes, a tolerant one for the rest.
+
+The fast path decodes a line straight into its class. What it refuses (an unknown type, a field of another
+type) is decoded without types and comes out of the tolerant path as the nearest thing that is true. Both
+agree on all that the fast path accepts. Where a line begins and ends is the framer's business.
+"""
+
+from __future__ import annotations
+
+import json
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final, TypeVar, Union, cast
+
+import msgspec
+
+from bridle.wire._blocks import BLOCK_TYPES, ContentBlock, TextBlock, UnknownBlock
+from bridle.wire._control import (
+    ControlCancelRequest,
+    ControlRequest,
+    ControlResponse,
+    KeepAlive,
+    TranscriptMirror,
+    UpdateEnvironmentVariables,
+)
+from bridle.wire._messages import (
+    ActiveGoalMessage,
+    AssistantMessage,
+    AuthStatusMessage,
+    AutocompactStateMessage,
+    CommandLifecycleMessage,
+    ConversationResetMessage,
+    PromptSuggestionMessage,
+    RateLimitEvent,
+    ResultMessage,
+    StreamEvent,
+    ToolProgressMessage,
+    ToolUseSummaryMessage,
+    UnknownMessage,
+    UserMessage,
+)
+from bridle.wire._stream import AnyFrame
+from bridle.wire._system import SYSTEM_SUBTYPES, UnknownSystemMessage
+from bridle.wire._value import Frame, Json, JsonObject
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+FLAT: Final[dict[str, type[Frame]]] = {
+    str(kind.__struct_config__.tag): kind
+    for kind in (
+        ActiveGoalMessage,
+        AuthStatusMessage,
+        AutocompactStateMessage,
+        CommandLifecycleMessage,
+        ControlCancelRequest,
+        ControlRequest,
+        ControlResponse,
+        ConversationResetMessage,
+        KeepAlive,
+        PromptSuggestionMessage,
+        ResultMessage,
+        StreamEvent,
+        ToolProgressMessage,
+        ToolUseSummaryMessage,
+        TranscriptMirror,
+        UpdateEnvironmentVariables,
+    )
+}
+"""The frames whose class is their shape on the wire, by type."""
+
+FRAME_TYPES: Final[frozenset[str]] = frozenset((*FLAT, "user", "assistant", "system", "rate_limit_event"))
+"""Every frame type that has a class."""
+
+_KnownBlock: Any = Union[tuple(BLOCK_TYPES.values())]  # noqa: UP007 - computed members
+
+
+class Nesting:
+    """A message that is flat here and nested on the wire; the nested shape is derived from the class."""
+
+    def __init__(self, kind: type[UserMessage | AssistantMessage], content: object, **inner: str) -> None:
+        self.kind = kind
+        self.inner = {"content": "content", **inner}
+        """Which fields sit in `message`, and by which name."""
+        body: list[tuple[str, Any, Any]] = []
+        rest: list[tuple[str, Any, Any]] = []
+        paths: list[str] = []
+        for field in msgspec.structs.fields(kind):
+            default = msgspec.field() if field.required else msgspec.field(default=None)
+            if field.name in self.inner:
+                name = self.inner[field.name]
+                body.append((name, content if name == "content" else field.type, default))
+                paths.append(f"message.{name}")
+            else:
+                rest.append((field.name, field.type, default))
+                paths.append(field.name)
+        self.line = msgspec.defstruct(
+            f"{kind.__name__}Line",
+            [("message", msgspec.defstruct(f"{kind.__name__}Body", body)), *rest],
+            tag_field="type",
+            tag=kind.type,
+            rename={field.name: field.encode_name for field in msgspec.structs.fields(kind)},
+        )
+        self._values = attrgetter(*paths)
+
+    def flatten(self, nested: msgspec.Struct) -> UserMessage | AssistantMessage:
+        """The flat message, from an instance of `line`."""
+        return self.kind(*self._values(nested))
+
+    def finish(self, nested: msgspec.Struct, line: bytes) -> AnyFrame:
+        """The same, with the line it came from."""
+        frame = self.kind(*self._values(nested))
+        frame.wire_line = line
+        return frame
+
+
+NESTED: Final[dict[str, Nesting]] = {
+    "user": Nesting(UserMessage, str | list[_KnownBlock]),
+    "assistant": Nesting(
+        AssistantMessage,
+        list[_KnownBlock],
+        model="model",
+        usage="usage",
+        message_id="id",
+        stop_reason="stop_reason",
+        stop_sequence="stop_sequence",
+        stop_details="stop_details",
+        container="container",
+        context_management="context_management",
+        diagnostics="diagnostics",
+    ),
+}
+"""The messages that are nested on the wire, by type."""
+
+
+class _SystemLine(msgspec.Struct, tag_field="type", tag="system"):
+    subtype: str
+
+
+class _RateLimitLine(msgspec.Struct, tag_field="type", tag="rate_limit_event"):
+    rate_limit_info: JsonObject
+    uuid: str | None = None
+    session_id: str | None = None
+
+
+def _finish_system(decoded: _SystemLine, line: bytes) -> AnyFrame:
+    frame = _system_message(decoded.subtype, cast("JsonObject", loads(line)), strict=False)
+    frame.wire_line = line
+    return frame
+
+
+def _finish_rate_limit(_: _RateLimitLine, line: bytes) -> AnyFrame:
+    frame = _rate_limit_event(cast("JsonObject", loads(line)), strict=False)
+    frame.wire_line = line
+    return frame
+
+
+fast_decode: Final[Callable[[bytes], AnyFrame]] = msgspec.json.Decoder(
+    Union[(*FLAT.values(), *(nesting.line for nesting in NESTED.values()), _SystemLine, _RateLimitLine)]
+).decode
+"""Decodes a line into its class, or into a shape that `FINISH` completes; raises ValueError for the rest."""
+
+FINISH: Final[dict[type, Callable[[Any, bytes], AnyFrame]]] = {
+    **{nesting.line: nesting.finish for nesting in NESTED.values()},
+    _SystemLine: _finish_system,
+    _RateLimitLine: _finish_rate_limit,
+}
+"""What completes a shape that the fast path decoded; frames that have none are complete."""
+
+
+def decode(line: bytes | bytearray | memoryview | str, *, strict: bool = False) -> AnyFrame:
+    """Decode one line.
+
+    Raises `MalformedFrame` for what is not a JSON object. With `strict`, raises `MessageInvalid` for an
+    unknown type or block and for a field that is missing or of another type; otherwise such frames come
+    out as the nearest thing that is true.
+    """
+    data = line.encode("utf-8", "surrogatepass") if isinstance(line, str) else bytes(line)
+    try:
+        return decode_frame(data.strip(), strict=strict)
+    except ValueError as error:
+        from bridle.errors import BridleError, MalformedFrame
+
+        if isinstance(error, BridleError):
+            raise
+        raise MalformedFrame(data, str(error)) from error
+
+
+def decode_frame(line: bytes, *, strict: bool = False) -> AnyFrame:
+    """Decode the bytes of one frame; a plain ValueError says that they are not a JSON object."""
+    try:
+        decoded: AnyFrame = fast_decode(line)
+    except (ValueError, RecursionError):
+        return decode_tolerantly(line, strict=strict)
+    finish = FINISH.get(type(decoded))
+    if finish is not None:
+        return decode_tolerantly(line, strict=True) if strict else finish(decoded, line)
+    decoded.wire_line = line
+    return decoded
+
+
+def decode_tolerantly(line: bytes, *, strict: bool = False) -> AnyFrame:
+    """Decode without the fast path."""
+    frame = frame_from_wire(decode_object(line), strict=strict)
+    frame.wire_line = line
+    return frame
+
+
+def frame_from_wire(data: JsonObject, *, strict: bool = False) -> AnyFrame:
+    """The typed frame for a decoded one. Never raises for a dict, unless it is to be `strict`."""
+    kind = data.get("type")
+    if not isinstance(kind, str):
+        return _unknown("", data, "it has no `type`", strict)
+    if kind == "system":
+        return _system_message(data.get("subtype"), data, strict=strict)
+    if kind == "rate_limit_event":
+        return _rate_limit_event(data, strict=strict)
+    if kind in NESTED:
+        return _nested_message(NESTED[kind], data, strict=strict)
+    if kind in FLAT:
+        return cast("AnyFrame", _convert(FLAT[kind], data, strict=strict))
+    return _unknown(kind, data, f"its type is {kind!r}", strict)
+
+
+def _unknown(kind: str, data: JsonObject, reason: str, strict: bool) -> AnyFrame:
+    if strict:
+        _refuse(data, reason)
+    return UnknownMessage(kind, data)
+
+
+def _refuse(data: Json, reason: str) -> None:
+    from bridle.errors import MessageInvalid
+
+    raise MessageInvalid(data, reason)
+
+
+def _convert(kind: type[S], data: JsonObject, *, strict: bool) -> S:
+    if not strict:
+        from bridle.wire._tolerant import convert_leniently
+
+        return convert_leniently(kind, data)
+    try:
+        return msgspec.convert(data, kind)
+    except msgspec.ValidationError as error:
+        from bridle.errors import MessageInvalid
+
+        raise MessageInvalid(data, str(error)) from error
+
+
+def _system_message(subtype: object, data: JsonObject, *, strict: bool) -> AnyFrame:
+    if not isinstance(subtype, str):
+        return _unknown("system", data, "it has no `subtype`", strict)
+    kind = SYSTEM_SUBTYPES.get(subtype)
+    if kind is None:
+        if strict:
+            _refuse(data, f"its subtype is {subtype!r}")
+        return UnknownSystemMessage(subtype, data)
+    return _convert(kind, {**data, **kind.derive(data), "data": data}, strict=strict)
+
+
+def _rate_limit_event(data: JsonObject, *, strict: bool) -> AnyFrame:
+    info = data.get("rate_limit_info")
+    if isinstance(info, dict):
+        data = {**data, "rate_limit_info": {**info, "raw": info}}
+    return _convert(RateLimitEvent, data, strict=strict)
+
+
+def _nested_message(nesting: Nesting, data: JsonObject, *, strict: bool) -> AnyFrame:
+    message = data.get("message")
+    if not isinstance(message, dict):
+        return _unknown(nesting.kind.type, data, "its `message` is not an object", strict)
+    body = cast("JsonObject", message)
+    content = body.get("content")
+    line = _convert(nesting.line, {**data, "message": {**body, "content": []}}, strict=strict)
+    frame = nesting.flatten(line)
+    if isinstance(frame, UserMessage) and isinstance(content, str):
+        frame.content = content
+    else:
+        frame.content = _blocks(content, data, strict)
+    return frame
+
+
+def _blocks(content: object, data: JsonObject, strict: bool) -> list[ContentBlock]:
+    if isinstance(content, list):
+        return [decode_block(block, strict=strict) for block in cast("list[Json]", content)]
+    if strict:
+        _refuse(data, "its `content` is not a list")
+    if isinstance(content, str):
+        return [TextBlock(content)]
+    return [] if content is None else [UnknownBlock("", cast("Json", content))]
+
+
+def decode_block(data: Json, *, strict: bool = False) -> ContentBlock:
+    """The typed block for a decoded one.
+
+    A known block that lacks a field gets an empty one; with a field of another type it is an
+    `UnknownBlock`, since half of its content would be missing. Raises `MessageInvalid` if `strict`.
+    """
+    kind = data.get("type") if isinstance(data, dict) else None
+    if not isinstance(kind, str):
+        if strict:
+            _refuse(data, "a content block has no `type`")
+        return UnknownBlock("", data)
+    fields, known = cast("JsonObject", data), BLOCK_TYPES.get(kind)
+    if known is None:
+        if strict:
+            _refuse(data, f"a content block is of type {kind!r}")
+        return UnknownBlock(kind, data)
+    try:
+        return cast("ContentBlock", msgspec.convert(fields, known))
+    except (ValueError, RecursionError) as error:
+        if strict:
+            _refuse(data, str(error))
+    from bridle.wire._tolerant import convert_leniently
+
+    block = convert_leniently(known, fields)
+    for field in msgspec.structs.fields(known):
+        value = fields.get(field.encode_name)
+        if value is not None and getattr(block, field.name) != value:
+            return UnknownBlock(kind, data)
+    return cast("ContentBlock", block)
+
+
+def decode_object(line: bytes) -> JsonObject:
+    """The JSON object on a line, untyped; a ValueError says why there is none."""
+    value = loads(line)
+    if not isinstance(value, dict):
+        # One kind of error for all that is no frame.
+        raise ValueError(f"a JSON {_JSON_NAMES[type(value)]}, not an object")  # noqa: TRY004
+    return value
+
+
+_JSON_NAMES: Final = {
+    list: "array",
+    str: "string",
+    int: "number",
+    float: "number",
+    bool: "boolean",
+    type(None): "null",
+}
+
+
+def loads(line: bytes) -> Json:
+    """Decode JSON, and what is nearly JSON: NaN, control characters and bad bytes in texts, lone surrogates.
+
+    Bytes and surrogates that are no character come out as U+FFFD, so that every text can be printed.
+    """
+    try:
+        return cast("Json", msgspec.json.decode(line))
+    except (ValueError, RecursionError):
+        pass
+    try:
+        value: Json = json.loads(line.decode("utf-8", "replace"), strict=False)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    return _printable(value) if b"\\u" in line else value
+
+
+def _printable(value: Json) -> Json:
+    """The value with every lone surrogate replaced."""
+    if isinstance(value, str):
+        return _printable_text(value)
+    if isinstance(value, list):
+        return [_printable(item) for item in value]
+    if isinstance(value, dict):
+        return {_printable_text(key): _printable(item) for key, item in value.items()}
+    return value
+
+
+def _printable_text(text: str) -> str:
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

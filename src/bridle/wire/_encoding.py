@@ -1,0 +1,155 @@
+"""Typed values to lines: compact JSON in UTF-8, one line each, nothing that is not JSON.
+
+Does not add the line end, and does not decide what is sent.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from bridle.wire._blocks import UnknownBlock
+from bridle.wire._decoding import NESTED, decode_object, frame_from_wire
+from bridle.wire._messages import RateLimitEvent, StreamEvent, UnknownMessage
+from bridle.wire._system import SystemMessage
+from bridle.wire._value import Frame, Json, JsonObject, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_encoder = msgspec.json.Encoder()
+
+
+def encode(value: object) -> bytes:
+    """One line of JSON for a frame, another value of the wire, or anything made of JSON types; no line end.
+
+    Frames come out in the agent's spelling, with every field of the line they came from that has not been
+    changed. Raises `MessageInvalid`, which names the place, for what JSON cannot say: NaN, infinity,
+    objects of other classes.
+    """
+    wire = to_wire(value)
+    try:
+        line = _encoder.encode(wire)
+    except UnicodeEncodeError:
+        # A lone surrogate has no UTF-8 form, but an escape.
+        line = json.dumps(wire, separators=(",", ":")).encode()
+    if b"null" in line or b"NaN" in line or b"Infinity" in line:
+        # The encoder writes null for NaN and infinity: look for the real thing.
+        _refuse_non_finite(wire)
+    return line
+
+
+def to_wire(value: object) -> Any:  # noqa: ANN401 - as many shapes as there are values
+    """The value in JSON types, spelled as on the wire. Raises `MessageInvalid` like `encode`."""
+    if isinstance(value, Frame):
+        return frame_to_wire(value)
+    if isinstance(value, UnknownBlock):
+        return value.raw
+    spell = getattr(value, "to_wire", None)
+    if spell is not None and isinstance(value, Value):
+        return to_wire(spell())
+    if isinstance(value, dict):
+        return {key: to_wire(item) for key, item in cast("dict[Any, object]", value).items()}
+    if isinstance(value, list | tuple):
+        return [to_wire(item) for item in cast("list[object]", value)]
+    try:
+        return msgspec.to_builtins(value)
+    except (TypeError, ValueError) as error:
+        from bridle.errors import MessageInvalid
+
+        raise MessageInvalid(repr(value), f"{type(value).__name__} has no form in JSON: {error}") from error
+
+
+def frame_to_wire(frame: Frame) -> JsonObject:
+    """A frame as the object that travels: the line it came from, if any, with what has changed since."""
+    wire = _fields_to_wire(frame)
+    line = getattr(frame, "wire_line", None)
+    if line is None:
+        return wire
+    sent = decode_object(line)
+    return cast("JsonObject", _changed(sent, _fields_to_wire(frame_from_wire(sent)), wire))
+
+
+def _fields_to_wire(frame: Frame) -> JsonObject:
+    if isinstance(frame, UnknownMessage):
+        return dict(frame.data)
+    if isinstance(frame, StreamEvent):
+        _ = frame.event  # decoded, so that it can be spelled out
+    fields = {
+        field.encode_name: to_wire(value)
+        for field in msgspec.structs.fields(frame)
+        if (value := getattr(frame, field.name)) != _default(field)
+    }
+    if isinstance(frame, SystemMessage):
+        data = cast("JsonObject", fields.pop("data"))
+        named = {key: value for key, value in fields.items() if key not in frame.inferred}
+        return {"type": "system", **data, **named}
+    if isinstance(frame, RateLimitEvent):
+        info = fields["rate_limit_info"]
+        fields["rate_limit_info"] = {**info.pop("raw", {}), **info}
+    kind: str = cast("Any", frame).type
+    if kind in NESTED:
+        return {"type": kind, "message": _body(kind, fields), **fields}
+    return {"type": kind, **fields}
+
+
+def _default(field: msgspec.structs.FieldInfo) -> object:
+    if field.default_factory is not msgspec.NODEFAULT:
+        return field.default_factory()
+    return field.default
+
+
+def _body(kind: str, fields: JsonObject) -> JsonObject:
+    """Move what sits in `message` out of the fields."""
+    body: JsonObject = {"role": kind}
+    if kind == "assistant":
+        body["type"] = "message"
+    for name, inner in NESTED[kind].inner.items():
+        if name in fields:
+            body[inner] = fields.pop(name)
+    return body
+
+
+def _changed(sent: Json, before: Json, after: Json) -> Json:
+    """What was sent, but for what is other in `after` than in `before`: all else stays, known or not."""
+    if before == after:
+        return sent
+    if isinstance(sent, dict) and isinstance(before, dict) and isinstance(after, dict):
+        kept = {key: value for key, value in sent.items() if key in after or key not in before}
+        return kept | {
+            key: _changed(sent.get(key), before.get(key), value)
+            for key, value in after.items()
+            if key not in before or before[key] != value
+        }
+    if (
+        isinstance(sent, list)
+        and isinstance(before, list)
+        and isinstance(after, list)
+        and (len(sent) == len(before) == len(after))
+    ):
+        return [_changed(*items) for items in zip(sent, before, after, strict=True)]
+    return after
+
+
+def _refuse_non_finite(wire: Json) -> None:
+    for path, number in _numbers(wire, "$"):
+        if not math.isfinite(number):
+            from bridle.errors import MessageInvalid
+
+            raise MessageInvalid(
+                wire, f"{path} is {number}, which JSON cannot say; send a number, a text or null"
+            )
+
+
+def _numbers(value: Json, path: str) -> Iterator[tuple[str, float]]:
+    if isinstance(value, float):
+        yield path, value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _numbers(item, f"{path}.{key}")
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _numbers(item, f"{path}[{index}]")

@@ -1,0 +1,326 @@
+"""Bytes to frames: finds where frames begin and end in a stream that may hold anything.
+
+Lines come first: a whole line that is a frame is delivered as one, whatever stood before it. Only a line
+that is none is looked into, object by object, and may wait for the lines after it. What frames say is not
+known here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from io import BytesIO
+from typing import TYPE_CHECKING, Final
+
+from bridle.wire._decoding import FINISH, FRAME_TYPES, decode_frame, decode_tolerantly, fast_decode
+from bridle.wire._messages import MalformedLine, OversizedMessage
+from bridle.wire._stream import AnyFrame, Arrival
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Self
+
+DEFAULT_LIMIT: Final = 256 * 1024 * 1024
+"""Frames may be this large, in bytes. The largest seen were 3 MB; the limit only keeps memory bounded."""
+
+_KEPT: Final = 4096
+"""How much of either end of an oversized frame is kept, to show it and to tell its type."""
+
+
+class Framer:
+    """Cuts a stream into frames. Feed it bytes as they come, in any chunks, then `flush` it at the end.
+
+    Nothing raises: what is not a frame comes out as `MalformedLine`, what is too large as
+    `OversizedMessage`, both in their place. Time and memory are linear in the size of a frame.
+    """
+
+    def __init__(self, limit: int | None = None) -> None:
+        """`limit` is the largest frame, in bytes; 0 or None: the default. Negative: an `OptionsError`."""
+        if limit is not None and limit < 0:
+            from bridle.errors import OptionsError
+
+            raise OptionsError(f"the size limit is {limit}; give a number of bytes, or None for the default")
+        self._limit = limit or DEFAULT_LIMIT
+        self._held: list[bytes] = []
+        """Pieces of the line whose end has not come yet."""
+        self._held_size = 0
+        self._skipped: _Oversized | None = None
+        """Set while the rest of an oversized line is thrown away."""
+        self._object = _OpenObject()
+        """An object that began on an earlier line."""
+
+    def feed(self, data: bytes | bytearray | memoryview) -> list[Arrival]:
+        """Take the next bytes; gives back the frames that they complete."""
+        data = bytes(data)
+        arrivals: list[Arrival] = []
+        end = data.rfind(b"\n") + 1
+        if end:
+            self._take_lines(self._finish_line(data[:end], arrivals), arrivals)
+            data = data[end:]
+        if data:
+            self._hold(data)
+        return arrivals
+
+    def flush(self) -> list[Arrival]:
+        """The stream has ended; gives back what was still waiting for its end."""
+        arrivals: list[Arrival] = []
+        if line := self._finish_line(b"", arrivals):
+            self._take_line(line, arrivals)
+        if self._object:
+            arrivals.append(MalformedLine(self._object.take(), "the output ended inside an object"))
+        return arrivals
+
+    def _hold(self, data: bytes) -> None:
+        """Keep the beginning of a line, as long as it is not too large."""
+        if self._skipped is not None:
+            self._skipped.add(data)
+            return
+        self._held.append(data)
+        self._held_size += len(data)
+        # One byte more: it may be the first half of a line end, which does not count.
+        if self._held_size > self._limit + 1:
+            self._skipped = _Oversized(self._limit, *self._held)
+            self._held, self._held_size = [], 0
+
+    def _finish_line(self, data: bytes, arrivals: list[Arrival]) -> bytes:
+        """Put what was held before `data`; of an oversized line, only deliver that it was there."""
+        if self._skipped is not None:
+            rest = data.find(b"\n") + 1
+            self._skipped.add(data[: rest - 1] if rest else data)
+            arrivals.append(self._skipped.message())
+            self._skipped = None
+            return data[rest:] if rest else b""
+        if self._held:
+            self._held.append(data)
+            data = b"".join(self._held)
+            self._held, self._held_size = [], 0
+        return data
+
+    def _take_lines(self, block: bytes, arrivals: list[Arrival]) -> None:
+        """Take whole lines. Every message goes through the second loop: keep it short."""
+        lines = BytesIO(block)
+        if self._object or len(block) > self._limit:
+            for line in lines:
+                self._take_line(line, arrivals)
+            return
+        append = arrivals.append
+        for line in lines:
+            try:
+                decoded = fast_decode(line)
+            except (ValueError, RecursionError):
+                self._take_odd_line(_without_end(line), arrivals)
+                if self._object:
+                    break
+                continue
+            finish = FINISH.get(type(decoded))
+            if finish is None:
+                decoded.wire_line = line
+                append(decoded)
+            else:
+                append(finish(decoded, line))
+        for line in lines:
+            self._take_line(line, arrivals)
+
+    def _take_line(self, line: bytes, arrivals: list[Arrival]) -> None:
+        """Take one line that may be too large, or that follows an open object."""
+        line = _without_end(line)
+        if len(line) > self._limit:
+            arrivals.append(_Oversized(self._limit, line).message())
+        elif not self._object:
+            try:
+                arrivals.append(decode_frame(line))
+            except ValueError:
+                self._take_odd_line(line, arrivals)
+        elif (frame := _whole_frame(line)) is not None:
+            arrivals.append(MalformedLine(self._object.take(), "cut off by the frame after it"))
+            arrivals.append(frame)
+        else:
+            self._look_into(line, arrivals)
+
+    def _take_odd_line(self, line: bytes, arrivals: list[Arrival]) -> None:
+        """Take a line that the fast path refused: an odd frame, noise, several objects, a piece of one."""
+        opening = _opening(line)
+        if not opening:
+            return
+        try:
+            arrivals.append(decode_tolerantly(opening.rstrip(_BLANK)))
+        except ValueError as error:
+            if opening.startswith(b"{"):
+                self._look_into(opening, arrivals)
+            else:
+                arrivals.append(MalformedLine(line, f"not a frame: {error}"))
+
+    def _look_into(self, line: bytes, arrivals: list[Arrival]) -> None:
+        """Take a line apart into objects and what is between them; the last may stay open."""
+        position = 0
+        while position < len(line):
+            if not self._object:
+                start = line.find(b"{", position)
+                noise = line[position : start if start >= 0 else None].strip(_BLANK)
+                if noise:
+                    arrivals.append(MalformedLine(noise, "not a frame"))
+                if start < 0:
+                    return
+                position = start
+            position = self._object.extend(line, position)
+            if self._object.is_closed:
+                arrivals.append(_frame_or_noise(self._object.take()))
+            elif self._object.size > self._limit:
+                arrivals.append(_Oversized(self._limit, self._object.take()).message())
+
+
+_BLANK: Final = b" \t\r\n\x00"
+"""Around a frame these mean nothing: white space and NUL bytes."""
+
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+
+
+def _without_end(line: bytes) -> bytes:
+    return line.removesuffix(b"\n").removesuffix(b"\r")
+
+
+def _opening(line: bytes) -> bytes:
+    """The line without what means nothing before a frame; its end is kept, it may be the middle of a text."""
+    return line.lstrip(_BLANK).removeprefix(_BYTE_ORDER_MARK).lstrip(_BLANK)
+
+
+def _whole_frame(line: bytes) -> AnyFrame | None:
+    """The frame on a line, if it is one of a known type."""
+    opening = _opening(line)
+    if not opening.startswith(b"{"):
+        return None
+    try:
+        frame = decode_frame(opening.rstrip(_BLANK))
+    except ValueError:
+        return None
+    return frame if frame.type in FRAME_TYPES else None
+
+
+def _frame_or_noise(data: bytes) -> AnyFrame | MalformedLine:
+    try:
+        return decode_tolerantly(data)
+    except ValueError as error:
+        return MalformedLine(data, f"not a frame: {error}")
+
+
+class FrameReader:
+    """Reads frames from an iterable of chunks: a file, a recording, a pipe.
+
+    With `strict`, what is no frame is raised in its place, as `MalformedFrame` or `FrameTooLarge`, once;
+    reading can go on after it.
+    """
+
+    def __init__(self, chunks: Iterable[bytes], *, limit: int | None = None, strict: bool = False) -> None:
+        self._chunks = iter(chunks)
+        self._framer = Framer(limit)
+        self._ready: deque[Arrival] = deque()
+        self._strict = strict
+        self._is_at_end = False
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Arrival:
+        while not self._ready:
+            if self._is_at_end:
+                raise StopIteration
+            try:
+                self._ready.extend(self._framer.feed(next(self._chunks)))
+            except StopIteration:
+                self._is_at_end = True
+                self._ready.extend(self._framer.flush())
+        arrival = self._ready.popleft()
+        if self._strict and isinstance(arrival, MalformedLine | OversizedMessage):
+            raise arrival.error()
+        return arrival
+
+
+class _OpenObject:
+    """A JSON object of which only the beginning has come. Counts brackets, so that it is parsed only once."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self.size = 0
+        self._depth = 0
+        self._in_string = False
+        self._escaped = False
+
+    def __bool__(self) -> bool:
+        return bool(self._pieces)
+
+    @property
+    def is_closed(self) -> bool:
+        return self._depth == 0
+
+    def extend(self, line: bytes, start: int) -> int:
+        """Take from `start` to the end of the object or of the line; says where it stopped."""
+        position = start
+        while position < len(line):
+            if self._escaped:
+                self._escaped = False
+                position += 1
+                continue
+            found = (_IN_STRING if self._in_string else _OUTSIDE).search(line, position)
+            if found is None:
+                position = len(line)
+                break
+            position = found.end()
+            match line[position - 1]:
+                case 0x22:  # a quotation mark
+                    self._in_string = not self._in_string
+                case 0x5C:  # a backslash
+                    self._escaped = True
+                case 0x7B | 0x5B:  # { [
+                    self._depth += 1
+                case _:
+                    self._depth -= 1
+                    if self._depth == 0:
+                        break
+        self._pieces.append(line[start:position])
+        self.size += position - start
+        return position
+
+    def take(self) -> bytes:
+        """The bytes so far, joined with nothing between; the object is empty again."""
+        data = b"".join(self._pieces)
+        self._pieces, self.size, self._depth = [], 0, 0
+        self._in_string = self._escaped = False
+        return data
+
+
+_OUTSIDE: Final = re.compile(rb'["{}\[\]]')
+_IN_STRING: Final = re.compile(rb'["\\]')
+
+
+class _Oversized:
+    """Counts the bytes of a frame that is too large, and keeps both of its ends."""
+
+    def __init__(self, limit: int, *pieces: bytes) -> None:
+        self._limit = limit
+        self._size = 0
+        self._head = b""
+        self._tail = b""
+        for piece in pieces:
+            self.add(piece)
+
+    def add(self, data: bytes) -> None:
+        self._size += len(data)
+        if len(self._head) < _KEPT:
+            self._head += data[: _KEPT - len(self._head)]
+        self._tail = (self._tail + data[-_KEPT:])[-_KEPT:]
+
+    def message(self) -> OversizedMessage:
+        size = self._size - self._tail.endswith(b"\r")
+        return OversizedMessage(size, self._limit, self._head[:size], self._type())
+
+    def _type(self) -> str | None:
+        """The type is the first key of most frames, and one of the last of a result."""
+        for end in (self._head, self._tail):
+            for found in _TYPE.finditer(end):
+                if (kind := found[1].decode("ascii")) in FRAME_TYPES:
+                    return kind
+        return None
+
+
+_TYPE: Final = re.compile(rb'[{,]\s*"type"\s*:\s*"(\w{1,64})"')
+"""A `type` key; inside a JSON string the quotation marks would be escaped."""

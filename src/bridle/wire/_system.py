@@ -1,0 +1,531 @@
+"""System messages: one class for each subtype, all of them `SystemMessage`s with `subtype` and `data`.
+
+Does not decode: the codec picks the class from `SYSTEM_SUBTYPES`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Literal, cast
+
+import msgspec
+
+from bridle.wire._value import Frame, JsonObject
+
+if TYPE_CHECKING:
+    from bridle.wire.choices import SessionState, TaskNotificationStatus, TaskUpdatedStatus
+    from bridle.wire.shapes import (
+        BackgroundTask,
+        CompactMetadata,
+        FailedFile,
+        NoResponse,
+        PersistedFile,
+        PromptSubmitOutcome,
+        RecalledMemory,
+        SlashCommandShape,
+        SystemInitMcpServer,
+        SystemInitMcpServerError,
+        SystemInitPlugin,
+        SystemInitPluginError,
+        TaskPatch,
+        TaskUsage,
+    )
+else:
+    # Plain dicts when decoding: msgspec would drop every key that a TypedDict does not name.
+    BackgroundTask = CompactMetadata = FailedFile = NoResponse = PersistedFile = PromptSubmitOutcome = dict
+    RecalledMemory = SlashCommandShape = SystemInitMcpServer = SystemInitMcpServerError = dict
+    SystemInitPlugin = SystemInitPluginError = TaskPatch = TaskUsage = dict
+    # Open sets: any text is let through.
+    SessionState = TaskNotificationStatus = TaskUpdatedStatus = str
+
+
+class SystemMessage(Frame):
+    """News from the agent itself. Each known subtype is a class of its own."""
+
+    type: ClassVar[Literal["system"]] = "system"
+
+    subtype: str
+    data: JsonObject
+    """The whole frame as sent, keys as the agent spells them."""
+
+    inferred: ClassVar[frozenset[str]] = frozenset()
+    """Fields that never travel under their own name."""
+
+    @classmethod
+    def derive(cls, data: JsonObject) -> JsonObject:
+        """Fields that are not in the frame under their own name, but follow from it."""
+        return {}
+
+
+class UnknownSystemMessage(SystemMessage):
+    """A system message of a subtype that has no class here."""
+
+
+class InitMessage(
+    SystemMessage, rename={"permission_mode": "permissionMode", "api_key_source": "apiKeySource"}
+):
+    """How the session is set up. Comes at the start of every turn, not only of the first."""
+
+    session_id: str
+    cwd: str
+    model: str
+    tools: list[str]
+    mcp_servers: list[SystemInitMcpServer]
+    permission_mode: str
+    slash_commands: list[str]
+    claude_code_version: str
+    api_key_source: str = ""
+    output_style: str = ""
+    agents: list[str] = msgspec.field(default_factory=list[str])
+    skills: list[str] = msgspec.field(default_factory=list[str])
+    plugins: list[SystemInitPlugin] = msgspec.field(default_factory=list[SystemInitPlugin])
+    capabilities: list[str] = msgspec.field(default_factory=list[str])
+    """What the program can do; ask this rather than its version."""
+    uuid: str = ""
+    user_message_uuids: list[str] | None = None
+    """The sent messages that the turn about to begin answers."""
+    betas: list[str] | None = None
+    effort: str | None = None
+    mcp_server_errors: list[SystemInitMcpServerError] | None = None
+    plugin_errors: list[SystemInitPluginError] | None = None
+    terminal_slash_commands: list[str] | None = None
+    memory_paths: dict[str, str] | None = None
+    original_cwd: str | None = None
+    additional_directories: list[str] | None = None
+    messaging_socket_path: str | None = None
+    fast_mode_state: str | None = None
+    fast_mode_disabled_reason: str | None = None
+    analytics_disabled: bool | None = None
+    product_feedback_disabled: bool | None = None
+    per_turn_effort_active: bool | None = None
+    ultrathink_available: bool | None = None
+    ultrathink_typed_raises: bool | None = None
+    view_mode: str | None = None
+
+
+class StatusMessage(SystemMessage, rename={"permission_mode": "permissionMode"}):
+    """What the agent is doing: `requesting`, `compacting`, or nothing (None)."""
+
+    status: str | None = None
+    permission_mode: str | None = None
+    compact_result: str | None = None
+    compact_error: str | None = None
+    compact_output_chars: int | None = None
+    user_message_uuids: list[str] | None = None
+    uuid: str | None = None
+    session_id: str | None = None
+
+
+class SessionStateChangedMessage(SystemMessage):
+    """The session is `running`, waits for an answer (`requires_action`), or is `idle`."""
+
+    state: SessionState
+    sdk_host_only: bool | None = None
+    """Meant for the host alone: the user did not ask for these."""
+    uuid: str | None = None
+    session_id: str | None = None
+
+
+class SessionTitleChangedMessage(SystemMessage):
+    """The session has a new title."""
+
+    title: str
+    uuid: str | None = None
+    session_id: str | None = None
+
+
+class ThinkingTokensMessage(SystemMessage):
+    """How much the model has thought so far, estimated."""
+
+    estimated_tokens: int
+    estimated_tokens_delta: int
+    user_message_uuid: str | None = None
+    uuid: str | None = None
+    session_id: str | None = None
+
+
+class ApiRetryMessage(SystemMessage):
+    """A call of the API failed and is tried again after `retry_delay_ms`."""
+
+    attempt: int
+    max_retries: int
+    retry_delay_ms: int
+    error_status: int | None = None
+    """The HTTP status; None where there was no answer."""
+    error: str = ""
+    no_response: NoResponse | None = None
+    uuid: str | None = None
+    session_id: str | None = None
+
+
+class ModelFallbackMessage(SystemMessage):
+    """The agent went over to another model because the first is overloaded or missing."""
+
+    original_model: str
+    fallback_model: str
+    trigger: str | None = None
+    content: str = ""
+    uuid: str | None = None
+    session_id: str | None = None
+
+
+class ModelRefusalFallbackMessage(SystemMessage):
+    """A model refused, and another takes over; some messages are taken back."""
+
+    original_model: str
+    fallback_model: str
+    trigger: str | None = None
+    direction: str | None = None
+    scope: str | None = None
+    request_id: str | None = None
+    api_refusal_category: str | None = None
+    api_refusal_explanation: str | None = None
+    retracted_message_uuids: list[str] | None = None
+    refused_user_message_uuid: str | None = None
+    content: str = ""
+    uuid: str | None = None
+    session_id: str | None = None
+
+
+class ModelRefusalNoFallbackMessage(SystemMessage):
+    """A model refused, and none is left to take over."""
+
+    original_model: str
+    request_id: str | None = None
+    api_refusal_category: str | None = None
+    api_refusal_explanation: str | None = None
+    refused_user_message_uuid: str | None = None
+    content: str = ""
+    uuid: str | None = None
+    session_id: str | None = None
+
+
+class CompactBoundaryMessage(SystemMessage):
+    """The conversation before this was put into a summary."""
+
+    compact_metadata: CompactMetadata
+    logical_parent_uuid: str | None = None
+    uuid: str | None = None
+    session_id: str | None = None
+
+
+class PermissionDeniedMessage(SystemMessage):
+    """A tool call was refused without anybody being asked."""
+
+    tool_name: str
+    tool_use_id: str
+    message: str
+    decision_reason_type: str | None = None
+    decision_reason: str | None = None
+    decision_reason_code: str | None = None
+    agent_id: str | None = None
+    uuid: str | None = None
+    session_id: str | None = None
+
+
+class InformationalMessage(SystemMessage, rename={"is_meta": "isMeta"}):
+    """A notice for the user: a hook's words, a blocked prompt, a failed callback."""
+
+    content: str
+    level: str = ""
+    tag: str | None = None
+    tool_use_id: str | None = None
+    prevent_continuation: bool | None = None
+    prompt_submit_outcome: PromptSubmitOutcome | None = None
+    is_meta: bool | None = None
+    timestamp: str | None = None
+    uuid: str | None = None
+    session_id: str | None = None
+
+
+class NotificationMessage(SystemMessage):
+    """A short notice as a terminal would flash it."""
+
+    key: str
+    text: str
+    priority: str = ""
+    color: str | None = None
+    timeout_ms: int | None = None
+    uuid: str | None = None
+    session_id: str | None = None
+
+
+class LocalCommandOutputMessage(SystemMessage):
+    """What a slash command printed."""
+
+    content: str
+    uuid: str | None = None
+    session_id: str | None = None
+
+
+class CommandsChangedMessage(SystemMessage):
+    """The slash commands on offer, whole: takes the place of the list before."""
+
+    commands: list[SlashCommandShape]
+    uuid: str | None = None
+    session_id: str | None = None
+
+
+class HookEventMessage(SystemMessage, rename={"hook_event_name": "hook_event"}):
+    """A hook command from the settings is run."""
+
+    hook_event_name: str = ""
+    session_id: str | None = None
+    uuid: str | None = None
+    hook_id: str = ""
+    hook_name: str = ""
+
+    @classmethod
+    def derive(cls, data: JsonObject) -> JsonObject:
+        """Older programs name the event in other places."""
+        name = data.get("hook_event") or data.get("hook_name") or data.get("hook_event_name")
+        return {"hook_event": name or ""}
+
+
+class HookStartedMessage(HookEventMessage):
+    """A hook command began."""
+
+
+class HookProgressMessage(HookEventMessage):
+    """What a hook command has printed so far."""
+
+    stdout: str = ""
+    stderr: str = ""
+    output: str = ""
+
+
+class HookResponseMessage(HookEventMessage):
+    """A hook command ended."""
+
+    stdout: str = ""
+    stderr: str = ""
+    output: str = ""
+    exit_code: int | None = None
+    outcome: str | None = None
+
+
+class TaskStartedMessage(SystemMessage):
+    """A subagent, shell or workflow began as a task."""
+
+    task_id: str
+    description: str
+    uuid: str
+    session_id: str
+    tool_use_id: str | None = None
+    task_type: str | None = None
+    """`local_agent`, `local_bash`, `local_workflow`, …"""
+    run_id: str | None = None
+    subagent_type: str | None = None
+    is_backgrounded: bool | None = None
+    spawn_depth: int | None = None
+    parent_task_id: str | None = None
+    workflow_name: str | None = None
+    prompt: str | None = None
+    skip_transcript: bool | None = None
+    ambient: bool | None = None
+
+
+class TaskProgressMessage(SystemMessage):
+    """How far a task has come."""
+
+    task_id: str
+    description: str
+    usage: TaskUsage
+    uuid: str
+    session_id: str
+    tool_use_id: str | None = None
+    last_tool_name: str | None = None
+    run_id: str | None = None
+    subagent_type: str | None = None
+    summary: str | None = None
+    workflow_progress: list[JsonObject] | None = None
+
+
+class TaskNotificationMessage(SystemMessage):
+    """A task ended; the agent tells the model next. May be left out: see `TaskUpdatedMessage`."""
+
+    task_id: str
+    status: TaskNotificationStatus
+    output_file: str
+    summary: str
+    uuid: str
+    session_id: str
+    tool_use_id: str | None = None
+    usage: TaskUsage | None = None
+    run_id: str | None = None
+    reason: str | None = None
+    resource_links: list[JsonObject] | None = None
+    skip_transcript: bool | None = None
+    ambient: bool | None = None
+
+
+class TaskUpdatedMessage(SystemMessage):
+    """Fields of a task changed; sometimes the only sign that it ended."""
+
+    inferred: ClassVar[frozenset[str]] = frozenset(("status",))
+
+    task_id: str
+    patch: TaskPatch
+    status: TaskUpdatedStatus | None = None
+    """The new status, where it is among what changed."""
+    session_id: str | None = None
+    uuid: str | None = None
+    run_id: str | None = None
+
+    @classmethod
+    def derive(cls, data: JsonObject) -> JsonObject:
+        """The status is part of the patch."""
+        patch = data.get("patch")
+        return {"status": cast("JsonObject", patch).get("status")} if isinstance(patch, dict) else {}
+
+
+class BackgroundTasksChangedMessage(SystemMessage):
+    """The tasks alive in the background, whole: takes the place of the list before."""
+
+    tasks: list[BackgroundTask]
+    uuid: str | None = None
+    session_id: str | None = None
+
+
+class ControlRequestProgressMessage(SystemMessage):
+    """A slow control request is being worked on."""
+
+    request_id: str
+    status: str
+    attempt: int | None = None
+    max_retries: int | None = None
+    retry_delay_ms: int | None = None
+    error_status: int | None = None
+    uuid: str | None = None
+    session_id: str | None = None
+
+
+class ElicitationCompleteMessage(SystemMessage):
+    """What an MCP server asked for at an address was done there."""
+
+    mcp_server_name: str
+    elicitation_id: str
+    uuid: str | None = None
+    session_id: str | None = None
+
+
+class PluginInstallMessage(SystemMessage):
+    """A plugin is being installed."""
+
+    status: str
+    name: str | None = None
+    error: str | None = None
+    uuid: str | None = None
+    session_id: str | None = None
+
+
+class FilesPersistedMessage(SystemMessage):
+    """Files were stored, or could not be."""
+
+    files: list[PersistedFile]
+    failed: list[FailedFile] = msgspec.field(default_factory=list[FailedFile])
+    processed_at: str | None = None
+    uuid: str | None = None
+    session_id: str | None = None
+
+
+class MemoryRecallMessage(SystemMessage):
+    """Memories were put before the model."""
+
+    mode: str
+    memories: list[RecalledMemory]
+    uuid: str | None = None
+    session_id: str | None = None
+
+
+class SessionWritesLostMessage(SystemMessage):
+    """The disk is full: the transcript lacks entries."""
+
+    error_code: str
+    lost: list[JsonObject | str] = msgspec.field(default_factory=list[JsonObject | str])
+    transcript_session_ids: list[str] | None = None
+    uuid: str | None = None
+    session_id: str | None = None
+
+
+class WorkerShuttingDownMessage(SystemMessage):
+    """The machine under the agent goes away."""
+
+    reason: str
+    uuid: str | None = None
+    session_id: str | None = None
+
+
+class UiInvalidateMessage(SystemMessage):
+    """A host that draws the agent's screen should draw it again."""
+
+    event: str
+    uuid: str | None = None
+    session_id: str | None = None
+
+
+class PostTurnSummaryMessage(SystemMessage):
+    """A summary of the turn; its fields are in `data`."""
+
+    uuid: str | None = None
+    session_id: str | None = None
+
+
+class TaskSummaryMessage(SystemMessage):
+    """A summary of a task; its fields are in `data`."""
+
+    uuid: str | None = None
+    session_id: str | None = None
+
+
+class SessionMetadataMessage(SystemMessage):
+    """Facts about the session; they are in `data`."""
+
+    uuid: str | None = None
+    session_id: str | None = None
+
+
+class MirrorErrorMessage(SystemMessage):
+    """Made by Bridle: part of the transcript did not reach the session store."""
+
+    key: JsonObject | None = None
+    error: str = ""
+
+
+SYSTEM_SUBTYPES: dict[str, type[SystemMessage]] = {
+    "api_retry": ApiRetryMessage,
+    "background_tasks_changed": BackgroundTasksChangedMessage,
+    "commands_changed": CommandsChangedMessage,
+    "compact_boundary": CompactBoundaryMessage,
+    "control_request_progress": ControlRequestProgressMessage,
+    "elicitation_complete": ElicitationCompleteMessage,
+    "files_persisted": FilesPersistedMessage,
+    "hook_progress": HookProgressMessage,
+    "hook_response": HookResponseMessage,
+    "hook_started": HookStartedMessage,
+    "informational": InformationalMessage,
+    "init": InitMessage,
+    "local_command_output": LocalCommandOutputMessage,
+    "memory_recall": MemoryRecallMessage,
+    "mirror_error": MirrorErrorMessage,
+    "model_fallback": ModelFallbackMessage,
+    "model_refusal_fallback": ModelRefusalFallbackMessage,
+    "model_refusal_no_fallback": ModelRefusalNoFallbackMessage,
+    "notification": NotificationMessage,
+    "permission_denied": PermissionDeniedMessage,
+    "plugin_install": PluginInstallMessage,
+    "post_turn_summary": PostTurnSummaryMessage,
+    "session_metadata": SessionMetadataMessage,
+    "session_state_changed": SessionStateChangedMessage,
+    "session_title_changed": SessionTitleChangedMessage,
+    "session_writes_lost": SessionWritesLostMessage,
+    "status": StatusMessage,
+    "task_notification": TaskNotificationMessage,
+    "task_progress": TaskProgressMessage,
+    "task_started": TaskStartedMessage,
+    "task_summary": TaskSummaryMessage,
+    "task_updated": TaskUpdatedMessage,
+    "thinking_tokens": ThinkingTokensMessage,
+    "ui_invalidate": UiInvalidateMessage,
+    "worker_shutting_down": WorkerShuttingDownMessage,
+}
+"""The class of each known subtype."""

@@ -1,0 +1,100 @@
+"""What each package offers: pinned, so that a change to it is meant."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from types import ModuleType
+from typing import TypeVar
+
+import pytest
+
+import bridle
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = [
+    "bridle",
+    "bridle.errors",
+    "bridle.protocol",
+    "bridle.redaction",
+    "bridle.wire",
+    "bridle.wire.choices",
+    "bridle.wire.control",
+    "bridle.wire.hooks",
+    "bridle.wire.permissions",
+    "bridle.wire.shapes",
+    "bridle.wire.tools",
+]
+
+
+def public(module: ModuleType) -> list[str]:
+    """The names that its author would call public: no underscore, no module or type variable, its own."""
+    return sorted(
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_")
+        and not isinstance(value, ModuleType | TypeVar)
+        and getattr(value, "__module__", None) == module.__name__
+    )
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_all_names_what_is_there(name: str) -> None:
+    module = importlib.import_module(name)
+    names: list[str] = module.__all__
+    assert len(names) == len(set(names))
+    assert [missing for missing in names if not hasattr(module, missing)] == []
+
+
+@pytest.mark.parametrize(
+    "name", ["bridle.protocol", "bridle.wire", "bridle.wire.control", "bridle.wire.hooks"]
+)
+def test_a_package_exports_every_public_name_of_its_modules(name: str) -> None:
+    package = importlib.import_module(name)
+    folder = Path(str(package.__file__)).parent
+    for path in folder.glob("_[a-z]*.py"):
+        module = importlib.import_module(f"{name}.{path.stem}")
+        internal = INTERNAL.get(f"{name}.{path.stem}", set())
+        assert set(public(module)) - internal <= set(package.__all__), path.stem
+
+
+# Shared between the modules of a package, and no part of what it offers.
+INTERNAL = {
+    "bridle.wire._decoding": {"Nesting", "decode_frame", "decode_object", "decode_tolerantly", "loads"},
+    "bridle.wire._encoding": {"frame_to_wire"},
+    "bridle.wire._received": {"Received"},
+    "bridle.wire._tolerant": {"convert_leniently", "is_object"},
+    "bridle.wire._value": {"Line"},
+}
+
+
+def test_version() -> None:
+    assert bridle.__version__.count(".") == 2
+
+
+def test_the_extra_all_names_every_extra() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras: dict[str, list[str]] = project["optional-dependencies"]
+    (everything,) = extras.pop("all")
+    assert everything == f"bridle[{','.join(sorted(extras))}]"
+    assert [name.partition(">")[0] for name in project["dependencies"]] == ["anyio", "msgspec"]
+
+
+@pytest.mark.parametrize("name", ["bridle", "bridle.wire"])
+def test_importing_loads_nothing_that_is_not_needed(name: str) -> None:
+    """No event loop, nothing optional, and none of the parts of `wire` that are loaded on use."""
+    code = f"import sys, {name}; print(*sorted(sys.modules))"
+    command = [sys.executable, "-c", code]
+    loaded = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    unwanted = {"asyncio", "trio", "mcp", "pydantic", "logging", "dataclasses"}
+    unwanted |= {
+        f"bridle.wire.{part}" for part in ("choices", "control", "hooks", "permissions", "shapes", "tools")
+    }
+    assert unwanted & set(loaded) == set()
+
+
+def test_the_package_is_typed() -> None:
+    assert (Path(bridle.__file__).parent / "py.typed").exists()
