@@ -70,12 +70,12 @@ def conversation(frame: Frame, is_from_agent: bool) -> Iterator[Said]:
             elif outcome.error:
                 yield Said("refused", outcome.error, RED)
         case InitMessage(model=model, tools=tools, permission_mode=mode):
-            yield Said("turn", f"{model}, {len(tools)} tools, permission mode {mode}", FAINT)
+            yield Said("starts", f"{model}, {len(tools)} tools, permission mode {mode}", FAINT)
         case SystemMessage(subtype=subtype):
             yield Said("system", subtype, FAINT)
         case ResultMessage():
             how = f"{frame.subtype} in {frame.duration_ms / 1000:.2f} s, {frame.cost_usd:.4f} USD so far"
-            yield Said("result", how, GREEN if frame.is_success else RED)
+            yield Said("done", how, GREEN if frame.is_success else RED)
         case _:
             pass
 
@@ -91,7 +91,7 @@ def block_said(block: ContentBlock) -> Iterator[Said]:
             typed = block.typed()
             yield Said("tool", repr(typed) if isinstance(typed, Value) else f"{name} {typed}", BLUE)
         case ToolResultBlock():
-            yield Said("result", block.text or "(nothing)", RED if block.is_error else PURPLE)
+            yield Said("returns", block.text or "(nothing)", RED if block.is_error else PURPLE)
         case _:
             yield Said("block", repr(block), FAINT)
 
@@ -110,6 +110,8 @@ def main(path: Path) -> None:
         line = json.dumps(record["json"], ensure_ascii=False).encode()
         count, size = count + 1, size + len(line)
         for who, text, colour in conversation(decode(line), record["dir"] == "cli->host"):
+            if who == "user":
+                print()
             stamp = paint(f"{record['t']:6.2f}", FAINT)
             label = paint(f"{who:>{LABEL}}", colour)
             first, *rest = textwrap.wrap(text, width - LABEL - 10, max_lines=4, placeholder=" …") or [""]

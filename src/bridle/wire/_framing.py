@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from io import BytesIO
+from json import JSONDecodeError
 from typing import TYPE_CHECKING, Final
 
 from bridle.wire._decoding import FINISH, FRAME_TYPES, decode_frame, decode_tolerantly, fast_decode
@@ -148,7 +149,7 @@ class Framer:
             if opening.startswith(b"{"):
                 self._look_into(opening, arrivals)
             else:
-                arrivals.append(MalformedLine(line, f"not a frame: {error}"))
+                arrivals.append(MalformedLine(line, _reason(error)))
 
     def _look_into(self, line: bytes, arrivals: list[Arrival]) -> None:
         """Take a line apart into objects and what is between them; the last may stay open."""
@@ -158,7 +159,7 @@ class Framer:
                 start = line.find(b"{", position)
                 noise = line[position : start if start >= 0 else None].strip(_BLANK)
                 if noise:
-                    arrivals.append(MalformedLine(noise, "not a frame"))
+                    arrivals.append(MalformedLine(noise, "not JSON"))
                 if start < 0:
                     return
                 position = start
@@ -200,7 +201,12 @@ def _frame_or_noise(data: bytes) -> AnyFrame | MalformedLine:
     try:
         return decode_tolerantly(data)
     except ValueError as error:
-        return MalformedLine(data, f"not a frame: {error}")
+        return MalformedLine(data, _reason(error))
+
+
+def _reason(error: ValueError) -> str:
+    """Why bytes are no frame; where a parser stumbled over noise says nothing."""
+    return "not JSON" if isinstance(error, JSONDecodeError) else str(error)
 
 
 class FrameReader:
