@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tracemalloc
+from typing import Any
 
 import pytest
 
@@ -224,7 +225,7 @@ def test_what_is_written_is_always_whole_lines() -> None:
 
 
 def test_a_permission_request_keeps_every_field() -> None:
-    fields = {
+    fields: dict[str, Any] = {
         "tool_name": "Bash",
         "input": {"command": "ls"},
         "tool_use_id": "t",

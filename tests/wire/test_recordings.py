@@ -14,6 +14,7 @@ from bridle.wire import (
     AssistantMessage,
     Frame,
     Framer,
+    StreamEvent,
     SystemMessage,
     UnknownBlock,
     UnknownMessage,
@@ -80,10 +81,12 @@ def test_every_field_is_typed(name: str) -> None:
     missing: Counter[str] = Counter()
     for record in recorded(name):
         frame = only(record.line)
+        more = msgspec.to_builtins(frame.details) if isinstance(frame, StreamEvent) else {}
         del frame.wire_line
         if isinstance(frame, SystemMessage):
             frame.data = {}
-        missing.update(lost(record.frame, to_wire(frame), f"{type(frame).__name__}"))
+        wire = to_wire(frame) | more
+        missing.update(lost(record.frame, wire, f"{type(frame).__name__}"))
     assert not missing
 
 

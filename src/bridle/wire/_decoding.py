@@ -7,7 +7,6 @@ agree on all that the fast path accepts. Where a line begins and ends is the fra
 
 from __future__ import annotations
 
-import json
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Union, cast
 
@@ -22,6 +21,7 @@ from bridle.wire._control import (
     TranscriptMirror,
     UpdateEnvironmentVariables,
 )
+from bridle.wire._json import dumps, loads
 from bridle.wire._messages import (
     ActiveGoalMessage,
     AssistantMessage,
@@ -159,9 +159,9 @@ def _finish_rate_limit(_: _RateLimitLine, line: bytes) -> AnyFrame:
 fast_decode: Final[Callable[[bytes], AnyFrame]] = msgspec.json.Decoder(
     Union[(*FLAT.values(), *(nesting.line for nesting in NESTED.values()), _SystemLine, _RateLimitLine)]
 ).decode
-"""Decodes a line into its class, or into a shape that `FINISH` completes; raises ValueError for the rest."""
+"""Decodes a line into its class, or into a shape that `finished` completes. ValueError: neither."""
 
-FINISH: Final[dict[type, Callable[[Any, bytes], AnyFrame]]] = {
+_FINISH: Final[dict[type, Callable[[Any, bytes], AnyFrame]]] = {
     **{nesting.line: nesting.finish for nesting in NESTED.values()},
     _SystemLine: _finish_system,
     _RateLimitLine: _finish_rate_limit,
@@ -193,22 +193,35 @@ def decode_frame(line: bytes, *, strict: bool = False) -> AnyFrame:
         decoded: AnyFrame = fast_decode(line)
     except (ValueError, RecursionError):
         return decode_tolerantly(line, strict=strict)
-    finish = FINISH.get(type(decoded))
+    if strict and type(decoded) in _FINISH:
+        return decode_tolerantly(line, strict=True)
+    return finished(decoded, line)
+
+
+def finished(decoded: AnyFrame, line: bytes) -> AnyFrame:
+    """Complete what the fast path decoded, and let it keep its line."""
+    finish = _FINISH.get(type(decoded))
     if finish is not None:
-        return decode_tolerantly(line, strict=True) if strict else finish(decoded, line)
+        return finish(decoded, line)
     decoded.wire_line = line
     return decoded
 
 
 def decode_tolerantly(line: bytes, *, strict: bool = False) -> AnyFrame:
     """Decode without the fast path."""
-    frame = frame_from_wire(decode_object(line), strict=strict)
+    frame = _frame(decode_object(line), strict)
     frame.wire_line = line
     return frame
 
 
 def frame_from_wire(data: JsonObject, *, strict: bool = False) -> AnyFrame:
-    """The typed frame for a decoded one. Never raises for a dict, unless it is to be `strict`."""
+    """The typed frame for a decoded one. Never raises for a dict of JSON, unless it is to be `strict`."""
+    frame = _frame(data, strict)
+    frame.wire_line = dumps(data)
+    return frame
+
+
+def _frame(data: JsonObject, strict: bool) -> AnyFrame:
     kind = data.get("type")
     if not isinstance(kind, str):
         return _unknown("", data, "it has no `type`", strict)
@@ -218,6 +231,8 @@ def frame_from_wire(data: JsonObject, *, strict: bool = False) -> AnyFrame:
         return _rate_limit_event(data, strict=strict)
     if kind in NESTED:
         return _nested_message(NESTED[kind], data, strict=strict)
+    if kind == "stream_event" and "event" in data:
+        data = {**data, "event": msgspec.Raw(dumps(data["event"]))}
     if kind in FLAT:
         return cast("AnyFrame", _convert(FLAT[kind], data, strict=strict))
     return _unknown(kind, data, f"its type is {kind!r}", strict)
@@ -339,34 +354,3 @@ _JSON_NAMES: Final = {
     bool: "boolean",
     type(None): "null",
 }
-
-
-def loads(line: bytes) -> Json:
-    """Decode JSON, and what is nearly JSON: NaN, control characters and bad bytes in texts, lone surrogates.
-
-    Bytes and surrogates that are no character come out as U+FFFD, so that every text can be printed.
-    """
-    try:
-        return cast("Json", msgspec.json.decode(line))
-    except (ValueError, RecursionError):
-        pass
-    try:
-        value: Json = json.loads(line.decode("utf-8", "replace"), strict=False)
-    except RecursionError as error:
-        raise ValueError("nested too deeply") from error
-    return _printable(value) if b"\\u" in line else value
-
-
-def _printable(value: Json) -> Json:
-    """The value with every lone surrogate replaced."""
-    if isinstance(value, str):
-        return _printable_text(value)
-    if isinstance(value, list):
-        return [_printable(item) for item in value]
-    if isinstance(value, dict):
-        return {_printable_text(key): _printable(item) for key, item in value.items()}
-    return value
-
-
-def _printable_text(text: str) -> str:
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

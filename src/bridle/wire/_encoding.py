@@ -5,7 +5,6 @@ Does not add the line end, and does not decide what is sent.
 
 from __future__ import annotations
 
-import json
 import math
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,14 +12,13 @@ import msgspec
 
 from bridle.wire._blocks import UnknownBlock
 from bridle.wire._decoding import NESTED, decode_object, frame_from_wire
+from bridle.wire._json import dumps
 from bridle.wire._messages import RateLimitEvent, StreamEvent, UnknownMessage
 from bridle.wire._system import SystemMessage
 from bridle.wire._value import Frame, Json, JsonObject, Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-_encoder = msgspec.json.Encoder()
 
 
 def encode(value: object) -> bytes:
@@ -31,11 +29,7 @@ def encode(value: object) -> bytes:
     objects of other classes.
     """
     wire = to_wire(value)
-    try:
-        line = _encoder.encode(wire)
-    except UnicodeEncodeError:
-        # A lone surrogate has no UTF-8 form, but an escape.
-        line = json.dumps(wire, separators=(",", ":")).encode()
+    line = dumps(wire)
     if b"null" in line or b"NaN" in line or b"Infinity" in line:
         # The encoder writes null for NaN and infinity: look for the real thing.
         _refuse_non_finite(wire)

@@ -13,8 +13,8 @@ from io import BytesIO
 from json import JSONDecodeError
 from typing import TYPE_CHECKING, Final
 
-from bridle.wire._decoding import FINISH, FRAME_TYPES, decode_frame, decode_tolerantly, fast_decode
-from bridle.wire._messages import MalformedLine, OversizedMessage
+from bridle.wire._decoding import FRAME_TYPES, decode_frame, decode_tolerantly, fast_decode, finished
+from bridle.wire._messages import MalformedLine, OversizedMessage, StreamEvent
 from bridle.wire._stream import AnyFrame, Arrival
 
 if TYPE_CHECKING:
@@ -53,13 +53,19 @@ class Framer:
     def feed(self, data: bytes | bytearray | memoryview) -> list[Arrival]:
         """Take the next bytes; gives back the frames that they complete."""
         data = bytes(data)
-        arrivals: list[Arrival] = []
-        end = data.rfind(b"\n") + 1
-        if end:
-            self._take_lines(self._finish_line(data[:end], arrivals), arrivals)
-            data = data[end:]
-        if data:
+        if b"\n" not in data:
             self._hold(data)
+            return []
+        arrivals: list[Arrival] = []
+        lines = BytesIO(data).readlines()
+        rest = b"" if data.endswith(b"\n") else lines.pop()
+        # No line can be too large if all of them together are not.
+        is_safe = self._held_size + len(data) <= self._limit and not self._object
+        lines[0] = self._finish_line(lines[0], arrivals)
+        if not is_safe or not _take_known(lines, arrivals):
+            for line in lines:
+                self._take_line(line, arrivals)
+        self._hold(rest)
         return arrivals
 
     def flush(self) -> list[Arrival]:
@@ -73,6 +79,8 @@ class Framer:
 
     def _hold(self, data: bytes) -> None:
         """Keep the beginning of a line, as long as it is not too large."""
+        if not data:
+            return
         if self._skipped is not None:
             self._skipped.add(data)
             return
@@ -83,47 +91,20 @@ class Framer:
             self._skipped = _Oversized(self._limit, *self._held)
             self._held, self._held_size = [], 0
 
-    def _finish_line(self, data: bytes, arrivals: list[Arrival]) -> bytes:
-        """Put what was held before `data`; of an oversized line, only deliver that it was there."""
+    def _finish_line(self, end: bytes, arrivals: list[Arrival]) -> bytes:
+        """The line that was held, with its end; of an oversized one only say that it was there."""
         if self._skipped is not None:
-            rest = data.find(b"\n") + 1
-            self._skipped.add(data[: rest - 1] if rest else data)
+            self._skipped.add(end.removesuffix(b"\n"))
             arrivals.append(self._skipped.message())
             self._skipped = None
-            return data[rest:] if rest else b""
+            return b""
         if self._held:
-            self._held.append(data)
-            data = b"".join(self._held)
+            end = b"".join([*self._held, end])
             self._held, self._held_size = [], 0
-        return data
-
-    def _take_lines(self, block: bytes, arrivals: list[Arrival]) -> None:
-        """Take whole lines. Every message goes through the second loop: keep it short."""
-        lines = BytesIO(block)
-        if self._object or len(block) > self._limit:
-            for line in lines:
-                self._take_line(line, arrivals)
-            return
-        append = arrivals.append
-        for line in lines:
-            try:
-                decoded = fast_decode(line)
-            except (ValueError, RecursionError):
-                self._take_odd_line(_without_end(line), arrivals)
-                if self._object:
-                    break
-                continue
-            finish = FINISH.get(type(decoded))
-            if finish is None:
-                decoded.wire_line = line
-                append(decoded)
-            else:
-                append(finish(decoded, line))
-        for line in lines:
-            self._take_line(line, arrivals)
+        return end
 
     def _take_line(self, line: bytes, arrivals: list[Arrival]) -> None:
-        """Take one line that may be too large, or that follows an open object."""
+        """Take one line, whatever it is."""
         line = _without_end(line)
         if len(line) > self._limit:
             arrivals.append(_Oversized(self._limit, line).message())
@@ -168,6 +149,22 @@ class Framer:
                 arrivals.append(_frame_or_noise(self._object.take()))
             elif self._object.size > self._limit:
                 arrivals.append(_Oversized(self._limit, self._object.take()).message())
+
+
+def _take_known(lines: list[bytes], arrivals: list[Arrival]) -> bool:
+    """Decode lines that the fast path takes, all of them or none. Most messages there are go through this."""
+    try:
+        frames = list(map(fast_decode, lines))
+    except (ValueError, RecursionError):
+        return False
+    for frame, line in zip(frames, lines, strict=True):
+        if type(frame) is not StreamEvent:
+            # Complete, perhaps, or perhaps not: look at each.
+            arrivals += map(finished, frames, lines)
+            return True
+        frame.wire_line = line
+    arrivals += frames
+    return True
 
 
 _BLANK: Final = b" \t\r\n\x00"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import msgspec
 
 from bridle.wire._blocks import ContentBlock, TextBlock, ThinkingBlock, ToolUseBlock
+from bridle.wire._json import loads
 from bridle.wire._value import Frame, Json, JsonObject, Value
 
 if TYPE_CHECKING:
@@ -238,6 +239,21 @@ class ResultMessage(Frame, tag_field="type", tag="result", rename={"model_usage"
         return float(self.total_cost_usd or 0)
 
 
+class StreamDetails(Value):
+    """Fields of a stream event that few events have, or few readers want."""
+
+    api_message_id: str | None = None
+    ttft_ms: int | None = None
+    """Time to the first token."""
+    thinking_display: str | None = None
+    user_message_uuid: str | None = None
+    user_message_uuids: list[str] | None = None
+    """The sent messages that this begins to answer."""
+    resume_reason: str | None = None
+    owed_rows: list[Any] | None = None
+    abandoned_blocks: AbandonedBlocks | None = None
+
+
 class StreamEvent(Frame, tag_field="type", tag="stream_event"):
     """A piece of a message while the model writes it (`include_partial_messages`).
 
@@ -251,14 +267,13 @@ class StreamEvent(Frame, tag_field="type", tag="stream_event"):
     event: ApiEvent
     """The API's own event, as a dict."""
     parent_tool_use_id: str | None = None
-    api_message_id: str | None = None
-    ttft_ms: int | None = None
-    thinking_display: str | None = None
-    user_message_uuid: str | None = None
-    user_message_uuids: list[str] | None = None
-    resume_reason: str | None = None
-    owed_rows: list[Any] | None = None
-    abandoned_blocks: AbandonedBlocks | None = None
+
+    @property
+    def details(self) -> StreamDetails:
+        """What else the frame says. Read from it anew at each use: a field for each would slow all down."""
+        from bridle.wire._tolerant import convert_leniently
+
+        return convert_leniently(StreamDetails, self.raw)
 
     @property
     def text(self) -> str:
@@ -505,8 +520,6 @@ class _DecodedOnUse:
             return self
         event: object = self._slot.__get__(frame, owner)
         if type(event) is msgspec.Raw:
-            from bridle.wire._decoding import loads
-
             decoded = loads(bytes(event))
             event = decoded if isinstance(decoded, dict) else {}
             self._slot.__set__(frame, event)
