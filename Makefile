@@ -39,7 +39,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: run
-run: $(STAMP) ## show a live session; needs no key
+run: $(STAMP) ## play a recorded session as a conversation
 	@$(PY) examples/replay.py
 
 .PHONY: test

@@ -63,7 +63,15 @@ def test_a_package_exports_every_public_name_of_its_modules(name: str) -> None:
 
 # Shared between the modules of a package, and no part of what it offers.
 INTERNAL = {
-    "bridle.wire._decoding": {"Nesting", "decode_frame", "decode_object", "decode_tolerantly", "finished"},
+    "bridle.wire._decoding": {
+        "Nesting",
+        "decode_frame",
+        "decode_object",
+        "decode_tolerantly",
+        "finished",
+        "opening",
+        "typed_frame",
+    },
     "bridle.wire._encoding": {"frame_to_wire"},
     "bridle.wire._json": {"dumps", "loads"},
     "bridle.wire._received": {"Received"},

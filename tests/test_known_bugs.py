@@ -19,8 +19,8 @@ from bridle.wire import (
     OversizedMessage,
     PromptSuggestionMessage,
 )
-from bridle.wire.control import CanUseTool, GetSettings, Interrupt
-from bridle.wire.hooks import HookMatcherConfig
+from bridle.wire.control import CanUseTool, GetSettings, Initialize, Interrupt
+from bridle.wire.hooks import HookRegistration
 
 
 def suggestion(text: str) -> bytes:
@@ -202,10 +202,10 @@ def test_a_request_that_is_answered_at_once_leaves_nothing_behind() -> None:
 
 
 def test_the_time_limit_of_a_hook_reaches_the_agent() -> None:
-    assert HookMatcherConfig(matcher="Bash", hook_callback_ids=["hook_0"], timeout=5.0).to_wire() == {
-        "matcher": "Bash",
-        "hookCallbackIds": ["hook_0"],
-        "timeout": 5.0,
+    peer = Peer()
+    peer.request(Initialize(hooks={"PreToolUse": [HookRegistration(["hook_0"], "Bash", timeout=5.0)]}))
+    assert json.loads(peer.take_output())["request"]["hooks"] == {
+        "PreToolUse": [{"hookCallbackIds": ["hook_0"], "matcher": "Bash", "timeout": 5.0}]
     }
 
 

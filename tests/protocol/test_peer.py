@@ -22,17 +22,22 @@ from bridle.protocol import (
     RequestRefused,
     RequestWithdrawn,
 )
-from bridle.wire import MalformedLine, PromptSuggestionMessage, RequestId
+from bridle.wire import MalformedLine, PromptSuggestionMessage, RequestId, Value
 from bridle.wire.control import (
     CanUseTool,
+    DialogResult,
     Elicitation,
+    ElicitationResult,
     GenericRequest,
     Initialize,
     Interrupt,
+    McpReply,
+    ModelSet,
     SetModel,
     UnknownAsk,
 )
-from bridle.wire.permissions import PermissionResultAllow
+from bridle.wire.hooks import AsyncHookOutput, HookOutput
+from bridle.wire.permissions import PermissionResultAllow, PermissionResultDeny, PermissionUpdate
 
 Frame = dict[str, Any]
 
@@ -202,15 +207,39 @@ def test_a_request_of_the_agent_is_typed_and_answered() -> None:
     assert sent(peer) == []
 
 
-def test_an_answer_may_be_a_typed_value_or_nothing() -> None:
+@pytest.mark.parametrize(
+    "answer, expected",
+    [
+        (PermissionResultAllow(), {"behavior": "allow"}),
+        (PermissionResultDeny(message="no"), {"behavior": "deny", "message": "no"}),
+        (
+            PermissionResultAllow(updated_permissions=[PermissionUpdate("setMode", mode="plan")]),
+            {"behavior": "allow", "updatedPermissions": [{"type": "setMode", "mode": "plan"}]},
+        ),
+        (HookOutput(continue_=False), {"continue": False}),
+        (AsyncHookOutput(), {"async": True}),
+        (DialogResult(), {"behavior": "completed", "result": None}),
+        (ElicitationResult("accept", {"a": 1}), {"action": "accept", "content": {"a": 1}}),
+        (McpReply({"jsonrpc": "2.0", "id": 1}), {"mcp_response": {"jsonrpc": "2.0", "id": 1}}),
+        (ModelSet(model="m"), {"model": "m"}),
+        (None, "absent"),
+    ],
+)
+def test_an_answer_may_be_a_typed_value_or_nothing(answer: Value | None, expected: object) -> None:
     peer = Peer()
-    peer.receive(ask("r1") + ask("r2"))
-    peer.respond("r1", PermissionResultAllow().to_wire())
-    peer.respond("r2")
-    assert [frame["response"].get("response", "absent") for frame in sent(peer)] == [
-        PermissionResultAllow().to_wire(),
-        "absent",
-    ]
+    peer.receive(ask("r1"))
+    peer.respond("r1", answer)
+    assert sent(peer)[0]["response"].get("response", "absent") == expected
+
+
+def test_both_ends_read_answers_typed() -> None:
+    host, agent = Peer("host"), Peer("agent")
+    id = agent.request(CanUseTool("Bash", {}, "t"))
+    host.receive(agent.take_output())
+    host.respond(id, PermissionResultDeny(message="no"))
+    (event,) = agent.receive(host.take_output())
+    assert isinstance(event, RequestAnswered)
+    assert event.request.read_answer(event.payload) == PermissionResultDeny(message="no")
 
 
 def test_an_answer_that_cannot_be_encoded_leaves_the_request_open() -> None:

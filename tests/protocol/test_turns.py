@@ -231,12 +231,13 @@ def test_a_background_shell_does_not_hold_the_run() -> None:
     follow(turns, state("running"), init("a"), task("b", kind="local_bash"), result("a"), state("idle"))
     assert turns.is_over
     # It wakes the agent when it ends: that opens the run again.
-    assert follow(turns, state("running")) == [RunMoved(RunState.BUSY)]
-    follow(turns, init(), ANSWER, result(origin="task-notification"), state("idle"))
+    assert follow(turns, state("running")) == [RunMoved(RunState.SETTLING)]
+    assert follow(turns, init()) == [TurnBegan([]), RunMoved(RunState.BUSY)]
+    follow(turns, ANSWER, result(origin="task-notification"), state("idle"))
     assert turns.is_over
 
 
-@pytest.mark.parametrize("frame", [ANSWER, PARTIAL, init(), state("running")])
+@pytest.mark.parametrize("frame", [ANSWER, PARTIAL, init()])
 def test_work_on_the_main_thread_opens_a_run_again(frame: Frame) -> None:
     turns = Turns()
     turns.sent("a")
@@ -275,6 +276,23 @@ def test_the_ceiling_ends_a_run_that_does_not_settle() -> None:
     assert turns.is_ceiling_armed
     assert turns.ceiling_passed() == [RunMoved(RunState.OVER)]
     assert not turns.is_ceiling_armed
+
+
+def test_the_ceiling_is_armed_again_after_a_question_of_background_work() -> None:
+    turns = Turns()
+    turns.sent("a")
+    follow(turns, state("running"), init("a"), result("a"), state("requires_action"))
+    assert not turns.is_ceiling_armed
+    assert follow(turns, state("running")) == [RunMoved(RunState.SETTLING)]
+    assert turns.is_ceiling_armed
+
+
+def test_a_uuid_that_was_used_is_not_waited_for() -> None:
+    turns = Turns()
+    turns.sent("a")
+    follow(turns, init("a"), result("a"))
+    assert turns.sent("a") == []
+    assert turns.is_over
 
 
 def test_the_ceiling_waits_for_a_task() -> None:

@@ -266,6 +266,13 @@ def test_error_kinds_are_an_open_set(kind: str) -> None:
     assert assistant(error=kind).error == kind
 
 
+@pytest.mark.parametrize("verdict", ["true", "false", 0, None])
+def test_a_result_whose_verdict_cannot_be_read_is_no_success(verdict: object) -> None:
+    message = decode(line(type="result", subtype="success", is_error=verdict))
+    assert isinstance(message, ResultMessage)
+    assert not message.is_success
+
+
 def test_a_user_message_holds_what_the_reference_drops() -> None:
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": ""}}
     message = decode(line(type="user", message={"role": "user", "content": [image]}))
@@ -462,7 +469,7 @@ def test_what_is_unknown_is_kept(data: Any, expected: Frame) -> None:
         ),
         ({"type": "assistant", "message": {"content": [], "model": 5}, "uuid": 7}, AssistantMessage([], "")),
         ({"type": "user", "message": {}}, UserMessage([])),
-        ({"type": "result"}, ResultMessage("", 0, 0, False, 0, "")),
+        ({"type": "result"}, ResultMessage("", 0, 0, True, 0, "")),
         (
             {
                 "type": "result",
@@ -471,7 +478,7 @@ def test_what_is_unknown_is_kept(data: Any, expected: Frame) -> None:
                 "num_turns": "x",
                 "errors": ["a", 5],
             },
-            ResultMessage("success", 12, 0, False, 0, "", errors=["a"]),
+            ResultMessage("success", 12, 0, True, 0, "", errors=["a"]),
         ),
         ({"type": "stream_event"}, StreamEvent("", "", cast("Any", {}))),
     ],
@@ -506,6 +513,12 @@ def test_what_is_not_an_object_is_malformed(text: bytes) -> None:
         decode(text)
     assert refused.value.line == text
     assert isinstance(refused.value.__cause__, ValueError)
+
+
+def test_what_means_nothing_around_a_frame_is_passed_over() -> None:
+    assert decode(b"\xef\xbb\xbf\x00 " + line(type="keep_alive") + b"\x00\r\n") == decode(
+        line(type="keep_alive")
+    )
 
 
 def test_text_and_views_can_be_decoded() -> None:

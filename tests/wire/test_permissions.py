@@ -213,9 +213,10 @@ class TestResult:
             "toolUseID": "t1",
         }
         result = permission_result_from_wire(data)
-        assert result == PermissionResultAllow("allow", {"a": 1}, [PermissionUpdate("new")], "user_temporary")
+        updates = [PermissionUpdate("new")]
+        assert result == PermissionResultAllow("allow", {"a": 1}, updates, "user_temporary", "t1")
         assert isinstance(result, PermissionResultAllow)
-        assert result.to_wire("t1") == data
+        assert result.to_wire() == data
 
     @pytest.mark.parametrize(
         "data",

@@ -131,7 +131,11 @@ class TestExactFit:
 class TestOneBadField:
     """Each of these has one field that plain conversion refuses; the others survive."""
 
-    @pytest.mark.parametrize("bad", [None, "7", [7], {}, 1.5, True, float("nan"), float("inf")])
+    @pytest.mark.parametrize("number, whole", [(1.5, 2), (2.4, 2), (-0.4, 0), (1e300, int(1e300))])
+    def test_required_number_is_rounded(self, number: float, whole: int) -> None:
+        assert convert_leniently(Point, {"x": number, "label": "kept"}) == Point(whole, 0.0, "kept")
+
+    @pytest.mark.parametrize("bad", [None, "7", [7], {}, True, float("nan"), float("inf")])
     def test_required_number_becomes_zero(self, bad: object) -> None:
         assert convert_leniently(Point, {"x": bad, "label": "kept"}) == Point(0, 0.0, "kept")
 

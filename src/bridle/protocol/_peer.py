@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from secrets import token_hex
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 from bridle.errors import TransportClosed, UsageError
 from bridle.wire import (
@@ -19,6 +19,7 @@ from bridle.wire import (
     ControlOutcome,
     ControlRequest,
     ControlResponse,
+    Frame,
     Framer,
     JsonObject,
     RequestId,
@@ -26,11 +27,19 @@ from bridle.wire import (
     encode,
     frame_from_wire,
 )
-from bridle.wire.control import ASKS, REQUESTS, Ask, GenericRequest, Request, ask_from_wire, request_from_wire
+from bridle.wire.control import (
+    ASKS,
+    REMOTE_SUBTYPES,
+    REQUESTS,
+    Ask,
+    GenericRequest,
+    Request,
+    ask_from_wire,
+    request_from_wire,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
-    from typing import Any
 
 log = logging.getLogger("bridle.wire")
 
@@ -39,24 +48,25 @@ _REMEMBERED: Final = 1024
 
 _ERROR_CODE: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
-NEVER_ANSWERED: Final = frozenset(
-    ("remote_tool_call", "remote_plumbing_call", "remote_tools_probe", "remote_tools_reannounce")
-)
+NEVER_ANSWERED: Final = frozenset(REMOTE_SUBTYPES)
 """Broadcasts in the form of a request: an error from one listener would spoil another's answer."""
+
+AnyRequest: TypeAlias = Ask | Request[Any]
+"""A request in either direction."""
 
 
 class RequestReceived(Value):
     """The other side asks. Answer with `Peer.respond` or `Peer.refuse`, under this id."""
 
     id: RequestId
-    request: Ask | Request[Any]
+    request: AnyRequest
 
 
 class RequestWithdrawn(Value):
     """The other side took its request back, or is gone: stop working on it, an answer would be dropped."""
 
     id: RequestId
-    request: Ask | Request[Any]
+    request: AnyRequest
     is_lost: bool = False
     """The stream has ended, rather than the request been taken back."""
 
@@ -65,7 +75,7 @@ class RequestAnswered(Value):
     """Our request succeeded."""
 
     id: RequestId
-    request: Ask | Request[Any]
+    request: AnyRequest
     payload: JsonObject
     """The answer as sent; `request.read_answer(payload)` makes it a typed value."""
 
@@ -74,7 +84,7 @@ class RequestRefused(Value):
     """Our request failed on the other side."""
 
     id: RequestId
-    request: Ask | Request[Any]
+    request: AnyRequest
     error: str
     code: str | None = None
 
@@ -83,7 +93,7 @@ class RequestLost(Value):
     """The stream ended before our request was answered."""
 
     id: RequestId
-    request: Ask | Request[Any]
+    request: AnyRequest
 
 
 RequestEvent: TypeAlias = RequestReceived | RequestWithdrawn | RequestAnswered | RequestRefused | RequestLost
@@ -116,19 +126,19 @@ class Peer:
         self._make_id = make_id or _make_id
         self._framer = Framer(limit)
         self._count = 0
-        self._ours: dict[RequestId, Ask | Request[Any]] = {}
-        self._theirs: dict[RequestId, Ask | Request[Any]] = {}
+        self._ours: dict[RequestId, AnyRequest] = {}
+        self._theirs: dict[RequestId, AnyRequest] = {}
         self._finished: dict[RequestId, None] = {}
         self._output: list[bytes] = []
         self._is_closed = False
 
     @property
-    def pending(self) -> dict[RequestId, Ask | Request[Any]]:
+    def pending(self) -> dict[RequestId, AnyRequest]:
         """Our requests that have no answer yet."""
         return dict(self._ours)
 
     @property
-    def open(self) -> dict[RequestId, Ask | Request[Any]]:
+    def open(self) -> dict[RequestId, AnyRequest]:
         """Requests of the other side that we have not answered yet."""
         return dict(self._theirs)
 
@@ -224,7 +234,7 @@ class Peer:
         else:
             events.append(RequestWithdrawn(frame.request_id, request))
 
-    def _finish_theirs(self, id: RequestId) -> Ask | Request[Any] | None:
+    def _finish_theirs(self, id: RequestId) -> AnyRequest | None:
         request = self._theirs.pop(id, None)
         if request is not None:
             self._finished[id] = None
@@ -234,14 +244,14 @@ class Peer:
 
     # Output.
 
-    def request(self, request: Ask | Request[Any] | str, /, **fields: object) -> RequestId:
+    def request(self, request: AnyRequest | str, /, **fields: object) -> RequestId:
         """Ask the other side; gives back the id under which the outcome will come.
 
         A text is the subtype of a request that has no class here, with its `fields`. Raises
         `TransportClosed` once the other side is gone, `MessageInvalid` for what cannot be encoded.
         """
         if self._is_closed:
-            raise TransportClosed("the agent's output has ended, so no answer can come")
+            raise TransportClosed("the other side's output has ended, so no answer can come")
         if isinstance(request, str):
             request = GenericRequest(request, dict(fields))
         self._count += 1
@@ -257,7 +267,7 @@ class Peer:
         self._output.append(encode(ControlCancelRequest(id)) + b"\n")
         return True
 
-    def respond(self, id: RequestId, payload: object = None) -> bool:
+    def respond(self, id: RequestId, payload: Value | JsonObject | None = None) -> bool:
         """Answer a request of the other side; `payload` is a value of the wire, a dict, or nothing.
 
         False, and nothing is sent, if the request was withdrawn or has ended. If the payload cannot be
@@ -279,7 +289,7 @@ class Peer:
         self._output.append(line)
         return True
 
-    def send(self, message: object) -> None:
+    def send(self, message: Frame | JsonObject) -> None:
         """Send a frame that is not control traffic. Raises `MessageInvalid` for what cannot be encoded."""
         self._output.append(encode(message) + b"\n")
 

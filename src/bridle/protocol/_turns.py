@@ -1,7 +1,7 @@
 """When a turn is over, when a run is over, and when the agent's input may be closed.
 
 Follows what the host sends and what the agent reports; has no clock: where a time limit is called for, it
-says so (`is_ceiling_armed`) and is told when the time has passed. How long that is is decided above.
+says so (`is_ceiling_armed`) and is told when the time has passed. How long that is, is decided above.
 
 Results are not one for each prompt. Messages wait in a queue and are taken together, or are folded into a
 turn that is running; background work ends in results that answer nobody. Only uuids tie a result to what it
@@ -26,6 +26,7 @@ from bridle.wire import (
     TaskUpdatedMessage,
     Value,
 )
+from bridle.wire.choices import TERMINAL_TASK_STATUSES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -136,7 +137,7 @@ RUN_TABLE: Final = Table(
         # Only here a time limit runs: the answer is there, and nobody waits for what goes on.
         RunState.SETTLING: _row(RunState.SETTLING, CEILING=RunState.OVER),
         # Background work may wake the agent again; that opens the run again.
-        RunState.OVER: _row(RunState.OVER, TURN_DONE=RunState.OVER),
+        RunState.OVER: _row(RunState.OVER),
         RunState.CLOSED: {},
     },
 )
@@ -151,8 +152,6 @@ _LIFECYCLE: Final = {
     "completed": MessageSignal.COMPLETED,
     "cancelled": MessageSignal.CANCELLED,
 }
-
-_TASK_ENDED: Final = frozenset(("completed", "failed", "killed", "stopped"))
 
 
 class MessageMoved(Value):
@@ -248,10 +247,12 @@ class Turns:
 
     def sent(self, uuid: str) -> list[TurnEvent]:
         """A message with this uuid was written to the agent."""
-        self._has_sent = True
         events: list[TurnEvent] = []
-        if uuid not in self._ended:
-            self._waiting.setdefault(uuid, MESSAGE_TABLE.initial)
+        if uuid in self._ended:
+            # The agent drops a message whose uuid it has seen.
+            return events
+        self._has_sent = True
+        self._waiting.setdefault(uuid, MESSAGE_TABLE.initial)
         if self.run is RunState.CLOSED:
             self._move(uuid, MessageSignal.EOF, events)
         return events + self._signal(RunSignal.PROMPT)
@@ -340,8 +341,9 @@ class Turns:
         if message.state == "requires_action":
             return self._signal(RunSignal.QUESTION)
         if message.state == "running":
-            # Before a result the agent works on what was asked; after one, on its own account.
-            return self._signal(RunSignal.WORK)
+            # With nothing owed, that is work in the background: its turn, if it has one, announces itself.
+            is_owed = self._is_turn_open or bool(self._waiting)
+            return self._signal(RunSignal.WORK) if is_owed else self._settle()
         self._is_turn_open = False
         return self._settle()
 
@@ -351,7 +353,7 @@ class Turns:
         return []
 
     def _on_task_status(self, message: TaskUpdatedMessage | TaskNotificationMessage) -> list[TurnEvent]:
-        if message.task_id not in self.tasks or message.status not in _TASK_ENDED:
+        if message.task_id not in self.tasks or message.status not in TERMINAL_TASK_STATUSES:
             return []
         self.tasks.discard(message.task_id)
         if self.session_state is None and message.status in ("completed", "failed"):

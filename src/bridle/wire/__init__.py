@@ -61,27 +61,21 @@ from bridle.wire._messages import (
     RateLimitEvent,
     RateLimitInfo,
     ResultMessage,
-    StreamDetails,
-    StreamEvent,
     ToolProgressMessage,
     ToolUseSummaryMessage,
     UnknownMessage,
     UserMessage,
 )
 from bridle.wire._stream import AnyFrame, Arrival, ControlFrame, Message, MessageFrame, ServiceFrame
+from bridle.wire._stream_event import StreamDetails, StreamEvent
 from bridle.wire._system import (
     SYSTEM_SUBTYPES,
     ApiRetryMessage,
-    BackgroundTasksChangedMessage,
     CommandsChangedMessage,
     CompactBoundaryMessage,
     ControlRequestProgressMessage,
     ElicitationCompleteMessage,
     FilesPersistedMessage,
-    HookEventMessage,
-    HookProgressMessage,
-    HookResponseMessage,
-    HookStartedMessage,
     InformationalMessage,
     InitMessage,
     LocalCommandOutputMessage,
@@ -99,16 +93,23 @@ from bridle.wire._system import (
     SessionTitleChangedMessage,
     SessionWritesLostMessage,
     StatusMessage,
-    SystemMessage,
+    ThinkingTokensMessage,
+    UiInvalidateMessage,
+    UnknownSystemMessage,
+    WorkerShuttingDownMessage,
+)
+from bridle.wire._system_message import SystemMessage
+from bridle.wire._system_tasks import (
+    BackgroundTasksChangedMessage,
+    HookEventMessage,
+    HookProgressMessage,
+    HookResponseMessage,
+    HookStartedMessage,
     TaskNotificationMessage,
     TaskProgressMessage,
     TaskStartedMessage,
     TaskSummaryMessage,
     TaskUpdatedMessage,
-    ThinkingTokensMessage,
-    UiInvalidateMessage,
-    UnknownSystemMessage,
-    WorkerShuttingDownMessage,
 )
 from bridle.wire._value import Frame, Json, JsonObject, Number, Value
 

@@ -1,4 +1,4 @@
-"""The envelopes of control traffic, and the two frames that are neither message nor request.
+"""The envelopes of control traffic, and the frames that are neither message nor request.
 
 What is inside a request or an answer is typed elsewhere (`bridle.wire.control`); here it is a dict.
 """
@@ -6,8 +6,6 @@ What is inside a request or an answer is typed elsewhere (`bridle.wire.control`)
 from __future__ import annotations
 
 from typing import ClassVar, Final, Literal, TypeAlias
-
-import msgspec
 
 from bridle.wire._value import Frame, Json, JsonObject, Value
 
@@ -82,4 +80,4 @@ class UpdateEnvironmentVariables(Frame, tag_field="type", tag="update_environmen
 
     type: ClassVar[Literal["update_environment_variables"]] = "update_environment_variables"
 
-    variables: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    variables: dict[str, str] = {}

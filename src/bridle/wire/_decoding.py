@@ -32,13 +32,13 @@ from bridle.wire._messages import (
     PromptSuggestionMessage,
     RateLimitEvent,
     ResultMessage,
-    StreamEvent,
     ToolProgressMessage,
     ToolUseSummaryMessage,
     UnknownMessage,
     UserMessage,
 )
 from bridle.wire._stream import AnyFrame
+from bridle.wire._stream_event import StreamEvent
 from bridle.wire._system import SYSTEM_SUBTYPES, UnknownSystemMessage
 from bridle.wire._value import Frame, Json, JsonObject
 
@@ -178,13 +178,24 @@ def decode(line: bytes | bytearray | memoryview | str, *, strict: bool = False) 
     """
     data = line.encode("utf-8", "surrogatepass") if isinstance(line, str) else bytes(line)
     try:
-        return decode_frame(data.strip(), strict=strict)
+        return decode_frame(opening(data).rstrip(BLANK), strict=strict)
     except ValueError as error:
         from bridle.errors import BridleError, MalformedFrame
 
         if isinstance(error, BridleError):
             raise
         raise MalformedFrame(data, str(error)) from error
+
+
+BLANK: Final = b" \t\r\n\x00"
+"""Around a frame these mean nothing: white space and NUL bytes."""
+
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+
+
+def opening(line: bytes) -> bytes:
+    """The line without what means nothing before a frame; its end is kept, it may be the middle of a text."""
+    return line.lstrip(BLANK).removeprefix(_BYTE_ORDER_MARK).lstrip(BLANK)
 
 
 def decode_frame(line: bytes, *, strict: bool = False) -> AnyFrame:
@@ -209,19 +220,20 @@ def finished(decoded: AnyFrame, line: bytes) -> AnyFrame:
 
 def decode_tolerantly(line: bytes, *, strict: bool = False) -> AnyFrame:
     """Decode without the fast path."""
-    frame = _frame(decode_object(line), strict)
+    frame = typed_frame(decode_object(line), strict=strict)
     frame.wire_line = line
     return frame
 
 
 def frame_from_wire(data: JsonObject, *, strict: bool = False) -> AnyFrame:
     """The typed frame for a decoded one. Never raises for a dict of JSON, unless it is to be `strict`."""
-    frame = _frame(data, strict)
+    frame = typed_frame(data, strict=strict)
     frame.wire_line = dumps(data)
     return frame
 
 
-def _frame(data: JsonObject, strict: bool) -> AnyFrame:
+def typed_frame(data: JsonObject, *, strict: bool = False) -> AnyFrame:
+    """The typed frame for a decoded one, without a line to keep."""
     kind = data.get("type")
     if not isinstance(kind, str):
         return _unknown("", data, "it has no `type`", strict)
@@ -231,6 +243,9 @@ def _frame(data: JsonObject, strict: bool) -> AnyFrame:
         return _rate_limit_event(data, strict=strict)
     if kind in NESTED:
         return _nested_message(NESTED[kind], data, strict=strict)
+    if kind == "result" and not strict and not isinstance(data.get("is_error"), bool):
+        # A verdict that cannot be read is not a good one.
+        data = {**data, "is_error": True}
     if kind == "stream_event" and "event" in data:
         data = {**data, "event": msgspec.Raw(dumps(data["event"]))}
     if kind in FLAT:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from bridle.wire._blocks import UnknownBlock
-from bridle.wire._decoding import NESTED, decode_object, frame_from_wire
+from bridle.wire._decoding import NESTED, decode_object, typed_frame
 from bridle.wire._json import dumps
-from bridle.wire._messages import RateLimitEvent, StreamEvent, UnknownMessage
-from bridle.wire._system import SystemMessage
+from bridle.wire._messages import RateLimitEvent, UnknownMessage
+from bridle.wire._stream_event import StreamEvent
+from bridle.wire._system_message import SystemMessage
 from bridle.wire._value import Frame, Json, JsonObject, Value
 
 if TYPE_CHECKING:
@@ -42,9 +43,10 @@ def to_wire(value: object) -> Any:  # noqa: ANN401 - as many shapes as there are
         return frame_to_wire(value)
     if isinstance(value, UnknownBlock):
         return value.raw
-    spell = getattr(value, "to_wire", None)
-    if spell is not None and isinstance(value, Value):
-        return to_wire(spell())
+    if isinstance(value, Value):
+        # Some know their own spelling, also where they are inside another value.
+        spell = getattr(value, "to_wire", None)
+        return to_wire(spell()) if spell is not None else _tag(value) | _fields(value)
     if isinstance(value, dict):
         return {key: to_wire(item) for key, item in cast("dict[Any, object]", value).items()}
     if isinstance(value, list | tuple):
@@ -64,7 +66,7 @@ def frame_to_wire(frame: Frame) -> JsonObject:
     if line is None:
         return wire
     sent = decode_object(line)
-    return cast("JsonObject", _changed(sent, _fields_to_wire(frame_from_wire(sent)), wire))
+    return cast("JsonObject", _changed(sent, _fields_to_wire(typed_frame(sent)), wire))
 
 
 def _fields_to_wire(frame: Frame) -> JsonObject:
@@ -72,11 +74,7 @@ def _fields_to_wire(frame: Frame) -> JsonObject:
         return dict(frame.data)
     if isinstance(frame, StreamEvent):
         _ = frame.event  # decoded, so that it can be spelled out
-    fields = {
-        field.encode_name: to_wire(value)
-        for field in msgspec.structs.fields(frame)
-        if (value := getattr(frame, field.name)) != _default(field)
-    }
+    fields = _fields(frame)
     if isinstance(frame, SystemMessage):
         data = cast("JsonObject", fields.pop("data"))
         named = {key: value for key, value in fields.items() if key not in frame.inferred}
@@ -88,6 +86,20 @@ def _fields_to_wire(frame: Frame) -> JsonObject:
     if kind in NESTED:
         return {"type": kind, "message": _body(kind, fields), **fields}
     return {"type": kind, **fields}
+
+
+def _tag(value: Value) -> JsonObject:
+    config = value.__struct_config__
+    return {config.tag_field: config.tag} if config.tag_field else {}
+
+
+def _fields(value: Value) -> JsonObject:
+    """The fields that have been set, spelled as on the wire."""
+    return {
+        field.encode_name: to_wire(item)
+        for field in msgspec.structs.fields(value)
+        if (item := getattr(value, field.name)) != _default(field)
+    }
 
 
 def _default(field: msgspec.structs.FieldInfo) -> object:

@@ -13,9 +13,18 @@ from io import BytesIO
 from json import JSONDecodeError
 from typing import TYPE_CHECKING, Final
 
-from bridle.wire._decoding import FRAME_TYPES, decode_frame, decode_tolerantly, fast_decode, finished
-from bridle.wire._messages import MalformedLine, OversizedMessage, StreamEvent
+from bridle.wire._decoding import (
+    BLANK,
+    FRAME_TYPES,
+    decode_frame,
+    decode_tolerantly,
+    fast_decode,
+    finished,
+    opening,
+)
+from bridle.wire._messages import MalformedLine, OversizedMessage
 from bridle.wire._stream import AnyFrame, Arrival
+from bridle.wire._stream_event import StreamEvent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -121,14 +130,14 @@ class Framer:
 
     def _take_odd_line(self, line: bytes, arrivals: list[Arrival]) -> None:
         """Take a line that the fast path refused: an odd frame, noise, several objects, a piece of one."""
-        opening = _opening(line)
-        if not opening:
+        start = opening(line)
+        if not start:
             return
         try:
-            arrivals.append(decode_tolerantly(opening.rstrip(_BLANK)))
+            arrivals.append(decode_tolerantly(start.rstrip(BLANK)))
         except ValueError as error:
-            if opening.startswith(b"{"):
-                self._look_into(opening, arrivals)
+            if start.startswith(b"{"):
+                self._look_into(start, arrivals)
             else:
                 arrivals.append(MalformedLine(line, _reason(error)))
 
@@ -138,7 +147,7 @@ class Framer:
         while position < len(line):
             if not self._object:
                 start = line.find(b"{", position)
-                noise = line[position : start if start >= 0 else None].strip(_BLANK)
+                noise = line[position : start if start >= 0 else None].strip(BLANK)
                 if noise:
                     arrivals.append(MalformedLine(noise, "not JSON"))
                 if start < 0:
@@ -152,43 +161,37 @@ class Framer:
 
 
 def _take_known(lines: list[bytes], arrivals: list[Arrival]) -> bool:
-    """Decode lines that the fast path takes, all of them or none. Most messages there are go through this."""
+    """Decode lines that the fast path takes: all of them, or none if there is an odd one.
+
+    Nearly all messages go through this, and most of them are stream events, which need no finishing.
+    """
     try:
         frames = list(map(fast_decode, lines))
     except (ValueError, RecursionError):
         return False
-    for frame, line in zip(frames, lines, strict=True):
-        if type(frame) is not StreamEvent:
-            # Complete, perhaps, or perhaps not: look at each.
-            arrivals += map(finished, frames, lines)
-            return True
-        frame.wire_line = line
-    arrivals += frames
+    if _STREAM_EVENTS.issuperset(map(type, frames)):
+        for frame, line in zip(frames, lines, strict=True):
+            frame.wire_line = line
+        arrivals += frames
+    else:
+        arrivals += map(finished, frames, lines)
     return True
 
 
-_BLANK: Final = b" \t\r\n\x00"
-"""Around a frame these mean nothing: white space and NUL bytes."""
-
-_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_STREAM_EVENTS: Final = frozenset((StreamEvent,))
 
 
 def _without_end(line: bytes) -> bytes:
     return line.removesuffix(b"\n").removesuffix(b"\r")
 
 
-def _opening(line: bytes) -> bytes:
-    """The line without what means nothing before a frame; its end is kept, it may be the middle of a text."""
-    return line.lstrip(_BLANK).removeprefix(_BYTE_ORDER_MARK).lstrip(_BLANK)
-
-
 def _whole_frame(line: bytes) -> AnyFrame | None:
     """The frame on a line, if it is one of a known type."""
-    opening = _opening(line)
-    if not opening.startswith(b"{"):
+    start = opening(line)
+    if not start.startswith(b"{"):
         return None
     try:
-        frame = decode_frame(opening.rstrip(_BLANK))
+        frame = decode_frame(start.rstrip(BLANK))
     except ValueError:
         return None
     return frame if frame.type in FRAME_TYPES else None

@@ -6,22 +6,16 @@ system messages have a module of their own, and how a line becomes a message is 
 
 from __future__ import annotations
 
-from types import MemberDescriptorType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
-
-import msgspec
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from bridle.wire._blocks import ContentBlock, TextBlock, ThinkingBlock, ToolUseBlock
-from bridle.wire._json import loads
 from bridle.wire._value import Frame, Json, JsonObject, Value
 
 if TYPE_CHECKING:
     from bridle.errors import FrameTooLarge, MalformedFrame
     from bridle.wire.choices import AssistantMessageError, RateLimitStatus, RateLimitType, TerminalReason
     from bridle.wire.shapes import (
-        AbandonedBlocks,
         ActiveGoal,
-        ApiEvent,
         InvalidConfigFile,
         LocalCommandOutcome,
         LocalCommandRun,
@@ -36,12 +30,10 @@ if TYPE_CHECKING:
 else:
     # Plain dicts when decoding: msgspec would drop every key that a TypedDict does not name.
     MessageOrigin = Usage = ModelUsage = PermissionDenial = ToolUseMeta = ToolResultMeta = dict
-    AbandonedBlocks = ActiveGoal = InvalidConfigFile = LocalCommandOutcome = LocalCommandRun = dict
+    ActiveGoal = InvalidConfigFile = LocalCommandOutcome = LocalCommandRun = dict
     SubagentRetry = dict
     # Open sets: any text is let through.
     AssistantMessageError = RateLimitStatus = RateLimitType = TerminalReason = str
-    # Left undecoded until somebody looks at it; see StreamEvent.
-    ApiEvent = msgspec.Raw
 
 
 class UserMessage(
@@ -239,77 +231,6 @@ class ResultMessage(Frame, tag_field="type", tag="result", rename={"model_usage"
         return float(self.total_cost_usd or 0)
 
 
-class StreamDetails(Value):
-    """Fields of a stream event that few events have, or few readers want."""
-
-    api_message_id: str | None = None
-    ttft_ms: int | None = None
-    """Time to the first token."""
-    thinking_display: str | None = None
-    user_message_uuid: str | None = None
-    user_message_uuids: list[str] | None = None
-    """The sent messages that this begins to answer."""
-    resume_reason: str | None = None
-    owed_rows: list[Any] | None = None
-    abandoned_blocks: AbandonedBlocks | None = None
-
-
-class StreamEvent(Frame, tag_field="type", tag="stream_event"):
-    """A piece of a message while the model writes it (`include_partial_messages`).
-
-    The event stays undecoded until `event` or a helper is used: most readers look at few of the many.
-    """
-
-    type: ClassVar[Literal["stream_event"]] = "stream_event"
-
-    uuid: str
-    session_id: str
-    event: ApiEvent
-    """The API's own event, as a dict."""
-    parent_tool_use_id: str | None = None
-
-    @property
-    def details(self) -> StreamDetails:
-        """What else the frame says. Read from it anew at each use: a field for each would slow all down."""
-        from bridle.wire._tolerant import convert_leniently
-
-        return convert_leniently(StreamDetails, self.raw)
-
-    @property
-    def text(self) -> str:
-        """The text that this event adds to the answer; empty for all but text deltas."""
-        return self._delta("text")
-
-    @property
-    def thinking(self) -> str:
-        """The thinking that this event adds; empty for all but thinking deltas."""
-        return self._delta("thinking")
-
-    @property
-    def partial_json(self) -> str:
-        """The piece of a tool's input that this event adds; empty for all but input deltas."""
-        return self._delta("partial_json")
-
-    def _delta(self, key: str) -> str:
-        delta = self.event.get("delta")
-        value = delta.get(key) if isinstance(delta, dict) else None
-        return value if isinstance(value, str) else ""
-
-    # Comparing, printing and pickling in C would look at the undecoded event, so it is decoded first.
-
-    def __eq__(self, other: object) -> bool:
-        if type(other) is StreamEvent:
-            _ = self.event, other.event
-        return super().__eq__(other)
-
-    # Like every value: not to be hashed, it can be changed.
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        _ = self.event
-        return super().__repr__()
-
-
 class ToolProgressMessage(Frame, tag_field="type", tag="tool_progress"):
     """A tool, or a hook before it, is still at work."""
 
@@ -334,7 +255,7 @@ class ToolUseSummaryMessage(Frame, tag_field="type", tag="tool_use_summary"):
     type: ClassVar[Literal["tool_use_summary"]] = "tool_use_summary"
 
     summary: str
-    preceding_tool_use_ids: list[str] = msgspec.field(default_factory=list[str])
+    preceding_tool_use_ids: list[str] = []
     uuid: str | None = None
     session_id: str | None = None
 
@@ -347,7 +268,7 @@ class AuthStatusMessage(
     type: ClassVar[Literal["auth_status"]] = "auth_status"
 
     is_authenticating: bool
-    output: list[str] = msgspec.field(default_factory=list[str])
+    output: list[str] = []
     error: str | None = None
     uuid: str | None = None
     session_id: str | None = None
@@ -417,7 +338,7 @@ class RateLimitInfo(Value, rename="camel"):
     overage_status: str | None = None
     overage_resets_at: int | None = None
     overage_disabled_reason: str | None = None
-    raw: JsonObject = msgspec.field(default_factory=dict[str, Any])
+    raw: JsonObject = {}
     """The object as sent."""
     is_using_overage: bool | None = None
     overage_in_use: bool | None = None
@@ -507,27 +428,3 @@ class OversizedMessage(Value):
         from bridle.errors import FrameTooLarge
 
         return FrameTooLarge(self.size, self.limit)
-
-
-class _DecodedOnUse:
-    """Stands in for the `event` slot: decodes the event when it is first looked at, then keeps the dict."""
-
-    def __init__(self, slot: MemberDescriptorType) -> None:
-        self._slot = slot
-
-    def __get__(self, frame: StreamEvent | None, owner: type[StreamEvent]) -> object:
-        if frame is None:
-            return self
-        event: object = self._slot.__get__(frame, owner)
-        if type(event) is msgspec.Raw:
-            decoded = loads(bytes(event))
-            event = decoded if isinstance(decoded, dict) else {}
-            self._slot.__set__(frame, event)
-        return event
-
-    def __set__(self, frame: StreamEvent, event: object) -> None:
-        self._slot.__set__(frame, event)
-
-
-# After the class is made: msgspec fills the slot itself when it decodes, past this descriptor.
-setattr(StreamEvent, "event", _DecodedOnUse(vars(StreamEvent)["event"]))  # noqa: B010 - no assignment by type

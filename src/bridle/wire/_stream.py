@@ -27,13 +27,13 @@ from bridle.wire._messages import (
     PromptSuggestionMessage,
     RateLimitEvent,
     ResultMessage,
-    StreamEvent,
     ToolProgressMessage,
     ToolUseSummaryMessage,
     UnknownMessage,
     UserMessage,
 )
-from bridle.wire._system import SystemMessage
+from bridle.wire._stream_event import StreamEvent
+from bridle.wire._system_message import SystemMessage
 
 ControlFrame: TypeAlias = ControlRequest | ControlResponse | ControlCancelRequest
 """Requests and answers, which the two ends settle between themselves."""

@@ -5,16 +5,25 @@ Does not decode: the codec picks the class from `SYSTEM_SUBTYPES`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal, cast
+from typing import TYPE_CHECKING
 
-import msgspec
-
-from bridle.wire._value import Frame, JsonObject
+from bridle.wire._system_message import SystemMessage
+from bridle.wire._system_tasks import (
+    BackgroundTasksChangedMessage,
+    HookProgressMessage,
+    HookResponseMessage,
+    HookStartedMessage,
+    TaskNotificationMessage,
+    TaskProgressMessage,
+    TaskStartedMessage,
+    TaskSummaryMessage,
+    TaskUpdatedMessage,
+)
+from bridle.wire._value import JsonObject
 
 if TYPE_CHECKING:
-    from bridle.wire.choices import SessionState, TaskNotificationStatus, TaskUpdatedStatus
+    from bridle.wire.choices import SessionState
     from bridle.wire.shapes import (
-        BackgroundTask,
         CompactMetadata,
         FailedFile,
         NoResponse,
@@ -26,34 +35,14 @@ if TYPE_CHECKING:
         SystemInitMcpServerError,
         SystemInitPlugin,
         SystemInitPluginError,
-        TaskPatch,
-        TaskUsage,
     )
 else:
     # Plain dicts when decoding: msgspec would drop every key that a TypedDict does not name.
-    BackgroundTask = CompactMetadata = FailedFile = NoResponse = PersistedFile = PromptSubmitOutcome = dict
+    CompactMetadata = FailedFile = NoResponse = PersistedFile = PromptSubmitOutcome = dict
     RecalledMemory = SlashCommandShape = SystemInitMcpServer = SystemInitMcpServerError = dict
-    SystemInitPlugin = SystemInitPluginError = TaskPatch = TaskUsage = dict
+    SystemInitPlugin = SystemInitPluginError = dict
     # Open sets: any text is let through.
-    SessionState = TaskNotificationStatus = TaskUpdatedStatus = str
-
-
-class SystemMessage(Frame):
-    """News from the agent itself. Each known subtype is a class of its own."""
-
-    type: ClassVar[Literal["system"]] = "system"
-
-    subtype: str
-    data: JsonObject
-    """The whole frame as sent, keys as the agent spells them."""
-
-    inferred: ClassVar[frozenset[str]] = frozenset()
-    """Fields that never travel under their own name."""
-
-    @classmethod
-    def derive(cls, data: JsonObject) -> JsonObject:
-        """Fields that are not in the frame under their own name, but follow from it."""
-        return {}
+    SessionState = str
 
 
 class UnknownSystemMessage(SystemMessage):
@@ -75,10 +64,10 @@ class InitMessage(
     claude_code_version: str
     api_key_source: str = ""
     output_style: str = ""
-    agents: list[str] = msgspec.field(default_factory=list[str])
-    skills: list[str] = msgspec.field(default_factory=list[str])
-    plugins: list[SystemInitPlugin] = msgspec.field(default_factory=list[SystemInitPlugin])
-    capabilities: list[str] = msgspec.field(default_factory=list[str])
+    agents: list[str] = []
+    skills: list[str] = []
+    plugins: list[SystemInitPlugin] = []
+    capabilities: list[str] = []
     """What the program can do; ask this rather than its version."""
     uuid: str = ""
     user_message_uuids: list[str] | None = None
@@ -265,127 +254,6 @@ class CommandsChangedMessage(SystemMessage):
     session_id: str | None = None
 
 
-class HookEventMessage(SystemMessage, rename={"hook_event_name": "hook_event"}):
-    """A hook command from the settings is run."""
-
-    hook_event_name: str = ""
-    session_id: str | None = None
-    uuid: str | None = None
-    hook_id: str = ""
-    hook_name: str = ""
-
-    @classmethod
-    def derive(cls, data: JsonObject) -> JsonObject:
-        """Older programs name the event in other places."""
-        name = data.get("hook_event") or data.get("hook_name") or data.get("hook_event_name")
-        return {"hook_event": name or ""}
-
-
-class HookStartedMessage(HookEventMessage):
-    """A hook command began."""
-
-
-class HookProgressMessage(HookEventMessage):
-    """What a hook command has printed so far."""
-
-    stdout: str = ""
-    stderr: str = ""
-    output: str = ""
-
-
-class HookResponseMessage(HookEventMessage):
-    """A hook command ended."""
-
-    stdout: str = ""
-    stderr: str = ""
-    output: str = ""
-    exit_code: int | None = None
-    outcome: str | None = None
-
-
-class TaskStartedMessage(SystemMessage):
-    """A subagent, shell or workflow began as a task."""
-
-    task_id: str
-    description: str
-    uuid: str
-    session_id: str
-    tool_use_id: str | None = None
-    task_type: str | None = None
-    """`local_agent`, `local_bash`, `local_workflow`, …"""
-    run_id: str | None = None
-    subagent_type: str | None = None
-    is_backgrounded: bool | None = None
-    spawn_depth: int | None = None
-    parent_task_id: str | None = None
-    workflow_name: str | None = None
-    prompt: str | None = None
-    skip_transcript: bool | None = None
-    ambient: bool | None = None
-
-
-class TaskProgressMessage(SystemMessage):
-    """How far a task has come."""
-
-    task_id: str
-    description: str
-    usage: TaskUsage
-    uuid: str
-    session_id: str
-    tool_use_id: str | None = None
-    last_tool_name: str | None = None
-    run_id: str | None = None
-    subagent_type: str | None = None
-    summary: str | None = None
-    workflow_progress: list[JsonObject] | None = None
-
-
-class TaskNotificationMessage(SystemMessage):
-    """A task ended; the agent tells the model next. May be left out: see `TaskUpdatedMessage`."""
-
-    task_id: str
-    status: TaskNotificationStatus
-    output_file: str
-    summary: str
-    uuid: str
-    session_id: str
-    tool_use_id: str | None = None
-    usage: TaskUsage | None = None
-    run_id: str | None = None
-    reason: str | None = None
-    resource_links: list[JsonObject] | None = None
-    skip_transcript: bool | None = None
-    ambient: bool | None = None
-
-
-class TaskUpdatedMessage(SystemMessage):
-    """Fields of a task changed; sometimes the only sign that it ended."""
-
-    inferred: ClassVar[frozenset[str]] = frozenset(("status",))
-
-    task_id: str
-    patch: TaskPatch
-    status: TaskUpdatedStatus | None = None
-    """The new status, where it is among what changed."""
-    session_id: str | None = None
-    uuid: str | None = None
-    run_id: str | None = None
-
-    @classmethod
-    def derive(cls, data: JsonObject) -> JsonObject:
-        """The status is part of the patch."""
-        patch = data.get("patch")
-        return {"status": cast("JsonObject", patch).get("status")} if isinstance(patch, dict) else {}
-
-
-class BackgroundTasksChangedMessage(SystemMessage):
-    """The tasks alive in the background, whole: takes the place of the list before."""
-
-    tasks: list[BackgroundTask]
-    uuid: str | None = None
-    session_id: str | None = None
-
-
 class ControlRequestProgressMessage(SystemMessage):
     """A slow control request is being worked on."""
 
@@ -422,7 +290,7 @@ class FilesPersistedMessage(SystemMessage):
     """Files were stored, or could not be."""
 
     files: list[PersistedFile]
-    failed: list[FailedFile] = msgspec.field(default_factory=list[FailedFile])
+    failed: list[FailedFile] = []
     processed_at: str | None = None
     uuid: str | None = None
     session_id: str | None = None
@@ -441,7 +309,7 @@ class SessionWritesLostMessage(SystemMessage):
     """The disk is full: the transcript lacks entries."""
 
     error_code: str
-    lost: list[JsonObject | str] = msgspec.field(default_factory=list[JsonObject | str])
+    lost: list[JsonObject | str] = []
     transcript_session_ids: list[str] | None = None
     uuid: str | None = None
     session_id: str | None = None
@@ -465,13 +333,6 @@ class UiInvalidateMessage(SystemMessage):
 
 class PostTurnSummaryMessage(SystemMessage):
     """A summary of the turn; its fields are in `data`."""
-
-    uuid: str | None = None
-    session_id: str | None = None
-
-
-class TaskSummaryMessage(SystemMessage):
-    """A summary of a task; its fields are in `data`."""
 
     uuid: str | None = None
     session_id: str | None = None

@@ -5,6 +5,7 @@ Does not know any particular message, and neither reads nor writes JSON text.
 
 from __future__ import annotations
 
+import math
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -107,8 +108,8 @@ def _shape_of(annotation: _Annotation) -> _Shape:
         return _dict_shape(annotation, arguments)
     if typing.is_typeddict(container):
         return _Shape(_keep_object, dict)
-    if container is int:
-        return _Shape(_fit_int, int)
+    if container in _PLAIN:
+        return _Shape(_PLAIN[container], container)
     if container is msgspec.Raw:
         return _Shape(_fit_raw, lambda: msgspec.Raw(b"null"))
     return _Shape(_exactly(annotation), _EMPTY.get(container, _none))
@@ -155,10 +156,22 @@ def _keep_object(value: object) -> object:
 
 
 def _fit_int(value: object) -> object:
-    """A whole number that came as `3.0` is one; `True` is not."""
+    """A number that came as `3.0` or `3.2` is 3; `True` is not a number."""
     if isinstance(value, float):
-        return int(value) if value.is_integer() else _MISFIT
+        return round(value) if math.isfinite(value) else _MISFIT
     return value if isinstance(value, int) and not isinstance(value, bool) else _MISFIT
+
+
+def _fit_str(value: object) -> object:
+    return value if isinstance(value, str) else _MISFIT
+
+
+def _fit_bool(value: object) -> object:
+    return value if isinstance(value, bool) else _MISFIT
+
+
+# Looked at here rather than by msgspec: at the edge of the stack its call would fail for a good value.
+_PLAIN: Final[dict[object, Callable[[object], object]]] = {int: _fit_int, str: _fit_str, bool: _fit_bool}
 
 
 def _fit_raw(value: object) -> object:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Final, Literal, TypeAlias, cast
 
+import msgspec
+
 from bridle.wire._received import Received
 from bridle.wire._tolerant import convert_leniently, is_object
 from bridle.wire._value import JsonObject, Value
@@ -102,6 +104,8 @@ class PermissionResultAllow(Value, rename="camel"):
     """Settings to change from now on, so that the like is not asked again."""
     decision_classification: DecisionClassification | None = None
     """How a person decided, where one did."""
+    tool_use_id: str | None = msgspec.field(default=None, name="toolUseID")
+    """The tool call that this decides."""
 
     def to_wire(self, tool_use_id: str | None = None, original_input: JsonObject | None = None) -> JsonObject:
         """The answer as sent. `original_input` is repeated where the decision has no input of its own."""
@@ -111,7 +115,7 @@ class PermissionResultAllow(Value, rename="camel"):
             wire["updatedInput"] = updated_input
         if self.updated_permissions is not None:
             wire["updatedPermissions"] = [update.to_dict() for update in self.updated_permissions]
-        return wire | _answer_fields(tool_use_id, self.decision_classification)
+        return wire | _answer_fields(tool_use_id or self.tool_use_id, self.decision_classification)
 
 
 class PermissionResultDeny(Value, rename="camel"):
@@ -124,6 +128,8 @@ class PermissionResultDeny(Value, rename="camel"):
     """End the turn as well."""
     decision_classification: DecisionClassification | None = None
     """How a person decided, where one did."""
+    tool_use_id: str | None = msgspec.field(default=None, name="toolUseID")
+    """The tool call that this decides."""
 
     def to_wire(self, tool_use_id: str | None = None, original_input: JsonObject | None = None) -> JsonObject:
         """The answer as sent; `original_input` is there for symmetry only."""
@@ -131,7 +137,7 @@ class PermissionResultDeny(Value, rename="camel"):
         wire: JsonObject = {"behavior": "deny", "message": self.message}
         if self.interrupt:
             wire["interrupt"] = True
-        return wire | _answer_fields(tool_use_id, self.decision_classification)
+        return wire | _answer_fields(tool_use_id or self.tool_use_id, self.decision_classification)
 
 
 PermissionResult: TypeAlias = PermissionResultAllow | PermissionResultDeny

@@ -22,7 +22,7 @@ from bridle.wire.control._jsonrpc import (
     JsonRpcNotification,
     JsonRpcRequest,
     JsonRpcSuccess,
-    parse,
+    jsonrpc_from_wire,
 )
 
 DATA = Path(__file__).parents[1] / "data"
@@ -41,7 +41,7 @@ RECORDED = [ask["message"] for ask in lines("asks.jsonl") if ask["subtype"] == "
 
 @pytest.mark.parametrize("data", RECORDED)
 def test_recorded_messages_come_back_as_they_were(data: dict[str, Any]) -> None:
-    message = parse(data)
+    message = jsonrpc_from_wire(data)
     assert not isinstance(message, JsonRpcInvalid)
     wire = message.to_wire()
     if "id" not in data and isinstance(message, JsonRpcSuccess):
@@ -50,7 +50,7 @@ def test_recorded_messages_come_back_as_they_were(data: dict[str, Any]) -> None:
 
 
 def test_every_kind_is_recorded() -> None:
-    kinds = {type(parse(data)) for data in RECORDED}
+    kinds = {type(jsonrpc_from_wire(data)) for data in RECORDED}
     assert kinds == {JsonRpcRequest, JsonRpcNotification, JsonRpcSuccess, JsonRpcError}
 
 
@@ -83,7 +83,7 @@ def test_every_kind_is_recorded() -> None:
     ids=str,
 )
 def test_reading(data: dict[str, Any], expected: JsonRpcMessage) -> None:
-    assert parse(data) == expected
+    assert jsonrpc_from_wire(data) == expected
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_reading(data: dict[str, Any], expected: JsonRpcMessage) -> None:
 )
 def test_writing_and_back(message: JsonRpcMessage, wire: dict[str, Any]) -> None:
     assert message.to_wire() == wire
-    assert parse(wire) == message
+    assert jsonrpc_from_wire(wire) == message
 
 
 json_values: st.SearchStrategy[Any] = st.recursive(
@@ -123,12 +123,12 @@ errors = st.dictionaries(st.sampled_from(["code", "message", "data"]), json_valu
     )
 )
 def test_garbage_never_raises(data: dict[str, Any]) -> None:
-    message = parse(data)
+    message = jsonrpc_from_wire(data)
     assert isinstance(message.to_wire(), dict)
 
 
 def test_types() -> None:
-    message = parse({})
+    message = jsonrpc_from_wire({})
     assert_type(message, JsonRpcMessage)
     if isinstance(message, JsonRpcRequest):
         assert_type(message.id, str | int | float)

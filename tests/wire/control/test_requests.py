@@ -31,7 +31,6 @@ from bridle.wire.control._requests_mcp import McpStatus, McpToggle, SetMcpPermis
 from bridle.wire.control._requests_session import (
     EndSession,
     GenerateSessionTitle,
-    HookRegistration,
     Initialize,
     Interrupt,
     SetHasSubscribers,
@@ -40,6 +39,7 @@ from bridle.wire.control._requests_session import (
     SetPermissionMode,
 )
 from bridle.wire.control._requests_settings import GetContextUsage, GetUsage
+from bridle.wire.hooks import HookRegistration
 from tests.wire.control.sampling import complete, minimal
 
 JsonObject = dict[str, Any]

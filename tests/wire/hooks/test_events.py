@@ -13,12 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridle.wire import to_wire
+from bridle.wire._tolerant import convert_leniently
 from bridle.wire.hooks import _inputs
 from bridle.wire.hooks._events import (
     HOOK_EVENTS,
     HOOK_INPUTS,
     HookEvent,
-    HookMatcherConfig,
+    HookRegistration,
     UnknownHookInput,
     hook_input_from_wire,
 )
@@ -400,24 +402,21 @@ def test_depth_never_raises() -> None:
 
 
 @pytest.mark.requirement("A8")
-class TestMatcher:
+class TestRegistration:
     @pytest.mark.parametrize("data", lines("hook_matchers.jsonl"))
     def test_recorded(self, data: dict[str, Any]) -> None:
-        config = HookMatcherConfig.from_wire(data)
-        expected = {key: value for key, value in data.items() if value is not None}
-        assert config.to_wire() == {"hookCallbackIds": [], **expected}
+        registration = convert_leniently(HookRegistration, data)
+        assert to_wire(registration) == {"hookCallbackIds": [], **data}
 
     def test_written(self) -> None:
-        config = HookMatcherConfig(
-            matcher="Write|Edit", hook_callback_ids=["hook_0"], timeout=2.5, on_failure="block"
-        )
-        assert config.to_wire() == {
-            "matcher": "Write|Edit",
+        assert to_wire(HookRegistration(["hook_0"], "Write|Edit", 2.5, "block")) == {
             "hookCallbackIds": ["hook_0"],
+            "matcher": "Write|Edit",
             "timeout": 2.5,
             "onFailure": "block",
         }
-        assert HookMatcherConfig(hook_callback_ids=["a"]).to_wire() == {"hookCallbackIds": ["a"]}
+        assert to_wire(HookRegistration(["a"])) == {"hookCallbackIds": ["a"]}
+        assert to_wire(HookRegistration(["a"], None)) == {"hookCallbackIds": ["a"], "matcher": None}
 
 
 def test_types() -> None:

@@ -150,7 +150,7 @@ from bridle.wire.control._jsonrpc import (
     JsonRpcReply,
     JsonRpcRequest,
     JsonRpcSuccess,
-    parse,
+    jsonrpc_from_wire,
 )
 from bridle.wire.control._request_table import REQUESTS, request_from_wire
 from bridle.wire.control._requests import GenericRequest, OpenRequest, Request
@@ -204,7 +204,6 @@ from bridle.wire.control._requests_session import (
     ForkConversation,
     GenerateSessionTitle,
     GetPlan,
-    HookRegistration,
     Initialize,
     Interrupt,
     PastSideQuestion,
@@ -310,7 +309,6 @@ __all__ = [
     "HookEntry",
     "HookEventInfo",
     "HookPolicy",
-    "HookRegistration",
     "HooksListing",
     "HostAuthToken",
     "HostAuthTokenRefresh",
@@ -460,6 +458,6 @@ __all__ = [
     "WorkspaceDiff",
     "WorkspaceDirectory",
     "ask_from_wire",
-    "parse",
+    "jsonrpc_from_wire",
     "request_from_wire",
 ]

@@ -3,8 +3,6 @@
 Not about what tools do to files during a turn: messages tell that.
 """
 
-# ruff: noqa: RUF012 - msgspec gives each value its own copy of an empty default.
-
 from __future__ import annotations
 
 from bridle.wire._value import Json

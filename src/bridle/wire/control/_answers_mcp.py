@@ -3,8 +3,6 @@
 Not the JSON-RPC messages that pass between a server and the agent.
 """
 
-# ruff: noqa: RUF012 - msgspec gives each value its own copy of an empty default.
-
 from __future__ import annotations
 
 from bridle.wire._value import Json, JsonObject

@@ -3,8 +3,6 @@
 Not about settings, usage, MCP servers, files or tasks: these have modules of their own.
 """
 
-# ruff: noqa: RUF012 - msgspec gives each value its own copy of an empty default.
-
 from __future__ import annotations
 
 from msgspec import field

@@ -3,8 +3,6 @@
 Not about what changes with every turn (usage, tasks), nor about MCP servers.
 """
 
-# ruff: noqa: RUF012 - msgspec gives each value its own copy of an empty default.
-
 from __future__ import annotations
 
 from msgspec import field

@@ -3,8 +3,6 @@
 Not the usage in result messages, which comes without being asked for.
 """
 
-# ruff: noqa: RUF012 - msgspec gives each value its own copy of an empty default.
-
 from __future__ import annotations
 
 from msgspec import field

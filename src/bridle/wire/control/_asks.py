@@ -1,7 +1,7 @@
 """What the agent asks the host, one class for each subtype, and the answers that belong to no other module.
 
-Permission decisions are in `_permissions`, hook answers in `_hook_outputs`; the envelope around a request,
-and who answers it, are not known here.
+Permission decisions are in `bridle.wire.permissions`, hook answers in `bridle.wire.hooks`; the envelope
+around a request, and who answers it, are not known here.
 """
 
 from __future__ import annotations
@@ -13,11 +13,16 @@ from bridle.wire._received import Received
 from bridle.wire._tolerant import convert_leniently, is_object
 from bridle.wire._value import Json, JsonObject, Value
 from bridle.wire.choices import DecisionReasonType
-from bridle.wire.control._jsonrpc import JsonRpcMessage, JsonRpcReply, parse
+from bridle.wire.control._jsonrpc import JsonRpcMessage, JsonRpcReply, jsonrpc_from_wire
 from bridle.wire.hooks._events import hook_input_from_wire
 from bridle.wire.hooks._inputs import HookInput, McpServerSource
-from bridle.wire.hooks._outputs import ElicitationAction
-from bridle.wire.permissions import PermissionUpdate, permission_updates_from_wire
+from bridle.wire.hooks._outputs import ElicitationAction, HookAnswer, hook_output_from_wire
+from bridle.wire.permissions import (
+    PermissionResult,
+    PermissionUpdate,
+    permission_result_from_wire,
+    permission_updates_from_wire,
+)
 
 if TYPE_CHECKING:
     from typing import Self
@@ -98,6 +103,10 @@ class CanUseTool(Received, tag_field="subtype", tag="can_use_tool"):
             wire["permission_suggestions"] = [update.to_dict() for update in self.permission_suggestions]
         return wire
 
+    def read_answer(self, payload: JsonObject) -> PermissionResult | None:
+        """The decision; None for an answer that counts as invalid."""
+        return permission_result_from_wire(payload)
+
 
 class HookCallback(Received):
     """A hook is due. Answered with a `HookOutput` or an `AsyncHookOutput`."""
@@ -125,6 +134,10 @@ class HookCallback(Received):
         wire["input"] = self.input.to_wire()
         return wire if self.tool_use_id is None else wire | {"tool_use_id": self.tool_use_id}
 
+    def read_answer(self, payload: JsonObject) -> HookAnswer:
+        """What the hook says."""
+        return hook_output_from_wire(payload)
+
 
 class _HookCallbackIds(Value):
     callback_id: str
@@ -142,7 +155,11 @@ class McpMessage(Received, tag_field="subtype", tag="mcp_message"):
     @property
     def rpc(self) -> JsonRpcMessage:
         """The message, typed."""
-        return parse(self.message)
+        return jsonrpc_from_wire(self.message)
+
+    def read_answer(self, payload: JsonObject) -> McpReply:
+        """The reply of the server."""
+        return McpReply.from_wire(payload)
 
 
 class Elicitation(Received, tag_field="subtype", tag="elicitation"):
@@ -165,6 +182,10 @@ class Elicitation(Received, tag_field="subtype", tag="elicitation"):
     display_name: str | None = None
     description: str | None = None
 
+    def read_answer(self, payload: JsonObject) -> ElicitationResult:
+        """What the user said."""
+        return ElicitationResult.from_wire(payload)
+
 
 class RequestUserDialog(Received, tag_field="subtype", tag="request_user_dialog"):
     """A question in a dialog of a kind that the host said it has. Answered with a `DialogResult`."""
@@ -174,6 +195,10 @@ class RequestUserDialog(Received, tag_field="subtype", tag="request_user_dialog"
     dialog_kind: str
     payload: Json = None
     tool_use_id: str | None = None
+
+    def read_answer(self, payload: JsonObject) -> DialogResult:
+        """How the dialog ended."""
+        return DialogResult.from_wire(payload)
 
 
 class OauthTokenRefresh(Received, tag_field="subtype", tag="oauth_token_refresh"):
@@ -187,6 +212,10 @@ class OauthTokenRefresh(Received, tag_field="subtype", tag="oauth_token_refresh"
     refused_call: str | None = None
     """Who refused it: `model`, `connector` or `other`."""
 
+    def read_answer(self, payload: JsonObject) -> OauthToken:
+        """The token, or why there is none."""
+        return OauthToken.from_wire(payload)
+
 
 class HostAuthTokenRefresh(Received, tag_field="subtype", tag="host_auth_token_refresh"):
     """The agent needs a fresh token of the host's own. Answered with a `HostAuthToken`."""
@@ -195,6 +224,10 @@ class HostAuthTokenRefresh(Received, tag_field="subtype", tag="host_auth_token_r
 
     status: Json = None
 
+    def read_answer(self, payload: JsonObject) -> HostAuthToken:
+        """The token, or none."""
+        return HostAuthToken.from_wire(payload)
+
 
 class RemoteControlWorkSecret(Received, tag_field="subtype", tag="remote_control_work_secret"):
     """The agent needs the secret of a remotely controlled session. Answered with a `WorkSecret`."""
@@ -202,6 +235,10 @@ class RemoteControlWorkSecret(Received, tag_field="subtype", tag="remote_control
     subtype: ClassVar[Literal["remote_control_work_secret"]] = "remote_control_work_secret"
 
     session_id: str
+
+    def read_answer(self, payload: JsonObject) -> WorkSecret:
+        """The secret, or none."""
+        return WorkSecret.from_wire(payload)
 
 
 class _OpaqueAsk(Received):
@@ -224,6 +261,10 @@ class _OpaqueAsk(Received):
     def to_wire(self) -> JsonObject:
         """The request as sent."""
         return {"subtype": self.subtype, **self.fields}
+
+    def read_answer(self, payload: JsonObject) -> JsonObject:
+        """The answer as it is: nothing is known of it."""
+        return payload
 
 
 class UiAsk(_OpaqueAsk):
@@ -340,7 +381,7 @@ class McpReply(Received):
     @property
     def rpc(self) -> JsonRpcMessage:
         """The reply, typed."""
-        return parse(self.mcp_response)
+        return jsonrpc_from_wire(self.mcp_response)
 
 
 class _Secret(Received):

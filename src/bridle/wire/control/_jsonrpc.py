@@ -100,7 +100,7 @@ JsonRpcMessage: TypeAlias = JsonRpcRequest | JsonRpcNotification | JsonRpcReply 
 """Any message."""
 
 
-def parse(data: JsonObject) -> JsonRpcMessage:
+def jsonrpc_from_wire(data: JsonObject) -> JsonRpcMessage:
     """Read a message; never raises. The version is not looked at, and a mistyped error is read as it can be.
 
     A call whose id is null, or is neither text nor number, is a notification: nothing could match its reply.

@@ -4,8 +4,6 @@ The requests themselves are in the `_requests_*` modules, the way from a JSON ob
 `_request_table`.
 """
 
-# ruff: noqa: RUF012 - msgspec gives each value its own copy of an empty default.
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast

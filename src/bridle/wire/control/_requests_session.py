@@ -25,27 +25,20 @@ from bridle.wire.control._answers_session import (
     SideAnswer,
 )
 from bridle.wire.control._requests import OpenRequest, Request
+from bridle.wire.hooks._events import HookRegistration
 
 
-class HookRegistration(Value, rename="camel"):
-    """Asks the agent to call back on an event."""
-
-    hook_callback_ids: list[str]
-    matcher: str | UnsetType | None = UNSET
-    """Which tools or causes: a name or a pattern. None or unset: all."""
-    timeout: float | None = None
-    """Seconds that the agent waits for an answer."""
-    on_failure: str | None = None
-    """`continue` or `block`: what no answer, or an error, means."""
-
-
-class SdkMcpServerSetup(Value):
+class SdkMcpServerSetup(Value, rename="camel"):
     """What the agent should know about a server that runs in the host."""
 
     timeout: float | None = None
     """Milliseconds for one call."""
     tools: list[JsonObject] | None = None
     """`{"name": …, "permission_policy": …}` for single tools."""
+    disable_auto_background: Json = None
+    connector_id: Json = None
+    auto_mode_verdict_tools: Json = None
+    data_flow_server: Json = None
 
 
 class SdkMcpServerManifest(Value, rename="camel"):

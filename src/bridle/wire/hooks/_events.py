@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast, get_args
 
-from bridle.wire._received import Received
+from msgspec import UNSET, UnsetType
+
 from bridle.wire._tolerant import convert_leniently
-from bridle.wire._value import JsonObject
+from bridle.wire._value import JsonObject, Value
 from bridle.wire.hooks import _inputs
 from bridle.wire.hooks._inputs import HookInput
 
@@ -55,12 +56,12 @@ HookEvent: TypeAlias = Literal[
 HOOK_EVENTS: Final[tuple[HookEvent, ...]] = get_args(HookEvent)
 
 
-class HookMatcherConfig(Received, kw_only=True, rename="camel"):
+class HookRegistration(Value, rename="camel"):
     """Registers callbacks for an event, as an item of the list under its name in `initialize`."""
 
     hook_callback_ids: list[str]
-    matcher: str | None = None
-    """A pattern for the tool's name, such as `Write|Edit`; unset: every one."""
+    matcher: str | UnsetType | None = UNSET
+    """Which tools or causes: a name or a pattern, such as `Write|Edit`. None or unset: all."""
     timeout: float | None = None
     """Seconds until the agent gives a callback up."""
     on_failure: str | None = None

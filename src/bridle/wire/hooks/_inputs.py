@@ -1,6 +1,6 @@
 """What the agent tells a hook callback: `HookInput` for what all events have, and a class for each event.
 
-Which class belongs to which event, and how callbacks are registered, is in `_hooks`.
+Which class belongs to which event, and how callbacks are registered, is in `_events`.
 """
 
 from __future__ import annotations
