@@ -68,6 +68,7 @@ INTERNAL = {
         "decode_frame",
         "decode_object",
         "decode_tolerantly",
+        "fast_decoder",
         "finished",
         "opening",
         "typed_frame",

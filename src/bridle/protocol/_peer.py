@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 import re
-from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
+from uuid import uuid4
 
 from bridle.errors import TransportClosed, UsageError
 from bridle.wire import (
@@ -27,19 +27,10 @@ from bridle.wire import (
     encode,
     frame_from_wire,
 )
-from bridle.wire.control import (
-    ASKS,
-    REMOTE_SUBTYPES,
-    REQUESTS,
-    Ask,
-    GenericRequest,
-    Request,
-    ask_from_wire,
-    request_from_wire,
-)
+from bridle.wire.control import ASKS, REMOTE_SUBTYPES, Ask, GenericRequest, Request, ask_from_wire
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping
 
 log = logging.getLogger("bridle.wire")
 
@@ -120,9 +111,14 @@ class Peer:
         limit: int | None = None,
     ) -> None:
         self.role: Final = role
-        known = ASKS if role == "host" else REQUESTS
+        known: Mapping[str, object] = ASKS
+        self._read_request: Callable[[JsonObject], AnyRequest] = ask_from_wire
+        if role == "agent":
+            # Only here: a host never reads the requests that it sends, and there are many.
+            from bridle.wire.control import REQUESTS, request_from_wire
+
+            known, self._read_request = REQUESTS, request_from_wire
         self.serves = frozenset(known if serves is None else serves) - NEVER_ANSWERED
-        self._read_request = ask_from_wire if role == "host" else request_from_wire
         self._make_id = make_id or _make_id
         self._framer = Framer(limit)
         self._count = 0
@@ -301,7 +297,7 @@ class Peer:
 
 
 def _make_id(number: int) -> str:
-    return f"req_{number}_{token_hex(4)}"
+    return f"req_{number}_{uuid4().hex[:8]}"
 
 
 _CONTROL: Final[frozenset[type]] = frozenset((ControlRequest, ControlResponse, ControlCancelRequest))

@@ -7,6 +7,7 @@ agree on all that the fast path accepts. Where a line begins and ends is the fra
 
 from __future__ import annotations
 
+from functools import cached_property, lru_cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Union, cast
 
@@ -83,26 +84,34 @@ class Nesting:
         self.kind = kind
         self.inner = {"content": "content", **inner}
         """Which fields sit in `message`, and by which name."""
+        self._content = content
+        self._values: Callable[[object], tuple[Any, ...]] = attrgetter(
+            *(
+                f"message.{self.inner[name]}" if name in self.inner else name
+                for name in kind.__struct_fields__
+            )
+        )
+
+    @cached_property
+    def line(self) -> type[msgspec.Struct]:
+        """The nested shape."""
         body: list[tuple[str, Any, Any]] = []
         rest: list[tuple[str, Any, Any]] = []
-        paths: list[str] = []
-        for field in msgspec.structs.fields(kind):
+        fields = msgspec.structs.fields(self.kind)
+        for field in fields:
             default = msgspec.field() if field.required else msgspec.field(default=None)
             if field.name in self.inner:
                 name = self.inner[field.name]
-                body.append((name, content if name == "content" else field.type, default))
-                paths.append(f"message.{name}")
+                body.append((name, self._content if name == "content" else field.type, default))
             else:
                 rest.append((field.name, field.type, default))
-                paths.append(field.name)
-        self.line = msgspec.defstruct(
-            f"{kind.__name__}Line",
-            [("message", msgspec.defstruct(f"{kind.__name__}Body", body)), *rest],
+        return msgspec.defstruct(
+            f"{self.kind.__name__}Line",
+            [("message", msgspec.defstruct(f"{self.kind.__name__}Body", body)), *rest],
             tag_field="type",
-            tag=kind.type,
-            rename={field.name: field.encode_name for field in msgspec.structs.fields(kind)},
+            tag=self.kind.type,
+            rename={field.name: field.encode_name for field in fields},
         )
-        self._values = attrgetter(*paths)
 
     def flatten(self, nested: msgspec.Struct) -> UserMessage | AssistantMessage:
         """The flat message, from an instance of `line`."""
@@ -156,17 +165,22 @@ def _finish_rate_limit(_: _RateLimitLine, line: bytes) -> AnyFrame:
     return frame
 
 
-fast_decode: Final[Callable[[bytes], AnyFrame]] = msgspec.json.Decoder(
-    Union[(*FLAT.values(), *(nesting.line for nesting in NESTED.values()), _SystemLine, _RateLimitLine)]
-).decode
-"""Decodes a line into its class, or into a shape that `finished` completes. ValueError: neither."""
-
 _FINISH: Final[dict[type, Callable[[Any, bytes], AnyFrame]]] = {
-    **{nesting.line: nesting.finish for nesting in NESTED.values()},
     _SystemLine: _finish_system,
     _RateLimitLine: _finish_rate_limit,
 }
 """What completes a shape that the fast path decoded; frames that have none are complete."""
+
+
+@lru_cache(maxsize=1)
+def fast_decoder() -> Callable[[bytes], AnyFrame]:
+    """What decodes a line into its class, or into a shape that `finished` completes. ValueError: neither.
+
+    Made on first use: it takes longer than all else that an import of this package does.
+    """
+    _FINISH.update({nesting.line: nesting.finish for nesting in NESTED.values()})
+    kinds = (*FLAT.values(), *_FINISH)
+    return msgspec.json.Decoder[Any](Union[kinds]).decode  # noqa: UP007 - computed members
 
 
 def decode(line: bytes | bytearray | memoryview | str, *, strict: bool = False) -> AnyFrame:
@@ -201,7 +215,7 @@ def opening(line: bytes) -> bytes:
 def decode_frame(line: bytes, *, strict: bool = False) -> AnyFrame:
     """Decode the bytes of one frame; a plain ValueError says that they are not a JSON object."""
     try:
-        decoded: AnyFrame = fast_decode(line)
+        decoded: AnyFrame = fast_decoder()(line)
     except (ValueError, RecursionError):
         return decode_tolerantly(line, strict=strict)
     if strict and type(decoded) in _FINISH:

@@ -18,7 +18,7 @@ from bridle.wire._decoding import (
     FRAME_TYPES,
     decode_frame,
     decode_tolerantly,
-    fast_decode,
+    fast_decoder,
     finished,
     opening,
 )
@@ -166,7 +166,7 @@ def _take_known(lines: list[bytes], arrivals: list[Arrival]) -> bool:
     Nearly all messages go through this, and most of them are stream events, which need no finishing.
     """
     try:
-        frames = list(map(fast_decode, lines))
+        frames = list(map(fast_decoder(), lines))
     except (ValueError, RecursionError):
         return False
     if _STREAM_EVENTS.issuperset(map(type, frames)):
@@ -322,11 +322,11 @@ class _Oversized:
     def _type(self) -> str | None:
         """The type is the first key of most frames, and one of the last of a result."""
         for end in (self._head, self._tail):
-            for found in _TYPE.finditer(end):
+            for found in re.finditer(_TYPE, end):
                 if (kind := found[1].decode("ascii")) in FRAME_TYPES:
                     return kind
         return None
 
 
-_TYPE: Final = re.compile(rb'[{,]\s*"type"\s*:\s*"(\w{1,64})"')
+_TYPE: Final = rb'[{,]\s*"type"\s*:\s*"(\w{1,64})"'
 """A `type` key; inside a JSON string the quotation marks would be escaped."""

@@ -68,10 +68,7 @@ def _mend(kind: type[T], data: dict[str, Any]) -> T:
     for field in _fields_of(kind):
         value: object = data.get(field.wire_name, _MISFIT)
         if value is not _MISFIT:
-            try:
-                value = field.shape.fit(value)
-            except RecursionError:
-                value = _MISFIT
+            value = field.shape.fit(value)
         if value is not _MISFIT:
             values[field.name] = value
         elif field.required:
@@ -198,9 +195,17 @@ def _is_struct(annotation: _Annotation) -> bool:
     return isinstance(annotation, type) and issubclass(annotation, msgspec.Struct)
 
 
+def _fit_struct(kind: type[msgspec.Struct], value: dict[str, Any]) -> object:
+    """An object inside another. One that is too deep for the stack is left out whole, never half made."""
+    try:
+        return convert_leniently(kind, value)
+    except RecursionError:
+        return _MISFIT
+
+
 def _struct_shape(kind: type[msgspec.Struct]) -> _Shape:
     def fit(value: object) -> object:
-        return convert_leniently(kind, value) if is_object(value) else _MISFIT
+        return _fit_struct(kind, value) if is_object(value) else _MISFIT
 
     return _Shape(fit, lambda: convert_leniently(kind, {}))
 
@@ -251,7 +256,7 @@ def _union_shape(annotation: _Annotation, members: tuple[_Annotation, ...]) -> _
         if tag_field is not None and is_object(value):
             tag = value.get(tag_field)
             if isinstance(tag, (str, int)) and tag in by_tag:
-                return convert_leniently(by_tag[tag], value)
+                return _fit_struct(by_tag[tag], value)
         fits = (fitted for shape in shapes if (fitted := shape.fit(value)) is not _MISFIT)
         return next(fits, _MISFIT)
 
