@@ -361,6 +361,11 @@ class TestLazyEvent:
         assert isinstance(decoded, StreamEvent)
         assert decoded.event == {"type": "p\ufffdng", "x": [1]}
 
+    def test_a_text_with_an_invalid_byte(self) -> None:
+        decoded = decode(self.DATA.replace(b'"x":[1]', b'"delta":{"text":"a\xff"}'))
+        assert isinstance(decoded, StreamEvent)
+        assert decoded.text == "a\ufffd"
+
 
 # System messages.
 

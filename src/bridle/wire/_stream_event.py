@@ -37,6 +37,19 @@ class StreamDetails(Value):
     abandoned_blocks: AbandonedBlocks | None = None
 
 
+class _Delta(msgspec.Struct, frozen=True, gc=False):
+    text: str = ""
+    thinking: str = ""
+    partial_json: str = ""
+
+
+class _DeltaEvent(msgspec.Struct, frozen=True, gc=False):
+    delta: _Delta = _Delta()
+
+
+_decode_delta = msgspec.json.Decoder(_DeltaEvent).decode
+
+
 class StreamEvent(Frame, tag_field="type", tag="stream_event"):
     """A piece of a message while the model writes it (`include_partial_messages`).
 
@@ -61,22 +74,30 @@ class StreamEvent(Frame, tag_field="type", tag="stream_event"):
     @property
     def text(self) -> str:
         """The text that this event adds to the answer; empty for all but text deltas."""
-        return self._delta("text")
+        return self._delta().text
 
     @property
     def thinking(self) -> str:
         """The thinking that this event adds; empty for all but thinking deltas."""
-        return self._delta("thinking")
+        return self._delta().thinking
 
     @property
     def partial_json(self) -> str:
         """The piece of a tool's input that this event adds; empty for all but input deltas."""
-        return self._delta("partial_json")
+        return self._delta().partial_json
 
-    def _delta(self, key: str) -> str:
-        delta = self.event.get("delta")
-        value = delta.get(key) if isinstance(delta, dict) else None
-        return value if isinstance(value, str) else ""
+    def _delta(self) -> _Delta:
+        event: object = _EVENT.__get__(self, StreamEvent)
+        if type(event) is msgspec.Raw:
+            # For the text alone, the event need not become a dict.
+            try:
+                return _decode_delta(event).delta
+            except (ValueError, RecursionError):
+                pass
+        try:
+            return msgspec.convert(self.event, _DeltaEvent).delta
+        except (ValueError, RecursionError):
+            return _Delta()
 
     # Comparing, printing and pickling in C would look at the undecoded event, so it is decoded first.
 
@@ -114,4 +135,5 @@ class _DecodedOnUse:
 
 
 # After the class is made: msgspec fills the slot itself when it decodes, past this descriptor.
-setattr(StreamEvent, "event", _DecodedOnUse(vars(StreamEvent)["event"]))  # noqa: B010 - no assignment by type
+_EVENT: MemberDescriptorType = vars(StreamEvent)["event"]
+setattr(StreamEvent, "event", _DecodedOnUse(_EVENT))  # noqa: B010 - no assignment by type
