@@ -11,7 +11,7 @@ import re
 from collections import deque
 from io import BytesIO
 from json import JSONDecodeError
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from bridle.wire._decoding import (
     BLANK,
@@ -24,7 +24,6 @@ from bridle.wire._decoding import (
 )
 from bridle.wire._messages import MalformedLine, OversizedMessage
 from bridle.wire._stream import AnyFrame, Arrival
-from bridle.wire._stream_event import StreamEvent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -71,9 +70,12 @@ class Framer:
         # No line can be too large if all of them together are not.
         is_safe = self._held_size + len(data) <= self._limit and not self._object
         lines[0] = self._finish_line(lines[0], arrivals)
-        if not is_safe or not _take_known(lines, arrivals):
+        known = _known_frames(lines) if is_safe else None
+        if known is None:
             for line in lines:
                 self._take_line(line, arrivals)
+        else:
+            arrivals = arrivals + known if arrivals else known
         self._hold(rest)
         return arrivals
 
@@ -160,25 +162,23 @@ class Framer:
                 arrivals.append(_Oversized(self._limit, self._object.take()).message())
 
 
-def _take_known(lines: list[bytes], arrivals: list[Arrival]) -> bool:
-    """Decode lines that the fast path takes: all of them, or none if there is an odd one.
+def _known_frames(lines: list[bytes]) -> list[Arrival] | None:
+    """The frames on lines that the fast path takes; None if there is an odd one among them.
 
-    Nearly all messages go through this, and most of them are stream events, which need no finishing.
+    Nearly all messages go through this, and most of them are stream events, which are complete: each step
+    here is paid for a million times.
     """
     try:
         frames = list(map(fast_decoder(), lines))
     except (ValueError, RecursionError):
-        return False
-    if _STREAM_EVENTS.issuperset(map(type, frames)):
-        for frame, line in zip(frames, lines, strict=True):
+        return None
+    try:
+        for frame, line in zip(frames, lines, strict=False):
             frame.wire_line = line
-        arrivals += frames
-    else:
-        arrivals += map(finished, frames, lines)
-    return True
-
-
-_STREAM_EVENTS: Final = frozenset((StreamEvent,))
+    except AttributeError:
+        # A shape that needs finishing has no place for a line.
+        return list(map(finished, frames, lines))
+    return cast("list[Arrival]", frames)
 
 
 def _without_end(line: bytes) -> bytes:

@@ -1,0 +1,348 @@
+"""Measures Bridle and the reference SDK on the same work, in turns, and prints a table. See README.md."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+ROOT = Path(__file__).parent.parent
+# Started as a script, Python looks for modules in this folder and not in the one above.
+sys.path.insert(0, str(ROOT))
+
+from benchmarks import reference, work  # noqa: E402 - found only now
+from benchmarks.table import (  # noqa: E402 - the same
+    TIMES,
+    Figure,
+    header,
+    megabytes,
+    microseconds,
+    milliseconds,
+    note,
+    painted,
+    row,
+)
+
+NAMES = ("stream", "text", "assistant", "result", "recording", "large", "memory", "delivered", "import")
+
+SMALL_GOAL = 10.0
+"""So many times fewer CPU seconds than the reference, for a stream event."""
+
+IMPORT_GOAL = 0.060
+"""`import bridle.wire` may take so many seconds more than starting Python does."""
+
+FIRST_MESSAGE = 'import bridle.wire; bridle.wire.Framer().feed(b\'{"type":"keep_alive"}\\n\')'
+"""What an import puts off is paid here."""
+
+LINEAR_GOAL = 0.5
+"""A message is read at no less than this share of the speed of the next smaller one.
+
+With time that grows with the square of the size it would be a 16th or a quarter; caches alone cost some.
+"""
+
+
+class Child:
+    """A side's process: imports once, then makes a pass whenever it is asked to."""
+
+    def __init__(self, python: Path | str, module: str) -> None:
+        self._process = subprocess.Popen(
+            [python, "-m", module], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.facts: dict[str, str] = self._answer()
+
+    def order(self, do: str, file: Path, pass_name: str = "messages") -> dict[str, Any]:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"do": do, "file": str(file), "pass": pass_name}) + "\n")
+        self._process.stdin.flush()
+        return self._answer()
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        if line := self._process.stdout.readline():
+            answer: dict[str, Any] = json.loads(line)
+            return answer
+        raise SystemExit(f"a side stopped with exit code {self._process.wait()}; what it said is above")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate()
+
+
+class Bench:
+    """One run: both sides, the files, and the figures so far."""
+
+    def __init__(self, theirs: Path | None, folder: Path, *, quick: bool) -> None:
+        self._sides = {"ours": (sys.executable, "benchmarks.side_bridle", "bridle.wire")}
+        if theirs is not None:
+            self._sides["theirs"] = (str(theirs), "benchmarks.side_reference", "claude_agent_sdk")
+        self._folder = folder
+        self._quick = quick
+        self._small_rounds, self._large_rounds = (5, 3) if quick else (21, 7)
+        self._children: dict[str, Child] = {}
+        self.figures: list[Figure] = []
+        self.delivered: dict[str, dict[str, int]] = {}
+
+    def start(self, stack: ExitStack) -> dict[str, dict[str, str]]:
+        for side, (python, module, _) in self._sides.items():
+            self._children[side] = stack.enter_context(Child(python, module))
+        return {side: child.facts for side, child in self._children.items()}
+
+    @property
+    def title(self) -> str:
+        return "reference" if "theirs" in self._sides else "no reference"
+
+    def run(self, wanted: frozenset[str]) -> Iterator[str]:
+        """Measure what is wanted; gives lines to print as they are known."""
+        small = [piece for piece in work.small(quick=self._quick) if piece.name in wanted]
+        if small:
+            yield header(f"CPU time of a message, best of {self._small_rounds}", self.title)
+            for piece in small:
+                yield row(self._small(piece), microseconds)
+            yield ""
+        if "large" in wanted:
+            yield header("CPU time of one large message", self.title)
+            yield from self._large()
+            yield ""
+        if "memory" in wanted:
+            yield from self._memory()
+        if "delivered" in wanted:
+            yield from self._delivered()
+        if "import" in wanted:
+            yield header("import, wall time beyond bare Python", self.title)
+            yield from self._imports()
+            yield ""
+
+    def _add(self, figure: Figure) -> Figure:
+        self.figures.append(figure)
+        return figure
+
+    def _best(self, piece: work.Work, rounds: int) -> tuple[dict[str, float], Path, int]:
+        """Each side's best time for a pass; they take turns, since a shared machine is now fast, now slow."""
+        path, count = piece.write(self._folder)
+        best: dict[str, float] = {}
+        delivered: dict[str, int] = {}
+        for _ in range(rounds):
+            for side, child in self._children.items():
+                answer = child.order("time", path, piece.pass_name)
+                best[side] = min(answer["seconds"], best.get(side, answer["seconds"]))
+                delivered[side] = answer["delivered"]
+        if len(set(delivered.values())) > 1:
+            raise SystemExit(f"{piece.name}: the sides did not do the same work: {delivered}")
+        return best, path, count
+
+    def _small(self, piece: work.Work) -> Figure:
+        best, path, count = self._best(piece, self._small_rounds)
+        path.unlink()
+        ours, theirs = best["ours"] / count, best["theirs"] / count if "theirs" in best else None
+        figure = Figure(piece.name, piece.title, "seconds", ours, theirs)
+        if piece.name == "stream":
+            is_met = None if figure.ratio is None else figure.ratio >= SMALL_GOAL
+            figure = Figure(
+                piece.name, piece.title, "seconds", ours, theirs, f"≥ {SMALL_GOAL:.0f}{TIMES}", is_met
+            )
+        return self._add(figure)
+
+    def _large(self) -> Iterator[str]:
+        speeds: dict[str, list[float]] = {side: [] for side in self._children}
+        for size in (1, 16) if self._quick else (1, 16, 64):
+            piece = work.large(size)
+            best, path, _ = self._best(piece, self._large_rounds)
+            for side, seconds in best.items():
+                speeds[side].append(path.stat().st_size / 1e6 / seconds)
+            path.unlink()
+            ours = speeds["ours"]
+            goal = ("", None) if size == 1 else ("linear", ours[-1] >= LINEAR_GOAL * ours[-2])
+            yield row(
+                self._add(
+                    Figure(f"large-{size}", piece.title, "seconds", best["ours"], best.get("theirs"), *goal)
+                ),
+                milliseconds,
+            )
+        for side, rates in speeds.items():
+            rate = ", ".join(f"{rate:,.0f}" for rate in rates)
+            yield note(f"{self._children[side].facts['name']}: {rate} MB/s")
+
+    def _memory(self) -> Iterator[str]:
+        piece = work.large(16 if self._quick else 64)
+        path, _ = piece.write(self._folder)
+        peaks: dict[str, int] = {}
+        for side, (python, module, _) in self._sides.items():
+            # A process of its own: the peak is that of its whole life.
+            with Child(python, module) as child:
+                if (peak := child.order("peak", path)["peak_bytes"]) is not None:
+                    peaks[side] = peak
+        path.unlink()
+        if peaks:
+            yield header("peak memory of the process", self.title)
+            figure = Figure("memory", piece.title, "bytes", peaks["ours"], peaks.get("theirs"))
+            yield row(self._add(figure), megabytes)
+            yield ""
+
+    def _delivered(self) -> Iterator[str]:
+        piece = work.Work("delivered", "all recordings", work.every_recording)
+        path, lines = piece.write(self._folder)
+        self.delivered = {side: child.order("tally", path) for side, child in self._children.items()}
+        path.unlink()
+        yield painted(f"messages delivered, of {lines:,} frames in all recordings", "bold")
+        for side, seen in self.delivered.items():
+            missing = {
+                kind: count - seen.get(kind, 0)
+                for kind, count in self.delivered["ours"].items()
+                if count > seen.get(kind, 0)
+            }
+            text = ", ".join(f"{count} {kind}" for kind, count in missing.items())
+            name = self._children[side].facts["name"]
+            yield f"  {name}: {sum(seen.values()):,}" + (f"; without {text}" if text else "")
+        yield ""
+
+    def _imports(self) -> Iterator[str]:
+        commands = {side: (python, f"import {package}") for side, (python, _, package) in self._sides.items()}
+        commands["root"] = (sys.executable, "import bridle")
+        commands["first"] = (sys.executable, FIRST_MESSAGE)
+        commands |= {f"bare {side}": (python, "") for side, (python, *_) in self._sides.items()}
+        costs: dict[str, list[Cost]] = {key: [] for key in commands}
+        for number in range(6 if self._quick else 21):
+            for key, command in commands.items():
+                cost = _cost(*command)
+                # The first one compiles and warms the disk cache.
+                if number:
+                    costs[key].append(cost)
+        wall = {key: statistics.median(cost.wall for cost in runs) for key, runs in costs.items()}
+        cpu = {key: min(cost.cpu for cost in runs) for key, runs in costs.items()}
+        theirs = wall["theirs"] - wall["bare theirs"] if "theirs" in wall else None
+        for title, key in (
+            ("import bridle", "root"),
+            ("import bridle.wire", "ours"),
+            ("the same, and decode one frame", "first"),
+        ):
+            ours = max(wall[key] - wall["bare ours"], 0.0)
+            goal = (f"< {IMPORT_GOAL * 1e3:.0f} ms", ours < IMPORT_GOAL) if key == "ours" else ("", None)
+            figure = Figure(f"import-{key}", title, "seconds", ours, theirs, *goal)
+            yield row(self._add(figure), milliseconds)
+        their_cpu = cpu["theirs"] - cpu["bare theirs"] if "theirs" in cpu else None
+        figure = Figure(
+            "import-cpu", "CPU time of that", "seconds", cpu["first"] - cpu["bare ours"], their_cpu
+        )
+        yield row(self._add(figure), milliseconds)
+        peaks = {key: _peak(*command) for key, command in commands.items()}
+        if (peak := peaks["first"]) is not None:
+            figure = Figure("import-memory", "peak memory of that", "bytes", peak, peaks.get("theirs"))
+            yield row(self._add(figure), megabytes)
+        bare = peaks["bare ours"]
+        held = "" if bare is None else f" and {megabytes(bare)}"
+        yield note(f"bare Python: {milliseconds(wall['bare ours'])}{held}")
+        yield note(f"slowest in bridle.wire: {_slowest()}")
+
+
+class Cost(NamedTuple):
+    """What a process took from start to end, in seconds."""
+
+    wall: float
+    cpu: float
+
+
+def _cost(python: str, statement: str) -> Cost:
+    begin = time.perf_counter()
+    # Isolated: neither this folder nor the variables of the user's Python play a part.
+    process = subprocess.Popen([python, "-I", "-c", statement], stdin=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    wall = time.perf_counter() - begin
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"{python} -c {statement!r} failed; what it said is above")
+    return Cost(wall, usage.ru_utime + usage.ru_stime)
+
+
+def _peak(python: str, statement: str) -> int | None:
+    show = f"{statement}\ntry: print(open('/proc/self/status').read())\nexcept OSError: pass"
+    done = subprocess.run([python, "-I", "-c", show], check=True, capture_output=True, text=True)
+    found = re.search(r"^VmHWM:\s+(\d+) kB", done.stdout, re.MULTILINE)
+    return int(found[1]) * 1024 if found else None
+
+
+def _slowest() -> str:
+    """The modules that cost the most by themselves, of those that bare Python does not import."""
+    bare = {name for name, _ in _import_times("")}
+    costs = [(cost, name) for name, cost in _import_times(FIRST_MESSAGE) if name not in bare]
+    return ", ".join(f"{name} {milliseconds(cost / 1e6)}" for cost, name in sorted(costs, reverse=True)[:3])
+
+
+def _import_times(statement: str) -> Iterator[tuple[str, int]]:
+    command = [sys.executable, "-I", "-X", "importtime", "-c", statement]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    for found in re.finditer(r"^import time:\s+(\d+) \|\s+\d+ \|\s*(\S+)$", done.stderr, re.MULTILINE):
+        yield found[2], int(found[1])
+
+
+def machine() -> str:
+    return f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Measure Bridle and the reference SDK on the same work.")
+    parser.add_argument("--quick", action="store_true", help="less data and fewer rounds; for a first look")
+    parser.add_argument("--only", action="append", choices=NAMES, help="measure this; may be repeated")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="save the figures, in seconds and bytes")
+    parser.add_argument("--alone", action="store_true", help="without the reference")
+    parser.add_argument(
+        "--reference", type=Path, metavar="PYTHON", help="an interpreter that has the reference installed"
+    )
+    return parser.parse_args()
+
+
+def reference_python(options: argparse.Namespace) -> Path | None:
+    if options.alone or options.reference is not None:
+        return options.reference if not options.alone else None
+    try:
+        return reference.interpreter()
+    except reference.Unavailable as error:
+        print(f"The reference cannot be installed, so Bridle runs alone: {error}", file=sys.stderr)
+        return None
+
+
+def main() -> None:
+    options = arguments()
+    theirs = reference_python(options)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bridle-bench-")))
+        bench = Bench(theirs, folder, quick=options.quick)
+        facts = bench.start(stack)
+        for side in facts.values():
+            print(
+                painted(f"{side['name']} {side['version']}", "bold"), f"on Python {side['python']}", end=" · "
+            )
+        print(machine())
+        if (load := os.getloadavg()[0]) > 0.75 * (os.cpu_count() or 1):
+            print(
+                note(f"The machine is busy (load {load:.1f}): figures and ratios will vary from run to run.")
+            )
+        print()
+        for line in bench.run(frozenset(options.only or NAMES)):
+            print(line, flush=True)
+    if options.json is not None:
+        saved = {
+            "machine": machine(),
+            "sides": facts,
+            "quick": options.quick,
+            "figures": [{**asdict(figure), "ratio": figure.ratio} for figure in bench.figures],
+            "delivered": bench.delivered,
+        }
+        options.json.write_text(json.dumps(saved, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""What both sides share: a child that makes passes over a file on demand and says what they cost.
+
+Orders come as JSON lines on stdin, answers go as JSON lines to stdout. It runs in the environment of either
+side, so it imports the standard library only and knows neither library.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import platform
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+CHUNK_SIZE = 64 * 1024
+"""What both libraries read from the pipe at once."""
+
+CONTROL_TYPES = frozenset(
+    ("control_request", "control_response", "control_cancel_request", "keep_alive", "transcript_mirror")
+)
+"""Frames that are for the library, not for its user."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One library: what it is called, and the passes that it can make over chunks of bytes."""
+
+    name: str
+    version: str
+    passes: Mapping[str, Callable[[Iterable[bytes]], int]]
+    """By name; each gives back how much it delivered, so that the driver sees that both did the same."""
+    tally: Callable[[Iterable[bytes]], Counter[str]]
+    """How many frames of each type the user of the library gets to see."""
+
+
+def serve(side: Side) -> None:
+    """Take orders until stdin ends."""
+    _answer({"name": side.name, "version": side.version, "python": platform.python_version()})
+    path, chunks = "", list[bytes]()
+    for line in sys.stdin:
+        order = json.loads(line)
+        if order["file"] != path:
+            path, chunks = order["file"], list(_read(order["file"]))
+        match order["do"]:
+            case "time":
+                _answer(_timed(side.passes[order["pass"]], chunks))
+            case "peak":
+                chunks.clear()
+                delivered = side.passes[order["pass"]](_read(path))
+                _answer({"delivered": delivered, "peak_bytes": peak_bytes()})
+            case "tally":
+                _answer(side.tally(chunks))
+            case unknown:
+                raise ValueError(f"no such order: {unknown!r}")
+
+
+def _answer(value: object) -> None:
+    print(json.dumps(value), flush=True)
+
+
+def _read(path: str) -> Iterator[bytes]:
+    with Path(path).open("rb") as file:
+        while chunk := file.read(CHUNK_SIZE):
+            yield chunk
+
+
+def _timed(make_pass: Callable[[Iterable[bytes]], int], chunks: list[bytes]) -> dict[str, float]:
+    # What an earlier pass left behind is not this one's cost; its own garbage is, so the collector stays on.
+    gc.collect()
+    begin = time.process_time()
+    delivered = make_pass(chunks)
+    return {"seconds": time.process_time() - begin, "delivered": delivered}
+
+
+def peak_bytes() -> int | None:
+    """The most memory that this process has held; None where the system does not say.
+
+    Not `ru_maxrss`: it survives exec, so a child begins with the figure of its parent.
+    """
+    try:
+        status = Path("/proc/self/status").read_text(encoding="ascii")
+    except OSError:
+        return None
+    for line in status.splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    return None

@@ -1,0 +1,97 @@
+"""The reference SDK's side: the same work with its own decoder, framer and message parser.
+
+Runs in the environment of the reference. The size guard of its transport is left out, so that messages over
+its limit of 1 MiB can be measured without changing an option.
+"""
+
+from __future__ import annotations
+
+import codecs
+import importlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Protocol
+
+from benchmarks.side import CONTROL_TYPES, Side, serve
+
+
+class LineFramer(Protocol):
+    """Its `_LineFramer`."""
+
+    def push(self, chunk: str) -> list[str]: ...
+    def flush(self) -> str: ...
+
+
+# By name: the package is installed in the environment of the reference only, where no type checker looks.
+_package = importlib.import_module("claude_agent_sdk")
+_transport = importlib.import_module("claude_agent_sdk._internal.transport.subprocess_cli")
+_parser = importlib.import_module("claude_agent_sdk._internal.message_parser")
+
+new_framer: Callable[[], LineFramer] = _transport._LineFramer
+parse_line: Callable[[str], dict[str, Any] | None] = _transport._parse_stdout_line
+parse_message: Callable[[dict[str, Any]], Any] = _parser.parse_message
+stream_event: type[Any] = _package.StreamEvent
+
+
+def messages(chunks: Iterable[bytes]) -> int:
+    # As anyio's TextReceiveStream does it, which the transport reads from.
+    decode = codecs.getincrementaldecoder("utf-8")(errors="strict").decode
+    push = new_framer().push
+    count = 0
+    for chunk in chunks:
+        for line in push(decode(chunk)):
+            data = parse_line(line)
+            if data is not None and parse_message(data) is not None:
+                count += 1
+    return count
+
+
+def texts(chunks: Iterable[bytes]) -> int:
+    decode = codecs.getincrementaldecoder("utf-8")(errors="strict").decode
+    push = new_framer().push
+    characters = 0
+    for chunk in chunks:
+        for line in push(decode(chunk)):
+            data = parse_line(line)
+            if data is not None:
+                message = parse_message(data)
+                if isinstance(message, stream_event):
+                    characters += len(message.event["delta"]["text"])
+    return characters
+
+
+def routed(chunks: Iterable[bytes]) -> int:
+    """As its `Query` reads: control frames stay dicts, the rest is parsed."""
+    decode = codecs.getincrementaldecoder("utf-8")(errors="strict").decode
+    push = new_framer().push
+    count = 0
+    for chunk in chunks:
+        for line in push(decode(chunk)):
+            data = parse_line(line)
+            if data is not None:
+                if data.get("type") not in CONTROL_TYPES:
+                    parse_message(data)
+                count += 1
+    return count
+
+
+def tally(chunks: Iterable[bytes]) -> Counter[str]:
+    return Counter(str(data.get("type")) for data in _objects(chunks) if _is_delivered(data))
+
+
+def _objects(chunks: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    decode = codecs.getincrementaldecoder("utf-8")(errors="strict").decode
+    framer = new_framer()
+    for chunk in chunks:
+        for line in framer.push(decode(chunk)):
+            if (data := parse_line(line)) is not None:
+                yield data
+
+
+def _is_delivered(data: dict[str, Any]) -> bool:
+    return data.get("type") not in CONTROL_TYPES and parse_message(data) is not None
+
+
+if __name__ == "__main__":
+    passes = {"messages": messages, "texts": texts, "routed": routed}
+    serve(Side("the reference", _package.__version__, passes, tally))

@@ -1,0 +1,155 @@
+"""What is measured: files of lines, made from lines that the real program sent. Measures nothing itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+from uuid import UUID
+
+from tests import recordings
+
+REPEATS = 10
+"""How often the recording is in its file: a single pass is too short to be timed well."""
+
+LONG_RECORDING = "05-hooks-all-events"
+
+
+@dataclass(frozen=True)
+class Work:
+    """One row of the table: a file, and what is done with it."""
+
+    name: str
+    title: str
+    lines: Callable[[], Iterable[bytes]]
+    pass_name: str = "messages"
+
+    def write(self, folder: Path) -> tuple[Path, int]:
+        """Write the file; says where it is and how many lines it has."""
+        path = folder / f"{self.name}.jsonl"
+        count = 0
+        with path.open("wb") as file:
+            for line in self.lines():
+                file.write(line + b"\n")
+                count += 1
+        return path, count
+
+
+def small(*, quick: bool) -> list[Work]:
+    """Many messages each, for the cost of one."""
+    share = 5 if quick else 1
+    return [
+        Work("stream", "stream events, 10 characters", lambda: stream_events(100_000 // share)),
+        Work("text", "the same, and their text is read", lambda: stream_events(100_000 // share), "texts"),
+        Work("assistant", "assistant messages, 200 characters", lambda: assistant_messages(20_000 // share)),
+        Work("result", "result messages", lambda: result_messages(10_000 // share)),
+        Work("recording", f"recording {LONG_RECORDING}", long_recording, "routed"),
+    ]
+
+
+def large(size_mb: int) -> Work:
+    """A single message."""
+    return Work(
+        f"large-{size_mb}", f"one message of {size_mb} MB", lambda: [tool_result(size_mb * 1_000_000)]
+    )
+
+
+def stream_events(count: int) -> Iterator[bytes]:
+    random = Random(1)
+    event = _recorded("02-partial-text-and-tool", _is_text_delta)
+    for _ in range(count):
+        event["event"]["delta"]["text"] = _text(random, 10)
+        event["uuid"] = _uuid(random)
+        yield _line(event)
+
+
+def assistant_messages(count: int) -> Iterator[bytes]:
+    random = Random(2)
+    message = _recorded("01-oneshot-query", lambda frame: frame["type"] == "assistant")
+    for _ in range(count):
+        message["message"]["content"][0]["text"] = _text(random, 200)
+        message["uuid"] = _uuid(random)
+        yield _line(message)
+
+
+def result_messages(count: int) -> Iterator[bytes]:
+    random = Random(3)
+    message = _recorded("01-oneshot-query", lambda frame: frame["type"] == "result")
+    for _ in range(count):
+        message["uuid"] = _uuid(random)
+        yield _line(message)
+
+
+def long_recording() -> Iterator[bytes]:
+    return (line for _ in range(REPEATS) for line in _sent_lines(LONG_RECORDING))
+
+
+def every_recording() -> Iterator[bytes]:
+    """All frames of all recordings, without the noise: some of it ends a session of the reference."""
+    return (line for name in recordings.NAMES for line in _sent_lines(name))
+
+
+def tool_result(size: int) -> bytes:
+    """A line of so many bytes: the result of reading a file, as numbered lines of code."""
+    message = _recorded("15-big-tool-results", _is_tool_result)
+    message.pop("tool_use_result", None)
+    block = message["message"]["content"][0]
+    block["content"] = ""
+    code, room = list[str](), size - len(_line(message))
+    while room > 0:
+        row = f'{len(code) + 1:>6}\tprint(f"the {len(code)}th row — {{value!r}}")\n'
+        code.append(row)
+        room -= len(json.dumps(row, ensure_ascii=False).encode()) - 2
+    block["content"] = "".join(code)
+    return _line(message)
+
+
+def _recorded(name: str, is_wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    return next(frame for frame in recordings.frames(name, "cli->host") if is_wanted(frame))
+
+
+def _sent_lines(name: str) -> Iterator[bytes]:
+    return (_line(frame) for frame in recordings.frames(name, "cli->host"))
+
+
+def _is_text_delta(frame: dict[str, Any]) -> bool:
+    return bool(
+        frame["type"] == "stream_event" and frame["event"].get("delta", {}).get("type") == "text_delta"
+    )
+
+
+def _is_tool_result(frame: dict[str, Any]) -> bool:
+    return bool(frame["type"] == "user" and frame["message"]["content"][0]["type"] == "tool_result")
+
+
+def _line(frame: dict[str, Any]) -> bytes:
+    """As the program spells it: compact, and characters as themselves."""
+    return json.dumps(frame, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _text(random: Random, length: int) -> str:
+    return " ".join(random.choices(_WORDS, k=length))[:length]
+
+
+def _uuid(random: Random) -> str:
+    return str(UUID(int=random.getrandbits(128), version=4))
+
+
+_WORDS = (
+    "the",
+    "agent",
+    "reads",
+    "a",
+    "file,",
+    "writes",
+    "it",
+    "again",
+    "and",
+    "says",
+    "so.",
+    "café",
+    '"done"',
+)
