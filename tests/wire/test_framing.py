@@ -212,6 +212,13 @@ def test_the_stream_goes_on_after_an_oversized_frame(size: int) -> None:
 
 
 @pytest.mark.requirement("D2")
+@pytest.mark.parametrize("size", [0, 1, 38, 41])
+def test_only_one_carriage_return_belongs_to_the_line_end(size: int) -> None:
+    (oversized,) = frames(b"x" * 40 + b"\r\r\n", size, limit=32)
+    assert oversized == OversizedMessage(41, 32, b"x" * 40 + b"\r", None)
+
+
+@pytest.mark.requirement("D2")
 def test_the_limit_is_for_each_frame_not_for_all_together() -> None:
     line = suggestion("x" * 200) + b"\n"
     assert len(frames(line * 100, limit=400)) == 100

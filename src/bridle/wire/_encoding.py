@@ -6,6 +6,7 @@ Does not add the line end, and does not decide what is sent.
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -97,9 +98,14 @@ def _fields(value: Value) -> JsonObject:
     """The fields that have been set, spelled as on the wire."""
     return {
         field.encode_name: to_wire(item)
-        for field in msgspec.structs.fields(value)
+        for field in _fields_of(type(value))
         if (item := getattr(value, field.name)) != _default(field)
     }
+
+
+@cache
+def _fields_of(kind: type[Value]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    return msgspec.structs.fields(kind)
 
 
 def _default(field: msgspec.structs.FieldInfo) -> object:

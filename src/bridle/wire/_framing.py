@@ -106,6 +106,7 @@ class Framer:
         """The line that was held, with its end; of an oversized one only say that it was there."""
         if self._skipped is not None:
             self._skipped.add(end.removesuffix(b"\n"))
+            self._skipped.end_line()
             arrivals.append(self._skipped.message())
             self._skipped = None
             return b""
@@ -315,9 +316,12 @@ class _Oversized:
             self._head += data[: _KEPT - len(self._head)]
         self._tail = (self._tail + data[-_KEPT:])[-_KEPT:]
 
+    def end_line(self) -> None:
+        """All of the line has come: the first half of its end does not count."""
+        self._size -= self._tail.endswith(b"\r")
+
     def message(self) -> OversizedMessage:
-        size = self._size - self._tail.endswith(b"\r")
-        return OversizedMessage(size, self._limit, self._head[:size], self._type())
+        return OversizedMessage(self._size, self._limit, self._head[: self._size], self._type())
 
     def _type(self) -> str | None:
         """The type is the first key of most frames, and one of the last of a result."""
