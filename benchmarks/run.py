@@ -35,13 +35,30 @@ from benchmarks.table import (  # noqa: E402 - the same
     row,
 )
 
-NAMES = ("stream", "text", "assistant", "result", "recording", "large", "memory", "delivered", "import")
+NAMES = (
+    "stream",
+    "text",
+    "assistant",
+    "result",
+    "recording",
+    "large",
+    "memory",
+    "delivered",
+    "process",
+    "import",
+)
 
 SMALL_GOAL = 10.0
 """So many times fewer CPU seconds than the reference, for a stream event."""
 
 IMPORT_GOAL = 0.060
 """`import bridle.wire` may take so many seconds more than starting Python does."""
+
+START_GOAL = 0.003
+"""From the start of a program to its first message, beyond a bare `subprocess.Popen`."""
+
+FLOOD_GOAL = 8.0
+"""So many times fewer CPU seconds than the reference, for messages that a program writes."""
 
 FIRST_MESSAGE = 'import bridle.wire; bridle.wire.Framer().feed(b\'{"type":"keep_alive"}\\n\')'
 """What an import puts off is paid here."""
@@ -62,9 +79,10 @@ class Child:
         )
         self.facts: dict[str, str] = self._answer()
 
-    def order(self, do: str, file: Path, pass_name: str = "messages") -> dict[str, Any]:
+    def order(self, do: str, file: Path, pass_name: str = "messages", count: int = 0) -> dict[str, Any]:
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"do": do, "file": str(file), "pass": pass_name}) + "\n")
+        order = {"do": do, "file": str(file), "pass": pass_name, "count": count}
+        self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
         return self._answer()
 
@@ -121,6 +139,8 @@ class Bench:
             yield from self._memory()
         if "delivered" in wanted:
             yield from self._delivered()
+        if "process" in wanted:
+            yield from self._processes()
         if "import" in wanted:
             yield header("import, wall time beyond bare Python", self.title)
             yield from self._imports()
@@ -209,6 +229,61 @@ class Bench:
             yield f"  {name}: {sum(seen.values()):,}" + (f"; without {text}" if text else "")
         yield ""
 
+    def _processes(self) -> Iterator[str]:
+        yield header("a program, wall time (median)", self.title)
+        program = work.greeter(self._folder)
+        times: dict[str, list[dict[str, float]]] = {side: [] for side in self._children}
+        bare: list[float] = []
+        for number in range(11 if self._quick else 101):
+            for side, child in self._children.items():
+                answer = child.order("start", program)
+                # The first one starts what is started once: a warden here, threads there.
+                if number:
+                    times[side].append(answer)
+            bare.append(_bare_start(program))
+        for key, title in (("first", "from its start to its first message"), ("close", "close")):
+            ours, theirs = (
+                statistics.median(answer[key] for answer in times[side]) if side in times else None
+                for side in ("ours", "theirs")
+            )
+            assert ours is not None
+            goal: tuple[str, bool | None] = ("", None)
+            if key == "first":
+                beyond = ours - statistics.median(bare)
+                goal = (f"< {START_GOAL * 1e3:.0f} ms beyond bare", beyond < START_GOAL)
+            yield row(
+                self._add(Figure(f"process-{key}", title, "seconds", ours, theirs, *goal)), milliseconds
+            )
+        yield note(f"bare subprocess.Popen, to the first line: {milliseconds(statistics.median(bare))}")
+        yield ""
+        yield header("messages from a program, CPU time", self.title)
+        share = 5 if self._quick else 1
+        events = work.Work("flood", "", lambda: work.stream_events(100_000 // share))
+        for title, piece, pass_name in (
+            ("100,000 stream events, in batches", events, "batches"),
+            ("the same, one by one", events, "messages"),
+            ("a line of 64 MB", work.large(64 // share), "messages"),
+        ):
+            yield row(self._flood(title, piece, pass_name), milliseconds)
+        yield ""
+
+    def _flood(self, title: str, piece: work.Work, pass_name: str) -> Figure:
+        path, count = piece.write(self._folder)
+        program = work.flooder(self._folder, path)
+        best: dict[str, float] = {}
+        for _ in range(3 if self._quick else 7):
+            for side, child in self._children.items():
+                seconds = child.order("flood", program, pass_name, count)["seconds"]
+                best[side] = min(seconds, best.get(side, seconds))
+        path.unlink()
+        name = f"process-{piece.name}-{pass_name}"
+        figure = Figure(name, title, "seconds", best["ours"], best.get("theirs"))
+        if pass_name == "batches":
+            is_met = None if figure.ratio is None else figure.ratio >= FLOOD_GOAL
+            goal = f"≥ {FLOOD_GOAL:.0f}{TIMES}"
+            figure = Figure(name, title, "seconds", figure.ours, figure.theirs, goal, is_met)
+        return self._add(figure)
+
     def _imports(self) -> Iterator[str]:
         commands = {side: (python, f"import {package}") for side, (python, _, package) in self._sides.items()}
         commands["root"] = (sys.executable, "import bridle")
@@ -246,6 +321,14 @@ class Bench:
         held = "" if bare is None else f" and {megabytes(bare)}"
         yield note(f"bare Python: {milliseconds(wall['bare ours'])}{held}")
         yield note(f"slowest in bridle.wire: {_slowest()}")
+
+
+def _bare_start(program: Path) -> float:
+    begin = time.perf_counter()
+    with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        return time.perf_counter() - begin
 
 
 class Cost(NamedTuple):

@@ -35,6 +35,10 @@ class Side:
     """By name; each gives back how much it delivered, so that the driver sees that both did the same."""
     tally: Callable[[Iterable[bytes]], Counter[str]]
     """How many frames of each type the user of the library gets to see."""
+    start: Callable[[str], tuple[float, float]]
+    """Runs a program and ends it: wall seconds until its first message is there, and those of the close."""
+    flood: Callable[[str, int, bool], float]
+    """Takes so many messages from a program, typed, in batches if it can; CPU seconds of this process."""
 
 
 def serve(side: Side) -> None:
@@ -45,6 +49,7 @@ def serve(side: Side) -> None:
         order = json.loads(line)
         if order["file"] != path:
             path, chunks = order["file"], list(_read(order["file"]))
+        # What runs a program has its path here, and the bytes are of no interest.
         match order["do"]:
             case "time":
                 _answer(_timed(side.passes[order["pass"]], chunks))
@@ -54,6 +59,12 @@ def serve(side: Side) -> None:
                 _answer({"delivered": delivered, "peak_bytes": peak_bytes()})
             case "tally":
                 _answer(side.tally(chunks))
+            case "start":
+                first, close = side.start(path)
+                _answer({"first": first, "close": close})
+            case "flood":
+                gc.collect()
+                _answer({"seconds": side.flood(path, order["count"], order["pass"] == "batches")})
             case unknown:
                 raise ValueError(f"no such order: {unknown!r}")
 

@@ -1,12 +1,16 @@
-"""Bridle's side: bytes to typed messages with `bridle.wire`. Runs in the environment of this checkout."""
+"""Bridle's side: `bridle.wire` and `bridle.transports`. Runs in the environment of this checkout."""
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterable
 
+import anyio
+
 from benchmarks.side import CONTROL_TYPES, Side, serve
 from bridle import __version__
+from bridle.transports import Command, ProcessTransport
 from bridle.wire import Framer, StreamEvent
 
 
@@ -39,7 +43,37 @@ def tally(chunks: Iterable[bytes]) -> Counter[str]:
     return seen
 
 
+def start(program: str) -> tuple[float, float]:
+    async def main() -> tuple[float, float]:
+        begin = time.perf_counter()
+        transport = ProcessTransport(Command((program,)))
+        await transport.connect()
+        await anext(transport.messages())
+        there = time.perf_counter()
+        await transport.close()
+        return there - begin, time.perf_counter() - there
+
+    return anyio.run(main)
+
+
+def flood(program: str, count: int, in_batches: bool) -> float:
+    async def main() -> float:
+        async with ProcessTransport(Command((program,))) as transport:
+            begin = time.process_time()
+            messages = transport.messages()
+            left = count
+            while left > 0:
+                if in_batches:
+                    left -= len(await messages.batch())
+                else:
+                    await anext(messages)
+                    left -= 1
+            return time.process_time() - begin
+
+    return anyio.run(main)
+
+
 if __name__ == "__main__":
     # A routed pass needs no code of its own here: control frames are typed like all others.
     passes = {"messages": messages, "texts": texts, "routed": messages}
-    serve(Side("Bridle", __version__, passes, tally))
+    serve(Side("Bridle", __version__, passes, tally, start, flood))

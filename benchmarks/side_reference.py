@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import codecs
 import importlib
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
+
+import anyio
 
 from benchmarks.side import CONTROL_TYPES, Side, serve
 
@@ -92,6 +95,44 @@ def _is_delivered(data: dict[str, Any]) -> bool:
     return data.get("type") not in CONTROL_TYPES and parse_message(data) is not None
 
 
+def new_transport(program: str) -> Any:  # noqa: ANN401 - it has no type here
+    options = _package.ClaudeAgentOptions(cli_path=program, max_buffer_size=1 << 30)
+    return _transport.SubprocessCLITransport(prompt="", options=options)
+
+
+def start(program: str) -> tuple[float, float]:
+    async def main() -> tuple[float, float]:
+        begin = time.perf_counter()
+        transport = new_transport(program)
+        await transport.connect()
+        await anext(transport.read_messages())
+        there = time.perf_counter()
+        await transport.close()
+        return there - begin, time.perf_counter() - there
+
+    return anyio.run(main)
+
+
+def flood(program: str, count: int, in_batches: bool) -> float:
+    del in_batches  # it has none
+
+    async def main() -> float:
+        transport = new_transport(program)
+        await transport.connect()
+        begin = time.process_time()
+        async for data in transport.read_messages():
+            parse_message(data)
+            nonlocal count
+            count -= 1
+            if not count:
+                break
+        seconds = time.process_time() - begin
+        await transport.close()
+        return seconds
+
+    return anyio.run(main)
+
+
 if __name__ == "__main__":
     passes = {"messages": messages, "texts": texts, "routed": routed}
-    serve(Side("the reference", _package.__version__, passes, tally))
+    serve(Side("the reference", _package.__version__, passes, tally, start, flood))

@@ -57,6 +57,22 @@ def large(size_mb: int) -> Work:
     )
 
 
+def greeter(folder: Path) -> Path:
+    """A program that says one thing and waits for its input to end."""
+    return _program(folder / "greeter", 'echo \'{"type":"keep_alive"}\'')
+
+
+def flooder(folder: Path, file: Path) -> Path:
+    """A program that writes a file as fast as it is read and waits for its input to end."""
+    return _program(folder / "flooder", f"cat '{file}'")
+
+
+def _program(path: Path, line: str) -> Path:
+    path.write_text(f"#!/bin/sh\n{line}\nexec cat >/dev/null\n", encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
 def stream_events(count: int) -> Iterator[bytes]:
     random = Random(1)
     event = _recorded("02-partial-text-and-tool", _is_text_delta)

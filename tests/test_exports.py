@@ -17,9 +17,11 @@ import bridle
 ROOT = Path(__file__).parents[1]
 PACKAGES = [
     "bridle",
+    "bridle.command",
     "bridle.errors",
     "bridle.protocol",
     "bridle.redaction",
+    "bridle.transports",
     "bridle.wire",
     "bridle.wire.choices",
     "bridle.wire.control",
@@ -50,7 +52,8 @@ def test_all_names_what_is_there(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["bridle.protocol", "bridle.wire", "bridle.wire.control", "bridle.wire.hooks"]
+    "name",
+    ["bridle.protocol", "bridle.transports", "bridle.wire", "bridle.wire.control", "bridle.wire.hooks"],
 )
 def test_a_package_exports_every_public_name_of_its_modules(name: str) -> None:
     package = importlib.import_module(name)
@@ -63,6 +66,22 @@ def test_a_package_exports_every_public_name_of_its_modules(name: str) -> None:
 
 # Shared between the modules of a package, and no part of what it offers.
 INTERNAL = {
+    "bridle.transports._flags": {"Bell", "Descriptor", "Flag", "Readiness"},
+    "bridle.transports._folder": {"make_folder", "remove_folder"},
+    "bridle.transports._host": {"Host", "Kept", "host"},
+    "bridle.transports._input": {"Input", "InputClosed", "Ticket"},
+    "bridle.transports._keeper": {"Keeper", "Patience"},
+    "bridle.transports._memory": {"Pipe"},
+    "bridle.transports._output": {"Output"},
+    "bridle.transports._process": {"Link"},
+    "bridle.transports._spawn": {"Spawned", "explain", "spawn"},
+    "bridle.transports._stderr": {"Callback", "StderrLog"},
+    "bridle.transports._transport": {"Inbox", "Receiver", "line_of"},
+    "bridle.transports._tree": {"Stat", "Tree", "environment_of", "process_ids", "stat_of"},
+    "bridle.transports._warden": {"Warden"},
+    "bridle.transports._warden_main": {
+        *("clean_up", "find", "is_ours", "main", "send", "started_at", "wait", "wait_for_death"),
+    },
     "bridle.wire._decoding": {
         "Nesting",
         "decode_frame",

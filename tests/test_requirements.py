@@ -11,11 +11,10 @@ MARK = re.compile(r"""mark\.requirement\(\s*["']([A-H]\d+)["']""")
 
 # Rows of layers that are not built yet. A row leaves this list with its first test.
 TO_COME = {
-    *("A6", "A11", "A12"),
-    *("B1", "B2", "B3", "B4", "B5"),
+    *("A6", "A11"),
+    *("B1", "B2", "B3"),
     *("C1", "C2", "C3", "C4", "C5", "C6", "C7", "C8", "C9", "C10"),
-    *("D6", "D7", "D8", "D9", "E1", "E2", "E3"),
-    *("F1", "F2", "F3", "F4", "F5", "F6", "H1", "H2"),
+    *("D8", "H1"),
 }
 
 

@@ -1,0 +1,103 @@
+"""What to start: a command line with its environment, working folder, user and files, as one plain value.
+
+Does not say where it comes from (`bridle.launch` makes it from options) and starts nothing
+(`bridle.transports` does). Any program can be described by it, also one that is no agent.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+
+import msgspec
+
+from bridle.redaction import is_secret_key, mask, mask_argv
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["FOLDER", "Command", "File", "Runner", "UserId"]
+
+FOLDER: Final = "\0folder"
+"""Stands for the path of the command's private folder, wherever it occurs in `argv` and `env`.
+
+No argument and no variable can hold a NUL byte, so nothing else can be mistaken for it.
+"""
+
+
+class File(msgspec.Struct, frozen=True):
+    """A file that the command needs: made before the start, readable by its user alone, removed at the end.
+
+    `name` is its path in the command's private folder, with `/` between the parts.
+    """
+
+    name: str
+    content: bytes
+
+    def __repr__(self) -> str:
+        return f"File({self.name!r}, <{len(self.content)} bytes>)"
+
+
+class UserId(msgspec.Struct, frozen=True):
+    """The user that a command runs as, and that its files belong to."""
+
+    uid: int
+    gid: int
+    groups: tuple[int, ...] = ()
+
+
+class Command(msgspec.Struct, frozen=True):
+    """A program and all that it needs to start."""
+
+    argv: tuple[str, ...]
+    """The program and its arguments; `FOLDER` in them stands for the private folder."""
+    env: Mapping[str, str] | None = None
+    """The whole environment. None: that of this process."""
+    cwd: str | None = None
+    """The working folder. None: that of this process."""
+    files: tuple[File, ...] = ()
+    folders: tuple[str, ...] = ()
+    """Empty folders to make in the private folder."""
+    user: UserId | None = None
+    """None: the user of this process."""
+    preamble: bytes = b""
+    """What is written to stdin before anything else; a runner uses it to carry secrets to the far side."""
+
+    @property
+    def needs_folder(self) -> bool:
+        """Whether a private folder has to be made for it."""
+        values = (*self.argv, *(self.env or {}).values())
+        return bool(self.files or self.folders) or any(FOLDER in value for value in values)
+
+    def placed(self, folder: str) -> Command:
+        """The command with the path of its private folder filled in."""
+        env = None if self.env is None else {k: v.replace(FOLDER, folder) for k, v in self.env.items()}
+        argv = tuple(argument.replace(FOLDER, folder) for argument in self.argv)
+        return msgspec.structs.replace(self, argv=argv, env=env)
+
+    def __repr__(self) -> str:
+        argv = [argument.replace(FOLDER, "<folder>") for argument in mask_argv(self.argv)]
+        parts = [repr(argv)]
+        if self.env is not None:
+            shown = {k: "***" if is_secret_key(k) else mask(v) for k, v in self.env.items()}
+            parts.append(f"env={ {k: v.replace(FOLDER, '<folder>') for k, v in shown.items()} }")
+        if self.cwd is not None:
+            parts.append(f"cwd={self.cwd!r}")
+        if self.files:
+            parts.append(f"files={list(self.files)}")
+        if self.user is not None:
+            parts.append(f"user={self.user.uid}")
+        return f"Command({', '.join(parts)})"
+
+
+@runtime_checkable
+class Runner(Protocol):
+    """Says how a command is started: as it is, or wrapped so that it runs elsewhere."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the command sees the files, folders and users of this machine."""
+        ...
+
+    def wrap(self, command: Command) -> Command:
+        """The command that, started here, runs the given one where it should run."""
+        ...

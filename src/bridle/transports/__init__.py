@@ -1,0 +1,23 @@
+"""Moving bytes to an agent and back: child processes, pairs in memory, and the contract for transports of
+your own."""
+
+from bridle.command import Command
+from bridle.transports._memory import MemoryTransport, memory_pair
+from bridle.transports._process import Closer, ProcessTransport, Reader, Writer
+from bridle.transports._registry import LiveProcess, live_processes
+from bridle.transports._transport import Messages, Sendable, Transport
+
+__all__ = [
+    "Closer",
+    "Command",
+    "LiveProcess",
+    "MemoryTransport",
+    "Messages",
+    "ProcessTransport",
+    "Reader",
+    "Sendable",
+    "Transport",
+    "Writer",
+    "live_processes",
+    "memory_pair",
+]

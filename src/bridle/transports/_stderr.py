@@ -1,0 +1,115 @@
+"""The child's stderr: always drained, the last lines kept, each line given to the user's callback.
+
+Does not read by itself: the keeper thread does, and hands over what it has read.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from queue import SimpleQueue
+from threading import Thread
+from typing import TYPE_CHECKING, Final
+
+from bridle.redaction import mask
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+log = logging.getLogger("bridle.process")
+
+KEPT_LINES: Final = 100
+_KEPT_LENGTH: Final = 65536
+"""So many characters are kept of a line; the callback gets all of them."""
+
+_LONGEST: Final = 16 * 1024 * 1024
+"""Bytes after which a line counts as ended even without a line end, so that memory stays bounded."""
+
+
+class StderrLog:
+    """Cuts what comes into lines, right-stripped, blank ones left out."""
+
+    def __init__(self, callback: Callable[[str], object] | None = None) -> None:
+        self._callback = Callback(callback) if callback is not None else None
+        self._pieces: list[bytes] = []
+        self._held = 0
+        self._lines: deque[str] = deque(maxlen=KEPT_LINES)
+        self._count = 0
+
+    @property
+    def tail(self) -> str:
+        """The last lines; the first one says so if there were more."""
+        lines = list(self._lines)
+        if self._count > KEPT_LINES:
+            lines.insert(0, f"[stderr truncated, showing last {KEPT_LINES} lines]")
+        return "\n".join(lines)
+
+    def feed(self, data: bytes) -> None:
+        first, *others = data.split(b"\n")
+        self._hold(first)
+        for line in others:
+            self._end_line()
+            self._hold(line)
+
+    def finish(self, timeout: float) -> None:
+        """Nothing more will come; waits for the callback, but no longer than this."""
+        self._end_line()
+        if self._callback is not None and not self._callback.finish(timeout):
+            log.warning(
+                "the stderr callback has not come to an end within %g s; going on without it", timeout
+            )
+
+    def _hold(self, piece: bytes) -> None:
+        if piece:
+            self._pieces.append(piece)
+            self._held += len(piece)
+            if self._held > _LONGEST:
+                self._end_line()
+
+    def _end_line(self) -> None:
+        # What is no UTF-8 is shown by its numbers: it may be the very thing that one is looking for.
+        line = b"".join(self._pieces).decode("utf-8", "backslashreplace").rstrip()
+        self._pieces, self._held = [], 0
+        if not line:
+            return
+        self._count += 1
+        self._lines.append(line if len(line) <= _KEPT_LENGTH else line[:_KEPT_LENGTH] + "…")
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug("stderr: %s", mask(line))
+        if self._callback is not None:
+            self._callback.put(line)
+
+
+class Callback:
+    """Calls the user's function for each line, in a thread of its own: it may be slow, the keeper may not."""
+
+    def __init__(self, function: Callable[[str], object]) -> None:
+        self._function = function
+        self._lines: SimpleQueue[str | None] = SimpleQueue()
+        self._thread: Thread | None = None
+
+    def put(self, line: str) -> None:
+        self._lines.put(line)
+        if self._thread is None:
+            thread = Thread(target=self._run, name="bridle-stderr", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # the interpreter is ending: no new threads; `finish` calls it
+                return
+            self._thread = thread
+
+    def finish(self, timeout: float) -> bool:
+        """Says whether all lines have been given out."""
+        self._lines.put(None)
+        if self._thread is None:
+            self._run()
+            return True
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while (line := self._lines.get()) is not None:
+            try:
+                self._function(line)
+            except Exception:
+                log.exception("the stderr callback failed for a line; it will be called for the next one")

@@ -1,0 +1,180 @@
+"""Programs that behave as no agent should, one function each: `python children.py NAME`.
+
+Run with the bare interpreter, so that they start fast. Nothing of Bridle is imported here.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import NoReturn
+
+SELF = [sys.executable, "-I", "-S", __file__]
+FOREVER = 3600
+
+
+def say(text: str) -> None:
+    os.write(1, text.encode() + b"\n")
+
+
+def ready() -> None:
+    """Told to the test, so that it acts when the child is where it should be."""
+    say('{"type":"ready"}')
+
+
+def sleep_forever() -> NoReturn:
+    while True:
+        time.sleep(FOREVER)
+
+
+def ignore_sigterm() -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+def polite() -> None:
+    """Echoes its input and ends with it."""
+    ready()
+    while data := os.read(0, 65536):
+        while data:
+            data = data[os.write(1, data) :]
+
+
+def exits_at_once() -> None:
+    pass
+
+
+def fails_at_once() -> None:
+    os.write(2, b"cannot go on\n")
+    sys.exit(3)
+
+
+def exits_cleanly_when_asked() -> None:
+    """Reads one line and exits with 0, whatever was asked."""
+    ready()
+    os.read(0, 65536)
+
+
+def dies_by_signal() -> None:
+    ready()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def ignores_everything() -> None:
+    """Neither the end of its input nor SIGTERM moves it."""
+    ignore_sigterm()
+    ready()
+    sleep_forever()
+
+
+def ignores_sigterm_only() -> None:
+    ignore_sigterm()
+    polite()
+
+
+def is_stopped() -> None:
+    ready()
+    os.kill(os.getpid(), signal.SIGSTOP)
+    sleep_forever()
+
+
+def never_reads() -> None:
+    ready()
+    sleep_forever()
+
+
+def floods() -> None:
+    """Writes to stdout and stderr as fast as it can, and looks at nothing else."""
+    ignore_sigterm()
+    ready()
+    pid = os.fork()
+    number, line = (2, b"%s\n") if pid == 0 else (1, b'{"type":"flood","text":"%s"}\n')
+    data = line % (b"x" * 400) * 100
+    while True:
+        os.write(number, data)
+
+
+def closes_stdout() -> None:
+    ready()
+    os.close(1)
+    sleep_forever()
+
+
+def closes_stdin() -> None:
+    os.close(0)
+    ready()
+    sleep_forever()
+
+
+def leaves_a_holder() -> None:
+    """Exits while a grandchild, which ignores SIGTERM, holds its stdout."""
+    grandchild = subprocess.Popen([*SELF, "ignores_everything"], stdin=subprocess.DEVNULL)
+    say(f'{{"type":"grandchild","pid":{grandchild.pid}}}')
+    os._exit(0)
+
+
+def leaves_an_escaped_one() -> None:
+    """Waits for its input to end, having started a grandchild in a session of its own, twice forked."""
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            ignore_sigterm()
+            say(f'{{"type":"grandchild","pid":{os.getpid()}}}')
+            os.close(1)
+            sleep_forever()
+        os._exit(0)
+    os.wait()
+    polite()
+
+
+def leaves_a_shell_in_a_session() -> None:
+    """What the agent's shell tool does: a command in a session of its own, that goes on."""
+    shell = subprocess.Popen(["sleep", str(FOREVER)], start_new_session=True, stdin=subprocess.DEVNULL)
+    say(f'{{"type":"grandchild","pid":{shell.pid}}}')
+    ignores_everything()
+
+
+def writes_late() -> None:
+    """Says 70 KB after its input has ended."""
+    ready()
+    while os.read(0, 65536):
+        pass
+    for number in range(700):
+        say(f'{{"type":"late","number":{number},"text":"{"x" * 80}"}}')
+
+
+def writes_half_a_line() -> None:
+    ready()
+    os.write(1, b'{"type":"half","text":"and then')
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def reports() -> None:
+    """Says what it was given: arguments, environment, working folder, user, and its files."""
+    import json
+    from pathlib import Path
+
+    files = {}
+    for argument in sys.argv[2:]:
+        path = Path(argument.partition("=")[2] or argument)
+        if path.is_file():
+            status = path.stat()
+            files[str(path)] = {
+                "text": path.read_text(),
+                "mode": status.st_mode & 0o777,
+                "uid": status.st_uid,
+            }
+    facts = {"argv": sys.argv[2:], "env": dict(os.environ), "cwd": str(Path.cwd()), "uid": os.getuid()}
+    say(json.dumps({"type": "report", **facts, "files": files}))
+    polite()
+
+
+def writes_to_stderr() -> None:
+    """Each argument is written to stderr as it is; then it waits for its input to end."""
+    for argument in sys.argv[2:]:
+        os.write(2, os.fsencode(argument))
+    polite()
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]()

@@ -1,0 +1,109 @@
+"""Every test here is held to this: no process, thread, descriptor or file of its own is left behind."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from bridle.command import Command
+from bridle.transports import ProcessTransport, live_processes
+from bridle.transports._host import host
+from bridle.transports._tree import environment_of, process_ids, stat_of
+
+CHILDREN = Path(__file__).with_name("children.py")
+
+BACKENDS: list[object] = [
+    pytest.param(("asyncio", {"use_uvloop": False}), id="asyncio"),
+    pytest.param(("trio", {}), id="trio"),
+]
+if find_spec("uvloop") is not None:
+    BACKENDS.append(pytest.param(("asyncio", {"use_uvloop": True}), id="uvloop"))
+
+
+@pytest.fixture(params=BACKENDS)
+def anyio_backend(request: pytest.FixtureRequest) -> object:
+    return request.param
+
+
+def child(name: str, *arguments: str) -> Command:
+    """The command for one of the children."""
+    return Command((sys.executable, "-I", "-S", str(CHILDREN), name, *arguments))
+
+
+def impatient(name: str, *arguments: str, **options: Any) -> ProcessTransport:
+    """A transport that does not give its child long; the defaults are tested where they matter."""
+    options = {"grace": 0.1, "terminate": 0.1} | options
+    return ProcessTransport(child(name, *arguments), **options)
+
+
+def marked_processes(marker: str) -> list[int]:
+    """Processes that carry the marker in their environment: found by looking, not by asking the transport."""
+    wanted = b"\0" + marker.encode()
+    return [
+        pid
+        for pid in process_ids()
+        if (stat := stat_of(pid)) is not None and stat.is_running and wanted in environment_of(pid)
+    ]
+
+
+def own_processes() -> list[int]:
+    """All that this test process has started through Bridle and that still runs."""
+    return marked_processes(f"BRIDLE_{host().id}=")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def libraries_are_warm() -> None:
+    """uvloop opens a pipe with its first loop and keeps it."""
+    if find_spec("uvloop") is not None:
+        anyio.run(anyio.lowlevel.checkpoint, backend_options={"use_uvloop": True})
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    # The warden is started once and stays; it is not the test's.
+    host().warden.start()
+    descriptors, folders = _descriptors(), _folders()
+    yield
+    gc.collect()
+    # A child that was not closed but dropped ends by itself, a moment later.
+    wait_for(lambda: not live_processes() and not _threads())
+    assert own_processes() == []
+    assert _descriptors() - descriptors == set()
+    assert _folders() - folders == set()
+
+
+def _threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("bridle-")]
+
+
+def _descriptors() -> set[tuple[str, str]]:
+    """What is open, by number and target. The numbers of what is made and closed at once come and go."""
+    opened: set[tuple[str, str]] = set()
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
+        try:
+            opened.add((name, os.readlink(f"/proc/self/fd/{name}")))  # noqa: PTH115
+        except OSError:
+            continue
+    return {(name, target) for name, target in opened if not target.startswith("/proc/")}
+
+
+def _folders() -> set[str]:
+    return {str(path) for path in Path(tempfile.gettempdir()).glob(f"bridle-{os.getpid()}-*")}
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Wait until something is true that nothing announces. The test's deadline is the limit."""
+    while not condition():
+        time.sleep(0.005)

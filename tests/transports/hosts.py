@@ -1,0 +1,120 @@
+"""Programs that use Bridle and end in some way: `python hosts.py NAME`. Each says which host it is."""
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import anyio
+
+from bridle.command import FOLDER, Command, File
+from bridle.transports import ProcessTransport
+from bridle.transports._host import host
+
+CHILDREN = Path(__file__).with_name("children.py")
+NAMES = ("polite", "ignores_everything", "leaves_an_escaped_one")
+
+
+async def start(*names: str) -> list[ProcessTransport]:
+    transports: list[ProcessTransport] = []
+    for name in names:
+        argv = (sys.executable, "-I", "-S", str(CHILDREN), name, f"{FOLDER}/secret")
+        command = Command(argv, files=(File("secret", b"sk-ant-secret"),))
+        transport = ProcessTransport(command, grace=0.1, terminate=0.1)
+        await transport.connect()
+        await anext(transport.messages())
+        transports.append(transport)
+    return transports
+
+
+def announce(worker: int = 0) -> None:
+    print(host().id, host().warden.pid, worker, flush=True)
+
+
+def waits_to_be_killed() -> None:
+    """Three trees, one of them with a grandchild that left its group."""
+    kept = anyio.run(start, *NAMES)
+    announce()
+    assert kept
+    signal.pause()
+
+
+def is_killed_while_its_worker_lives() -> None:
+    """The same, with a forked worker that has inherited all descriptors."""
+    kept = anyio.run(start, *NAMES)
+    worker = os.fork()
+    if not worker:
+        time.sleep(3600)
+    announce(worker)
+    assert kept
+    signal.pause()
+
+
+def ends_without_closing() -> None:
+    kept = anyio.run(start, *NAMES)
+    announce()
+    assert kept
+
+
+def ends_with_an_error() -> None:
+    kept = anyio.run(start, *NAMES)
+    announce()
+    assert not kept, "this is meant to fail"
+
+
+def ends_with_the_loop_in_a_thread() -> None:
+    started = threading.Event()
+
+    async def main() -> None:
+        kept = await start(*NAMES)
+        announce()
+        started.set()
+        await asyncio.sleep(3600)
+        assert kept
+
+    threading.Thread(target=asyncio.run, args=(main(),), daemon=True).start()
+    started.wait()
+
+
+def ends_with_the_loop_running() -> None:
+    """Leaves the loop by `sys.exit` while a task reads."""
+
+    async def main() -> None:
+        (transport, *kept) = await start(*NAMES)
+        reader = asyncio.ensure_future(transport.receive())
+        await asyncio.sleep(0)
+        announce()
+        assert kept
+        assert not reader.done()
+        sys.exit(0)
+
+    asyncio.run(main())
+
+
+def forks() -> None:
+    """A forked worker ends and must leave the children of its parent alone, which then uses them."""
+
+    async def talk(transport: ProcessTransport) -> None:
+        await transport.write('{"type":"still_there"}')
+        message = await anext(transport.messages())
+        print(message.type, flush=True)
+        await transport.close()
+
+    (transport,) = anyio.run(start, "polite")
+    if os.fork() == 0:
+        # The worker drops what it inherited, starts a child of its own, and ends in the usual way.
+        transport.end(kill=True)
+        assert host().live() == []
+        anyio.run(start, "polite")
+        sys.exit(0)
+    _, status = os.wait()
+    assert os.waitstatus_to_exitcode(status) == 0
+    announce()
+    anyio.run(talk, transport)
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]()

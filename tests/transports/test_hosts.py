@@ -1,0 +1,140 @@
+"""Whatever becomes of the host: no process and no file of a child is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bridle.transports._tree import stat_of
+from tests.transports.conftest import marked_processes, wait_for
+
+HOSTS = Path(__file__).with_name("hosts.py")
+
+
+class Started:
+    """A host in a process of its own, and what it says of itself."""
+
+    def __init__(self, name: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, str(HOSTS), name], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert self.process.stdout is not None
+        self.first_line = self.process.stdout.readline()
+
+    @property
+    def marker(self) -> str:
+        return f"BRIDLE_{self.first_line.split()[0]}="
+
+    @property
+    def warden(self) -> int:
+        return int(self.first_line.split()[1])
+
+    @property
+    def worker(self) -> int:
+        return int(self.first_line.split()[2])
+
+    def left(self) -> list[int]:
+        return marked_processes(self.marker)
+
+    def folders(self) -> list[Path]:
+        return list(Path(tempfile.gettempdir()).glob(f"bridle-{self.process.pid}-*"))
+
+    def warden_is_there(self) -> bool:
+        stat = stat_of(self.warden)
+        return stat is not None and stat.is_running
+
+
+@pytest.fixture
+def started() -> Iterator[list[Started]]:
+    hosts: list[Started] = []
+    yield hosts
+    for one in hosts:
+        one.process.kill()
+        one.process.communicate()
+
+
+@pytest.mark.requirement("F4")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("name", ["waits_to_be_killed", "is_killed_while_its_worker_lives"])
+def test_when_the_host_is_killed_everything_goes(
+    name: str, number: signal.Signals, started: list[Started]
+) -> None:
+    one = Started(name)
+    started.append(one)
+    assert len(one.left()) >= 4
+    assert len(one.folders()) == 3
+    one.process.send_signal(number)
+    one.process.wait()
+    wait_for(lambda: not one.left())
+    wait_for(lambda: not one.warden_is_there())
+    assert one.folders() == []
+    if one.worker:
+        os.kill(one.worker, signal.SIGKILL)
+
+
+@pytest.mark.requirement("F4")
+@pytest.mark.parametrize(
+    "name, code",
+    [
+        ("ends_without_closing", 0),
+        ("ends_with_an_error", 1),
+        ("ends_with_the_loop_in_a_thread", 0),
+        ("ends_with_the_loop_running", 0),
+    ],
+)
+def test_when_the_interpreter_ends_everything_is_gone_already(
+    name: str, code: int, started: list[Started]
+) -> None:
+    one = Started(name)
+    started.append(one)
+    _, errors = one.process.communicate()
+    assert one.process.returncode == code, errors
+    assert ("Traceback" in errors) == bool(code), errors
+    assert one.left() == []
+    assert one.folders() == []
+    wait_for(lambda: not one.warden_is_there())
+
+
+def test_a_forked_process_leaves_the_children_of_its_parent_alone(started: list[Started]) -> None:
+    one = Started("forks")
+    started.append(one)
+    output, errors = one.process.communicate()
+    assert one.process.returncode == 0, errors
+    assert output == "still_there\n"
+    assert one.left() == []
+
+
+def test_a_warden_that_was_killed_is_replaced_with_the_next_child(started: list[Started]) -> None:
+    from bridle.transports._host import Host
+
+    owner = Host()
+    try:
+        owner.warden.start()
+        first = owner.warden.pid
+        assert first is not None
+        os.kill(first, signal.SIGKILL)
+        wait_for(lambda: (stat := stat_of(first)) is None or not stat.is_running)
+        owner.warden.start()
+        assert owner.warden.pid not in (None, first)
+    finally:
+        owner.warden.dismiss()
+
+
+def test_without_an_interpreter_there_is_no_warden_and_a_warning(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from bridle.transports._host import Host
+
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    owner = Host()
+    owner.warden.start()
+    owner.warden.start()
+    assert owner.warden.pid is None
+    assert caplog.text.count("no Python to start a warden with") == 1

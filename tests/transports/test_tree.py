@@ -1,0 +1,204 @@
+"""What belongs to a child is found, and nothing else is ever signalled."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridle.transports import ProcessTransport, _tree, _warden_main
+from bridle.transports._tree import Tree, environment_of, stat_of
+from tests.transports.conftest import child, wait_for
+
+MARKER = "BRIDLE_test=1"
+
+
+class Stranger:
+    """A process that is not ours, or that is if it is told to carry a marker."""
+
+    def __init__(self, **env: str) -> None:
+        self.process = subprocess.Popen(["sleep", "3600"], env=dict(os.environ) | env, start_new_session=True)
+        # Before exec a new process still has the environment of its parent.
+        wait_for(lambda: b"sleep" in Path(f"/proc/{self.pid}/cmdline").read_bytes())
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+
+@pytest.fixture
+def stranger() -> Iterator[Stranger]:
+    one = Stranger()
+    yield one
+    one.process.kill()
+    one.process.wait()
+
+
+@pytest.fixture
+def marked() -> Iterator[Stranger]:
+    one = Stranger(BRIDLE_test="1")
+    yield one
+    one.process.kill()
+    one.process.wait()
+
+
+def is_alive(one: Stranger) -> bool:
+    return one.process.poll() is None
+
+
+def test_members_are_those_of_the_group_and_those_with_the_marker(
+    stranger: Stranger, marked: Stranger
+) -> None:
+    assert Tree(stranger.pid, "BRIDLE_other=1").members() == [stranger.pid]
+    assert set(Tree(stranger.pid, MARKER).members()) == {stranger.pid, marked.pid}
+    assert Tree(stranger.pid, MARKER).others() == [marked.pid]
+
+
+def test_a_marker_must_be_whole(marked: Stranger) -> None:
+    assert marked.pid not in Tree(os.getpid(), "BRIDLE_test=").others()
+    assert marked.pid not in Tree(os.getpid(), "RIDLE_test=1").others()
+    assert marked.pid not in Tree(os.getpid(), "BRIDLE_test=11").others()
+
+
+def test_a_number_that_went_to_another_process_is_not_signalled(
+    stranger: Stranger, marked: Stranger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if a member had ended after it was found, and its number been given to a stranger."""
+    tree = Tree(os.getpid(), MARKER)
+    monkeypatch.setattr(tree, "others", lambda: [stranger.pid, marked.pid, 2**22 + 1])
+    assert tree.signal_others(signal.SIGKILL) == 3
+    assert marked.process.wait() == -signal.SIGKILL
+    assert is_alive(stranger)
+
+
+def test_what_started_before_the_child_is_not_of_its_making(stranger: Stranger, marked: Stranger) -> None:
+    tree = Tree(stranger.pid, MARKER)
+    started = stat_of(marked.pid)
+    assert started is not None
+    tree.started = started.started + 1  # type: ignore[misc]
+    assert tree.others() == []
+
+
+def test_a_process_that_is_gone_has_nothing() -> None:
+    assert stat_of(2**22 + 1) is None
+    assert environment_of(2**22 + 1) == b""
+    Tree(2**22 + 1, MARKER).signal_group(signal.SIGKILL)
+    assert Tree(2**22 + 1, MARKER).resident_bytes() == 0
+
+
+def test_a_name_with_brackets_and_spaces_is_read(tmp_path: Path) -> None:
+    program = tmp_path / "a) b (c"
+    program.symlink_to("/bin/sleep")
+    process = subprocess.Popen([program, "3600"])
+    try:
+        wait_for(lambda: b"a) b" in Path(f"/proc/{process.pid}/stat").read_bytes())
+        stat = stat_of(process.pid)
+        assert stat is not None
+        assert stat.group == os.getpgrp()
+        assert stat.is_running
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_where_there_is_no_proc_there_are_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: object) -> list[str]:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(os, "listdir", refuse)
+    assert list(_tree.process_ids()) == []
+
+
+@pytest.mark.anyio
+async def test_nothing_is_signalled_after_the_child_was_reaped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until then its number, and that of its group, is nobody else's."""
+    calls: list[str] = []
+
+    def recorded(name: str, function: Any) -> Any:
+        def call(*arguments: Any) -> Any:
+            calls.append(name)
+            return function(*arguments)
+
+        return call
+
+    monkeypatch.setattr(os, "killpg", recorded("signal", os.killpg))
+    monkeypatch.setattr(signal, "pidfd_send_signal", recorded("signal", signal.pidfd_send_signal))
+    monkeypatch.setattr(os, "waitid", recorded("reap", os.waitid))
+    transport = ProcessTransport(child("leaves_a_shell_in_a_session"), grace=0.05, terminate=0.05)
+    await transport.connect()
+    await anext(transport.messages())
+    await transport.close()
+    assert calls.count("signal") >= 3
+    assert calls.index("reap") == len(calls) - 1
+
+
+# The warden's own look at processes. It has none of Bridle's modules, so it has its own.
+
+
+def test_the_warden_knows_what_is_ours(stranger: Stranger, marked: Stranger) -> None:
+    marker = b"BRIDLE_test="
+    started = _warden_main.started_at(stranger.pid)
+    assert _warden_main.is_ours(marked.pid, marker, set())
+    assert not _warden_main.is_ours(stranger.pid, marker, set())
+    assert _warden_main.is_ours(stranger.pid, marker, {(stranger.pid, started)})
+    assert not _warden_main.is_ours(stranger.pid, marker, {(stranger.pid, 12)})
+    assert not _warden_main.is_ours(2**22 + 1, marker, set())
+    assert _warden_main.started_at(2**22 + 1) is None
+
+
+def test_the_warden_ends_what_is_ours_and_removes_the_folders(
+    stranger: Stranger, marked: Stranger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_warden_main, "POLITE_SECONDS", 0.05)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    children: dict[int, dict[str, object]] = {
+        1: {"group": marked.pid, "started": 0, "folder": str(folder)},
+        2: {"group": stranger.pid, "started": 0, "folder": None},
+    }
+    _warden_main.clean_up(b"BRIDLE_test=", children)
+    assert marked.process.wait() == -signal.SIGTERM
+    assert is_alive(stranger)
+    assert not folder.exists()
+
+
+def test_the_warden_does_not_signal_a_number_that_went_to_another(stranger: Stranger) -> None:
+    _warden_main.send([stranger.pid, 2**22 + 1], b"BRIDLE_test=", set(), signal.SIGKILL)
+    assert is_alive(stranger)
+
+
+def test_the_warden_hears_of_children_until_the_host_is_dead(
+    stranger: Stranger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading, writing = os.pipe()
+    watch = b'{"do":"watch","number":%d,"group":1,"started":1,"folder":null}\n'
+    os.write(writing, watch % 1 + watch % 2 + b'{"do":"release","number":1}\n')
+    # The pipe stays open, as if a worker of the host held it: its death alone tells.
+    monkeypatch.setattr(os, "getppid", lambda: stranger.pid)
+    stranger.process.kill()
+    try:
+        assert set(_warden_main.wait_for_death(stranger.pid, reading)) == {2}
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+@pytest.mark.parametrize("is_held", [False, True])
+def test_the_warden_of_a_host_that_is_dead_already_does_not_wait(
+    is_held: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_warden_main, "LOOK_SECONDS", 0.01)
+    reading, writing = os.pipe()
+    if not is_held:
+        os.close(writing)
+    try:
+        assert _warden_main.wait_for_death(2**22 + 1, reading) == {}
+    finally:
+        os.close(reading)
+        if is_held:
+            os.close(writing)
