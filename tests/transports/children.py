@@ -149,6 +149,23 @@ def writes_half_a_line() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def saves_when_its_input_ends() -> None:
+    """Writes a file in its last moments, as the agent writes its transcript."""
+    ready()
+    while os.read(0, 65536):
+        pass
+    time.sleep(0.1)
+    with open(sys.argv[2], "w") as file:  # noqa: PTH123
+        file.write("all of it")
+
+
+def fills_stderr() -> None:
+    """Writes far more to stderr than a pipe holds before it says anything."""
+    for _ in range(100):
+        os.write(2, b"x" * 9_999 + b"\n")
+    polite()
+
+
 def reports() -> None:
     """Says what it was given: arguments, environment, working folder, user, and its files."""
     import json
