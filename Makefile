@@ -42,8 +42,13 @@ help: ## list the targets
 run: $(STAMP) ## play a recorded session as a conversation
 	@$(PY) examples/replay.py
 
+# The program that Bridle drives, for the tests that need it; where it cannot be had, they are skipped.
+.PHONY: agent
+agent: $(STAMP)
+	@$(PY) scripts/agent_program.py
+
 .PHONY: test
-test: $(STAMP) ## run the tests, in parallel and in random order
+test: $(STAMP) agent ## run the tests, in parallel and in random order
 	@echo "== tests on $$($(PY) -c 'import platform; print("Python", platform.python_version())')"
 	@$(PY) -m pytest -n auto $(ARGS)
 
@@ -78,7 +83,7 @@ types: $(STAMP) ## check the types with mypy and pyright
 	@$(PY) -m pyright --pythonpath $(PY) $(TYPED)
 
 .PHONY: coverage
-coverage: $(STAMP) ## run the tests with branch coverage; fails below the limit
+coverage: $(STAMP) agent ## run the tests with branch coverage; fails below the limit
 	@echo "== tests with branch coverage"
 	@$(PY) -m pytest -n auto --cov --cov-report=term --cov-report=html:build/coverage $(ARGS)
 
@@ -97,8 +102,8 @@ format: $(STAMP) ## format the code and repair what ruff can
 	@$(BIN)/ruff format .
 
 .PHONY: clean
-clean: ## remove environments, caches and reports
-	@rm -rf .venv .venv-* build dist .coverage .coverage.* .hypothesis .import_linter_cache \
+clean: ## remove environments, the real program, caches and reports
+	@rm -rf .venv .venv-* .agent build dist .coverage .coverage.* .hypothesis .import_linter_cache \
 		.mypy_cache .pytest_cache .ruff_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

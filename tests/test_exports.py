@@ -19,6 +19,8 @@ PACKAGES = [
     "bridle",
     "bridle.command",
     "bridle.errors",
+    "bridle.launch",
+    "bridle.options",
     "bridle.protocol",
     "bridle.redaction",
     "bridle.transports",

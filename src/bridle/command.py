@@ -43,6 +43,8 @@ class UserId(msgspec.Struct, frozen=True):
     uid: int
     gid: int
     groups: tuple[int, ...] = ()
+    name: str | None = None
+    home: str | None = None
 
 
 class Command(msgspec.Struct, frozen=True):

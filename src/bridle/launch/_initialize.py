@@ -1,0 +1,25 @@
+"""The first request of a streaming session, as far as options alone can say it.
+
+Hooks, and tools of this process, are added by the session, which has what answers for them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bridle.launch._places import Init
+from bridle.launch._table import ROWS
+from bridle.wire.control import Initialize
+
+if TYPE_CHECKING:
+    from bridle.options import Options
+
+
+def make_initialize(options: Options) -> Initialize:
+    """What the agent is told in the `initialize` request."""
+    fields = {row.to.name: row.value(options) for row in ROWS if isinstance(row.to, Init)}
+    request = Initialize()
+    for name, value in fields.items():
+        if value is not None:
+            setattr(request, name, value)
+    return request

@@ -1,0 +1,65 @@
+"""How an agent is to be run: `Options`, one value, and the parts that it is made of.
+
+Nothing here starts or looks up anything.
+"""
+
+from bridle.options._fields import OptionFields
+from bridle.options._options import Options
+from bridle.options._part import Part
+from bridle.options._parts import (
+    AdaptiveThinking,
+    CustomPrompt,
+    DisabledThinking,
+    EnabledThinking,
+    EnvPolicy,
+    FilePrompt,
+    Isolation,
+    JsonSchemaFormat,
+    LocalPlugin,
+    PresetPrompt,
+    ThinkingDisplay,
+    Timeouts,
+)
+from bridle.options._place import check_place
+from bridle.options._sandbox import Sandbox, SandboxFilesystem, SandboxNetwork
+from bridle.options._servers import (
+    AgentDefinition,
+    HttpServer,
+    McpServer,
+    SdkServer,
+    SseServer,
+    StdioServer,
+)
+from bridle.options._validation import PermissionShadowedWarning
+
+__all__ = [
+    "Options",
+    "OptionFields",
+    "Part",
+    "PermissionShadowedWarning",
+    "check_place",
+    # Where and how it runs.
+    "EnvPolicy",
+    "Isolation",
+    "Timeouts",
+    # What it is told, and how it answers.
+    "AdaptiveThinking",
+    "CustomPrompt",
+    "DisabledThinking",
+    "EnabledThinking",
+    "FilePrompt",
+    "JsonSchemaFormat",
+    "PresetPrompt",
+    "ThinkingDisplay",
+    # What it may use.
+    "AgentDefinition",
+    "HttpServer",
+    "LocalPlugin",
+    "McpServer",
+    "Sandbox",
+    "SandboxFilesystem",
+    "SandboxNetwork",
+    "SdkServer",
+    "SseServer",
+    "StdioServer",
+]

@@ -1,0 +1,306 @@
+"""The table of readers: for each option, the forms it may be given in and the one form that it is kept in.
+
+Looks at one option at a time. What options mean for each other is in `_validation`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final, cast
+
+from bridle.command import Runner
+from bridle.errors import OptionsError
+from bridle.options._flags import is_free_flag
+from bridle.options._part import Part, from_mapping, part_reader, placed
+from bridle.options._parts import (
+    AdaptiveThinking,
+    CustomPrompt,
+    DisabledThinking,
+    EnabledThinking,
+    EnvPolicy,
+    FilePrompt,
+    Isolation,
+    JsonSchemaFormat,
+    LocalPlugin,
+    PresetPrompt,
+    Timeouts,
+)
+from bridle.options._readers import (
+    Reader,
+    above_zero,
+    any_text,
+    checked,
+    choice,
+    did_you_mean,
+    either,
+    fault,
+    fold,
+    function,
+    is_list,
+    is_mapping,
+    is_path,
+    json_object,
+    listed,
+    mapped,
+    optional,
+    path_text,
+    secret_text,
+    switch,
+    text,
+    thing,
+    whole,
+)
+from bridle.options._rules import is_one_rule, is_skill_name, is_tool_name
+from bridle.options._sandbox import Sandbox
+from bridle.options._servers import (
+    read_agents,
+    read_effort,
+    read_permission_mode,
+    read_servers,
+    read_variables,
+)
+from bridle.wire.choices import SETTING_SOURCES
+
+_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z", re.IGNORECASE)
+_ABSOLUTE: Final = re.compile(r"/|[A-Za-z]:[\\/]|\\\\")
+_LARGEST_UID: Final = 2**32 - 2
+"""One more stands for "no user" in the system's calls."""
+
+
+# Single options.
+
+
+def _is_uuid(place: str, value: str) -> None:
+    if not _UUID.match(value):
+        raise fault(place, "a UUID", value, "Make one with `str(uuid.uuid4())`.")
+
+
+def _is_absolute(place: str, value: str) -> None:
+    if not _ABSOLUTE.match(value):
+        raise fault(place, "an absolute path", value, "Give `Path(…).resolve()`.")
+
+
+def _has_no_comma(place: str, value: str) -> None:
+    if "," in value:
+        raise fault(place, "one name, without a comma", value, "Give each name as its own entry.")
+
+
+def _tools(place: str, value: object) -> object:
+    if is_mapping(value):
+        if value.get("type") != "preset" or value.get("preset", "claude_code") != "claude_code":
+            raise fault(place, "a list, or the preset 'claude_code'", value)
+        return "default"
+    if isinstance(value, str) and value == "default":
+        return value
+    own = thing("the name of a tool, or a tool of your own")
+    return listed(either(str, checked(is_tool_name), own))(place, value)
+
+
+def _fallback_models(place: str, value: object) -> object:
+    names = [name.strip() for name in value.split(",")] if isinstance(value, str) else value
+    return listed(checked(_has_no_comma))(place, names) or None
+
+
+def _task_budget(place: str, value: object) -> object:
+    if is_mapping(value):
+        if set(value) != {"total"}:
+            raise fault(place, 'a whole number, or {"total": number}', value)
+        value = value["total"]
+    return whole(1)(place, value)
+
+
+def _env_policy(place: str, value: object) -> object:
+    if isinstance(value, EnvPolicy):
+        return value
+    if isinstance(value, str):
+        if value != "inherit":
+            raise fault(place, '"inherit" or a list of names', value, f"Did you mean [{value!r}]?")
+        return EnvPolicy.INHERIT
+    return placed(place, lambda: EnvPolicy.only(*cast("tuple[str, ...]", listed(text)(place, value))))
+
+
+def _isolation(place: str, value: object) -> object:
+    if isinstance(value, Isolation):
+        return value
+    kinds = {"inherit": Isolation.INHERIT, "hermetic": Isolation.HERMETIC}
+    return kinds[cast(str, choice(*kinds)(place, value))]
+
+
+def _skills(place: str, value: object) -> object:
+    if isinstance(value, str) and value == "all":
+        return value
+    return listed(checked(is_skill_name), example='Give a list of names, or "all".')(place, value)
+
+
+def _hooks(place: str, value: object) -> object:
+    return mapped(checked(_is_event), listed(thing("a matcher or a function")))(place, value)
+
+
+def _is_event(place: str, event: str) -> None:
+    from bridle.wire.hooks import HOOK_EVENTS
+
+    if event not in HOOK_EVENTS and fold(event) in map(fold, HOOK_EVENTS):
+        raise fault(place, "the name of an event", event, did_you_mean(event, HOOK_EVENTS))
+
+
+def _runner(place: str, value: object) -> object:
+    if not isinstance(value, Runner):
+        raise fault(place, "a runner: something with `wrap` and `is_local`", value, hidden=True)
+    return value
+
+
+def _mcp_servers(place: str, value: object) -> object:
+    return path_text(place, value) if is_path(value) else read_servers(place, value)
+
+
+def _settings(place: str, value: object) -> object:
+    return json_object(place, value) if is_mapping(value) else path_text(place, value)
+
+
+def _buffer_size(place: str, value: object) -> object:
+    return whole(0)(place, value) or None
+
+
+# Options that are parts.
+
+
+def _tagged(*kinds: type[Part]) -> Reader:
+    """One of several parts, or a mapping whose `type` tells which."""
+    by_tag = {cast(str, kind.__struct_config__.tag): kind for kind in kinds}
+    names = ", ".join(kind.__name__ for kind in kinds)
+
+    def read(place: str, value: object) -> object:
+        if isinstance(value, kinds):
+            return value.copied()
+        if not is_mapping(value):
+            raise fault(place, f"a {names} or a mapping", value)
+        tag = cast(str, choice(*by_tag)(f"the type of {place}", value.get("type")))
+        return from_mapping(by_tag[tag], place, value)
+
+    return read
+
+
+_any_prompt: Final = _tagged(PresetPrompt, CustomPrompt, FilePrompt)
+_any_thinking: Final = _tagged(AdaptiveThinking, EnabledThinking, DisabledThinking)
+_any_plugin: Final = _tagged(LocalPlugin)
+_any_format: Final = _tagged(JsonSchemaFormat)
+
+
+def _system_prompt(place: str, value: object) -> object:
+    if isinstance(value, str):
+        return CustomPrompt(any_text(place, value))
+    if is_list(value):
+        return CustomPrompt(cast("tuple[str, ...]", listed(any_text)(place, value)))
+    return _any_prompt(place, value)
+
+
+def _thinking(place: str, value: object) -> object:
+    return _any_thinking(place, {"type": value} if isinstance(value, str) else value)
+
+
+def _plugin(place: str, value: object) -> object:
+    return LocalPlugin(path_text(place, value)) if is_path(value) else _any_plugin(place, value)
+
+
+def _output_format(place: str, value: object) -> object:
+    if is_mapping(value) and (given := value.get("type")) != "json_schema":
+        raise OptionsError(
+            f"{place} must have the type 'json_schema', not {given!r}",
+            hint='Put a schema into it like this: {"type": "json_schema", "schema": {…}}.',
+        )
+    return _any_format(place, value)
+
+
+# The table.
+
+READERS: Final[Mapping[str, Reader]] = {
+    # The program.
+    **dict.fromkeys(("cli_path", "bundled_path", "executable"), optional(path_text)),
+    "executable_args": listed(any_text),
+    "extra_args": mapped(checked(is_free_flag, of=any_text), optional(secret_text)),
+    "runner": optional(_runner),
+    "transport": optional(thing("a transport")),
+    # Where it runs.
+    "cwd": optional(path_text),
+    "add_dirs": listed(path_text),
+    "project_config_root": optional(checked(_is_absolute, of=path_text)),
+    "env": read_variables,
+    "env_policy": _env_policy,
+    "isolation": _isolation,
+    "user": optional(either(str, text, whole(0, _LARGEST_UID))),
+    "timeouts": part_reader(Timeouts),
+    # The model.
+    "model": optional(text),
+    "fallback_model": optional(_fallback_models),
+    "betas": listed(checked(_has_no_comma)),
+    "thinking": optional(_thinking),
+    "max_thinking_tokens": optional(whole(0)),
+    "effort": optional(read_effort),
+    "max_turns": optional(whole(1)),
+    "max_budget_usd": optional(above_zero),
+    "task_budget": optional(_task_budget),
+    "output_format": optional(_output_format),
+    # What it is told.
+    "system_prompt": optional(_system_prompt),
+    "append_system_prompt": optional(any_text),
+    "append_subagent_system_prompt": optional(any_text),
+    "plan_mode_instructions": optional(any_text),
+    "verbatim_prompts": switch,
+    # What it may use.
+    "tools": optional(_tools),
+    "allowed_tools": listed(checked(is_one_rule)),
+    "disallowed_tools": listed(checked(is_one_rule)),
+    "tool_aliases": mapped(text, text),
+    "question_preview_format": optional(choice("markdown", "html")),
+    "skills": optional(_skills),
+    "agents": read_agents,
+    "agent": optional(text),
+    "plugins": listed(_plugin),
+    "plugin_delivery": choice("argv", "initialize"),
+    "mcp_servers": _mcp_servers,
+    "strict_mcp_config": switch,
+    # What it must ask for.
+    "permission_mode": optional(read_permission_mode),
+    "permission": optional(function),
+    "permission_prompt_tool_name": optional(text),
+    "permission_prompts": optional(choice("host", "none")),
+    "allow_dangerously_skip_permissions": switch,
+    "hooks": _hooks,
+    "on_elicitation": optional(function),
+    "on_user_dialog": optional(function),
+    "supported_dialog_kinds": listed(text),
+    "sandbox": optional(part_reader(Sandbox)),
+    # Settings.
+    "setting_sources": optional(listed(choice(*SETTING_SOURCES))),
+    "settings": optional(_settings),
+    "managed_settings": optional(json_object),
+    "strict_settings_merge": switch,
+    # Sessions.
+    "continue_conversation": switch,
+    "resume": optional(text),
+    "fork_session": switch,
+    "resume_session_at": optional(text),
+    "resume_drops_turn": optional(text),
+    "session_id": optional(checked(_is_uuid)),
+    "title": optional(text),
+    "persist_session": switch,
+    "enable_file_checkpointing": switch,
+    "session_store": optional(thing("a session store")),
+    "session_store_flush": choice("batched", "eager"),
+    # What comes back.
+    "include_partial_messages": switch,
+    "include_hook_events": switch,
+    "replay_user_messages": switch,
+    "forward_subagent_text": switch,
+    "forward_nested_subagent_tool_calls": switch,
+    "prompt_suggestions": switch,
+    "agent_progress_summaries": switch,
+    "per_task_stop_affordance": switch,
+    "max_buffer_size": optional(_buffer_size),
+    "stderr": optional(function),
+    "debug": either(str, text, switch),
+    "debug_file": optional(path_text),
+    "client_app": optional(any_text),
+}
+"""How each option is read; every option is here."""

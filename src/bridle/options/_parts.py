@@ -1,0 +1,230 @@
+"""The parts that options are made of: prompts, thinking, plugins, deadlines, isolation, the environment.
+
+Plain values that check themselves. How they are carried out is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias, cast, get_args
+
+from bridle.errors import OptionsError
+from bridle.options._part import Part
+from bridle.options._readers import (
+    Reader,
+    above_zero,
+    any_text,
+    checked,
+    choice,
+    fault,
+    json_object,
+    listed,
+    open_choice,
+    optional,
+    path_text,
+    switch,
+    whole,
+)
+from bridle.wire import JsonObject
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    StrPath: TypeAlias = str | PathLike[str]
+
+# System prompts.
+
+
+def _prompt(place: str, value: object) -> object:
+    """A text or several; also an empty one, for an agent without a system prompt."""
+    return any_text(place, value) if isinstance(value, str) else listed(any_text)(place, value)
+
+
+class PresetPrompt(Part, frozen=True, tag_field="type", tag="preset"):
+    """The agent's own system prompt, perhaps with something at its end."""
+
+    preset: str = "claude_code"
+    """The only one that there is."""
+    append: str | None = None
+    """Added at its end. Not together with `Options.append_system_prompt`."""
+    exclude_dynamic_sections: bool | None = None
+    """Leave out what differs between machines and days, so that the prompt can be cached across them."""
+    snapshot: bool | None = None
+    """Record the prompt once for each conversation and send that ever after, or never record it."""
+
+    _readers: ClassVar[Mapping[str, Reader]] = {
+        "preset": choice("claude_code"),
+        "append": optional(any_text),
+        "exclude_dynamic_sections": optional(switch),
+        "snapshot": optional(switch),
+    }
+
+
+class CustomPrompt(Part, frozen=True, tag_field="type", tag="custom"):
+    """A system prompt in place of the agent's own; several texts are separate blocks."""
+
+    prompt: str | tuple[str, ...]
+    snapshot: bool | None = None
+    """Record the prompt once for each conversation and send that ever after, or never record it."""
+
+    _readers: ClassVar[Mapping[str, Reader]] = {"prompt": _prompt, "snapshot": optional(switch)}
+
+
+class FilePrompt(Part, frozen=True, tag_field="type", tag="file"):
+    """A system prompt from a file, which the agent reads where it runs."""
+
+    path: str
+
+    _readers: ClassVar[Mapping[str, Reader]] = {"path": path_text}
+
+
+# Thinking.
+
+_ThinkingDisplay: TypeAlias = Literal["summarized", "omitted", "highlights"]
+ThinkingDisplay: TypeAlias = _ThinkingDisplay | str
+"""How much is shown of what the model thinks."""
+
+_display: Final = optional(open_choice(get_args(_ThinkingDisplay), typos=True))
+
+
+class AdaptiveThinking(Part, frozen=True, tag_field="type", tag="adaptive"):
+    """The model decides how much it thinks."""
+
+    display: ThinkingDisplay | None = None
+    """What is shown of it. None: the agent decides."""
+
+    _readers: ClassVar[Mapping[str, Reader]] = {"display": _display}
+
+
+class EnabledThinking(Part, frozen=True, tag_field="type", tag="enabled"):
+    """The model thinks, within a budget of tokens; without one it decides itself."""
+
+    budget_tokens: int | None = None
+    display: ThinkingDisplay | None = None
+    """What is shown of it. None: the agent decides."""
+
+    _readers: ClassVar[Mapping[str, Reader]] = {"budget_tokens": optional(whole(1)), "display": _display}
+
+
+class DisabledThinking(Part, frozen=True, tag_field="type", tag="disabled"):
+    """The model does not think before it answers."""
+
+
+# Plugins and output.
+
+
+class LocalPlugin(Part, frozen=True, tag_field="type", tag="local"):
+    """A plugin in a folder or a .zip file."""
+
+    path: str
+    skip_mcp_discovery: bool = False
+    """Do not start the MCP servers that it brings."""
+
+    _readers: ClassVar[Mapping[str, Reader]] = {"path": path_text, "skip_mcp_discovery": switch}
+
+
+class JsonSchemaFormat(Part, frozen=True, tag_field="type", tag="json_schema"):
+    """The answer must be JSON of this schema."""
+
+    schema: JsonObject
+
+    _readers: ClassVar[Mapping[str, Reader]] = {"schema": json_object}
+
+
+# What is ours.
+
+
+class Timeouts(Part, frozen=True, kw_only=True):
+    """Deadlines, in seconds; None turns one off. Those of a turn are on by default: every turn ends."""
+
+    connect: float | None = 60.0
+    """From the start of the program until it answers `initialize`."""
+    first_event: float | None = 180.0
+    """From a prompt until the first sign of life."""
+    idle: float | None = 300.0
+    """Between two signs of life; not counted while a tool, a hook or an approval is open."""
+    turn: float | None = 3600.0
+    """A whole turn."""
+    control: float | None = 60.0
+    """An answer to a control request."""
+    write: float | None = 60.0
+    """The program not reading what is sent to it."""
+    interrupt: float = 10.0
+    """How long a turn may take to end after it was interrupted, before the program is ended."""
+    grace: float = 5.0
+    """How long the program may take to end after its input is closed; it writes its transcript then."""
+    terminate: float = 5.0
+    """How long it may take to end after SIGTERM, before it is killed."""
+    store: float | None = 60.0
+    """One call to a session store."""
+
+    _readers: ClassVar[Mapping[str, Reader]] = {
+        **dict.fromkeys(
+            ("connect", "first_event", "idle", "turn", "control", "write", "store"), optional(above_zero)
+        ),
+        **dict.fromkeys(("interrupt", "grace", "terminate"), above_zero),
+    }
+
+
+def is_variable_name(place: str, name: str) -> None:
+    """What the name of an environment variable must be."""
+    if "=" in name:
+        raise OptionsError(
+            f"{place} cannot be {name.partition('=')[0]!r} with `=`: the name of a variable ends there",
+            hint='Give the value apart: {"NAME": "value"}.',
+        )
+
+
+def _is_name_or_prefix(place: str, name: str) -> None:
+    is_variable_name(place, name)
+    if "*" in name[:-1]:
+        raise fault(place, "a name, or the beginning of names and one `*` at its end", name)
+
+
+class EnvPolicy(Part, frozen=True):
+    """Which variables of this process the program gets: all, or only those named. `env` adds to either.
+
+    A name may end in `*` and then stands for all names that begin so.
+    """
+
+    names: tuple[str, ...] | None = None
+    """None: all of them."""
+
+    INHERIT: ClassVar[EnvPolicy]
+    _readers: ClassVar[Mapping[str, Reader]] = {"names": optional(listed(checked(_is_name_or_prefix)))}
+
+    @classmethod
+    def only(cls, *names: str) -> EnvPolicy:
+        """Nothing but what is named, and what no program can do without (`PATH`, the locale, …)."""
+        return cls(names)
+
+
+EnvPolicy.INHERIT = EnvPolicy()
+
+
+class Isolation(Part, frozen=True):
+    """How much of this machine's configuration the program sees."""
+
+    kind: Literal["inherit", "hermetic"] = "inherit"
+    config_dir: str | None = None
+    """The agent's configuration folder. None: its own (inherit), or a new one that is removed (hermetic)."""
+
+    INHERIT: ClassVar[Isolation]
+    HERMETIC: ClassVar[Isolation]
+    _readers: ClassVar[Mapping[str, Reader]] = {
+        "kind": choice("inherit", "hermetic"),
+        "config_dir": optional(path_text),
+    }
+
+    @classmethod
+    def hermetic(cls, config_dir: StrPath | None = None) -> Isolation:
+        """Nothing but what the options ask for. With a folder of your own, sessions in it can be resumed."""
+        return cls("hermetic", cast("str | None", config_dir))
+
+    @property
+    def is_hermetic(self) -> bool:
+        return self.kind == "hermetic"
+
+
+Isolation.INHERIT = Isolation()
+Isolation.HERMETIC = Isolation("hermetic")

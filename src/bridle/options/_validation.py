@@ -1,0 +1,199 @@
+"""The rules for options that depend on each other: what excludes what, and what needs what.
+
+Single values are read before, by the table in `_normal`; what depends on the machine is in `_place`.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from bridle.errors import OptionsError
+from bridle.options._parts import FilePrompt, PresetPrompt
+from bridle.options._rules import allows_whole_tool
+
+if TYPE_CHECKING:
+    from bridle.options._options import Options
+
+
+class PermissionShadowedWarning(UserWarning):
+    """The `permission` callback will not be asked about some of what the agent does."""
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """Options that cannot work together."""
+
+    broken: Callable[[Options], object]
+    says: str
+    hint: str
+
+
+def _goes_on(o: Options) -> bool:
+    return o.resume is not None or o.continue_conversation
+
+
+def _is_fresh(o: Options) -> bool:
+    """Whether the program's configuration folder is new, so that it has no sessions."""
+    return o.isolation.is_hermetic and o.isolation.config_dir is None
+
+
+def _same_model_twice(o: Options) -> bool:
+    models = (o.model, *(o.fallback_model or ()))
+    return len(set(models)) < len(models)
+
+
+RULES: Final[tuple[Rule, ...]] = (
+    # Permissions.
+    Rule(
+        lambda o: o.permission and o.permission_prompt_tool_name is not None,
+        "`permission` and `permission_prompt_tool_name` cannot both decide",
+        "Leave one of them out.",
+    ),
+    Rule(
+        lambda o: o.permission and o.permission_prompts == "none",
+        '`permission` is never asked with `permission_prompts="none"`',
+        "Leave one of them out.",
+    ),
+    Rule(
+        lambda o: o.permission_prompt_tool_name is not None and o.permission_prompts == "none",
+        '`permission_prompt_tool_name` is never asked with `permission_prompts="none"`',
+        "Leave one of them out.",
+    ),
+    Rule(
+        lambda o: o.supported_dialog_kinds and o.on_user_dialog is None,
+        "`supported_dialog_kinds` needs `on_user_dialog`, which answers them",
+        "Give a function as `on_user_dialog`, or leave the kinds out.",
+    ),
+    # The program and its model.
+    Rule(
+        lambda o: o.executable_args and o.executable is None,
+        "`executable_args` needs `executable`, which they are for",
+        "Arguments for the program itself go into `extra_args`.",
+    ),
+    Rule(
+        _same_model_twice,
+        "`fallback_model` names `model`, or one model twice",
+        "Name models that differ from `model` and from each other.",
+    ),
+    # Prompts.
+    Rule(
+        lambda o: (
+            o.append_system_prompt is not None
+            and isinstance(o.system_prompt, PresetPrompt)
+            and o.system_prompt.append is not None
+        ),
+        "`append_system_prompt` and `PresetPrompt.append` say the same",
+        "Give one of them, with both texts.",
+    ),
+    Rule(
+        lambda o: o.append_system_prompt is not None and isinstance(o.system_prompt, FilePrompt),
+        "`append_system_prompt` cannot be added to a `FilePrompt`, which the agent reads itself",
+        "Put the text into the file, or read the file and give its text as `system_prompt`.",
+    ),
+    # Sessions.
+    Rule(
+        lambda o: o.continue_conversation and o.resume is not None,
+        "`continue_conversation` and `resume` name two sessions to go on with",
+        "Leave one of them out.",
+    ),
+    Rule(
+        lambda o: o.fork_session and not _goes_on(o),
+        "`fork_session` needs a session to copy",
+        "Set `resume` or `continue_conversation`, or leave it out.",
+    ),
+    Rule(
+        lambda o: o.resume_session_at is not None and o.resume is None,
+        "`resume_session_at` needs `resume`",
+        "Set `resume` to the session that the message is in.",
+    ),
+    Rule(
+        lambda o: o.resume_drops_turn is not None and (o.resume is None or o.resume_session_at is None),
+        "`resume_drops_turn` needs `resume` and `resume_session_at`",
+        "Set `resume_session_at` to the last message that is to stay.",
+    ),
+    Rule(
+        lambda o: o.session_id is not None and _goes_on(o) and not o.fork_session,
+        "`session_id` is for a new session, and `resume` or `continue_conversation` goes on with an old one",
+        "Leave it out, or set `fork_session`.",
+    ),
+    Rule(
+        lambda o: o.session_store is not None and not o.persist_session,
+        "`session_store` needs `persist_session`: it gets what is written to disk",
+        "Leave `persist_session` as it is.",
+    ),
+    Rule(
+        lambda o: o.session_store is not None and o.enable_file_checkpointing,
+        "`session_store` cannot keep the copies of files that `enable_file_checkpointing` makes",
+        "Leave one of them out.",
+    ),
+    Rule(
+        lambda o: (
+            o.session_store is not None
+            and o.continue_conversation
+            and not callable(getattr(o.session_store, "list_sessions", None))
+        ),
+        "`continue_conversation` needs a `session_store` with `list_sessions`, to find the latest session",
+        "Add that method, or name the session as `resume`.",
+    ),
+    # Isolation.
+    Rule(
+        lambda o: _is_fresh(o) and _goes_on(o) and o.session_store is None,
+        "a hermetic run has no sessions to go on with",
+        "Give it a folder that lasts, `Isolation.hermetic(config_dir)`, or a `session_store`.",
+    ),
+    Rule(
+        lambda o: o.isolation.is_hermetic and o.setting_sources != (),
+        "a hermetic run reads no settings of the machine, and `setting_sources` names some",
+        "Leave `setting_sources` out, and give what is needed as `settings`.",
+    ),
+    Rule(
+        lambda o: (
+            "CLAUDE_CONFIG_DIR" in o.env and (o.isolation.is_hermetic or o.isolation.config_dir is not None)
+        ),
+        "`env` sets CLAUDE_CONFIG_DIR, and `isolation` decides on that folder",
+        "Give the folder as `Isolation(config_dir=…)` or `Isolation.hermetic(…)` alone.",
+    ),
+)
+
+
+def check(options: Options) -> None:
+    """Raise `OptionsError` for the first rule that is broken."""
+    for rule in RULES:
+        if rule.broken(options):
+            raise OptionsError(rule.says, hint=rule.hint)
+
+
+def warn_of_shadowed_permission(options: Options) -> None:
+    """Warn if there is a `permission` callback, and something that it will not be asked about."""
+    if options.permission is not None and (reason := _shadow(options)):
+        warnings.warn(
+            f"`permission` is not asked about {reason}",
+            PermissionShadowedWarning,
+            stacklevel=_level_of_caller(),
+        )
+
+
+def _shadow(options: Options) -> str:
+    if options.permission_mode == "bypassPermissions":
+        return 'anything: `permission_mode="bypassPermissions"` allows it all. Choose another mode.'
+    allowed = [rule for rule in options.allowed_tools if allows_whole_tool(rule)]
+    reasons: list[str] = []
+    if allowed:
+        reasons.append(f"{', '.join(allowed)}, which `allowed_tools` allows whatever it is used for")
+    if options.skills == "all":
+        reasons.append('skills, which `skills="all"` allows')
+    return " and ".join(reasons) + ". Leave out what it should be asked about." if reasons else ""
+
+
+def _level_of_caller() -> int:
+    """How far up the first frame is that is not Bridle's own, as `warnings.warn` in the caller counts it."""
+    level = 1
+    frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "bridle":
+        frame = frame.f_back
+        level += 1
+    return level

@@ -1,0 +1,97 @@
+"""How the version of the agent's program is read, compared and judged."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+from bridle.errors import AgentTooOld
+from bridle.launch import MINIMUM_AGENT_VERSION, AgentVersionUnknown, Version, check_version
+
+NONE: dict[str, str] = {}
+
+
+@pytest.mark.requirement("B3")
+@pytest.mark.parametrize(
+    "text, numbers",
+    [
+        ("2.4.1", (2, 4, 1)),
+        ("2.4.1-beta.1", (2, 4, 1)),
+        ("2.4.1+build.7", (2, 4, 1)),
+        ("2.4.1 (stable channel)", (2, 4, 1)),
+        ("2.1.325 (Claude Code)\n", (2, 1, 325)),
+        ("v2.4.1", (2, 4, 1)),
+        ("  2.4.1", (2, 4, 1)),
+        ("999999999.0.0", (999999999, 0, 0)),
+        ("2.0", ()),
+        ("2", ()),
+        ("2.4.1.7", ()),
+        ("2.4.1rc1", ()),
+        ("2.4.", ()),
+        ("-2.4.1", ()),
+        ("invalid", ()),
+        ("claude 2.4.1", ()),
+        ("२.४.१", ()),
+        ("9" * 5000 + ".0.0", ()),
+        ("", ()),
+        (None, ()),
+    ],
+)
+def test_a_version_is_read(text: str | None, numbers: tuple[int, ...]) -> None:
+    version = Version.parse(text)
+    assert version.numbers == numbers
+    assert version.is_known == bool(numbers)
+    assert str(version) == (".".join(map(str, numbers)) or "unknown")
+
+
+@pytest.mark.requirement("B3")
+def test_versions_sort_by_their_numbers_and_unreadable_ones_first() -> None:
+    texts = ["invalid", "0.0.0", "1.99.99", "2.0.0", "2.0.9", "2.0.10", "2.1.0", "10.0.0"]
+    versions = [Version.parse(text) for text in texts]
+    assert sorted(Version.parse(text) for text in reversed(texts)) == versions
+    assert Version.parse("") == Version.parse("2.0") < Version.parse("0.0.0")
+    assert Version.parse("2.4.1-beta.1") == Version.parse("2.4.1")
+    assert hash(Version.parse("2.4.1-beta.1")) == hash(Version.parse("2.4.1"))
+
+
+@pytest.mark.requirement("B3")
+@pytest.mark.parametrize("text", [MINIMUM_AGENT_VERSION, "2.0.0-beta.1", "2.1.325 (Claude Code)", "10.0.0"])
+def test_a_version_that_is_new_enough_passes(text: str) -> None:
+    assert check_version(text, environ=NONE) == Version.parse(text)
+
+
+@pytest.mark.requirement("B3")
+@pytest.mark.parametrize("text", ["1.99.99", "0.2.143 (Claude Code)"])
+def test_a_version_below_the_minimum_is_refused(text: str) -> None:
+    with pytest.raises(AgentTooOld, match="claude update") as caught:
+        check_version(text, environ=NONE)
+    assert (caught.value.version, caught.value.minimum) == (text.split(maxsplit=1)[0], "2.0.0")
+
+
+@pytest.mark.requirement("B3")
+@pytest.mark.parametrize(
+    "text, said", [("2.0", "'2.0'"), ("invalid", "'invalid'"), ("", "not say"), (None, "not say")]
+)
+def test_an_unknown_version_is_a_warning(text: str | None, said: str) -> None:
+    with pytest.warns(AgentVersionUnknown, match=said) as caught:
+        assert not check_version(text, environ=NONE).is_known
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+
+
+@pytest.mark.requirement("B3")
+@pytest.mark.parametrize("value", ["", "0", "1"])
+@pytest.mark.parametrize("text", ["1.0.0", "invalid", None])
+def test_the_check_can_be_skipped_by_any_value(text: str | None, value: str) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        check_version(text, environ={"CLAUDE_AGENT_SDK_SKIP_VERSION_CHECK": value})
+    assert caught == []
+
+
+def test_the_variable_of_this_process_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CLAUDE_AGENT_SDK_SKIP_VERSION_CHECK", raising=False)
+    with pytest.raises(AgentTooOld):
+        check_version("1.0.0")
+    monkeypatch.setenv("CLAUDE_AGENT_SDK_SKIP_VERSION_CHECK", "")
+    assert check_version("1.0.0") == Version((1, 0, 0))
