@@ -104,14 +104,14 @@ SECRETS = """
     GITHUB_TOKEN accessToken refresh_token refreshTokens sessionToken x-auth-token secret client_secret
     clientSecret SECRETS AWS_SECRET_ACCESS_KEY password PGPASSWORD db.password passwd passphrase credential
     credentials Authorization Proxy-Authorization cookie Set-Cookie privateKey private_key AccountKey
-    MYSQL_PWD userPwd API_KEY_2 TOKEN_PROD
+    MYSQL_PWD userPwd DB_PASS SMTP_PW API_KEY_2 TOKEN_PROD
 """
 SECRET_NAMES = SECRETS.split()
 
 OTHERS = """
     tokens input_tokens max_tokens maxTokens token_count tokenSource token_type tokenizer apiKeySource key
     keys session_id sessionId uuid path name PWD OLDPWD pwd secretary password_required_by signature nextToken
-    page_token progressToken cookie_policy author authored credential_expires_at AWS_REGION
+    page_token progressToken cookie_policy tests_pass BYPASS author authored credential_expires_at AWS_REGION
 """
 HARMLESS_NAMES = OTHERS.split()
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 import msgspec
 
-from bridle.redaction import is_secret_key, mask, mask_argv
+from bridle.redaction import mask_argv
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["FOLDER", "Command", "File", "Runner", "UserId"]
+__all__ = ["FOLDER", "Command", "File", "Runner", "UserId", "is_batch_file"]
 
 FOLDER: Final = "\0folder"
 """Stands for the path of the command's private folder, wherever it occurs in `argv` and `env`.
@@ -63,6 +63,9 @@ class Command(msgspec.Struct, frozen=True):
     """None: the user of this process."""
     preamble: bytes = b""
     """What is written to stdin before anything else; a runner uses it to carry secrets to the far side."""
+    far_env: tuple[str, ...] | None = None
+    """What stays of the environment of another machine, if a runner carries the command there: names, or the
+    beginnings of names and `*`. None: all of it."""
 
     @property
     def needs_folder(self) -> bool:
@@ -80,8 +83,8 @@ class Command(msgspec.Struct, frozen=True):
         argv = [argument.replace(FOLDER, "<folder>") for argument in mask_argv(self.argv)]
         parts = [repr(argv)]
         if self.env is not None:
-            shown = {k: "***" if is_secret_key(k) else mask(v) for k, v in self.env.items()}
-            parts.append(f"env={ {k: v.replace(FOLDER, '<folder>') for k, v in shown.items()} }")
+            # The names alone: it is the whole environment of this process, as a rule.
+            parts.append(f"env=<{', '.join(self.env)}>")
         if self.cwd is not None:
             parts.append(f"cwd={self.cwd!r}")
         if self.files:
@@ -103,3 +106,16 @@ class Runner(Protocol):
     def wrap(self, command: Command) -> Command:
         """The command that, started here, runs the given one where it should run."""
         ...
+
+
+def is_batch_file(path: str) -> bool:
+    r"""Whether Windows may take a program's path for a batch file, whatever system this is.
+
+    Windows drops dots and spaces at the end of a name, `:` leads to a stream of the same file, `\…\..` leads
+    back, and a quote ends a name early: so any part of the path counts, without what is dropped.
+    """
+    return any(
+        part.rstrip(" .").endswith((".cmd", ".bat"))
+        for quote in ("", "\\")
+        for part in path.lower().replace('"', quote).replace("/", "\\").replace(":", "\\").split("\\")
+    )

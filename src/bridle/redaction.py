@@ -111,7 +111,8 @@ class _Patterns:
         self.header_value = re.compile(r"[^\r\n\"'\\]++")
         self.flat_list = re.compile(r"\[([^\[\]{}]++)\]")
         self.qualifier = re.compile(r"(?:\d|value|production|prod|dev|staging|live|base64|b64)++\Z")
-        self.short_password = re.compile(r"(?:[_-](?i:pwd)|[a-z]Pwd)\Z")
+        # `pass` only where it is a variable's: tests_pass and first_pass are counts.
+        self.short_password = re.compile(r"(?:[_-](?i:pwd)|[a-z]Pwd|[A-Z0-9]_(?:PASS|PW))\Z")
 
 
 _patterns = cache(_Patterns)

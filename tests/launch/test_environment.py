@@ -170,6 +170,12 @@ def test_only_what_has_to_travel_goes_to_another_machine() -> None:
     assert made == {"TOKEN": "y", **TOLD}
 
 
+def test_what_is_named_travels_too() -> None:
+    inherited = {"PATH": "/bin", "API_KEY": "x", "MY_A": "1", "CLAUDECODE": "1", "CLAUDE_X": "2"}
+    made = environment(inherited, runner=Ssh("host"), env_policy=["API_KEY", "MY_*", "CLAUDE*"])
+    assert made == {"API_KEY": "x", "MY_A": "1", "CLAUDE_X": "2", **TOLD}
+
+
 @pytest.mark.requirement("C10")
 def test_a_local_runner_changes_nothing() -> None:
     assert environment({"PATH": "/bin"}, runner=Local()) == environment({"PATH": "/bin"})

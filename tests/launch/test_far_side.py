@@ -21,8 +21,9 @@ from hypothesis import strategies as st
 
 from bridle.command import FOLDER, Command, File, Runner
 from bridle.errors import LaunchError, OptionsError
-from bridle.launch import Docker, Kubectl, Prefix, Ssh
+from bridle.launch import Docker, Kubectl, Prefix, Ssh, make_command
 from bridle.launch._far_side import ARGV, FAILED, needs_preamble, preamble
+from bridle.options import Options
 from tests.far_machine import Far, make_far
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the far side is a POSIX shell")
@@ -382,6 +383,7 @@ def test_the_words_on_the_far_side_mean_the_same_to_every_login_shell() -> None:
         ({"A\n": "1"}, "A"),
         ({"": "1"}, "''"),
         ({"UID": "1"}, "UID"),
+        ({"bridle_folder": "/etc"}, "bridle_folder"),
         ({"A": "b\0c"}, "the variable 'A' has a NUL byte"),
         ({"A": "\ud800"}, "the variable 'A' cannot be encoded"),
     ],
@@ -402,3 +404,61 @@ def test_a_file_outside_of_the_private_folder_is_refused(name: str) -> None:
 def test_each_private_folder_has_a_name_of_its_own() -> None:
     command = Command(("agent",), files=(File("a", b"b"),))
     assert preamble(command) != preamble(command)
+
+
+def test_a_program_that_a_shell_takes_for_a_flag_is_refused() -> None:
+    with pytest.raises(OptionsError, match="'-c' would be taken for a flag"):
+        preamble(Command(("-c", "x"), env={"A": "b"}))
+
+
+def test_a_folder_named_dash_is_a_folder(far: Far) -> None:
+    (far.folder / "home" / "-").mkdir()
+    far.env["OLDPWD"] = "/usr"
+    command = Command((far.agent,), cwd="-")
+    child = subprocess.Popen(
+        HERE.wrap(command).argv,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=far.env,
+        cwd=far.folder / "home",
+    )
+    out, _ = child.communicate(HERE.wrap(command).preamble, timeout=DEADLINE)
+    assert json.loads(out)["cwd"] == str(far.folder / "home" / "-")
+
+
+@pytest.mark.parametrize("runner", RUNNERS, ids=lambda runner: repr(runner)[:24])
+def test_a_hermetic_run_gets_no_variable_of_the_other_machine_that_is_not_named(
+    far: Far, runner: Runner
+) -> None:
+    far.env.update(
+        SECRET="a b * ; $(id)",
+        NODE_OPTIONS="--inspect",
+        LINES="one\nexport PATH=/nowhere\nexport PPID\n",
+        TRICK="export 1x export ; export PATH x",
+        CLAUDE_CONFIG_DIR="/theirs",
+        LC_ALL="C",
+        NAMED="named",
+        MY_OTHER="mine",
+    )
+    options = Options(
+        cli_path=far.agent,
+        runner=runner,
+        isolation="hermetic",
+        env={"OWN": "own"},
+        env_policy=["NAMED", "MY_*"],
+    )
+    child = far.start(make_command(options, environ={}))
+    env = report_of(child)["env"]
+    child.communicate(timeout=DEADLINE)
+    assert env["PATH"] == far.env["PATH"]
+    assert {"NAMED": "named", "MY_OTHER": "mine", "OWN": "own", "LC_ALL": "C"}.items() <= env.items()
+    assert env["CLAUDE_CONFIG_DIR"].startswith(str(far.folder / "tmp"))
+    assert not {"SECRET", "KEPT", "NODE_OPTIONS", "LINES", "TRICK"} & env.keys()
+
+
+@pytest.mark.parametrize("name", ["a|b) id;;", "x y", "*", "$(id)", ""])
+def test_only_names_of_variables_can_be_kept(far: Far, name: str) -> None:
+    command = Command((far.agent,), env={"A": "b"}, far_env=("PATH", name))
+    env = report_of(far.start(HERE.wrap(command)))["env"]
+    assert env["A"] == "b"
+    assert ("KEPT" in env) == (name == "*")

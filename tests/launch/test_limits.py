@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
 from bridle.command import FOLDER, Command
 from bridle.errors import CommandTooLong
-from bridle.launch import check_length
+from bridle.launch import Ssh, check_length, make_command
 from bridle.launch._limits import LINUX_ARGUMENT_LIMIT, POSIX_LIMIT, WINDOWS_LIMIT
+from bridle.options import Options
 
 
 def windows(length: int) -> Command:
@@ -117,3 +119,14 @@ def test_a_system_that_does_not_know_its_limit_gets_the_usual_one(monkeypatch: p
     with pytest.raises(CommandTooLong) as caught:
         check_length(Command(("claude", *["x" * 100_000] * 30), env={}), platform=sys.platform)
     assert caught.value.limit in POSIX_LIMIT.values()
+
+
+@pytest.mark.requirement("C9")
+@pytest.mark.parametrize(
+    "fields", [{"env": {"A": "x" * 200_000}}, {"model": "x" * 200_000}], ids=["env", "argv"]
+)
+def test_what_is_too_long_for_another_machine_is_refused_here(fields: dict[str, Any]) -> None:
+    # On the way there it is not on a command line; there it would be.
+    with pytest.raises(CommandTooLong) as caught:
+        make_command(Options(runner=Ssh("host"), **fields), environ={})
+    assert caught.value.option in ("env['A']", "model")

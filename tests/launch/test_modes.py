@@ -13,6 +13,15 @@ from bridle.options import FilePrompt, PresetPrompt, SdkServer
 from tests.launch.commands import INPUT, SERVERS, allow, arguments, command, files
 
 
+class Falsy:
+    """A callback that counts as false."""
+
+    def __bool__(self) -> bool:
+        return False
+
+    __call__ = staticmethod(allow)
+
+
 @pytest.mark.requirement("C8")
 @pytest.mark.parametrize("mode", [Mode.STREAMING, Mode.STREAMING_ONCE])
 def test_both_ways_of_streaming_have_the_same_command_line(mode: Mode) -> None:
@@ -133,6 +142,12 @@ def test_a_one_shot_run_gets_by_flag_and_file_what_others_get_in_the_first_reque
 def test_what_cannot_reach_a_one_shot_run_is_refused_by_name(fields: dict[str, Any]) -> None:
     with pytest.raises(OptionsError, match=f"`{next(iter(fields))}`"):
         command(Mode.ONE_SHOT, **fields)
+
+
+def test_a_callback_that_counts_as_false_is_refused_too() -> None:
+    for name in ("permission", "on_elicitation", "on_user_dialog"):
+        with pytest.raises(OptionsError, match=f"`{name}`"):
+            command(Mode.ONE_SHOT, None, **{name: Falsy()})
 
 
 @pytest.mark.requirement("C8")

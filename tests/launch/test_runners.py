@@ -6,6 +6,7 @@ import pickle
 import shlex
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,6 +15,7 @@ from bridle.command import FOLDER, Command, File, Runner, UserId
 from bridle.errors import OptionsError
 from bridle.launch import Docker, Kubectl, Local, Prefix, Ssh
 from bridle.launch._far_side import ARGV
+from bridle.options import Options
 
 PLAIN = Command(("claude", "--flag=a b"))
 FULL = Command(("claude", f"--settings={FOLDER}/a"), env={"A": "b"}, cwd="/work", files=(File("a", b"b"),))
@@ -105,6 +107,12 @@ def test_a_user_of_this_machine_means_nothing_elsewhere(runner: Runner) -> None:
         runner.wrap(msgspec.structs.replace(FULL, user=UserId(1, 1)))
 
 
+SECRET = "s3cr3tvalue"
+
+ANY_SSH: type[Any] = Ssh
+ANY_DOCKER: type[Any] = Docker
+"""Without what type checkers know of them: the mistakes are meant."""
+
 CANNOT_WORK: list[tuple[Callable[[], object], str]] = [
     (lambda: Prefix([]), "`Prefix` has no words"),
     (lambda: Prefix("nice -n 10"), r"Give a list of words: \['nice', '-n', '10'\]"),
@@ -121,6 +129,14 @@ CANNOT_WORK: list[tuple[Callable[[], object], str]] = [
     (lambda: Ssh("a\nb"), "control characters"),
     (lambda: Ssh("a\0"), "control characters"),
     (lambda: Ssh("host", user="-x"), "`user` of `Ssh`"),
+    (lambda: Ssh("$(id)"), "a shell gives a meaning to"),
+    (lambda: Ssh("host", user="`id`"), "a shell gives a meaning to"),
+    (lambda: ANY_SSH(5), "`host` of `Ssh` is 5: it is no text"),
+    (lambda: ANY_SSH("host", port="22"), "from 1 to 65535"),
+    (lambda: ANY_SSH("host", port=True), "from 1 to 65535"),
+    (lambda: ANY_SSH("host", identity=b"key"), "`identity` of `Ssh` is b'key': it is no text"),
+    (lambda: ANY_SSH("host", options=None), "Give a list of words"),
+    (lambda: ANY_DOCKER(container="a", user=True), "`user` of `Docker` is True: it is no text"),
     (lambda: Ssh("host", port=0), "from 1 to 65535"),
     (lambda: Ssh("host", port=65536), "from 1 to 65535"),
     (lambda: Ssh("host", identity=""), "`identity`"),
@@ -173,3 +189,18 @@ def test_a_runner_is_a_value() -> None:
 )
 def test_a_runner_shows_what_was_said(runner: Runner, text: str) -> None:
     assert repr(runner) == text
+
+
+@pytest.mark.parametrize(
+    "runner",
+    [
+        Docker(container="box", args=["-e", f"API_KEY={SECRET}"]),
+        Docker(container="box", args=["--token", SECRET]),
+        Prefix(["env", f"API_TOKEN={SECRET}"]),
+        Ssh("host", options=[f"SetEnv=API_TOKEN={SECRET}"]),
+    ],
+    ids=["docker env", "docker flag", "prefix", "ssh"],
+)
+def test_a_runner_tells_no_secret(runner: Runner) -> None:
+    assert SECRET not in repr(runner)
+    assert SECRET not in repr(Options(runner=runner))

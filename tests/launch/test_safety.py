@@ -97,3 +97,9 @@ def test_options_are_left_as_they_were() -> None:
     make_command(options, environ={})
     make_initialize(options)
     assert repr(options) == before
+
+
+def test_a_command_shows_no_value_of_its_environment() -> None:
+    made = command(env={"PLAIN_NAME": SECRET})
+    assert SECRET not in repr(made)
+    assert "PLAIN_NAME" in repr(made)

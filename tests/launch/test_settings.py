@@ -253,3 +253,29 @@ def test_an_error_shows_nothing_of_the_settings() -> None:
     with pytest.raises(OptionsError) as caught:
         settings(settings='{"env": {"A": "s3cret" "B"}}')
     assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.requirement("C4")
+@pytest.mark.parametrize("text", ['{"env": {"A": "s3cret"}', '[{"A": "s3cret"}]', ' {"A": "s3cret"},'])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"strict_settings_merge": False},
+        {"runner": Remote()},
+        {"sandbox": Sandbox(enabled=True)},
+        {"sandbox": Sandbox(enabled=True), "runner": Remote()},
+    ],
+    ids=lambda fields: "+".join(fields) or "alone",
+)
+def test_json_gone_wrong_is_neither_told_nor_put_on_the_command_line(text: str, fields: Any) -> None:
+    with pytest.raises(OptionsError) as caught:
+        settings(settings=text, **fields)
+    assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ['{"mcpServers": {"A": "s3cret"', '[{"A": "s3cret"}]'])
+def test_servers_gone_wrong_are_neither_told_nor_put_on_the_command_line(text: str) -> None:
+    with pytest.raises(OptionsError, match="`mcp_servers` is a text that begins like JSON") as caught:
+        settings(mcp_servers=text)
+    assert "s3cret" not in str(caught.value)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import pwd
+import sys
 from collections.abc import Callable
 
 import pytest
 
 from bridle.command import UserId
 from bridle.errors import OptionsError, UserNotFound
-from bridle.launch import look_up_user
+from bridle.launch import look_up_user, make_command
+from bridle.options import Options
 
 ENTRY = pwd.struct_passwd(("alice", "x", 1234, 5678, "", "/home/alice", "/bin/sh"))
 
@@ -118,3 +120,15 @@ def test_the_user_of_this_process_is_found(monkeypatch: pytest.MonkeyPatch) -> N
     found = look_up_user(os.geteuid())
     assert found.uid == os.geteuid()
     assert found.gid in found.groups
+
+
+@pytest.mark.parametrize("user", [0, "0", "00"], ids=repr)
+def test_to_become_root_is_to_be_root(user: str | int) -> None:
+    options = Options(cli_path=sys.executable, user=user, permission_mode="bypassPermissions")
+    with pytest.raises(OptionsError, match="for root"):
+        make_command(options, environ={})
+
+
+def test_root_may_let_another_user_skip_permissions() -> None:
+    options = Options(cli_path=sys.executable, user="alice", permission_mode="bypassPermissions")
+    assert make_command(options, environ={}).user == look_up_user("alice")

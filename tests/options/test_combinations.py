@@ -35,7 +35,15 @@ def ask() -> None:
     """Stands for a permission callback."""
 
 
+class EmptyQueue(list[object]):
+    """A permission callback that counts as false."""
+
+    def __call__(self) -> None: ...
+
+
 BROKEN: list[tuple[dict[str, Any], str]] = [
+    ({"permission": EmptyQueue(), "permission_prompt_tool_name": "mcp__a__b"}, "cannot both decide"),
+    ({"permission": EmptyQueue(), "permission_prompts": "none"}, "`permission` is never asked"),
     ({"permission": ask, "permission_prompt_tool_name": "mcp__a__b"}, "cannot both decide"),
     ({"permission": ask, "permission_prompts": "none"}, "`permission` is never asked"),
     ({"permission_prompt_tool_name": "t", "permission_prompts": "none"}, "is never asked"),

@@ -47,6 +47,8 @@ SAFETY = [
     "fallback-model",
     "max-turns",
     "max-budget-usd",
+    "enable-auto-mode",
+    "pool",
     "help",
     "version",
     "sdk-url",

@@ -46,6 +46,19 @@ class Mode(str, enum.Enum):  # noqa: UP042 - the older form, whose `str()` is no
     PLAN = "plan"
 
 
+class Count(int, enum.Enum):
+    """Writes itself as `Count.FIVE`."""
+
+    FIVE = 5
+
+
+class Amount(float):
+    """Writes itself in words, as the numbers of numpy do."""
+
+    def __repr__(self) -> str:
+        return f"Amount({float(self)})"
+
+
 class Elsewhere:
     is_local = False
 
@@ -380,3 +393,14 @@ def test_options_differ_by_what_they_say() -> None:
 def test_a_new_uuid_is_a_session_id() -> None:
     made = str(uuid.uuid4())
     assert Options(session_id=made).session_id == made
+
+
+def test_a_number_is_kept_without_what_a_subclass_makes_of_it() -> None:
+    options = Options(
+        max_turns=Count.FIVE,
+        max_budget_usd=Amount(0.5),
+        timeouts=Timeouts(turn=Amount(2.5)),
+        settings={"a": Count.FIVE, "b": [Amount(0.5)]},
+    )
+    kept = (options.max_turns, options.max_budget_usd, options.timeouts.turn, options.settings)
+    assert repr(kept) == "(5, 0.5, 2.5, {'a': 5, 'b': [0.5]})"

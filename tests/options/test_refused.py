@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridle.command import Runner
 from bridle.errors import BridleError, OptionsError
 from bridle.options import (
     AdaptiveThinking,
@@ -36,6 +37,16 @@ from bridle.options._names import OTHER_NAMES
 from bridle.options._normal import READERS
 
 AGENT = {"description": "d", "prompt": "p"}
+CIRCLE: dict[str, object] = {}
+CIRCLE["a"] = CIRCLE
+
+
+class NoRunner:
+    """Has the names of a runner, and nothing that can be called."""
+
+    is_local = True
+    wrap = None
+
 
 REFUSED: list[tuple[str, object, str]] = [
     # A lone text where a list is meant.
@@ -74,6 +85,8 @@ REFUSED: list[tuple[str, object, str]] = [
     ("hooks", {"Stop": [None]}, "a matcher or a function"),
     ("hooks", [print], "must be a mapping"),
     ("runner", object(), "must be a runner"),
+    ("runner", Runner, "must be a runner"),
+    ("runner", NoRunner(), "must be a runner"),
     ("transport", "socket", "must be a transport"),
     ("session_store", {"a": "b"}, "must be a session store"),
     ("permission", "ask", "must be a function"),
@@ -111,6 +124,11 @@ REFUSED: list[tuple[str, object, str]] = [
     ("task_budget", 0, "1 or more"),
     ("task_budget", {"totl": 5}, '"total"'),
     ("task_budget", {"total": 5, "more": 6}, '"total"'),
+    ("max_turns", 10**5000, r"1 or more, not a number of \d+ bits"),
+    ("max_turns", -(10**5000), r"1 or more, not a number of \d+ bits"),
+    ("max_turns", 2**53, "1 or more"),
+    ("max_budget_usd", 10**400, "finite"),
+    ("timeouts", {"turn": 10**400}, "finite"),
     ("user", -1, "from 0 to 4294967294"),
     ("user", 2**32 - 1, "from 0 to 4294967294"),
     ("user", True, "whole number"),
@@ -175,12 +193,15 @@ REFUSED: list[tuple[str, object, str]] = [
     ("settings", {"a": math.nan}, r"settings\['a'\]` must be something that can be written as JSON, not nan"),
     ("settings", {"a": [object()]}, r"settings\['a'\]\[0\]"),
     ("settings", {1: "a"}, "a text, as in JSON"),
+    ("settings", CIRCLE, "contains itself"),
     ("managed_settings", {"a": {"b": {1, 2}}}, r"managed_settings\['a'\]\['b'\]"),
     # Servers and subagents.
     ("mcp_servers", {"": {"command": "x"}}, "the name of a server in `mcp_servers`.*not empty"),
     ("mcp_servers", {"a\0": {"command": "x"}}, "NUL byte"),
     ("mcp_servers", {"a": {}}, r"`mcp_servers\['a'\]` has no `command`"),
     ("mcp_servers", {"a": {"comand": "x"}}, "It has 'comand': was that meant"),
+    ("mcp_servers", {"a": {"command": "x", "envs": {"A": "b"}}}, "Did you mean 'env'.*put it into `extra`"),
+    ("mcp_servers", {"a": {"type": "sse", "url": "http://h", "header": {}}}, "Did you mean 'headers'"),
     ("mcp_servers", {"a": {"command": ""}}, "not empty"),
     ("mcp_servers", {"a": {"url": "http://h"}}, '"type": "http"'),
     ("mcp_servers", {"a": {"type": "http"}}, "has no `url`"),
@@ -203,6 +224,7 @@ REFUSED: list[tuple[str, object, str]] = [
     ("agents", {"a": {**AGENT, "memory": "global"}}, "one of 'user', 'project', 'local'"),
     ("agents", {"a": {**AGENT, "permissionMode": "Plan"}}, "Did you mean 'plan'"),
     ("agents", {"a": {**AGENT, "effort": True}}, "whole number"),
+    ("agents", {"a": {**AGENT, "skill": []}}, "Did you mean 'skills'"),
     ("sandbox", {"enabled": "yes"}, "must be True or False"),
     ("sandbox", {"network": {"httpProxyPort": 70000}}, "from 1 to 65535"),
     ("sandbox", {"network": True}, "must be a SandboxNetwork or a mapping"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -86,7 +87,13 @@ PLACES: dict[str, Callable[[str], object]] = {
     ),
     "prompt": lambda secret: Options(system_prompt=f"Use the token=sk-ant-{secret} for it."),
     "store": lambda secret: Options(session_store=Store(secret)),
-    "runner": lambda secret: Options(transport=Store(secret)),
+    "transport": lambda secret: Options(transport=Store(secret)),
+    "settings env": lambda secret: Options(settings={"env": {"PLAIN": secret}}),
+    "settings text of any name": lambda secret: Options(settings=f'{{"env": {{"PLAIN": "{secret}"}}}}'),
+    "servers text": lambda secret: Options(mcp_servers=f'{{"a": {{"headers": {{"X": "{secret}"}}}}}}'),
+    "server of an agent": lambda secret: Options(
+        agents={"a": {"description": "d", "prompt": "p", "mcpServers": [{"s": {"env": {"PLAIN": secret}}}]}}
+    ),
 }
 
 # Long enough not to occur in the rest of the text by chance.
@@ -125,6 +132,15 @@ MISTAKES: dict[str, Callable[[str], object]] = {
     "server url": lambda secret: HttpServer(url=f"me:{secret}@host"),
     "managed_settings": lambda secret: ANYTHING(managed_settings=secret),
     "store": lambda secret: ANYTHING(session_store=secret),
+    "extra_args list": lambda secret: ANYTHING(extra_args=["--token", secret]),
+    "env_policy": lambda secret: ANYTHING(env_policy={"PLAIN": secret}),
+    "hook": lambda secret: ANYTHING(hooks={"Stop": functools.partial(print, secret)}),
+    "agents": lambda secret: ANYTHING(agents={"a": [{"env": {"PLAIN": secret}}]}),
+    "server type": lambda secret: ANYTHING(mcp_servers={"s": {"type": {"PLAIN": secret}}}),
+    "server command": lambda secret: ANYTHING(mcp_servers={"s": {"command": ["x", "--api-key", secret]}}),
+    "server args": lambda secret: StdioServer(command="x", args=("--api-key", secret + "\0")),
+    "executable_args": lambda secret: ANYTHING(executable="node", executable_args=[secret + "\0"]),
+    "bytes": lambda secret: ANYTHING(model=secret.encode()),
 }
 
 

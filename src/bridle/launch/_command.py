@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from bridle.command import FOLDER, Command, File
 from bridle.errors import OptionsError, UsageError
-from bridle.launch._environment import make_environment
+from bridle.launch._environment import kept_elsewhere, make_environment
 from bridle.launch._find import find_agent
 from bridle.launch._isolation import isolation_folders
 from bridle.launch._limits import check_length
@@ -61,13 +61,14 @@ def make_command(
     user = _user(options, platform)
     env = make_environment(options, user=user, environ=environ, platform=platform)
     euid = os.geteuid() if platform == sys.platform and hasattr(os, "geteuid") else None
-    check_place(options, euid=euid, platform=platform, environ=env)
+    check_place(options, euid=euid if user is None else user.uid, platform=platform, environ=env)
     made, files = _arguments(options, mode)
     program = [Argument(word, "cli_path") for word in _program(options, environ, platform)]
     arguments = [*program, *(Argument(word, "mode") for word in _OUTPUT), *made, *_mode(mode, prompt)]
     command = Command(
         tuple(argument.text for argument in arguments),
         env=env,
+        far_env=kept_elsewhere(options),
         cwd=absolute(options.cwd) if options.cwd is not None and runs_here(options.runner) else options.cwd,
         files=tuple(files),
         folders=isolation_folders(options.isolation),
@@ -75,6 +76,9 @@ def make_command(
     )
     wrapped = command if options.runner is None else options.runner.wrap(command)
     check_length(wrapped, origins=_origins(arguments, wrapped), platform=platform)
+    if not runs_here(options.runner):
+        # Another machine most likely runs Linux, and would tell it only by not starting.
+        check_length(command, origins=_origins(arguments, command), platform="linux")
     return wrapped
 
 

@@ -42,14 +42,14 @@ def make_environment(
     environ: Mapping[str, str] | None = None,
     platform: str = sys.platform,
 ) -> dict[str, str]:
-    """The whole environment of the agent; only what has to travel, if it runs elsewhere.
+    """The whole environment of the agent; if it runs elsewhere, only what has to travel: what `env_policy`
+    names, and what is set.
 
     `user` is the one that it runs as, if not that of this process, and `environ` stands for the variables of
     this process.
     """
     env = _Variables(platform)
-    if runs_here(options.runner):
-        env.update(_inherited(options, os.environ if environ is None else environ, platform))
+    env.update(_inherited(options, os.environ if environ is None else environ, platform))
     if user is not None:
         env.update(_identity(user))
     env.update(_told(options))
@@ -57,6 +57,11 @@ def make_environment(
     env.set_trace(_trace())
     env.update(options.env)
     return env.values
+
+
+def kept_elsewhere(options: Options) -> tuple[str, ...] | None:
+    """What a hermetic run keeps of the variables of another machine: the same as of this one. None: all."""
+    return (*_INDISPENSABLE, *(options.env_policy.names or ())) if options.isolation.is_hermetic else None
 
 
 class _Variables:
@@ -87,12 +92,13 @@ class _Variables:
 
 
 def _inherited(options: Options, environ: Mapping[str, str], platform: str) -> dict[str, str]:
-    is_windows = platform == "win32"
+    is_windows, is_here = platform == "win32", runs_here(options.runner)
     names = options.env_policy.names
-    if names is None and options.isolation.is_hermetic:
+    if names is None and (options.isolation.is_hermetic or not is_here):
         names = ()
     if names is not None:
-        indispensable = _INDISPENSABLE_ON_WINDOWS if is_windows else _INDISPENSABLE
+        # Another machine has what is indispensable itself.
+        indispensable = (_INDISPENSABLE_ON_WINDOWS if is_windows else _INDISPENSABLE) if is_here else ()
         environ = _only((*indispensable, *names), environ, is_windows=is_windows)
     dropped = _NOT_INHERITED if names is None else [name for name in _NOT_INHERITED if name not in names]
     return {

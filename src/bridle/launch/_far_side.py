@@ -31,6 +31,7 @@ FAILED: Final = 125
 
 _CHUNK: Final = 16 * 1024
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NAME_OR_BEGINNING: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)?\*|[A-Za-z_][A-Za-z0-9_]*")
 # A shell refuses to set these, some shells by ending.
 _KEPT_BY_SHELLS: Final = frozenset(("BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID"))
 
@@ -71,6 +72,20 @@ bridle_find() {
     if [ -f "$bridle_place/$1" ] && [ -x "$bridle_place/$1" ]; then PATH=$PATH:$bridle_place; return; fi
   done
   bridle_fail "'$1' was not found on this machine; give its path there as \`cli_path\`" 127
+}
+bridle_forget() {
+  bridle_before=
+  set -f
+  for bridle_word in $(export -p); do
+    bridle_name=${bridle_word%%=*}
+    case $bridle_before,$bridle_name in
+      *,*[!A-Za-z0-9_]* | *,[0-9]*) ;;
+      # To unset what is read-only ends some shells: a subshell tries it first.
+      export,?* | -x,?*) bridle_is_kept "$bridle_name" || ! (unset "$bridle_name") || unset "$bridle_name" ;;
+    esac
+    bridle_before=$bridle_word
+  done 2>/dev/null
+  set +f
 }
 bridle_is_wanted() {
   kill -0 $$ && kill -0 "$bridle_agent" && { [ -z "$bridle_parent" ] || kill -0 "$bridle_parent"; }
@@ -121,14 +136,16 @@ exit "$bridle_status"
 
 def needs_preamble(command: Command) -> bool:
     """Whether there is anything to carry to the far side but the command line itself."""
-    return bool(command.env) or command.cwd is not None or command.needs_folder
+    has_env = bool(command.env) or command.far_env is not None
+    return has_env or command.cwd is not None or command.needs_folder
 
 
 def preamble(command: Command) -> bytes:
     """What the far side has to read first, to start the command with all that it needs.
 
-    Its variables are added to those of the far side. `~/` at the start of the program and of the working
-    folder is the home there. A program without a slash is looked for on PATH, then where installers put it.
+    Its variables are added to those of the far side, or to what is kept of them. `~/` at the start of the
+    program and of the working folder is the home there. A program without a slash is looked for on PATH, then
+    where installers put it.
 
     Raises `OptionsError` for variables that a shell cannot set, `LaunchError` for files outside the folder.
     """
@@ -159,16 +176,23 @@ def _script() -> bytes:
 def _start(command: Command) -> list[bytes]:
     """The commands that turn a subshell into the program, but for the last one."""
     lines: list[bytes] = []
+    if command.far_env is not None:
+        kept = "|".join(filter(_NAME_OR_BEGINNING.fullmatch, command.far_env)) or "''"
+        lines.append(f"bridle_is_kept() {{ case $1 in {kept}) ;; *) return 1 ;; esac; }}".encode())
+        lines.append(b"bridle_forget")
     for name, value in (command.env or {}).items():
-        if not _NAME.fullmatch(name) or name in _KEPT_BY_SHELLS:
+        if not _NAME.fullmatch(name) or name in _KEPT_BY_SHELLS or name.startswith("bridle_"):
             raise OptionsError(
                 f"`env` has {name!r}, and no shell can set a variable of this name on another machine",
                 hint="Leave it out, or set it there.",
             )
         lines.append(b"export " + name.encode() + b"=" + _placed(value, f"the variable {name!r}"))
     if command.cwd is not None:
-        lines.append(b"bridle_go_to " + _at_home(command.cwd, "`cwd`"))
+        # A dash alone would lead to the folder before.
+        lines.append(b"bridle_go_to " + _at_home("./-" if command.cwd == "-" else command.cwd, "`cwd`"))
     program, *arguments = command.argv
+    if program.startswith("-"):
+        raise OptionsError(f"the program {program!r} would be taken for a flag", hint="Give its path.")
     words = [_at_home(program, "the program"), *(_placed(each, "an argument") for each in arguments)]
     lines.append(b"set -- " + b" ".join(words))
     return lines

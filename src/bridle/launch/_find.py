@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
 
+from bridle.command import is_batch_file
 from bridle.errors import AgentNotFound
 
 if TYPE_CHECKING:
@@ -241,7 +242,7 @@ class _Windows(_Posix):
                 yield self.judged(script, "npm")
 
     def judged(self, path: str, source: str) -> Tried:
-        return Tried(path, source, _BATCH) if _is_batch(path) else super().judged(path, source)
+        return Tried(path, source, _BATCH) if is_batch_file(path) else super().judged(path, source)
 
     def is_absolute(self, path: str) -> bool:
         # `\folder` and `C:folder` depend on the current drive and its current folder.
@@ -251,13 +252,3 @@ class _Windows(_Posix):
     def home(self) -> str:
         drive = self.environ.get("HOMEDRIVE", "") + self.environ.get("HOMEPATH", "")
         return self.environ.get("USERPROFILE") or drive
-
-
-def _is_batch(path: str) -> bool:
-    r"""Whether Windows may take it for a batch file.
-
-    It drops dots and spaces at the end of a name, `:` leads to a stream of the same file, and `\…\..` leads
-    back: so any part of the path counts, without what is dropped.
-    """
-    parts = path.lower().replace("/", "\\").replace(":", "\\").replace('"', "").split("\\")
-    return any(part.rstrip(" .").endswith((".cmd", ".bat")) for part in parts)

@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING
 
 from bridle.launch._places import Init
 from bridle.launch._table import ROWS
-from bridle.wire.control import Initialize
 
 if TYPE_CHECKING:
     from bridle.options import Options
+    from bridle.wire.control import Initialize
 
 
 def make_initialize(options: Options) -> Initialize:
     """What the agent is told in the `initialize` request."""
+    from bridle.wire.control import Initialize
+
     fields = {row.to.name: row.value(options) for row in ROWS if isinstance(row.to, Init)}
     request = Initialize()
     for name, value in fields.items():

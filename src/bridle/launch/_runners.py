@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 import shlex
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 import msgspec
 
 from bridle.command import Command
 from bridle.errors import OptionsError
 from bridle.launch import _far_side
+from bridle.redaction import mask, mask_argv
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,8 +25,21 @@ if TYPE_CHECKING:
 __all__ = ["Docker", "Kubectl", "Local", "Prefix", "Ssh"]
 
 
+_SPECIAL: Final = frozenset("'`\"$\\;&<>|(){}")
+
+
 class _Runner(msgspec.Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """A runner is a value: it can be compared, kept and used for many commands."""
+
+    def __repr__(self) -> str:
+        fields: dict[str, object] = {name: getattr(self, name) for name in self.__struct_fields__}
+        words = {
+            name: tuple(mask_argv(cast("tuple[str, ...]", value)))
+            for name, value in fields.items()
+            if isinstance(value, tuple)
+        }
+        shown = msgspec.structs.replace(self, **words) if words else self
+        return mask(msgspec.Struct.__repr__(shown))
 
 
 class Local(_Runner, frozen=True):
@@ -90,13 +104,20 @@ class Ssh(_Host, frozen=True, kw_only=True):
         _freeze(self, "options")
         for field in ("host", "user", "executable"):
             _check("Ssh", field, getattr(self, field))
+        # A configuration of ssh may put these into a command for the shell of this machine.
+        if _SPECIAL & set(self.host + (self.user or "")):
+            raise OptionsError(
+                f"`host` or `user` of `Ssh` has characters that a shell gives a meaning to: "
+                f"{self.host!r}, {self.user!r}",
+                hint="Give a plain name.",
+            )
         for option in self.options:
             _check("Ssh", "options", option, hint='Give settings: "ServerAliveInterval=15".', spaces=True)
-        if self.port is not None and not 0 < self.port < 65536:
-            raise OptionsError(f"`port` of `Ssh` is {self.port}", hint="Give a number from 1 to 65535.")
+        if self.port is not None and not (type(self.port) is int and 0 < self.port < 65536):
+            raise OptionsError(f"`port` of `Ssh` is {self.port!r}", hint="Give a number from 1 to 65535.")
         if self.identity is not None:
             msgspec.structs.force_setattr(self, "identity", os.fspath(self.identity))
-            _check("Ssh", "identity", str(self.identity), spaces=True)
+            _check("Ssh", "identity", self.identity, spaces=True)
 
     @property
     def is_local(self) -> bool:
@@ -148,7 +169,7 @@ class Docker(_Runner, frozen=True, kw_only=True):
             raise OptionsError(
                 f"`Docker` has {given} of `container` and `image`", hint="Give exactly one of them."
             )
-        if isinstance(self.user, int):
+        if type(self.user) is int:
             msgspec.structs.force_setattr(self, "user", str(self.user))
         for field in ("container", "image", "user", "executable"):
             _check("Docker", field, getattr(self, field))
@@ -238,7 +259,12 @@ def _freeze(runner: msgspec.Struct, field: str) -> None:
             f"`{field}` of `{type(runner).__name__}` is the text {words!r}",
             hint=f"Give a list of words: {shlex.split(words) if _splits(words) else [words]}.",
         )
-    words = tuple(words)
+    try:
+        words = tuple(words)
+    except TypeError:
+        raise OptionsError(
+            f"`{field}` of `{type(runner).__name__}` is {words!r}", hint="Give a list of words."
+        ) from None
     for word in words:
         if not isinstance(word, str) or "\0" in word:
             raise OptionsError(
@@ -254,12 +280,14 @@ def _splits(words: str) -> bool:
         return False
 
 
-def _check(runner: str, field: str, value: str | None, *, hint: str = "", spaces: bool = False) -> None:
+def _check(runner: str, field: str, value: object, *, hint: str = "", spaces: bool = False) -> None:
     """Refuse what the client would take for one of its flags, or for several words."""
     if value is None:
         return
     why = ""
-    if not value.strip():
+    if not isinstance(value, str):
+        why = "it is no text"
+    elif not value.strip():
         why = "it is empty"
     elif value.startswith("-"):
         why = "it would be taken for a flag"

@@ -13,7 +13,7 @@ import msgspec
 
 from bridle.errors import OptionsError
 from bridle.launch._places import Given
-from bridle.launch._spelling import is_inline, json_of, runs_here
+from bridle.launch._spelling import begins_like_json, is_inline, json_of, runs_here
 
 if TYPE_CHECKING:
     from bridle.command import Runner
@@ -45,11 +45,12 @@ def carried_settings(
         # As an argument, text that is not JSON would end the agent; in a file, it would be passed over.
         _parsed(settings.encode(), "the JSON text")
         return settings.encode()
-    if is_here:
+    if is_here or begins_like_json(settings):
         try:
             _read(where, settings)
         except OptionsError as error:
-            if strict:
+            # Passed on as a path, it would be on the command line.
+            if strict or begins_like_json(settings):
                 raise
             _warn(f"{error.message}. The agent may pass over it without a word.")
     return Given(settings)
@@ -75,7 +76,7 @@ def _loaded(settings: str | JsonObject | None, cwd: Path, *, is_here: bool) -> J
         return settings
     if is_inline(settings):
         return _parsed(settings.encode(), "the JSON text")
-    if not is_here:
+    if not is_here and not begins_like_json(settings):
         raise _unusable(f"the file {settings!r} is where the agent runs, and `sandbox` cannot be added to it")
     return _read(cwd, settings)
 
@@ -86,6 +87,9 @@ def _read(cwd: Path, name: str) -> JsonObject:
     except (OSError, ValueError) as error:
         is_missing = isinstance(error, FileNotFoundError)
         why = "does not exist" if is_missing else f"cannot be read ({error})"
+        if begins_like_json(name):
+            why = "is no JSON object, although it begins like one, and a file of this name does not exist"
+            raise _unusable(f"the text {why}") from None
         raise _unusable(f"the file {name!r} {why}") from error
     # Editors on Windows put a byte order mark first.
     return _parsed(content.removeprefix(b"\xef\xbb\xbf"), f"the file {name!r}")

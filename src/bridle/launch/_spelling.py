@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
+from bridle.errors import OptionsError
 from bridle.launch._places import Given
 from bridle.options import (
     AdaptiveThinking,
@@ -21,9 +22,8 @@ from bridle.options import (
     PresetPrompt,
     SdkServer,
 )
-from bridle.options._part import Part
+from bridle.options._part import plain
 from bridle.wire import encode
-from bridle.wire.control import SdkMcpServerSetup
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from bridle.command import Runner
     from bridle.options import Isolation, JsonSchemaFormat, LocalPlugin, McpServer
     from bridle.wire import JsonObject
+    from bridle.wire.control import SdkMcpServerSetup
 
     Prompt: TypeAlias = PresetPrompt | CustomPrompt | FilePrompt | None
     Servers: TypeAlias = Mapping[str, McpServer] | str
@@ -63,17 +64,6 @@ def joined(values: Sequence[str] | None) -> str | None:
     return ",".join(values) if values else None
 
 
-def plain(value: object) -> object:
-    """A value in JSON types, as the agent spells it."""
-    if isinstance(value, Part):
-        return value.to_wire()
-    if isinstance(value, Mapping):
-        return {key: plain(item) for key, item in cast("Mapping[str, object]", value).items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in cast("Sequence[object]", value)]
-    return value
-
-
 def json_of(value: object) -> bytes:
     """JSON for a file or an argument. Options hold nothing that JSON cannot say."""
     return encode(plain(value))
@@ -93,6 +83,11 @@ def is_inline(value: str) -> bool:
     """Whether a text that may be JSON or the path of a file is JSON."""
     trimmed = value.strip()
     return trimmed.startswith("{") and trimmed.endswith("}")
+
+
+def begins_like_json(value: str) -> bool:
+    """Whether a text that names a file is more likely JSON gone wrong, which may hold secrets."""
+    return value.lstrip().startswith(("{", "["))
 
 
 # What it is told.
@@ -214,7 +209,14 @@ def awaits_initialize(
 def mcp_config(servers: Servers) -> bytes | Given | None:
     """Servers that the agent connects to itself; those of this process are not among them."""
     if isinstance(servers, str):
-        return servers.encode() if is_inline(servers) else Given(servers)
+        if is_inline(servers):
+            return servers.encode()
+        if begins_like_json(servers):
+            raise OptionsError(
+                "`mcp_servers` is a text that begins like JSON, and is no JSON object",
+                hint="Give a mapping, or put './' before the name of a file that begins so.",
+            )
+        return Given(servers)
     outside = {name: server for name, server in servers.items() if not isinstance(server, SdkServer)}
     return json_of({"mcpServers": outside}) if outside else None
 
@@ -232,6 +234,8 @@ def sdk_server_names(servers: Servers) -> list[str] | None:
 
 def sdk_server_setups(servers: Servers) -> dict[str, SdkMcpServerSetup] | None:
     """What the agent should know of servers that run in this process, beside their names."""
+    from bridle.wire.control import SdkMcpServerSetup
+
     return {
         name: SdkMcpServerSetup(
             timeout=server.timeout, tools=None if server.tools is None else [*server.tools]

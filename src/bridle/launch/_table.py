@@ -85,12 +85,12 @@ ROWS: Final[tuple[Row, ...]] = (
     # What it must ask for.
     Row(("permission_mode",), Flag("--permission-mode"), spell.text),
     Row(("permission_prompt_tool_name", "permission"), Flag("--permission-prompt-tool"), spell.prompt_tool),
-    Row(("permission",), Host("the session"), spell.given, one_shot=None),
+    Row(("permission",), Host("the session"), spell.is_set, one_shot=None),
     Row(("permission_prompts",), Flag("--permission-prompts"), spell.text),
     Row(("allow_dangerously_skip_permissions",), Flag("--allow-dangerously-skip-permissions"), spell.given),
     Row(("hooks",), Host("the session, in `initialize`"), spell.given, one_shot=None),
-    Row(("on_elicitation",), Host("the session"), spell.given, one_shot=None),
-    Row(("on_user_dialog",), Host("the session"), spell.given, one_shot=None),
+    Row(("on_elicitation",), Host("the session"), spell.is_set, one_shot=None),
+    Row(("on_user_dialog",), Host("the session"), spell.is_set, one_shot=None),
     Row(("supported_dialog_kinds",), Init("supported_dialog_kinds"), spell.listed, one_shot=None),
     # Settings.
     Row(("setting_sources", "isolation"), Flag("--setting-sources"), spell.setting_sources),

@@ -37,7 +37,8 @@ _OWNERS: Final[dict[str, str]] = {
     "model": "model",
     "output_format": "json-schema",
     "permission": "permission-prompt-tool",
-    "permission_mode": "permission-mode dangerously-skip-permissions inherit-permission-mode",
+    "permission_mode": "permission-mode dangerously-skip-permissions enable-auto-mode "
+    "inherit-permission-mode",
     "permission_prompts": "permission-prompts",
     "persist_session": "no-session-persistence",
     "plan_mode_instructions": "plan-mode-instructions",
@@ -69,7 +70,7 @@ OWNERS: Final[dict[str, str]] = {flag: option for option, flags in _OWNERS.items
 _OURS: Final = """
     output-format input-format verbose print
     help version init-only rewind-files
-    attach-serve await-claim background bg cloud desktop environment from-pr interactive rc remote
+    attach-serve await-claim background bg cloud desktop environment from-pr interactive pool rc remote
     remote-control sdk-url teleport tmux
 """
 

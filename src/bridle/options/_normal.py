@@ -117,7 +117,8 @@ def _env_policy(place: str, value: object) -> object:
         if value != "inherit":
             raise fault(place, '"inherit" or a list of names', value, f"Did you mean [{value!r}]?")
         return EnvPolicy.INHERIT
-    return placed(place, lambda: EnvPolicy.only(*cast("tuple[str, ...]", listed(text)(place, value))))
+    names = cast("tuple[str, ...]", listed(text)(place, value))
+    return placed(place, lambda: EnvPolicy.only(*names))
 
 
 def _isolation(place: str, value: object) -> object:
@@ -145,7 +146,7 @@ def _is_event(place: str, event: str) -> None:
 
 
 def _runner(place: str, value: object) -> object:
-    if not isinstance(value, Runner):
+    if isinstance(value, type) or not isinstance(value, Runner) or not callable(value.wrap):
         raise fault(place, "a runner: something with `wrap` and `is_local`", value, hidden=True)
     return value
 
@@ -217,7 +218,7 @@ def _output_format(place: str, value: object) -> object:
 READERS: Final[Mapping[str, Reader]] = {
     # The program.
     **dict.fromkeys(("cli_path", "bundled_path", "executable"), optional(path_text)),
-    "executable_args": listed(any_text),
+    "executable_args": listed(secret_text),
     "extra_args": mapped(checked(is_free_flag, of=any_text), optional(secret_text)),
     "runner": optional(_runner),
     "transport": optional(thing("a transport")),

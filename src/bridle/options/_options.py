@@ -96,10 +96,12 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, met
     """Variables for the program, over those that `env_policy` lets through. `CLAUDE_CONFIG_DIR` cannot be
     among them if `isolation` decides on that folder."""
     env_policy: EnvPolicy = EnvPolicy.INHERIT
-    """Which variables of this process the program gets. Unset: all. A list of names: only those."""
+    """Which variables of this process the program gets. Unset: all; none, in a hermetic run or on another
+    machine. A list of names: only those."""
     isolation: Isolation = Isolation.INHERIT
-    """How much of this machine's configuration the program sees; `"hermetic"`: none. A hermetic run names no
-    `setting_sources`, and can resume only with a `config_dir` of its own or a `session_store`."""
+    """How much of this machine's configuration the program sees; `"hermetic"`: none, so that the key for the
+    API has to be in `env`, or named in `env_policy`. A hermetic run names no `setting_sources`, and can
+    resume only with a `config_dir` of its own or a `session_store`."""
     user: str | int | None = None
     """The user that the program runs as, by name or number. Unset: that of this process. Not on Windows."""
     timeouts: Timeouts = Timeouts()
@@ -159,7 +161,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, met
     question_preview_format: Literal["markdown", "html"] | None = None
     """How the agent writes previews in the questions that it asks. Unset: it writes none."""
     skills: tuple[str, ...] | Literal["all"] | None = None
-    """Skills that may be used: all, or those named. Unset: the agent decides, and asks."""
+    """Skills that may be used: all, or those named. Unset: the agent decides, and asks. Those of the user and
+    of the project are found only if `setting_sources` names these."""
     agents: Mapping[str, AgentDefinition] = {}
     """Subagents by name."""
     agent: str | None = None

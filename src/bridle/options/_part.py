@@ -54,9 +54,9 @@ class Part(msgspec.Struct, frozen=True, omit_defaults=True):
         extra: JsonObject = {}
         for name, value in self._given().items():
             if name == "extra":
-                extra = cast(JsonObject, _plain(value))
+                extra = cast(JsonObject, plain(value))
             elif name not in self._kept_here:
-                wire[keys[name]] = _plain(value)
+                wire[keys[name]] = plain(value)
         return wire | extra
 
     def _given(self) -> dict[str, object]:
@@ -96,14 +96,14 @@ def differing(struct: msgspec.Struct) -> dict[str, object]:
     return found
 
 
-def _plain(value: object) -> object:
-    """Parts and tuples inside a value as mappings and lists, in copies."""
+def plain(value: object) -> object:
+    """A value in JSON types, as the agent spells it: parts and tuples as mappings and lists, in copies."""
     if isinstance(value, Part):
         return value.to_wire()
     if is_mapping(value):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in cast("list[object]", value)]
+        return [plain(item) for item in cast("list[object]", value)]
     return value
 
 
@@ -126,7 +126,8 @@ def _camel(name: str) -> str:
 def from_mapping(kind: type[P], place: str, value: Mapping[object, object], **implied: object) -> P:
     """A part from a mapping with the keys of its fields or of the agent.
 
-    A key that is neither goes into `extra`, if there is one, and is refused if there is none.
+    A key that is neither goes into `extra`, if there is one and the key does not look misspelled; else it is
+    refused.
     """
     fields: dict[str, object] = {}
     extra: dict[str, object] = {}
@@ -145,6 +146,12 @@ def from_mapping(kind: type[P], place: str, value: Mapping[object, object], **im
     if extra:
         fields["extra"] = _joined(kind, place, fields.get("extra", {}), extra)
     _refuse_missing(kind, place, implied | fields)
+    for key in extra:
+        meant = near(key, list(_spellings(kind)), cutoff=0.85)
+        # Not `disallowed_tools` for `allowedTools`.
+        if meant and key[0].lower() == meant[0]:
+            hint = f"Did you mean {meant!r}? If not, put it into `extra`."
+            raise OptionsError(f"{place} has a key that means nothing: {key!r}", hint=hint)
     return placed(place, lambda: kind(**(implied | fields)))
 
 

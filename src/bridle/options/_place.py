@@ -30,9 +30,9 @@ def check_place(
 ) -> None:
     """Raise if these options cannot work on this machine, before anything is started.
 
-    `euid` is the effective user id, None where there is none; `platform`, as in `sys.platform`; `environ`,
-    what the program inherits. Raises `FolderNotFound` or `OptionsError`. What runs elsewhere is
-    judged there: for a runner that is not local, only what holds everywhere is checked.
+    `euid` is the effective user id of the program, None where there is none; `platform`, as in
+    `sys.platform`; `environ`, what the program inherits. Raises `FolderNotFound` or `OptionsError`. What runs
+    elsewhere is judged there: for a runner that is not local, only what holds everywhere is checked.
     """
     if platform == "win32":
         _check_windows(options)
@@ -62,13 +62,13 @@ def _check_folder(options: Options, is_dir: Callable[[str], bool], exists: Calla
         return
     if exists(options.cwd):
         raise OptionsError(f"`cwd` must be a folder, and {options.cwd!r} is not one", hint="Give its folder.")
-    raise FolderNotFound(options.cwd)
+    is_home = options.cwd.startswith("~")
+    raise FolderNotFound(options.cwd, hint="Give `Path(…).expanduser()`." if is_home else "")
 
 
 def _check_root(options: Options, euid: int | None, environ: Mapping[str, str]) -> None:
     skips = options.permission_mode == "bypassPermissions" or options.allow_dangerously_skip_permissions
-    is_root = options.user in (0, "root") if options.user is not None else euid == 0
-    if not skips or not is_root:
+    if not skips or euid != 0:
         return
     seen = {**environ, **options.env}
     if seen.get("IS_SANDBOX") != "1" and not seen.get("CLAUDE_CODE_BUBBLEWRAP"):

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from math import isfinite
-from typing import TypeAlias, TypeGuard, cast
+from typing import Final, TypeAlias, TypeGuard, cast
 
 from bridle.errors import OptionsError
 from bridle.redaction import preview
@@ -27,11 +28,25 @@ _SURROGATE_NOT_A_BYTE = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 _WORD_BREAKS = re.compile(r"[\s_-]+")
 
 
+LARGEST_WHOLE: Final = 2**53 - 1
+"""The agent counts in floating point, which is exact up to here."""
+_LARGEST_FLOAT: Final = sys.float_info.max
+
+
 def fault(place: str, wanted: str, value: object, hint: str = "", *, hidden: bool = False) -> OptionsError:
     """The error for a value that is not as it should be; `hidden`: only the type of the value is told."""
+    return OptionsError(f"{place} must be {wanted}, not {_told(value, hidden=hidden)}", hint=hint)
+
+
+def _told(value: object, *, hidden: bool) -> str:
     kind = type(value).__name__
-    told = kind if hidden else f"{preview(repr(value), 80)} ({kind})"
-    return OptionsError(f"{place} must be {wanted}, not {told}", hint=hint)
+    # What is in lists, mappings, bytes and objects may be secret, and need not look like it.
+    if hidden or not isinstance(value, (str, os.PathLike, int, float, type(None))):
+        return kind
+    # Python refuses to write very long numbers.
+    if isinstance(value, int) and abs(value) > LARGEST_WHOLE:
+        return f"a number of {value.bit_length()} bits ({kind})"
+    return f"{preview(repr(cast(object, value)), 80)} ({kind})"
 
 
 def within(place: str, key: object) -> str:
@@ -92,7 +107,8 @@ def text(place: str, value: object) -> str:
 def secret_text(place: str, value: object) -> str:
     """A text that is never shown; it may hold bytes that are no UTF-8, as a variable of this process may."""
     if not isinstance(value, str):
-        raise fault(place, "a text", value, "Convert it with `str(…)`.", hidden=True)
+        hint = "Leave it out." if value is None else "Convert it with `str(…)`."
+        raise fault(place, "a text", value, hint, hidden=True)
     return _clean(place, value, _SURROGATE_NOT_A_BYTE, hidden=True)
 
 
@@ -188,18 +204,23 @@ def whole(least: int, most: int | None = None) -> Reader:
     def read(place: str, value: object) -> object:
         if isinstance(value, bool) or not isinstance(value, int):
             raise fault(place, wanted, value)
-        if value < least or (most is not None and value > most):
+        if not least <= value <= (LARGEST_WHOLE if most is None else most):
             raise fault(place, wanted, value, "Leave it out for the default.")
-        return value
+        return _plain_number(value)
 
     return read
 
 
 def above_zero(place: str, value: object) -> float:
     """A number over 0 that is finite."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not (isfinite(value) and value > 0):
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= _LARGEST_FLOAT:
         raise fault(place, "a finite number over 0", value, "None stands for no limit.")
-    return value
+    return _plain_number(value)
+
+
+def _plain_number(value: float) -> float:
+    """Without what a subclass makes of it, as an enumeration and the numbers of numpy do."""
+    return int(value) if isinstance(value, int) else float(value)
 
 
 # What is made of others.
@@ -220,7 +241,8 @@ def listed(read: Reader, *, example: str = "") -> Reader:
 
     def read_all(place: str, value: object) -> object:
         if is_path(value) or callable(value):
-            raise fault(place, "a list", value, f"Did you mean [{preview(repr(value), 80)}]?")
+            meant = preview(repr(value), 80) if is_path(value) else getattr(value, "__name__", "…")
+            raise fault(place, "a list", value, f"Did you mean [{meant}]?")
         if not is_list(value):
             raise fault(place, "a list", value, example or "Make a list of it.")
         return tuple(read(within(place, number), item) for number, item in enumerate(value))
@@ -246,15 +268,18 @@ def json_object(place: str, value: object) -> object:
     """A JSON object: a copy that shares nothing with what was given."""
     if not is_mapping(value):
         raise fault(place, "a mapping", value, hidden=True)
-    return json_value(place, value)
+    try:
+        return json_value(place, value)
+    except RecursionError:
+        raise OptionsError(f"{place} contains itself, or is too deep", hint="Give plain JSON.") from None
 
 
 def json_value(place: str, value: object) -> object:
     """Anything that can be written as JSON, copied."""
-    if value is None or isinstance(value, (str, bool, int)):
+    if value is None or isinstance(value, (str, bool)):
         return value
-    if isinstance(value, float) and isfinite(value):
-        return value
+    if isinstance(value, int) or (isinstance(value, float) and isfinite(value)):
+        return _plain_number(value)
     if is_mapping(value):
         for key in value:
             if not isinstance(key, str):

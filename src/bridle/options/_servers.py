@@ -84,7 +84,7 @@ class StdioServer(_Server, frozen=True, tag="stdio", rename="camel"):
 
     _readers: ClassVar[Mapping[str, Reader]] = {
         "command": text,
-        "args": listed(any_text),
+        "args": listed(secret_text),
         "env": read_variables,
         **_SERVER_READERS,
     }

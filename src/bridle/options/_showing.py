@@ -13,6 +13,9 @@ from bridle.redaction import MASK, is_secret_key, mask_argv, mask_json, preview
 _LENGTH = 120
 _ARGUMENTS = frozenset(("args", "executable_args"))
 _ENVIRONMENTS = frozenset(("env", "extra_args"))
+_JSON_TEXTS = frozenset(("settings", "mcp_servers"))
+# Inside of settings and servers these are mappings of anything, under names that people choose.
+_SECRET_MAPPINGS = frozenset(("env", "headers"))
 
 
 def shown_fields(fields: Mapping[str, object], secret: frozenset[str] = frozenset()) -> str:
@@ -27,6 +30,8 @@ def _shown(name: str, value: object, secret: frozenset[str]) -> str:
         return _cut(repr(_masked_variables(cast(Mapping[str, object], value))))
     if name in _ARGUMENTS and isinstance(value, Sequence):
         return _cut(repr(tuple(mask_argv([str(item) for item in cast(Sequence[object], value)]))))
+    if name in _JSON_TEXTS and isinstance(value, str) and value.lstrip().startswith(("{", "[")):
+        return f"<JSON of {len(value)} characters>"
     return _value(value)
 
 
@@ -54,10 +59,23 @@ def _value(value: object) -> str:
 
 def _mapping(value: Mapping[object, object]) -> str:
     if all(_is_json(item) for item in value.values()):
-        return _cut(repr(mask_json(dict(value))))
+        return _cut(repr(mask_json(_without_secret_mappings(value))))
     return (
         "{" + ", ".join(f"{preview(repr(key), _LENGTH)}: {_value(item)}" for key, item in value.items()) + "}"
     )
+
+
+def _without_secret_mappings(value: object) -> object:
+    if isinstance(value, (list, tuple)):
+        return [_without_secret_mappings(item) for item in cast(Sequence[object], value)]
+    if not isinstance(value, Mapping):
+        return value
+    fields = cast(Mapping[object, object], value)
+    shown = {key: _without_secret_mappings(item) for key, item in fields.items()}
+    for key in _SECRET_MAPPINGS & shown.keys():
+        if isinstance(hidden := shown[key], dict):
+            shown[key] = dict.fromkeys(cast(dict[object, object], hidden), MASK)
+    return shown
 
 
 def _is_json(value: object) -> bool:

@@ -49,12 +49,12 @@ def _same_model_twice(o: Options) -> bool:
 RULES: Final[tuple[Rule, ...]] = (
     # Permissions.
     Rule(
-        lambda o: o.permission and o.permission_prompt_tool_name is not None,
+        lambda o: o.permission is not None and o.permission_prompt_tool_name is not None,
         "`permission` and `permission_prompt_tool_name` cannot both decide",
         "Leave one of them out.",
     ),
     Rule(
-        lambda o: o.permission and o.permission_prompts == "none",
+        lambda o: o.permission is not None and o.permission_prompts == "none",
         '`permission` is never asked with `permission_prompts="none"`',
         "Leave one of them out.",
     ),
