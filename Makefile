@@ -79,6 +79,8 @@ layers: $(STAMP) ## check that imports keep to the layers
 types: $(STAMP) ## check the types with mypy and pyright
 	@echo "== mypy"
 	@$(PY) -m mypy $(TYPED)
+	@echo "== mypy, as on Windows"
+	@$(PY) -m mypy --platform win32 src/bridle/transports
 	@echo "== pyright"
 	@$(PY) -m pyright --pythonpath $(PY) $(TYPED)
 

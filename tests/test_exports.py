@@ -68,21 +68,29 @@ def test_a_package_exports_every_public_name_of_its_modules(name: str) -> None:
 
 # Shared between the modules of a package, and no part of what it offers.
 INTERNAL = {
-    "bridle.transports._flags": {"Bell", "Descriptor", "Flag", "Readiness"},
+    "bridle.transports._blocking": {"BlockingInput", "BlockingOutput", "Piece", "read"},
+    "bridle.transports._flags": {"Bell", "Descriptor", "Flag", "SocketDescriptor", "socket_pair"},
     "bridle.transports._folder": {"make_folder", "remove_folder"},
     "bridle.transports._host": {"Host", "Kept", "host"},
     "bridle.transports._input": {"Input", "InputClosed", "Ticket"},
-    "bridle.transports._keeper": {"Keeper", "Patience"},
+    "bridle.transports._keeper": {"InputEnd", "Keeper", "OutputEnd", "Patience"},
     "bridle.transports._memory": {"Pipe"},
-    "bridle.transports._output": {"Output"},
+    "bridle.transports._output": {"Output", "Readiness"},
+    "bridle.transports._polling": {"PollingKeeper"},
     "bridle.transports._process": {"Link"},
-    "bridle.transports._spawn": {"Spawned", "explain", "spawn"},
+    "bridle.transports._spawn": {"Spawned", "check_for_windows", "explain", "spawn"},
+    "bridle.transports._starting": {"start"},
     "bridle.transports._stderr": {"Callback", "StderrLog"},
+    "bridle.transports._threads": {"Job", "ThreadedKeeper"},
     "bridle.transports._transport": {"Inbox", "Receiver", "line_of"},
     "bridle.transports._tree": {"Stat", "Tree", "environment_of", "process_ids", "stat_of"},
     "bridle.transports._warden": {"Warden"},
     "bridle.transports._warden_main": {
         *("clean_up", "find", "is_ours", "main", "send", "started_at", "wait", "wait_for_death"),
+    },
+    "bridle.transports._windows": {
+        *("BasicAccounting", "BasicLimit", "ExtendedLimit", "IoCounters", "MemoryCounters", "ProcessList"),
+        *("JobKeeper", "System", "WindowsJob", "this_system"),
     },
     "bridle.wire._decoding": {
         "Nesting",

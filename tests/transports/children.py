@@ -134,6 +134,16 @@ def leaves_a_shell_in_a_session() -> None:
     ignores_everything()
 
 
+def leaves_one_without_environment() -> None:
+    """A grandchild in another group of the same session, which has lost its environment."""
+    pid = os.fork()
+    if pid == 0:
+        os.setpgid(0, 0)
+        os.execve("/bin/sleep", ["sleep", str(FOREVER)], {})
+    say(f'{{"type":"grandchild","pid":{pid}}}')
+    polite()
+
+
 def writes_late() -> None:
     """Says 70 KB after its input has ended."""
     ready()

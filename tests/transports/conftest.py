@@ -22,6 +22,9 @@ from bridle.transports import ProcessTransport, live_processes
 from bridle.transports._host import host
 from bridle.transports._tree import environment_of, process_ids, stat_of
 
+DEADLINE = 30.0
+"""Far longer than anything takes, and shorter than the limit of a test."""
+
 CHILDREN = Path(__file__).with_name("children.py")
 
 BACKENDS: list[object] = [
@@ -77,8 +80,12 @@ def nothing_is_left() -> Iterator[None]:
     descriptors, folders = _descriptors(), _folders()
     yield
     gc.collect()
-    # A child that was not closed but dropped ends by itself, a moment later.
-    wait_for(lambda: not live_processes() and not _threads())
+    try:
+        # A child that was not closed but dropped ends by itself, a moment later.
+        wait_for(lambda: not live_processes() and not _threads())
+    finally:
+        for keeper in host().live():
+            keeper.end(kill=True)
     assert own_processes() == []
     assert _descriptors() - descriptors == set()
     assert _folders() - folders == set()
@@ -104,6 +111,8 @@ def _folders() -> set[str]:
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    """Wait until something is true that nothing announces. The test's deadline is the limit."""
+    """Wait until something is true that nothing announces."""
+    deadline = time.monotonic() + DEADLINE
     while not condition():
+        assert time.monotonic() < deadline, "it never became true"
         time.sleep(0.005)

@@ -1,11 +1,14 @@
 """Programs that use Bridle and end in some way: `python hosts.py NAME`. Each says which host it is."""
 
 import asyncio
+import ctypes
+import gc
 import os
 import signal
 import sys
 import threading
 import time
+import tracemalloc
 from pathlib import Path
 
 import anyio
@@ -114,6 +117,46 @@ def forks() -> None:
     assert os.waitstatus_to_exitcode(status) == 0
     announce()
     anyio.run(talk, transport)
+
+
+def is_given_orphans() -> None:
+    """As the first process of a container is: what the agent leaves behind becomes a child of the host."""
+    ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
+
+    async def main() -> None:
+        (transport,) = await start("leaves_an_escaped_one")
+        await transport.close()
+
+    anyio.run(main)
+    # Only the warden is left to wait for, and it runs.
+    announce(os.waitpid(-1, os.WNOHANG)[0])
+
+
+def starts_a_thousand() -> None:
+    """One after the other; prints by how much what it holds has grown: bytes of objects, resident bytes,
+    descriptors, threads."""
+
+    async def cycle() -> None:
+        async with ProcessTransport(Command(("cat",))) as transport:
+            await transport.write('{"type":"keep_alive"}')
+            await anext(transport.messages())
+
+    def held() -> tuple[int, ...]:
+        gc.collect()
+        resident = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        descriptors = len(list(Path("/proc/self/fd").iterdir()))
+        return tracemalloc.get_traced_memory()[0], resident, descriptors, threading.active_count()
+
+    async def main() -> None:
+        for _ in range(50):
+            await cycle()
+        before = held()
+        for _ in range(1000):
+            await cycle()
+        print(*(now - then for now, then in zip(held(), before, strict=True)))
+
+    tracemalloc.start()
+    anyio.run(main, backend=sys.argv[2])
 
 
 if __name__ == "__main__":

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import re
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
 from bridle.errors import ConnectionLost, ProcessExited, TransportClosed
-from bridle.transports import ProcessTransport, _keeper
+from bridle.transports import ProcessTransport, _keeper, _warden_main
+from bridle.transports._keeper import ENDING_LIMIT
+from bridle.transports._tree import stat_of
 from bridle.wire import Arrival, ControlRequest, MalformedLine, UnknownMessage
 from tests.transports.conftest import child, impatient, own_processes, wait_for
 
@@ -208,6 +212,14 @@ async def test_the_exit_is_noticed_while_a_grandchild_holds_stdout() -> None:
         assert own_processes() == []
 
 
+async def test_a_grandchild_that_lost_its_environment_is_found_by_its_session() -> None:
+    async with impatient("leaves_one_without_environment") as transport:
+        grandchild = (await first(transport)).data["pid"]
+        wait_for(lambda: (Path("/proc") / str(grandchild) / "environ").read_bytes() == b"")
+    left = stat_of(grandchild)
+    assert left is None or not left.is_running
+
+
 @pytest.mark.requirement("D6")
 async def test_a_child_that_closes_stdout_and_lives_on_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_keeper, "SILENT_SECONDS", 0.05)
@@ -313,5 +325,22 @@ async def test_a_child_that_has_closed_stdin_is_told_apart() -> None:
 
 
 @pytest.mark.requirement("F2")
-async def test_the_default_bound_is_what_the_documentation_says() -> None:
-    assert ProcessTransport(child("polite")).bound == 15.0
+def test_the_bounds_are_those_of_the_documentation() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "endings.md").read_text(encoding="utf-8")
+    table = page.partition("step by step")[2].partition("Each step ends")[0]
+    bounds = [float(number) for number in re.findall(r"^\|[^|]*\| (\d+) s", table, re.MULTILINE)]
+    transport = ProcessTransport(child("polite"))
+    assert bounds == [
+        _keeper.FLUSH_SECONDS,
+        5.0,
+        5.0,
+        _keeper.LEFT_SECONDS,
+        _keeper.KILL_SECONDS,
+        _keeper.CALLBACK_SECONDS,
+    ]
+    assert sum(bounds) == transport.bound
+    assert f"Added up it is {transport.bound:.0f} s" in page
+    assert f"It has {_keeper.SILENT_SECONDS:.0f} s to exit" in page
+    assert f"{ENDING_LIMIT // 2**20} MiB of it are kept" in page
+    assert f"waits {_warden_main.POLITE_SECONDS:.0f} s" in page
+    assert f"SIGKILL after {_warden_main.TERM_SECONDS:.0f} s" in page

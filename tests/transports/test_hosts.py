@@ -111,6 +111,12 @@ def test_a_forked_process_leaves_the_children_of_its_parent_alone(started: list[
     assert one.left() == []
 
 
+def test_orphans_that_become_children_of_the_host_are_reaped(started: list[Started]) -> None:
+    one = Started("is_given_orphans")
+    started.append(one)
+    assert one.worker == 0
+
+
 def test_a_warden_that_was_killed_is_replaced_with_the_next_child(started: list[Started]) -> None:
     from bridle.transports._host import Host
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import select
+import socket
 import sys
 from typing import TYPE_CHECKING, Final
 
@@ -16,7 +17,8 @@ from anyio.lowlevel import checkpoint
 if TYPE_CHECKING:
     from typing import Self
 
-_HAS_EVENTFD: Final = hasattr(os, "eventfd")
+_MARK: Final = b"\1\0\0\0\0\0\0\0"
+"""What an eventfd takes; for the others any byte would do."""
 
 
 class Descriptor:
@@ -41,6 +43,12 @@ class Descriptor:
     def duplicate(self) -> Descriptor:
         return Descriptor(os.dup(self._number))
 
+    def read(self, size: int) -> bytes:
+        return os.read(self._number, size)
+
+    def write(self, data: bytes) -> int:
+        return os.write(self._number, data)
+
     def __enter__(self) -> Self:
         return self
 
@@ -54,17 +62,67 @@ class Descriptor:
             pass
 
 
+class _Socket(socket.socket):
+    """Closed by the garbage collector without a warning, as a `Descriptor` is."""
+
+    __slots__ = ()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class SocketDescriptor(Descriptor):
+    """Owns a socket: on Windows nothing else can be waited for, and a socket's number is no file's."""
+
+    __slots__ = ("_socket",)
+
+    def __init__(self, owned: socket.socket) -> None:
+        own = _Socket(owned.family, owned.type, owned.proto, fileno=owned.detach())
+        own.setblocking(False)
+        super().__init__(own.fileno())
+        self._socket = own
+
+    def close(self) -> None:
+        self._number = -1
+        self._socket.close()
+
+    def duplicate(self) -> Descriptor:
+        return SocketDescriptor(self._socket.dup())
+
+    def read(self, size: int) -> bytes:
+        return self._socket.recv(size)
+
+    def write(self, data: bytes) -> int:
+        return self._socket.send(data)
+
+
+def socket_pair() -> tuple[Descriptor, Descriptor]:
+    """Two ends: what is written to the second makes the first readable."""
+    readable, writable = socket.socketpair()
+    return SocketDescriptor(readable), SocketDescriptor(writable)
+
+
+def _open_pair() -> tuple[Descriptor, Descriptor]:
+    """The same, with what costs least here."""
+    if sys.platform == "win32":
+        return socket_pair()
+    elif hasattr(os, "eventfd"):
+        both = Descriptor(os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
+        return both, both
+    else:
+        readable, writable = os.pipe()
+        os.set_blocking(readable, False)
+        os.set_blocking(writable, False)
+        return Descriptor(readable), Descriptor(writable)
+
+
 class Flag:
     """An event that is set once and stays set. `set` never blocks and may be called anywhere."""
 
     def __init__(self) -> None:
         self._is_set = False
-        if _HAS_EVENTFD:
-            self._readable = self._writable = Descriptor(os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
-        else:
-            readable, writable = os.pipe()
-            os.set_blocking(writable, False)
-            self._readable, self._writable = Descriptor(readable), Descriptor(writable)
+        self._readable, self._writable = _open_pair()
+        self._spare: list[Descriptor] = []
 
     @property
     def is_set(self) -> bool:
@@ -77,7 +135,7 @@ class Flag:
     def set(self) -> None:
         if not self._is_set:
             self._is_set = True
-            os.write(self._writable.fileno(), b"\1\0\0\0\0\0\0\0")
+            self._writable.write(_MARK)
 
     async def wait(self) -> None:
         """Wait in a task. Several may wait at once."""
@@ -85,79 +143,58 @@ class Flag:
             await checkpoint()
             return
         # A loop takes one waiter for each number, so each waiter has its own.
-        with self._readable.duplicate() as own:
+        try:
+            own = self._spare.pop()
+        except IndexError:
+            own = self._readable.duplicate()
+        try:
             await wait_readable(own.fileno())
+        finally:
+            if isinstance(own, SocketDescriptor):
+                # On Windows a thread of anyio may still be looking at it, and a closed one would end that
+                # thread: it is used again, and closed after the flag is set.
+                self._spare.append(own)
+            else:
+                own.close()
 
     def wait_blocking(self, timeout: float | None = None) -> bool:
         """Wait in a thread; says whether it is set."""
         if not self._is_set:
-            poll = select.poll()
-            poll.register(self._readable.fileno(), select.POLLIN)
-            poll.poll(None if timeout is None else timeout * 1000)
+            if sys.platform == "win32":
+                select.select([self._readable.fileno()], [], [], timeout)
+            else:
+                poll = select.poll()
+                poll.register(self._readable.fileno(), select.POLLIN)
+                poll.poll(None if timeout is None else timeout * 1000)
         return self._is_set
-
-    def close(self) -> None:
-        """Give the descriptors back now; nobody may be waiting. Else they go with the last reference."""
-        self._readable.close()
-        self._writable.close()
 
 
 class Bell:
     """Wakes a thread that polls. Rung any number of times, it is heard at least once."""
 
     def __init__(self) -> None:
-        if _HAS_EVENTFD:
-            self._hears = self._rings = Descriptor(os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
-        else:
-            hears, rings = os.pipe()
-            os.set_blocking(hears, False)
-            os.set_blocking(rings, False)
-            self._hears, self._rings = Descriptor(hears), Descriptor(rings)
+        self._hears, self._rings = _open_pair()
 
     def fileno(self) -> int:
         return self._hears.fileno()
 
     def ring(self) -> None:
         try:
-            os.write(self._rings.fileno(), b"\1\0\0\0\0\0\0\0")
+            self._rings.write(_MARK)
         except (BlockingIOError, OSError):  # full: it rings already; closed: nobody is there
             pass
 
     def clear(self) -> None:
         try:
-            while os.read(self._hears.fileno(), 4096) and not _HAS_EVENTFD:
+            while len(self._hears.read(4096)) == 4096:
                 pass
         except BlockingIOError:
             pass
 
+    async def wait(self) -> None:
+        """Wait in a task until it is rung, or has been since it was cleared. One task at a time."""
+        await wait_readable(self._hears.fileno())
+
     def close(self) -> None:
         self._hears.close()
         self._rings.close()
-
-
-class Readiness:
-    """One descriptor that is readable when any of several is, so that a task waits for one thing only."""
-
-    def __init__(self) -> None:
-        if sys.platform == "linux":
-            self._poller = select.epoll()
-        else:
-            self._poller = select.kqueue()
-
-    def add(self, number: int) -> None:
-        if sys.platform == "linux":
-            self._poller.register(number, select.EPOLLIN)
-        else:
-            self._poller.control([select.kevent(number, select.KQ_FILTER_READ, select.KQ_EV_ADD)], 0)
-
-    def discard(self, number: int) -> None:
-        try:
-            if sys.platform == "linux":
-                self._poller.unregister(number)
-            else:
-                self._poller.control([select.kevent(number, select.KQ_FILTER_READ, select.KQ_EV_DELETE)], 0)
-        except OSError:
-            pass
-
-    async def wait(self) -> None:
-        await wait_readable(self._poller.fileno())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -72,5 +73,5 @@ def _make_path(folder: Path, name: Path, user: UserId | None) -> Path:
 
 
 def _give(path: Path, user: UserId | None) -> None:
-    if user is not None and hasattr(os, "chown"):
+    if user is not None and sys.platform != "win32":
         os.chown(path, user.uid, user.gid)

@@ -10,6 +10,7 @@ import atexit
 import itertools
 import os
 import secrets
+import sys
 from threading import Lock
 from typing import TYPE_CHECKING, Protocol
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 class Kept(Protocol):
     """A keeper, as the host sees it."""
 
-    def end(self) -> None: ...
+    def end(self, *, kill: bool = False) -> None: ...
     def wait_blocking(self) -> None: ...
     def forget(self) -> None: ...
 
@@ -93,5 +94,5 @@ def _end_all() -> None:
 
 # Threads cannot be started any more when these run; the keepers are there already.
 atexit.register(_end_all)
-if hasattr(os, "register_at_fork"):
+if sys.platform != "win32":
     os.register_at_fork(after_in_child=_start_anew)

@@ -7,6 +7,7 @@ ticket.
 from __future__ import annotations
 
 import os
+import sys
 from collections import deque
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -31,7 +32,8 @@ class Input:
     """The writing end of the child's stdin. Every method may be called from any thread, and none blocks."""
 
     def __init__(self, number: int, wake: Callable[[], None]) -> None:
-        os.set_blocking(number, False)
+        if sys.platform != "win32":
+            os.set_blocking(number, False)
         self._number = number
         self._wake = wake
         self._lock = Lock()

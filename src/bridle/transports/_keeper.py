@@ -1,27 +1,22 @@
-"""The keeper of a child: a thread that drains its stderr, notices its exit, and ends it, come what may.
+"""The keeper of a child: a thread that ends it, step by step and each step bounded, come what may.
 
 It is started with the child and ends with it. Event loops only wait for it, so no cancellation, no dead loop
-and no
-garbage collection can leave a child behind. Does not read stdout while all is well: the event loop does.
+and no garbage collection can leave a child behind. Does not know how pipes are served and processes found:
+`_polling` does where pipes can be polled, `_threads` where they cannot.
 """
 
 from __future__ import annotations
 
 import logging
-import os
-import select
-import signal
 import time
+from abc import ABC, abstractmethod
 from threading import Thread
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from bridle.errors import ConnectionLost, LaunchError, ProcessExited
-from bridle.transports._flags import Bell, Descriptor, Flag
+from bridle.transports._flags import Flag
 from bridle.transports._folder import remove_folder
 from bridle.transports._host import host
-from bridle.transports._input import Input
-from bridle.transports._output import Output
-from bridle.transports._tree import Tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +24,7 @@ if TYPE_CHECKING:
 
     from bridle.command import Command
     from bridle.errors import BridleError
+    from bridle.transports._input import Ticket
     from bridle.transports._spawn import Spawned
     from bridle.transports._stderr import StderrLog
 
@@ -44,9 +40,14 @@ CALLBACK_SECONDS: Final = 1.0
 """For the user's stderr callback to get through the last lines."""
 SILENT_SECONDS: Final = 5.0
 """A child that has closed its stdout may take so long to exit: nothing more can be heard from it."""
-_LOOK_SECONDS: Final = 0.02
+LOOK_SECONDS: Final = 0.02
 """Between two looks at processes that are no children of ours, whose end is not announced."""
-_STDERR_LIMIT: Final = 1024 * 1024
+
+READ_SIZE: Final = 65536
+"""Larger reads and larger pipes measured no better."""
+ENDING_LIMIT: Final = 64 * 1024 * 1024
+"""So much is kept of what a child writes while it is being ended; the rest is only counted."""
+
 _THREADS: Final = "Raise the limit (`ulimit -u`, the container's pids limit), or run fewer at once."
 
 
@@ -64,8 +65,87 @@ class Patience(NamedTuple):
         return FLUSH_SECONDS + self.grace + self.terminate + LEFT_SECONDS + KILL_SECONDS + CALLBACK_SECONDS
 
 
-class Keeper:
+class InputEnd(Protocol):
+    """The writing end of the child's stdin. Every method may be called from any thread, and none blocks."""
+
+    @property
+    def refusal(self) -> str | None:
+        """Why nothing can be sent; None if something can."""
+        ...
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether the child has closed its end."""
+        ...
+
+    @property
+    def has_more(self) -> bool:
+        """Whether something waits for the pipe to take it."""
+        ...
+
+    @property
+    def waiting_bytes(self) -> int: ...
+
+    def put(self, data: bytes) -> Ticket | None:
+        """Send; gives a ticket if it has to be waited for. Raises `InputClosed` if nothing can be sent."""
+        ...
+
+    def withdraw(self, ticket: Ticket) -> None:
+        """Take back a piece that nobody waits for any more, if nothing of it has gone out yet."""
+        ...
+
+    def end(self, why: str) -> Ticket | None:
+        """Take nothing more, and close the pipe after the last piece; gives a ticket if that takes time."""
+        ...
+
+    def close(self, why: str) -> None:
+        """Take nothing more and close the pipe; what is still waiting is never sent."""
+        ...
+
+    def forget(self) -> None:
+        """Close it in a forked process."""
+        ...
+
+
+class OutputEnd(Protocol):
+    """The reading end of the child's stdout. `take` and `wait` are for the event loop."""
+
+    dropped_bytes: int
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the child, and all that had it from the child, has closed it."""
+        ...
+
+    @property
+    def is_handed_over(self) -> bool: ...
+
+    def take(self) -> bytes | None:
+        """The next bytes; `b""` at the end; None if there is nothing yet."""
+        ...
+
+    async def wait(self) -> None:
+        """Wait until `take` may have something."""
+        ...
+
+    def hand_over(self) -> None:
+        """From now on it is read whether anybody takes it or not."""
+        ...
+
+    def finish(self) -> None:
+        """The child is gone: let `take` come to an end."""
+        ...
+
+    def forget(self) -> None:
+        """Close all of it, in a forked process."""
+        ...
+
+
+class Keeper(ABC):
     """Owns a child process. `end` may be called from anywhere, any number of times, and never blocks."""
+
+    input: InputEnd
+    output: OutputEnd
 
     def __init__(
         self,
@@ -89,47 +169,40 @@ class Keeper:
         """Why it ended, if it was a failure."""
         self.cleanups: Final[list[Callable[[], object]]] = []
         """Called at the very end, also after a failure."""
-        self._bell = Bell()
-        self.input: Final = Input(spawned.stdin, self._bell.ring)
-        self.output: Final = Output(spawned.stdout)
         self.stderr: Final = stderr
-        self._stderr = Descriptor(spawned.stderr)
-        os.set_blocking(spawned.stderr, False)
         self._patience = patience
         self._folder = folder
-        name, value = host().marker(number)
-        self.tree: Final = Tree(self.pid, f"{name}={value}")
-        self._pidfd = _open_pidfd(self.pid)
         self._is_asked = self._is_urgent = self._is_output_closed = False
         self._has_exited = False
         self._is_forgotten = False
-        self._thread = Thread(target=self._run, name=f"bridle-keeper-{self.pid}", daemon=True)
+        self._deadline = 0.0
+        """When what was killed is given up."""
+        self._threads = [Thread(target=self._run, name=f"bridle-keeper-{self.pid}", daemon=True)]
 
     def start(self) -> None:
         """Start keeping. Raises `LaunchError` if there can be no more threads, and the child is killed."""
         host().enter(self.number, self)
         try:
-            self._thread.start()
+            for thread in self._threads:
+                thread.start()
         except RuntimeError as error:
             self.end(kill=True)
-            self._run()
+            self._run_here()
             raise LaunchError(
                 f"no thread can be started to keep the process: {error}", hint=_THREADS
             ) from error
-        folder = None if self._folder is None else str(self._folder)
-        host().warden.watch(self.number, self.pid, self.tree.started, folder)
 
     def end(self, *, kill: bool = False) -> None:
         """Begin to end the child, in order or at once."""
         if not self._is_forgotten:
             self._is_asked = True
             self._is_urgent |= kill
-            self._bell.ring()
+            self._wake()
 
     def notice_closed_output(self) -> None:
         """The child has closed its stdout: it must exit soon."""
         self._is_output_closed = True
-        self._bell.ring()
+        self._wake()
 
     @property
     def is_ending(self) -> bool:
@@ -140,6 +213,10 @@ class Keeper:
         """Whether the child itself has ended; what it left behind may still be there."""
         return self._has_exited
 
+    @abstractmethod
+    def resident_bytes(self) -> int:
+        """The memory that the child and all that it started has in use."""
+
     def wait_blocking(self) -> None:
         self.ended.wait_blocking(self._patience.bound)
 
@@ -149,8 +226,43 @@ class Keeper:
         self._is_forgotten = True
         self.input.forget()
         self.output.forget()
-        self._stderr.close()
         self.process.returncode = 0
+
+    # What depends on the system. `_wake` may be called at any moment, even by the garbage collector.
+
+    @abstractmethod
+    def _wake(self) -> None:
+        """Have `_serve_once` return."""
+
+    @abstractmethod
+    def _serve_once(self, seconds: float | None) -> None:
+        """Keep the pipes moving until something happens, or the time is up."""
+
+    @abstractmethod
+    def _ask(self) -> bool:
+        """Ask the child to end, in another way than by its input; says whether there is one."""
+
+    @abstractmethod
+    def _ask_others(self) -> bool:
+        """Ask what the child left behind to end; says whether there is anything."""
+
+    @abstractmethod
+    def _has_others(self) -> bool: ...
+
+    @abstractmethod
+    def _kill(self) -> bool:
+        """Kill the child and all that it started; says whether there was anything beside it."""
+
+    @abstractmethod
+    def _drain(self) -> None:
+        """Read what is left in the pipes."""
+
+    @abstractmethod
+    def _reap(self) -> None: ...
+
+    def _run_here(self) -> None:
+        """There are no threads: be done with it in this one."""
+        self._run()
 
     # The thread.
 
@@ -182,11 +294,7 @@ class Keeper:
         self._serve(lambda: not self.input.has_more or self._is_urgent, FLUSH_SECONDS)
         self.input.close("it is closed")
         self._serve(lambda: self._is_urgent, self._patience.grace)
-        if not self._has_exited and not self._is_urgent:
-            log.debug("process %d goes on without input; SIGTERM", self.pid)
-            self.tree.signal_group(signal.SIGTERM)
-            # A stopped process gets its signals only when it goes on.
-            self.tree.signal_group(signal.SIGCONT)
+        if not self._has_exited and not self._is_urgent and self._ask():
             self._serve(lambda: self._is_urgent, self._patience.terminate)
 
     def _end_rest(self) -> None:
@@ -194,25 +302,21 @@ class Keeper:
         self.input.close("the program has ended")
         self.output.hand_over()
         if self._has_exited and not self._is_urgent:
-            if not self.tree.signal_others(signal.SIGTERM):
+            if not self._ask_others():
+                self._deadline = time.monotonic() + KILL_SECONDS
                 return
-            self.tree.signal_others(signal.SIGCONT)
-            self._look_until_gone(LEFT_SECONDS)
-        deadline = time.monotonic() + KILL_SECONDS
-        self.tree.signal_group(signal.SIGKILL)
-        while (
-            self.tree.signal_others(signal.SIGKILL) or not self._has_exited
-        ) and time.monotonic() < deadline:
-            self._serve(lambda: False, _LOOK_SECONDS, exit_ends=False)
+            self._look_while(self._has_others, LEFT_SECONDS)
+        self._deadline = time.monotonic() + KILL_SECONDS
+        self._look_while(lambda: self._kill() or not self._has_exited, KILL_SECONDS)
 
-    def _look_until_gone(self, seconds: float) -> None:
+    def _look_while(self, is_there: Callable[[], bool], seconds: float) -> None:
         deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline and self.tree.others():
-            self._serve(lambda: False, _LOOK_SECONDS, exit_ends=False)
+        while is_there() and time.monotonic() < deadline:
+            self._serve(lambda: False, LOOK_SECONDS, exit_ends=False)
 
     def _finish(self) -> None:
+        self._drain()
         self.output.finish()
-        self._drain_stderr()
         self._reap()
         self.stderr.finish(CALLBACK_SECONDS)
 
@@ -224,22 +328,8 @@ class Keeper:
             return None
         return ProcessExited(self.returncode, stderr_tail=self.stderr.tail)
 
-    def _reap(self) -> None:
-        """Last of all: until now the zombie has kept its number, and that of its group, for itself."""
-        if not self._has_exited:
-            log.error("process %d cannot be killed; it is left to the system", self.pid)
-            self.process.returncode = 0
-            return
-        try:
-            self.returncode = _exit_code(_wait_for(self.pid, self._pidfd))
-        except ChildProcessError:  # somebody else in this process waits for any child
-            log.warning("process %d was reaped by somebody else; its exit code is lost", self.pid)
-        # Popen would try to wait for it again.
-        self.process.returncode = self.returncode or 0
-
     def _abort(self) -> None:
-        self.tree.signal_group(signal.SIGKILL)
-        self.tree.signal_others(signal.SIGKILL)
+        self._kill()
         self.input.close("its keeper failed")
         self.output.finish()
         self._has_exited = True
@@ -247,8 +337,6 @@ class Keeper:
         self.error = ConnectionLost("the keeper of the process failed; see the log of bridle.process")
 
     def _clean_up(self) -> None:
-        self._stderr.close()
-        self._pidfd.close()
         if self._folder is not None:
             remove_folder(self._folder)
         for clean_up in self.cleanups:
@@ -267,71 +355,3 @@ class Keeper:
             if left is not None and left <= 0:
                 return
             self._serve_once(left)
-
-    def _serve_once(self, seconds: float | None) -> None:
-        poll = select.poll()
-        poll.register(self._bell.fileno(), select.POLLIN)
-        if self._stderr.fileno() >= 0:
-            poll.register(self._stderr.fileno(), select.POLLIN)
-        if self._pidfd.fileno() >= 0 and not self._has_exited:
-            poll.register(self._pidfd.fileno(), select.POLLIN)
-        if self.input.has_more and (stdin := self.input.fileno()) >= 0:
-            poll.register(stdin, select.POLLOUT)
-        if self.output.is_handed_over and (stdout := self.output.fileno()) >= 0:
-            poll.register(stdout, select.POLLIN)
-        if self._pidfd.fileno() < 0:  # a system without pidfd: the exit has to be looked for
-            seconds = _LOOK_SECONDS if seconds is None else min(seconds, _LOOK_SECONDS)
-        ready = {number for number, _ in poll.poll(None if seconds is None else seconds * 1000)}
-        if self._bell.fileno() in ready:
-            self._bell.clear()
-        if self._stderr.fileno() in ready:
-            self._read_stderr()
-        self.input.pump()
-        if self.output.is_handed_over:
-            self.output.drain()
-        if not self._has_exited:
-            self._has_exited = (
-                _has_exited(self.pid) if self._pidfd.fileno() < 0 else self._pidfd.fileno() in ready
-            )
-
-    def _read_stderr(self) -> bool:
-        try:
-            data = os.read(self._stderr.fileno(), 65536)
-        except BlockingIOError:
-            return False
-        if data:
-            self.stderr.feed(data)
-        else:
-            self._stderr.close()
-        return bool(data)
-
-    def _drain_stderr(self) -> None:
-        left = _STDERR_LIMIT
-        while left > 0 and self._stderr.fileno() >= 0 and self._read_stderr():
-            left -= 65536
-
-
-def _open_pidfd(pid: int) -> Descriptor:
-    try:
-        return Descriptor(os.pidfd_open(pid) if hasattr(os, "pidfd_open") else -1)
-    except OSError:
-        return Descriptor(-1)
-
-
-def _has_exited(pid: int) -> bool:
-    try:
-        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-    except ChildProcessError:
-        return True
-
-
-def _wait_for(pid: int, pidfd: Descriptor) -> os.waitid_result | None:
-    if pidfd.fileno() >= 0:
-        return os.waitid(os.P_PIDFD, pidfd.fileno(), os.WEXITED)
-    return os.waitid(os.P_PID, pid, os.WEXITED)
-
-
-def _exit_code(result: os.waitid_result | None) -> int | None:
-    if result is None:
-        return None
-    return result.si_status if result.si_code == os.CLD_EXITED else -result.si_status

@@ -7,17 +7,19 @@ Whoever reads, the bytes come out once and in order. Does not look into them.
 from __future__ import annotations
 
 import os
+import select
+import sys
 from collections import deque
 from threading import Lock
 from typing import Final
 
-from bridle.transports._flags import Bell, Readiness
+from anyio import wait_readable
 
-READ_SIZE: Final = 65536
-"""Larger reads and larger pipes measured no better."""
+from bridle.transports._flags import Bell
+from bridle.transports._keeper import ENDING_LIMIT, READ_SIZE
 
-ENDING_LIMIT: Final = 64 * 1024 * 1024
-"""So much is kept of what a child writes while it is being ended; the rest is only counted."""
+# Not for Windows: there, type checkers need not look further.
+assert sys.platform != "win32"
 
 _LEFT_LIMIT: Final = 1024 * 1024
 """So much is read after the exit at most: no pipe holds more, so the rest is not the child's."""
@@ -134,3 +136,31 @@ class Output:
             self._is_closed = True
             self._readiness.discard(number)
             os.close(number)
+
+
+class Readiness:
+    """One descriptor that is readable when any of several is, so that a task waits for one thing only."""
+
+    def __init__(self) -> None:
+        if sys.platform == "linux":
+            self._poller = select.epoll()
+        else:
+            self._poller = select.kqueue()
+
+    def add(self, number: int) -> None:
+        if sys.platform == "linux":
+            self._poller.register(number, select.EPOLLIN)
+        else:
+            self._poller.control([select.kevent(number, select.KQ_FILTER_READ, select.KQ_EV_ADD)], 0)
+
+    def discard(self, number: int) -> None:
+        try:
+            if sys.platform == "linux":
+                self._poller.unregister(number)
+            else:
+                self._poller.control([select.kevent(number, select.KQ_FILTER_READ, select.KQ_EV_DELETE)], 0)
+        except OSError:
+            pass
+
+    async def wait(self) -> None:
+        await wait_readable(self._poller.fileno())

@@ -15,12 +15,9 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from bridle.errors import ConnectionLost, OptionsError, ProcessExited, TransportClosed, UsageError
-from bridle.transports._folder import make_folder, remove_folder
-from bridle.transports._host import host
 from bridle.transports._input import InputClosed
 from bridle.transports._keeper import Keeper, Patience
-from bridle.transports._spawn import spawn
-from bridle.transports._stderr import StderrLog
+from bridle.transports._starting import start
 from bridle.transports._transport import Inbox, Messages, Receiver, Sendable, Transport, line_of
 
 if TYPE_CHECKING:
@@ -170,7 +167,7 @@ class ProcessTransport(Transport):
             if self._is_closed:
                 raise TransportClosed("it has been closed", hint="Make a new one.")
             if self._link is None:
-                keeper = _start(self.command, self._stderr, self._patience)
+                keeper = start(self.command, self._stderr, self._patience)
                 keeper.cleanups.extend(self._cleanups)
                 self._link = Link(keeper, self._write_timeout)
                 self._finalizer = _end_with(self, keeper)
@@ -294,7 +291,7 @@ class ProcessTransport(Transport):
     def resident_bytes(self) -> int:
         """The memory that the process and all that it started has in use. Looks at every process of the
         machine."""
-        return 0 if self._link is None else self._link.keeper.tree.resident_bytes()
+        return 0 if self._link is None else self._link.keeper.resident_bytes()
 
     async def _close(self, *, kill: bool) -> None:
         if self._is_split:
@@ -376,28 +373,6 @@ class Closer:
     async def kill(self) -> None:
         """The same, at once."""
         await self._link.close(kill=True)
-
-
-def _start(command: Command, stderr: Callable[[str], object] | None, patience: Patience) -> Keeper:
-    """Start the process and its keeper. Whatever fails, nothing is left running and no file is left
-    behind."""
-    owner = host()
-    owner.warden.start()
-    number = owner.next_number()
-    folder = make_folder(command) if command.needs_folder else None
-    try:
-        placed = command if folder is None else command.placed(str(folder))
-        spawned = spawn(placed, owner.marker(number))
-    except BaseException:
-        if folder is not None:
-            remove_folder(folder)
-        raise
-    log = StderrLog(stderr)
-    keeper = Keeper(spawned, command, number, stderr=log, patience=patience, folder=folder)
-    keeper.start()
-    if command.preamble:
-        keeper.input.put(command.preamble)
-    return keeper
 
 
 def _end_with(owner: object, keeper: Keeper) -> weakref.finalize[..., object]:

@@ -9,12 +9,16 @@ from __future__ import annotations
 import os
 import select
 import signal
+import sys
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_PAGE: Final = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+# Not for Windows: there, type checkers need not look further.
+assert sys.platform != "win32"
+
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _HAS_PIDFD: Final = hasattr(os, "pidfd_open") and hasattr(signal, "pidfd_send_signal")
 
 
@@ -23,6 +27,7 @@ class Stat(NamedTuple):
 
     state: str
     group: int
+    session: int
     started: int
     """In clock ticks since the machine started: with the pid, it names one process for ever."""
 
@@ -40,7 +45,7 @@ def stat_of(pid: int) -> Stat | None:
         return None
     # The name is in brackets and may hold anything, brackets and spaces included.
     fields = text[text.rfind(b")") + 2 :].split(None, 20)
-    return Stat(fields[0].decode(), int(fields[2]), int(fields[19]))
+    return Stat(fields[0].decode(), int(fields[2]), int(fields[3]), int(fields[19]))
 
 
 def environment_of(pid: int) -> bytes:
@@ -64,13 +69,16 @@ def process_ids() -> Iterator[int]:
 
 
 class Tree:
-    """A child, those in its group, and those that carry its marker."""
+    """A child, those in its group and session, and those that carry its marker."""
 
     def __init__(self, pid: int, marker: str) -> None:
         self._pid = pid
         stat = stat_of(pid)
         self.started: Final = 0 if stat is None else stat.started
         """When the child started; whatever started earlier is not of its making."""
+        self.can_be_searched: Final = stat is not None
+        """Whether there is a `/proc` to look into."""
+        self._signalled: dict[int, int] = {}
         self._marker = b"\0" + os.fsencode(marker) + b"\0"
 
     def members(self) -> list[int]:
@@ -93,8 +101,21 @@ class Tree:
         """Signal those beside the child, each only if it is certainly ours; says how many there were."""
         others = self.others()
         for pid in others:
+            if (stat := stat_of(pid)) is not None:
+                self._signalled[pid] = stat.started
             self._signal(pid, number)
         return len(others)
+
+    def reap_orphans(self) -> None:
+        """Reap those that were signalled and have become our own: orphans go to a host that is the first
+        process of its container, and would stay there as zombies."""
+        for pid, started in self._signalled.items():
+            stat = stat_of(pid)
+            if stat is not None and not stat.is_running and stat.started == started:
+                try:
+                    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG)
+                except ChildProcessError:  # somebody else's, as usual
+                    pass
 
     def resident_bytes(self) -> int:
         """The memory that the processes have in use, added up; pages they share count for each."""
@@ -111,7 +132,7 @@ class Tree:
         stat = stat_of(pid)
         if stat is None or stat.started < self.started or not stat.is_running:
             return False
-        return stat.group == self._pid or self._marker in environment_of(pid)
+        return self._pid in (stat.group, stat.session) or self._marker in environment_of(pid)
 
     def _signal(self, pid: int, number: int) -> None:
         if not _HAS_PIDFD:

@@ -40,9 +40,10 @@ class Warden:
     def start(self) -> None:
         """Make sure that it runs. To be called before a child is started: the marker alone tells it what is
         ours."""
-        with self._lock:
-            if self._process is None or self._process.poll() is not None:
-                self._start()
+        if sys.platform != "win32":  # there, a job object ends what is left
+            with self._lock:
+                if self._process is None or self._process.poll() is not None:
+                    self._start()
 
     def watch(self, number: int, group: int, started: int, folder: str | None) -> None:
         """A child has started. The marker finds it; this helps where it lost its environment."""
@@ -85,7 +86,8 @@ class Warden:
             return
         self._close_pipe()
         reading, self._pipe = os.pipe()
-        os.set_blocking(self._pipe, False)
+        if sys.platform != "win32":
+            os.set_blocking(self._pipe, False)
         command = [sys.executable, "-I", "-S", str(_PROGRAM), self._host_id, str(os.getpid())]
         try:
             self._process = subprocess.Popen(

@@ -17,6 +17,9 @@ import signal
 import sys
 import time
 
+# Not for Windows: there, type checkers need not look further.
+assert sys.platform != "win32"
+
 POLITE_SECONDS = 2.0
 """Most agents end by themselves when their input ends with the host."""
 TERM_SECONDS = 1.0
@@ -99,9 +102,9 @@ def is_ours(pid: int, marker: bytes, groups: set[tuple[object, object]]) -> bool
         fields = text[text.rfind(b")") + 2 :].split()
         if fields[0] in (b"Z", b"X"):
             return False
-        group = int(fields[2])
-        # A group is ours while its leader lives and is the one that was reported: numbers are used again.
-        if any(group == known and started_at(group) == start for known, start in groups):
+        group, session = int(fields[2]), int(fields[3])
+        # These are ours while their leader lives and is the one that was reported: numbers are used again.
+        if any(known in (group, session) and started_at(known) == start for known, start in groups):
             return True
         with open(f"/proc/{pid}/environ", "rb") as file:
             return b"\0" + marker in b"\0" + file.read()
@@ -109,7 +112,7 @@ def is_ours(pid: int, marker: bytes, groups: set[tuple[object, object]]) -> bool
         return False
 
 
-def started_at(pid: int) -> int | None:
+def started_at(pid: object) -> int | None:
     with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:
         text = file.read()
         return int(text[text.rfind(b")") + 2 :].split()[19])
