@@ -153,6 +153,12 @@ def writes_late() -> None:
         say(f'{{"type":"late","number":{number},"text":"{"x" * 80}"}}')
 
 
+def counts() -> None:
+    """Says so many numbers and exits."""
+    for number in range(int(sys.argv[2])):
+        say(f'{{"type":"count","number":{number},"text":"{"x" * 50}"}}')
+
+
 def writes_half_a_line() -> None:
     ready()
     os.write(1, b'{"type":"half","text":"and then')

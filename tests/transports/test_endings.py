@@ -194,6 +194,21 @@ async def test_a_clean_exit_with_a_request_open_is_an_end() -> None:
         assert transport.returncode == 0
 
 
+@pytest.mark.requirement("D8")
+async def test_a_consumer_that_does_not_read_holds_the_child_up_and_loses_nothing() -> None:
+    """Nothing is read ahead but what a pipe holds; the byte budget of a session comes on top of this."""
+    async with impatient("counts", "20000") as transport:
+        messages = transport.messages()
+        await anext(messages)
+        assert transport._link is not None
+        # It is done only when somebody reads on: a megabyte does not fit into a pipe.
+        assert not transport._link.keeper.has_exited
+        numbers = [
+            message.data["number"] async for message in messages if isinstance(message, UnknownMessage)
+        ]
+        assert numbers == list(range(1, 20000))
+
+
 @pytest.mark.requirement("D6")
 async def test_death_by_signal_is_a_failure() -> None:
     async with impatient("dies_by_signal") as transport:

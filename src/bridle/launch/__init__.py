@@ -5,7 +5,7 @@ Starts nothing: `bridle.transports` does.
 
 from __future__ import annotations
 
-from bridle.launch._command import make_command
+from bridle.launch._command import make_command, make_version_probe
 from bridle.launch._environment import make_environment
 from bridle.launch._find import Search, Tried, find_agent, search_agent
 from bridle.launch._initialize import make_initialize
@@ -34,5 +34,6 @@ __all__ = [
     "make_command",
     "make_environment",
     "make_initialize",
+    "make_version_probe",
     "search_agent",
 ]

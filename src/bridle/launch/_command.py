@@ -82,6 +82,24 @@ def make_command(
     return wrapped
 
 
+def make_version_probe(
+    options: Options, *, environ: Mapping[str, str] | None = None, platform: str = sys.platform
+) -> Command:
+    """The command that asks the agent's program for its version, on the machine that it would run on.
+
+    For when a session cannot be opened, to tell whether the program is too old or does not run at all. Raises
+    what `make_command` raises.
+    """
+    user = _user(options, platform)
+    command = Command(
+        (*_program(options, environ, platform), "-v"),
+        env=make_environment(options, user=user, environ=environ, platform=platform),
+        folders=isolation_folders(options.isolation),
+        user=user,
+    )
+    return command if options.runner is None else options.runner.wrap(command)
+
+
 def _arguments(options: Options, mode: Mode) -> tuple[list[Argument], list[File]]:
     """The arguments and files that options make: from the table, and then from `extra_args`."""
     arguments: list[Argument] = []

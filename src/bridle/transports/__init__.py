@@ -2,6 +2,7 @@
 your own."""
 
 from bridle.command import Command
+from bridle.transports._brief import Finished, run_to_end
 from bridle.transports._memory import MemoryTransport, memory_pair
 from bridle.transports._process import Closer, ProcessTransport, Reader, Writer
 from bridle.transports._registry import LiveProcess, live_processes
@@ -10,6 +11,7 @@ from bridle.transports._transport import Messages, Sendable, Transport
 __all__ = [
     "Closer",
     "Command",
+    "Finished",
     "LiveProcess",
     "MemoryTransport",
     "Messages",
@@ -20,4 +22,5 @@ __all__ = [
     "Writer",
     "live_processes",
     "memory_pair",
+    "run_to_end",
 ]
