@@ -6,6 +6,7 @@ group. What is left unshown is the system itself.
 
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -132,7 +133,8 @@ async def main() -> None:
 
 if __name__ == "__main__":
     kept: list[object] = []
-    # What the event loops and decoders need of this system, they have by now.
+    # What the event loops, decoders and standard modules need of this system, they have by now.
+    assert shutil is not None
     anyio.run(anyio.lowlevel.checkpoint, backend=sys.argv[1])
     msgspec.json.decode(b"1")
     pretend()
