@@ -88,7 +88,7 @@ FORMS: list[tuple[str, object, object]] = [
     ("isolation", "hermetic", Isolation.HERMETIC),
     ("user", "agent", "agent"),
     ("user", 0, 0),
-    ("timeouts", {"turn": 5, "idle": None}, Timeouts(turn=5, idle=None)),
+    ("timeouts", {"turn": 5, "silence": None}, Timeouts(turn=5, silence=None)),
     ("timeouts", {"firstEvent": 5}, Timeouts(first_event=5)),
     ("fallback_model", "opus", ("opus",)),
     ("fallback_model", "opus, haiku", ("opus", "haiku")),

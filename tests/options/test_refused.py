@@ -274,10 +274,10 @@ def test_an_impossible_user_is_refused(user: Any) -> None:
 PARTS: list[tuple[type[Any], dict[str, object]]] = [
     (Timeouts, {"connect": 0}),
     (Timeouts, {"turn": -1.0}),
-    (Timeouts, {"idle": math.nan}),
+    (Timeouts, {"silence": math.nan}),
     (Timeouts, {"first_event": math.inf}),
     (Timeouts, {"control": True}),
-    (Timeouts, {"grace": None}),
+    (Timeouts, {"close": None}),
     (Timeouts, {"terminate": 0}),
     (Timeouts, {"interrupt": "5"}),
     (EnvPolicy, {"names": "PATH"}),
@@ -313,7 +313,9 @@ def test_a_part_checks_itself(kind: type[Any], fields: dict[str, object]) -> Non
         kind(**fields)
 
 
-@pytest.mark.parametrize("name", ["connect", "first_event", "idle", "turn", "control", "write", "store"])
+@pytest.mark.parametrize(
+    "name", ["connect", "first_event", "silence", "turn", "background", "control", "write", "store"]
+)
 def test_a_deadline_can_be_turned_off(name: str) -> None:
     off: dict[str, Any] = {name: None}
     assert getattr(Options(timeouts=Timeouts(**off)).timeouts, name) is None

@@ -141,17 +141,19 @@ class Timeouts(Part, frozen=True, kw_only=True):
     """From the start of the program until it answers `initialize`."""
     first_event: float | None = 180.0
     """From a prompt until the first sign of life."""
-    idle: float | None = 300.0
+    silence: float | None = 300.0
     """Between two signs of life; not counted while a tool, a hook or an approval is open."""
     turn: float | None = 3600.0
     """A whole turn."""
+    background: float | None = 600.0
+    """Work that goes on in the background after the answer, if it is waited for."""
     control: float | None = 60.0
     """An answer to a control request."""
     write: float | None = 60.0
     """The program not reading what is sent to it."""
     interrupt: float = 10.0
     """How long a turn may take to end after it was interrupted, before the program is ended."""
-    grace: float = 5.0
+    close: float = 5.0
     """How long the program may take to end after its input is closed; it writes its transcript then."""
     terminate: float = 5.0
     """How long it may take to end after SIGTERM, before it is killed."""
@@ -160,9 +162,10 @@ class Timeouts(Part, frozen=True, kw_only=True):
 
     _readers: ClassVar[Mapping[str, Reader]] = {
         **dict.fromkeys(
-            ("connect", "first_event", "idle", "turn", "control", "write", "store"), optional(above_zero)
+            ("connect", "first_event", "silence", "turn", "background", "control", "write", "store"),
+            optional(above_zero),
         ),
-        **dict.fromkeys(("interrupt", "grace", "terminate"), above_zero),
+        **dict.fromkeys(("interrupt", "close", "terminate"), above_zero),
     }
 
 
