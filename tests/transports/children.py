@@ -3,6 +3,7 @@
 Run with the bare interpreter, so that they start fast. Nothing of Bridle is imported here.
 """
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -142,6 +143,36 @@ def leaves_one_without_environment() -> None:
         os.execve("/bin/sleep", ["sleep", str(FOREVER)], {})
     say(f'{{"type":"grandchild","pid":{pid}}}')
     polite()
+
+
+def leaves_one_that_forks_on_and_on() -> None:
+    """A grandchild that ignores SIGTERM, starts another in a session of its own, and ends, again and again.
+
+    The file is locked while there is one.
+    """
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        ignore_sigterm()
+        fcntl.flock(os.open(sys.argv[2], os.O_RDWR | os.O_CREAT), fcntl.LOCK_EX)
+        os.closerange(0, 3)
+        os.close(writing)
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            os.setsid()
+            if os.fork():
+                os._exit(0)
+        os._exit(0)
+    os.close(writing)
+    os.read(reading, 1)
+    polite()
+
+
+def reads_slowly() -> None:
+    """Four kilobytes at a time, and not before it is told to by a signal."""
+    signal.signal(signal.SIGUSR1, lambda *_: None)
+    ready()
+    while os.read(0, 4096):
+        signal.pause()
 
 
 def writes_late() -> None:

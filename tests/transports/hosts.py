@@ -119,6 +119,29 @@ def forks() -> None:
     anyio.run(talk, transport)
 
 
+def leaves_the_block_in_a_forked_process() -> None:
+    """The child is the other one's: there, neither reading nor closing waits for anything."""
+
+    async def main() -> None:
+        (transport,) = await start("polite")
+        async with transport:
+            worker = os.fork()
+            if not worker:
+                signal.alarm(20)
+                try:
+                    await transport.receive()
+                finally:
+                    # By the end of the block, as an exit would.
+                    await transport.close()
+                    os._exit(7)
+            status = os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1])  # noqa: ASYNC222
+            await transport.write('{"type":"still_there"}')
+            message = await anext(transport.messages())
+            print(status, message.type, flush=True)
+
+    anyio.run(main, backend="trio")
+
+
 def is_given_orphans() -> None:
     """As the first process of a container is: what the agent leaves behind becomes a child of the host."""
     ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER

@@ -204,7 +204,8 @@ async def test_a_flood_while_closing_is_kept_up_to_a_limit_and_then_counted(
     await first(transport)
     await transport.close()
     kept = await everything_until_closed(transport)
-    assert 100 < len(kept) < 1000
+    # The limit, and what had been read before.
+    assert 100 < len(kept) < 1200
     assert transport.dropped_bytes > 0
 
 

@@ -70,7 +70,7 @@ def test_a_number_that_went_to_another_process_is_not_signalled(
 ) -> None:
     """As if a member had ended after it was found, and its number been given to a stranger."""
     tree = Tree(os.getpid(), MARKER)
-    monkeypatch.setattr(tree, "others", lambda: [stranger.pid, marked.pid, 2**22 + 1])
+    monkeypatch.setattr(tree, "_find_others", lambda: iter([stranger.pid, marked.pid, 2**22 + 1]))
     assert tree.signal_others(signal.SIGKILL) == 3
     assert marked.process.wait() == -signal.SIGKILL
     assert is_alive(stranger)

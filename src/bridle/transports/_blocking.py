@@ -45,6 +45,8 @@ class BlockingInput:
         self._is_cut = False
         """Whether what is in the queue is of no more interest."""
         self._is_closed = False
+        self.sent_bytes = 0
+        """How much the pipe has taken."""
 
     @property
     def refusal(self) -> str | None:
@@ -141,6 +143,7 @@ class BlockingInput:
                 return
             piece.rest = piece.rest[sent:]
             self._waiting -= sent
+            self.sent_bytes += sent
             if not piece.rest:
                 self._queue.popleft()
                 if isinstance(piece, Ticket):
@@ -250,7 +253,8 @@ class BlockingOutput:
 
     def _keep(self, data: bytes) -> None:
         with self._changed:
-            if self._is_over or self._kept_size + len(data) > ENDING_LIMIT:
+            # Once there is a gap, what comes after it would be taken for the rest of what came before.
+            if self._is_over or self.dropped_bytes or self._kept_size + len(data) > ENDING_LIMIT:
                 self.dropped_bytes += len(data)
                 return
             self._kept.append(data)

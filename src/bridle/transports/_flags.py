@@ -5,13 +5,15 @@ Does not know who waits: any thread, any number of tasks, on any event loop.
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import socket
 import sys
+import time
 from typing import TYPE_CHECKING, Final
 
-from anyio import wait_readable
+from anyio import sleep, wait_readable
 from anyio.lowlevel import checkpoint
 
 if TYPE_CHECKING:
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
 _MARK: Final = b"\1\0\0\0\0\0\0\0"
 """What an eventfd takes; for the others any byte would do."""
+_LOOK_SECONDS: Final = 0.02
+"""Between two looks at a flag for which there is no descriptor."""
 
 
 class Descriptor:
@@ -117,11 +121,17 @@ def _open_pair() -> tuple[Descriptor, Descriptor]:
 
 
 class Flag:
-    """An event that is set once and stays set. `set` never blocks and may be called anywhere."""
+    """An event that is set once and stays set. `set` never blocks and may be called anywhere.
+
+    Where no more files can be opened, those who wait for it look at it now and then.
+    """
 
     def __init__(self) -> None:
         self._is_set = False
-        self._readable, self._writable = _open_pair()
+        try:
+            self._readable, self._writable = _open_pair()
+        except OSError:
+            self._readable = self._writable = Descriptor(-1)
         self._spare: list[Descriptor] = []
 
     @property
@@ -135,7 +145,12 @@ class Flag:
     def set(self) -> None:
         if not self._is_set:
             self._is_set = True
-            self._writable.write(_MARK)
+            if self._writable.fileno() >= 0:
+                self._writable.write(_MARK)
+
+    def set_here(self) -> None:
+        """Set it in a forked process alone: the descriptor is the other one's too."""
+        self._is_set = True
 
     async def wait(self) -> None:
         """Wait in a task. Several may wait at once."""
@@ -143,10 +158,11 @@ class Flag:
             await checkpoint()
             return
         # A loop takes one waiter for each number, so each waiter has its own.
-        try:
-            own = self._spare.pop()
-        except IndexError:
-            own = self._readable.duplicate()
+        own = self._take_own()
+        if own is None:
+            while not self.is_set:  # noqa: ASYNC110 - there is nothing else to wait for
+                await sleep(_LOOK_SECONDS)
+            return
         try:
             await wait_readable(own.fileno())
         finally:
@@ -159,7 +175,11 @@ class Flag:
 
     def wait_blocking(self, timeout: float | None = None) -> bool:
         """Wait in a thread; says whether it is set."""
-        if not self._is_set:
+        if self._readable.fileno() < 0:
+            deadline = time.monotonic() + (math.inf if timeout is None else timeout)
+            while not self._is_set and time.monotonic() < deadline:
+                time.sleep(_LOOK_SECONDS)
+        elif not self._is_set:
             if sys.platform == "win32":
                 select.select([self._readable.fileno()], [], [], timeout)
             else:
@@ -167,6 +187,16 @@ class Flag:
                 poll.register(self._readable.fileno(), select.POLLIN)
                 poll.poll(None if timeout is None else timeout * 1000)
         return self._is_set
+
+    def _take_own(self) -> Descriptor | None:
+        try:
+            return self._spare.pop()
+        except IndexError:
+            pass
+        try:
+            return self._readable.duplicate()
+        except OSError:
+            return None
 
 
 class Bell:

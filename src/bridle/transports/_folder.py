@@ -6,6 +6,7 @@ Does not decide what is in it; the command does.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import shutil
@@ -44,20 +45,32 @@ def make_folder(command: Command) -> Path:
         _give(folder, command.user)
     except OSError as error:
         if folder is not None:
-            remove_folder(folder)
+            discard_folder(folder, command)
         raise LaunchError(
             f"the files that the program needs cannot be written: {error}",
             argv=command.argv,
-            hint=f"Make room in {tempfile.gettempdir()}, or set TMPDIR to a folder that can be written.",
+            hint="Make room in the temporary folder, or set TMPDIR to one that can be written.",
         ) from error
     return folder
+
+
+def discard_folder(folder: Path, command: Command) -> None:
+    """Remove what `make_folder` has made, if the program was not started. Needs no descriptor: to have none
+    left is a reason why a program cannot be started."""
+    names = [Path(name) for name in (*command.folders, *(file.name for file in command.files), ".")]
+    paths = {folder / path for name in names for path in (name, *name.parents)}
+    for path in sorted(paths, key=lambda path: len(path.parts), reverse=True):
+        with contextlib.suppress(OSError):
+            path.rmdir() if path.is_dir() else path.unlink()
+    remove_folder(folder)
 
 
 def remove_folder(folder: Path) -> None:
     """Remove it with all that is in it. A failure is logged, never raised."""
     for _ in range(_ATTEMPTS):
-        shutil.rmtree(folder, ignore_errors=True)
-        if not folder.exists():
+        with contextlib.suppress(RecursionError):  # a program can make folders a thousand deep
+            shutil.rmtree(folder, ignore_errors=True)
+        if not os.path.lexists(folder):
             return
     log.warning("the private folder %s could not be removed", folder)
 

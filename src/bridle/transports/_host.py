@@ -84,8 +84,9 @@ def host() -> Host:
 
 def _start_anew() -> None:
     global _host
-    _host.forget()
-    _host = Host()
+    # First: whatever happens, nothing of this process may carry the name of the other.
+    forgotten, _host = _host, Host()
+    forgotten.forget()
 
 
 def _end_all() -> None:

@@ -41,6 +41,8 @@ class Input:
         self._refusal: str | None = None
         """Why nothing is taken any more."""
         self._is_broken = False
+        self.sent_bytes = 0
+        """How much the pipe has taken of what did not go out at once."""
 
     @property
     def refusal(self) -> str | None:
@@ -93,6 +95,10 @@ class Input:
         with self._lock:
             if not ticket.has_begun and ticket in self._queue:
                 self._queue.remove(ticket)
+                # Whoever ends the input may wait for it as the last one.
+                ticket.flag.set()
+                if not self._queue and self._refusal is not None:
+                    self._close()
 
     def end(self, why: str) -> Ticket | None:
         """Take nothing more, and close the pipe after the last piece; gives the ticket of that one."""
@@ -118,6 +124,7 @@ class Input:
                     return
                 ticket.has_begun = True
                 ticket.rest = ticket.rest[sent:]
+                self.sent_bytes += sent
                 if ticket.rest:
                     return
                 self._queue.popleft()

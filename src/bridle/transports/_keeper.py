@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from abc import ABC, abstractmethod
+from functools import partial
 from threading import Thread
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
@@ -19,7 +20,7 @@ from bridle.transports._folder import remove_folder
 from bridle.transports._host import host
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from bridle.command import Command
@@ -48,6 +49,9 @@ READ_SIZE: Final = 65536
 ENDING_LIMIT: Final = 64 * 1024 * 1024
 """So much is kept of what a child writes while it is being ended; the rest is only counted."""
 
+_LONGEST_WAIT: Final = 86400.0
+"""The system takes no number of milliseconds above 2**31, and nobody minds a look at the pipes each day."""
+
 _THREADS: Final = "Raise the limit (`ulimit -u`, the container's pids limit), or run fewer at once."
 
 
@@ -67,6 +71,9 @@ class Patience(NamedTuple):
 
 class InputEnd(Protocol):
     """The writing end of the child's stdin. Every method may be called from any thread, and none blocks."""
+
+    sent_bytes: int
+    """Grows while the child reads what had to wait."""
 
     @property
     def refusal(self) -> str | None:
@@ -218,12 +225,14 @@ class Keeper(ABC):
         """The memory that the child and all that it started has in use."""
 
     def wait_blocking(self) -> None:
-        self.ended.wait_blocking(self._patience.bound)
+        self.ended.wait_blocking(min(self._patience.bound, _LONGEST_WAIT))
 
     def forget(self) -> None:
         """In a forked process: the child is the other one's. Only its pipes are here too, and must not stay
         open."""
         self._is_forgotten = True
+        # Nobody here ends it, so nobody is to wait for that.
+        self.ended.set_here()
         self.input.forget()
         self.output.forget()
         self.process.returncode = 0
@@ -278,14 +287,17 @@ class Keeper(ABC):
             self._finish()
             if not was_asked:
                 self.error = self._failure(has_overstayed)
-        except Exception:
-            log.exception("the keeper of process %d failed; the process is killed", self.pid)
+        except BaseException:
             self._abort()
+            log.exception("the keeper of process %d failed; the process was killed", self.pid)
         finally:
-            host().leave(self.number)
-            self._clean_up()
-            host().warden.release(self.number)
-            self.ended.set()
+            try:
+                self._clean_up()
+                host().warden.release(self.number)
+            finally:
+                # Whatever happens, nobody waits for this in vain.
+                host().leave(self.number)
+                self.ended.set()
 
     def _go_down(self) -> None:
         """The ladder. Each step is bounded and ends with the child."""
@@ -307,12 +319,17 @@ class Keeper(ABC):
                 return
             self._look_while(self._has_others, LEFT_SECONDS)
         self._deadline = time.monotonic() + KILL_SECONDS
-        self._look_while(lambda: self._kill() or not self._has_exited, KILL_SECONDS)
+        if not self._look_while(lambda: self._kill() or not self._has_exited, KILL_SECONDS):
+            log.error("not all that process %d started could be killed", self.pid)
 
-    def _look_while(self, is_there: Callable[[], bool], seconds: float) -> None:
+    def _look_while(self, is_there: Callable[[], bool], seconds: float) -> bool:
+        """Says whether it is gone."""
         deadline = time.monotonic() + seconds
-        while is_there() and time.monotonic() < deadline:
+        while is_there():
+            if time.monotonic() >= deadline:
+                return False
             self._serve(lambda: False, LOOK_SECONDS, exit_ends=False)
+        return True
 
     def _finish(self) -> None:
         self._drain()
@@ -329,21 +346,28 @@ class Keeper(ABC):
         return ProcessExited(self.returncode, stderr_tail=self.stderr.tail)
 
     def _abort(self) -> None:
-        self._kill()
+        """The keeper itself has failed: do all that can still be done."""
+        self.error = ConnectionLost("the keeper of the process failed; see the log of bridle.process")
+        try:
+            self._kill()
+            self._has_exited = True
+        except Exception:
+            log.exception("process %d could not be killed either", self.pid)
         self.input.close("its keeper failed")
         self.output.finish()
-        self._has_exited = True
         self._reap()
-        self.error = ConnectionLost("the keeper of the process failed; see the log of bridle.process")
 
     def _clean_up(self) -> None:
-        if self._folder is not None:
-            remove_folder(self._folder)
-        for clean_up in self.cleanups:
+        for clean_up in self._all_cleanups():
             try:
                 clean_up()
-            except Exception:
+            except BaseException:  # an exit that is meant for another thread, too
                 log.exception("a clean-up after process %d failed", self.pid)
+
+    def _all_cleanups(self) -> Iterator[Callable[[], object]]:
+        if self._folder is not None:
+            yield partial(remove_folder, self._folder)
+        yield from self.cleanups
 
     def _serve(
         self, is_done: Callable[[], bool], seconds: float | None = None, *, exit_ends: bool = True
@@ -354,4 +378,4 @@ class Keeper(ABC):
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 return
-            self._serve_once(left)
+            self._serve_once(None if left is None else min(left, _LONGEST_WAIT))

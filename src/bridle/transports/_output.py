@@ -123,7 +123,8 @@ class Output:
         return data
 
     def _keep(self, data: bytes) -> None:
-        if self._kept_size + len(data) > ENDING_LIMIT:
+        # Once there is a gap, what comes after it would be taken for the rest of what came before.
+        if self.dropped_bytes or self._kept_size + len(data) > ENDING_LIMIT:
             self.dropped_bytes += len(data)
             return
         self._kept.append(data)

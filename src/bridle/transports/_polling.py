@@ -5,6 +5,7 @@ Does not read stdout while all is well: the event loop does.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import select
@@ -55,16 +56,18 @@ class PollingKeeper(Keeper):
         self._bell = Bell()
         self.input = self._stdin = Input(spawned.stdin, self._bell.ring)
         self.output = self._stdout = Output(spawned.stdout)
-        self._stderr = Descriptor(spawned.stderr)
-        os.set_blocking(spawned.stderr, False)
         name, value = host().marker(number)
         self.tree: Final = Tree(self.pid, f"{name}={value}")
         self._pidfd = _open_pidfd(self.pid)
+        # Last, because it owns what whoever spawned closes if any of this fails.
+        self._stderr = Descriptor(spawned.stderr)
+        os.set_blocking(spawned.stderr, False)
 
     def start(self) -> None:
-        super().start()
         folder = None if self._folder is None else str(self._folder)
+        # First, because the thread takes it back at the end, and that may come at once.
         host().warden.watch(self.number, self.pid, self.tree.started, folder)
+        super().start()
 
     def forget(self) -> None:
         super().forget()
@@ -90,7 +93,7 @@ class PollingKeeper(Keeper):
         return True
 
     def _has_others(self) -> bool:
-        return bool(self.tree.others())
+        return self.tree.has_others()
 
     def _kill(self) -> bool:
         # An application that ignores SIGCHLD has no zombies to keep a number, so after the exit of the child
@@ -164,7 +167,9 @@ class PollingKeeper(Keeper):
 def _open_pidfd(pid: int) -> Descriptor:
     try:
         return Descriptor(os.pidfd_open(pid) if hasattr(os, "pidfd_open") else -1)
-    except OSError:
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise
         return Descriptor(-1)
 
 

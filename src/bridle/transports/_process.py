@@ -17,7 +17,7 @@ from anyio.lowlevel import checkpoint
 from bridle.errors import ConnectionLost, OptionsError, ProcessExited, TransportClosed, UsageError
 from bridle.transports._input import InputClosed
 from bridle.transports._keeper import Keeper, Patience
-from bridle.transports._starting import start
+from bridle.transports._starting import run_uninterrupted, start
 from bridle.transports._transport import Inbox, Messages, Receiver, Sendable, Transport, line_of
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from bridle.command import Command
     from bridle.errors import BridleError
+    from bridle.transports._input import Ticket
 
 _EXIT_SECONDS = 0.5
 """A write fails a moment before the exit that caused it is known: the exit tells more."""
@@ -33,8 +34,12 @@ _EXIT_SECONDS = 0.5
 class Link:
     """A child that has been started, for whoever holds an end of it."""
 
-    def __init__(self, keeper: Keeper, write_timeout: float | None) -> None:
+    def __init__(
+        self, keeper: Keeper, write_timeout: float | None, stderr: Callable[[str], object] | None
+    ) -> None:
         self.keeper = keeper
+        # The keeper holds it weakly: it may well hold whoever holds this.
+        self._stderr = stderr
         self._write_timeout = write_timeout
         self._is_receiving = False
 
@@ -77,18 +82,25 @@ class Link:
         if ticket is None:
             return
         try:
-            with anyio.fail_after(self._write_timeout):
-                await ticket.flag.wait()
-        except TimeoutError:
-            raise ConnectionLost(
-                f"the program has not read its input for {self._write_timeout:g} s"
-                f" ({self.keeper.input.waiting_bytes} bytes wait)",
-                hint="It hangs, or is stopped: close the session. A longer limit is `timeouts.write`.",
-            ) from None
+            await self._wait_while_read(ticket)
         finally:
             self.keeper.input.withdraw(ticket)
         if not ticket.was_sent:
             raise await self._why_closed(self.keeper.input.refusal or "it is closed")
+
+    async def _wait_while_read(self, ticket: Ticket) -> None:
+        """Wait until it is sent. A program that reads slowly reads: what counts is the time in which nothing
+        is read."""
+        sent_bytes = -1
+        while sent_bytes != (sent_bytes := self.keeper.input.sent_bytes):
+            with anyio.move_on_after(self._write_timeout):
+                await ticket.flag.wait()
+                return
+        raise ConnectionLost(
+            f"the program has not read its input for {self._write_timeout:g} s"
+            f" ({self.keeper.input.waiting_bytes} bytes wait)",
+            hint="It hangs, or is stopped: close the session. A longer limit is `timeouts.write`.",
+        )
 
     async def end_input(self) -> None:
         await checkpoint()
@@ -137,7 +149,8 @@ class ProcessTransport(Transport):
         terminate: float = 5.0,
         write_timeout: float | None = 60.0,
     ) -> None:
-        """`stderr` is called for each line that the process writes there, in a thread of its own.
+        """`stderr` is called for each line that the process writes there, in a thread of its own, for as long
+        as this object is there.
 
         The process has `grace` seconds to end after its input, then `terminate` seconds after SIGTERM. It has
         `write_timeout` seconds to read what is sent; None: for ever.
@@ -160,17 +173,25 @@ class ProcessTransport(Transport):
 
     async def connect(self) -> None:
         await checkpoint()
-        # Starting takes less than a millisecond; in a thread it would take longer.
+        # It takes a millisecond, so there is nothing to gain by not waiting for it.
         with self._lock:
             if self._is_split:
                 raise _split_error()
-            if self._is_closed:
+            if not self._may_connect():
                 raise TransportClosed("it has been closed", hint="Make a new one.")
             if self._link is None:
-                keeper = start(self.command, self._stderr, self._patience)
-                keeper.cleanups.extend(self._cleanups)
-                self._link = Link(keeper, self._write_timeout)
-                self._finalizer = _end_with(self, keeper)
+                run_uninterrupted(self._start)
+                if not self._may_connect():
+                    raise TransportClosed("it has been closed")
+
+    def _start(self) -> None:
+        keeper = start(self.command, self._stderr, self._patience)
+        keeper.cleanups.extend(self._cleanups)
+        self._link = Link(keeper, self._write_timeout, self._stderr)
+        self._finalizer = _end_with(self, keeper)
+        if self._is_closed:
+            # By `end`, in another thread or a signal handler, which cannot wait for the lock.
+            keeper.end()
 
     async def receive(self) -> bytes:
         """The next bytes that the process wrote.
@@ -233,8 +254,8 @@ class ProcessTransport(Transport):
 
         Raises `TransportClosed` before `connect` and after `close`.
         """
-        link = self._connected()
         with self._lock:
+            link = self._connected()
             if self._is_closed:
                 raise TransportClosed("it has been closed")
             self._is_split = True
@@ -242,7 +263,10 @@ class ProcessTransport(Transport):
         return Reader(link, self._inbox or Inbox(self.max_buffer_size)), Writer(link), Closer(link)
 
     def on_cleanup(self, clean_up: Callable[[], object]) -> None:
-        """Have something done after the process has ended. If it fails, that is logged."""
+        """Have something done after the process has ended. If it fails, that is logged.
+
+        It must not hold this object, which would then never be garbage collected.
+        """
         with self._lock:
             self._cleanups.append(clean_up)
             if self._link is not None:
@@ -293,10 +317,14 @@ class ProcessTransport(Transport):
         machine."""
         return 0 if self._link is None else self._link.keeper.resident_bytes()
 
+    def _may_connect(self) -> bool:
+        return not self._is_closed
+
     async def _close(self, *, kill: bool) -> None:
-        if self._is_split:
-            raise _split_error()
-        self._is_closed = True
+        with self._lock:
+            if self._is_split:
+                raise _split_error()
+            self._is_closed = True
         if self._link is not None:
             await self._link.close(kill=kill)
 

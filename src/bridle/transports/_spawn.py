@@ -5,6 +5,7 @@ Does not keep the process: whoever spawns it has to.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import signal
@@ -43,7 +44,9 @@ class Spawned(NamedTuple):
         if sys.platform == "win32":
             self.process.kill()
         else:
-            os.killpg(self.process.pid, signal.SIGKILL)
+            # Where SIGCHLD is ignored, it may be gone without a trace.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         for number in (self.stdin, self.stdout, self.stderr):
             os.close(number)
@@ -64,10 +67,13 @@ def spawn(command: Command, marker: tuple[str, str]) -> Spawned:
             opened += os.pipe()
         (in_child, stdin, stdout, out_child, stderr, err_child) = opened
         process = _start(command, environment, (in_child, out_child, err_child))
-    except (OSError, ValueError, subprocess.SubprocessError) as error:
+    except BaseException as error:
+        # Also if it was interrupted: a process that is there all the same sees the end of its input.
         for number in opened:
             os.close(number)
-        raise explain(error, command) from error
+        if isinstance(error, OSError | ValueError | subprocess.SubprocessError):
+            raise explain(error, command) from error
+        raise
     for number in (in_child, out_child, err_child):
         os.close(number)
     return Spawned(process, stdin, stdout, stderr)

@@ -5,11 +5,14 @@ Does not keep the child: the keeper does, from the moment on when it is started.
 
 from __future__ import annotations
 
+import signal
 import sys
+from threading import current_thread, main_thread
 from typing import TYPE_CHECKING
 
-from bridle.transports._folder import make_folder, remove_folder
+from bridle.transports._folder import discard_folder, make_folder
 from bridle.transports._host import host
+from bridle.transports._input import InputClosed
 from bridle.transports._spawn import explain, spawn
 from bridle.transports._stderr import StderrLog
 
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 
     from bridle.command import Command
     from bridle.transports._keeper import Keeper, Patience
+    from bridle.transports._spawn import Spawned
 
 
 def start(command: Command, stderr: Callable[[str], object] | None, patience: Patience) -> Keeper:
@@ -32,20 +36,49 @@ def start(command: Command, stderr: Callable[[str], object] | None, patience: Pa
     owner.warden.start()
     number = owner.next_number()
     folder = make_folder(command) if command.needs_folder else None
+    placed = command if folder is None else command.placed(str(folder))
+    spawned: Spawned | None = None
     try:
-        placed = command if folder is None else command.placed(str(folder))
         spawned = spawn(placed, owner.marker(number))
         log = StderrLog(stderr)
-        try:
-            keeper = SystemKeeper(spawned, command, number, stderr=log, patience=patience, folder=folder)
-        except OSError as error:
+        keeper = SystemKeeper(spawned, command, number, stderr=log, patience=patience, folder=folder)
+    except BaseException as error:
+        if spawned is not None:
             spawned.discard()
-            raise explain(error, placed) from error
-    except BaseException:
         if folder is not None:
-            remove_folder(folder)
+            discard_folder(folder, command)
+        if isinstance(error, OSError):
+            raise explain(error, placed) from error
         raise
-    keeper.start()
-    if command.preamble:
-        keeper.input.put(command.preamble)
+    try:
+        keeper.start()
+        if command.preamble:
+            keeper.input.put(command.preamble)
+    except InputClosed:  # it has ended already; whoever reads is told why
+        pass
+    except BaseException:
+        keeper.end(kill=True)
+        raise
     return keeper
+
+
+def run_uninterrupted(function: Callable[[], None]) -> None:
+    """Call a function that Ctrl-C does not break into; it is heard afterwards.
+
+    On trio, a `KeyboardInterrupt` may come between any two steps in the main thread, and a process that has
+    been
+    started and is not yet known to anybody would be left. (To start it in another thread would be safe too,
+    and took three times as long on a busy machine.)
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    if not callable(handler) or current_thread() is not main_thread():
+        function()
+        return
+    heard: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _: heard.append(number))
+    try:
+        function()
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if heard:
+            signal.raise_signal(signal.SIGINT)

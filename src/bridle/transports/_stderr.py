@@ -6,6 +6,7 @@ Does not read by itself: the keeper thread does, and hands over what it has read
 from __future__ import annotations
 
 import logging
+import weakref
 from collections import deque
 from queue import SimpleQueue
 from threading import Thread
@@ -24,6 +25,8 @@ _KEPT_LENGTH: Final = 65536
 
 _LONGEST: Final = 16 * 1024 * 1024
 """Bytes after which a line counts as ended even without a line end, so that memory stays bounded."""
+_WAITING_LIMIT: Final = 64 * 1024 * 1024
+"""So many characters wait for a callback that is slow; more are left out, so that memory stays bounded."""
 
 
 class StderrLog:
@@ -81,14 +84,24 @@ class StderrLog:
 
 
 class Callback:
-    """Calls the user's function for each line, in a thread of its own: it may be slow, the keeper may not."""
+    """Calls the user's function for each line, in a thread of its own: it may be slow, the keeper may not.
+
+    Holds it weakly: it often is a method of what holds the transport, which could never be garbage collected
+    then.
+    """
 
     def __init__(self, function: Callable[[str], object]) -> None:
-        self._function = function
+        self._function = _weakly(function)
         self._lines: SimpleQueue[str | None] = SimpleQueue()
         self._thread: Thread | None = None
+        # Each is changed by one thread only.
+        self._given = self._taken = self._left_out = 0
 
     def put(self, line: str) -> None:
+        if self._given - self._taken > _WAITING_LIMIT:
+            self._left_out += 1
+            return
+        self._given += len(line)
         self._lines.put(line)
         if self._thread is None:
             thread = Thread(target=self._run, name="bridle-stderr", daemon=True)
@@ -100,6 +113,8 @@ class Callback:
 
     def finish(self, timeout: float) -> bool:
         """Says whether all lines have been given out."""
+        if self._left_out:
+            log.warning("%d lines were not given to the stderr callback: it is too slow", self._left_out)
         self._lines.put(None)
         if self._thread is None:
             self._run()
@@ -109,7 +124,19 @@ class Callback:
 
     def _run(self) -> None:
         while (line := self._lines.get()) is not None:
+            self._taken += len(line)
+            function = self._function()
+            if function is None:
+                continue
             try:
-                self._function(line)
-            except Exception:
+                function(line)
+            except BaseException:  # an exit that is meant for another thread, too
                 log.exception("the stderr callback failed for a line; it will be called for the next one")
+            del function
+
+
+def _weakly(function: Callable[[str], object]) -> Callable[[], Callable[[str], object] | None]:
+    try:
+        return weakref.ref(function)
+    except TypeError:  # there are objects without weak references
+        return lambda: function

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from typing import TYPE_CHECKING, TypeAlias
 
-from bridle.errors import MessageInvalid
+from bridle.errors import ConnectionLost, MessageInvalid
 from bridle.wire import Arrival, Framer, Json, OversizedMessage, Value, encode
 
 if TYPE_CHECKING:
@@ -27,10 +27,10 @@ class Transport(ABC):
     Six members are to be written: `connect`, `receive`, `send`, `end_input`, `close`, `is_ready`. The rest is
     built on them. What they have to keep to:
 
-    * `receive` gives bytes in the order in which they came, cut anywhere, and `b""` once there are no more.
-      An
-      end that is a failure is raised instead, after the last byte, as `ConnectionLost` or a subclass, again
-      at each call; `exit_error` has it too, also if nobody reads. One task receives at a time.
+    * `receive` gives bytes in the order in which they came, cut anywhere, and `b""` once there are no more,
+      again at each call. An end that is a failure is raised instead, after the last byte, as `ConnectionLost`
+      or a subclass, again at each call; `exit_error` has it too, also if nobody reads. Any other exception is
+      no end. One task receives at a time.
     * `send` takes whole lines. It may be called from several tasks at once; what one call sends stays
       together.
     * `close` can be called at any time, more than once, and from another task than the one that receives. It
@@ -98,12 +98,6 @@ class Inbox:
         self.framer = Framer(limit)
         self.is_strict = bool(limit)
         self.ready: deque[Arrival] = deque()
-        self.is_at_end = False
-
-    def feed(self, data: bytes) -> list[Arrival]:
-        """Take what was received, nothing at all being the end; gives the messages that it completes."""
-        self.is_at_end = not data
-        return self.framer.feed(data) if data else self.framer.flush()
 
 
 class Messages:
@@ -142,19 +136,18 @@ class Messages:
         """Wait for messages; gives at least one."""
         inbox = self._inbox
         while True:
-            if inbox.is_at_end:
-                # Asked again, so that a failure is raised each time.
-                await self._source.receive()
-                raise StopAsyncIteration
             try:
-                arrivals = inbox.feed(await self._source.receive())
-            except Exception:
-                # Bytes without a line end are no message yet, but they came before the failure.
-                arrivals = inbox.feed(b"")
-                if not arrivals:
-                    raise
-            if arrivals:
+                data = await self._source.receive()
+            except ConnectionLost:
+                # Bytes without a line end are no message yet, but they came before the failure. It is raised
+                # again when they have been taken, as a transport does.
+                if arrivals := inbox.framer.flush():
+                    return arrivals
+                raise
+            if arrivals := inbox.framer.feed(data) if data else inbox.framer.flush():
                 return arrivals
+            if not data:
+                raise StopAsyncIteration
 
 
 class Receiver(ABC):

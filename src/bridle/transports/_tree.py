@@ -6,6 +6,7 @@ decide when anything is signalled. Finds nothing beyond the group where there is
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
@@ -20,6 +21,9 @@ assert sys.platform != "win32"
 
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _HAS_PIDFD: Final = hasattr(os, "pidfd_open") and hasattr(signal, "pidfd_send_signal")
+_OUT_OF_FILES: Final = (errno.EMFILE, errno.ENFILE)
+_LOOKS: Final = 20
+"""So often the list is read again because a process in it was gone when it was looked at."""
 
 
 class Stat(NamedTuple):
@@ -37,11 +41,13 @@ class Stat(NamedTuple):
 
 
 def stat_of(pid: int) -> Stat | None:
-    """None if there is no such process."""
+    """None if there is no such process. Raises `OSError` if no file can be opened to look."""
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:  # noqa: PTH123 - for each process there is
             text = file.read(4096)
-    except OSError:
+    except OSError as error:
+        if error.errno in _OUT_OF_FILES:
+            raise
         return None
     # The name is in brackets and may hold anything, brackets and spaces included.
     fields = text[text.rfind(b")") + 2 :].split(None, 20)
@@ -49,23 +55,28 @@ def stat_of(pid: int) -> Stat | None:
 
 
 def environment_of(pid: int) -> bytes:
-    """The variables that a process was started with, each ended by NUL; empty if they may not be read."""
+    """The variables that a process was started with, each ended by NUL; empty if they may not be read.
+
+    Raises `OSError` if no file can be opened.
+    """
     try:
         with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:  # noqa: PTH123 - for each process there is
             return b"\0" + file.readall()
-    except OSError:
+    except OSError as error:
+        if error.errno in _OUT_OF_FILES:
+            raise
         return b""
 
 
 def process_ids() -> Iterator[int]:
-    """All processes of this machine that can be seen."""
+    """All processes of this machine that can be seen, the newest first. Raises `OSError` as above."""
     try:
         names = os.listdir("/proc")  # noqa: PTH208 - a hundred times a second, of a thousand names
-    except OSError:
+    except OSError as error:
+        if error.errno in _OUT_OF_FILES:
+            raise
         return
-    for name in names:
-        if name.isdecimal():
-            yield int(name)
+    yield from sorted((int(name) for name in names if name.isdecimal()), reverse=True)
 
 
 class Tree:
@@ -87,7 +98,14 @@ class Tree:
 
     def others(self) -> list[int]:
         """The same without the child itself."""
-        return [pid for pid in self.members() if pid != self._pid]
+        return list(self._find_others())
+
+    def has_others(self) -> bool:
+        """Whether any of them may be there."""
+        try:
+            return next(self._find_others(), None) is not None
+        except OSError:
+            return True
 
     def signal_group(self, number: int) -> None:
         """Signal the group. Only while the child has not been reaped: until then nobody else can get its
@@ -98,29 +116,37 @@ class Tree:
             pass
 
     def signal_others(self, number: int) -> int:
-        """Signal those beside the child, each only if it is certainly ours; says how many there were."""
-        others = self.others()
-        for pid in others:
-            if (stat := stat_of(pid)) is not None:
-                self._signalled[pid] = stat.started
-            self._signal(pid, number)
-        return len(others)
+        """Signal those beside the child, each only if it is certainly ours; says how many there may be."""
+        count = 0
+        try:
+            if self._keeps_its_number():
+                # All at once: one that forks on and on does not get away.
+                self.signal_group(number)
+            # Each as soon as it is found, for the same reason.
+            for pid in self._find_others():
+                count += 1
+                if (stat := stat_of(pid)) is not None:
+                    self._signalled[pid] = stat.started
+                self._signal(pid, number)
+        except OSError:
+            count += 1
+        return count
 
     def reap_orphans(self) -> None:
         """Reap those that were signalled and have become our own: orphans go to a host that is the first
         process of its container, and would stay there as zombies."""
         for pid, started in self._signalled.items():
-            stat = stat_of(pid)
-            if stat is not None and not stat.is_running and stat.started == started:
-                try:
+            try:
+                stat = stat_of(pid)
+                if stat is not None and not stat.is_running and stat.started == started:
                     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG)
-                except ChildProcessError:  # somebody else's, as usual
-                    pass
+            except OSError:  # somebody else's, as usual
+                pass
 
     def resident_bytes(self) -> int:
         """The memory that the processes have in use, added up; pages they share count for each."""
         total = 0
-        for pid in self.members():
+        for pid in self._members_if_possible():
             try:
                 with open(f"/proc/{pid}/statm", "rb", buffering=0) as file:  # noqa: PTH123 - as above
                     total += int(file.read(256).split()[1]) * _PAGE
@@ -128,25 +154,91 @@ class Tree:
                 continue
         return total
 
+    def _members_if_possible(self) -> list[int]:
+        try:
+            return self.members()
+        except OSError:
+            return []
+
+    def _find_others(self) -> Iterator[int]:
+        """Give each as soon as it is found; not the child itself. Raises `OSError` if it cannot be told.
+
+        One that forks and ends, on and on, has ended when its turn in the list comes, and one that is just
+        becoming another program has no environment for a moment: then the list is read again.
+        """
+        settled = {self._pid}
+        for look in range(_LOOKS):
+            is_found = is_unclear = False
+            for pid in process_ids():
+                if pid in settled:
+                    continue
+                stat = stat_of(pid)
+                if stat is None:
+                    is_unclear = True
+                elif stat.started < self.started:
+                    settled.add(pid)
+                elif not stat.is_running:
+                    settled.add(pid)
+                    is_unclear = True
+                elif self._is_ours(pid, stat):
+                    is_found = True
+                    yield pid
+                elif look == 0 and environment_of(pid) == b"\0":
+                    is_unclear = True
+            if is_found or not is_unclear:
+                return
+        raise OSError(errno.EAGAIN, "processes come and go too fast")
+
     def _has(self, pid: int) -> bool:
         stat = stat_of(pid)
-        if stat is None or stat.started < self.started or not stat.is_running:
+        return stat is not None and self._is_ours(pid, stat)
+
+    def _is_ours(self, pid: int, stat: Stat) -> bool:
+        if stat.started < self.started or not stat.is_running:
             return False
         return self._pid in (stat.group, stat.session) or self._marker in environment_of(pid)
 
+    def _keeps_its_number(self) -> bool:
+        """Whether the child has ended and has not been reaped, so that its group can be signalled."""
+        stat = stat_of(self._pid)
+        return stat is not None and not stat.is_running and stat.started == self.started
+
     def _signal(self, pid: int, number: int) -> None:
-        if not _HAS_PIDFD:
-            os.kill(pid, number)
-            return
-        try:
-            handle = os.pidfd_open(pid)
-        except OSError:
-            return
+        handle = _hold(pid)
         try:
             # Looked at again now that the number is held: it may have gone to another process in between.
-            if self._has(pid) and not select.select([handle], [], [], 0)[0]:
-                signal.pidfd_send_signal(handle, number)
-        except OSError:
+            if self._has(pid) and not _is_readable(handle):
+                if handle >= 0:
+                    signal.pidfd_send_signal(handle, number)
+                else:
+                    os.kill(pid, number)
+        except (ProcessLookupError, PermissionError):
             pass
         finally:
-            os.close(handle)
+            if handle >= 0:
+                os.close(handle)
+
+
+def _hold(pid: int) -> int:
+    """A handle that means this process and no later one; -1 where the system has none, or none to give."""
+    if not _HAS_PIDFD:
+        return -1
+    try:
+        handle = os.pidfd_open(pid)
+    except OSError:
+        return -1
+    try:
+        stat_of(pid)
+    except OSError:  # it took the last that was left, and without another nothing can be looked at
+        os.close(handle)
+        return -1
+    return handle
+
+
+def _is_readable(number: int) -> bool:
+    # Not `select`, which takes no number above 1023.
+    if number < 0:
+        return False
+    poll = select.poll()
+    poll.register(number, select.POLLIN)
+    return bool(poll.poll(0))

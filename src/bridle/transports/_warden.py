@@ -85,11 +85,12 @@ class Warden:
             )
             return
         self._close_pipe()
-        reading, self._pipe = os.pipe()
-        if sys.platform != "win32":
-            os.set_blocking(self._pipe, False)
+        reading = -1
         command = [sys.executable, "-I", "-S", str(_PROGRAM), self._host_id, str(os.getpid())]
         try:
+            reading, self._pipe = os.pipe()
+            if sys.platform != "win32":
+                os.set_blocking(self._pipe, False)
             self._process = subprocess.Popen(
                 command,
                 stdin=reading,
@@ -104,7 +105,8 @@ class Warden:
             self._close_pipe()
             return
         finally:
-            os.close(reading)
+            if reading >= 0:
+                os.close(reading)
         for line in self._known.values():
             self._tell(line)
 

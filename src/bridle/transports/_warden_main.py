@@ -20,11 +20,17 @@ import time
 # Not for Windows: there, type checkers need not look further.
 assert sys.platform != "win32"
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # `typing` takes longer to import than all the rest
+    from collections.abc import Iterable, Iterator
+
 POLITE_SECONDS = 2.0
 """Most agents end by themselves when their input ends with the host."""
 TERM_SECONDS = 1.0
 KILL_SECONDS = 10.0
 STEP_SECONDS = 0.05
+LOOKS = 1000
+"""So often the list of processes is read again at most."""
 LOOK_SECONDS = 1.0
 """Where the death of a process is not announced, it is looked for so often."""
 
@@ -54,7 +60,10 @@ def wait_for_death(host_pid: int, notes: int = 0) -> dict[int, dict[str, object]
         data = os.read(notes, 65536) if notes in ready else b""
         *lines, rest = (rest + data).split(b"\n")
         for line in lines:
-            note = json.loads(line)
+            try:
+                note = json.loads(line)
+            except ValueError:  # the pipe was full in the middle of it
+                continue
             if note["do"] == "watch":
                 children[note["number"]] = note
             else:
@@ -68,15 +77,12 @@ def wait_for_death(host_pid: int, notes: int = 0) -> dict[int, dict[str, object]
 
 def clean_up(marker: bytes, children: dict[int, dict[str, object]]) -> None:
     groups = {(note["group"], note["started"]) for note in children.values()}
-    for number, seconds in ((None, POLITE_SECONDS), (signal.SIGTERM, TERM_SECONDS)):
-        left = find(marker, groups)
-        if number is not None:
-            send(left, marker, groups, number)
-            send(left, marker, groups, signal.SIGCONT)
-        wait(marker, groups, seconds)
+    wait(marker, groups, POLITE_SECONDS)
+    for number in (signal.SIGTERM, signal.SIGCONT):
+        send(find(marker, groups), marker, groups, number)
+    wait(marker, groups, TERM_SECONDS)
     deadline = time.monotonic() + KILL_SECONDS
-    while (left := find(marker, groups)) and time.monotonic() < deadline:
-        send(left, marker, groups, signal.SIGKILL)
+    while send(find(marker, groups), marker, groups, signal.SIGKILL) and time.monotonic() < deadline:
         time.sleep(STEP_SECONDS)
     for note in children.values():
         if note["folder"]:
@@ -85,14 +91,35 @@ def clean_up(marker: bytes, children: dict[int, dict[str, object]]) -> None:
 
 def wait(marker: bytes, groups: set[tuple[object, object]], seconds: float) -> None:
     deadline = time.monotonic() + seconds
-    while find(marker, groups) and time.monotonic() < deadline:
+    while any(find(marker, groups)) and time.monotonic() < deadline:
         time.sleep(STEP_SECONDS)
 
 
-def find(marker: bytes, groups: set[tuple[object, object]]) -> list[int]:
-    me = os.getpid()
-    names = [name for name in os.listdir("/proc") if name.isdecimal()] if os.path.isdir("/proc") else []
-    return [pid for pid in map(int, names) if pid != me and is_ours(pid, marker, groups)]
+def find(marker: bytes, groups: set[tuple[object, object]]) -> Iterator[int]:
+    """Give each as soon as it is found, the newest first. If one has ended before its turn came, it may have
+    started another: then the list is read again."""
+    settled = {os.getpid()}
+    for _ in range(LOOKS):
+        is_found = is_unclear = False
+        names = os.listdir("/proc") if os.path.isdir("/proc") else []
+        for pid in sorted((int(name) for name in names if name.isdecimal()), reverse=True):
+            if pid in settled:
+                continue
+            if is_ours(pid, marker, groups):
+                is_found = True
+                yield pid
+            else:
+                settled.add(pid)
+                is_unclear |= has_ended(pid)
+        if is_found or not is_unclear:
+            return
+
+
+def has_ended(pid: int) -> bool:
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:
+        text = file.read()
+        return text[text.rfind(b")") + 2 :][:1] in b"ZX"
+    return True
 
 
 def is_ours(pid: int, marker: bytes, groups: set[tuple[object, object]]) -> bool:
@@ -119,15 +146,31 @@ def started_at(pid: object) -> int | None:
     return None
 
 
-def send(pids: list[int], marker: bytes, groups: set[tuple[object, object]], number: int) -> None:
+def send(pids: Iterable[int], marker: bytes, groups: set[tuple[object, object]], number: int) -> int:
+    """Says how many there were."""
+    count = 0
     for pid in pids:
+        count += 1
         with contextlib.suppress(OSError):
-            handle = os.pidfd_open(pid)
+            handle = hold(pid)
             try:
-                if is_ours(pid, marker, groups) and not select.select([handle], [], [], 0)[0]:
+                if not is_ours(pid, marker, groups):
+                    continue
+                if handle < 0:
+                    os.kill(pid, number)
+                elif not select.select([handle], [], [], 0)[0]:
                     signal.pidfd_send_signal(handle, number)
             finally:
-                os.close(handle)
+                if handle >= 0:
+                    os.close(handle)
+    return count
+
+
+def hold(pid: int) -> int:
+    """A handle that means this process and no later one; -1 where the system has none."""
+    with contextlib.suppress(OSError, AttributeError):
+        return os.pidfd_open(pid)
+    return -1
 
 
 if __name__ == "__main__":

@@ -1,0 +1,294 @@
+"""Where something has run out, or was never there: errors are typed, lines are whole, nothing is left."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import logging
+import os
+import re
+import resource
+import shutil
+import signal
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+
+from bridle.command import FOLDER, Command, File
+from bridle.errors import LaunchError
+from bridle.transports import ProcessTransport, _tree, _warden_main
+from bridle.transports._flags import Flag
+from bridle.transports._folder import remove_folder
+from bridle.transports._host import host
+from bridle.transports._input import Input
+from bridle.transports._tree import Tree
+from bridle.transports._warden import Warden
+from bridle.wire import Arrival, UnknownMessage
+from tests.transports.conftest import child, impatient, own_processes
+from tests.transports.test_tree import MARKER, Stranger, is_alive, marked, stranger
+
+__all__ = ["marked", "stranger"]
+
+TOO_MANY = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+@contextmanager
+def few_files(free: int = 0) -> Generator[None]:
+    """So many files can be opened and no more."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken: list[int] = []
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(limits[0], 256), limits[1]))
+    try:
+        try:
+            while True:
+                taken.append(os.dup(0))
+        except OSError:
+            pass
+        for _ in range(free):
+            os.close(taken.pop())
+        yield
+    finally:
+        for number in taken:
+            os.close(number)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+@contextmanager
+def many_files() -> Generator[None]:
+    """So many files are open that the next one has a number that `select` does not take."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, limits[1]), limits[1]))
+    taken = [os.dup(0) for _ in range(1100)]
+    try:
+        yield
+    finally:
+        for number in taken:
+            os.close(number)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+# Descriptors.
+
+
+@pytest.mark.anyio
+async def test_a_host_with_more_than_a_thousand_open_files_ends_what_left_the_group() -> None:
+    with many_files():
+        async with impatient("leaves_an_escaped_one") as transport:
+            await anext(transport.messages())
+        assert own_processes() == []
+        assert transport.returncode == 0
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("free", range(16))
+async def test_whatever_of_a_start_fails_for_want_of_files_nothing_is_left(free: int) -> None:
+    """What is left is looked for after each test."""
+    command = Command(child("polite").argv, files=(File("a/b/secret", b"x"),), folders=("c",))
+    transport = ProcessTransport(command, grace=0.1, terminate=0.1)
+    with few_files(free):
+        try:
+            await transport.connect()
+        except LaunchError as error:
+            failure = str(error)
+        else:
+            failure = ""
+    await transport.close()
+    assert "Too many open files" in failure or (free >= 6 and not failure)
+
+
+@pytest.mark.anyio
+async def test_with_no_file_left_to_open_close_ends_everything_and_waits_for_it() -> None:
+    transport = impatient("leaves_an_escaped_one")
+    await transport.connect()
+    await anext(transport.messages())
+    with few_files():
+        await transport.close()
+        assert transport.returncode == 0
+    assert own_processes() == []
+
+
+@pytest.mark.anyio
+async def test_with_no_file_left_to_open_a_long_line_is_sent_whole() -> None:
+    async with impatient("polite") as transport:
+        messages = transport.messages()
+        await anext(messages)
+        received: list[Arrival] = []
+        with few_files():
+            async with anyio.create_task_group() as tasks:
+                for name in ("one", "two"):
+                    tasks.start_soon(transport.write, {"type": name, "text": "x" * 300_000})
+                received = [await anext(messages), await anext(messages)]
+        assert {one.type for one in received if isinstance(one, UnknownMessage)} == {"one", "two"}
+
+
+def test_what_cannot_be_looked_at_counts_as_being_there(marked: Stranger) -> None:
+    tree = Tree(os.getpid(), MARKER)
+    with few_files():
+        assert tree.has_others()
+        assert tree.signal_others(signal.SIGKILL) == 1
+        assert tree.resident_bytes() == 0
+        tree.reap_orphans()
+    assert is_alive(marked)
+
+
+def test_with_a_single_file_to_open_it_is_looked_at_before_it_is_signalled(
+    stranger: Stranger, marked: Stranger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = Tree(os.getpid(), MARKER)
+    monkeypatch.setattr(tree, "_find_others", lambda: iter([stranger.pid, marked.pid]))
+    with few_files(1):
+        assert tree.signal_others(signal.SIGKILL) == 2
+    assert marked.process.wait() == -signal.SIGKILL
+    assert is_alive(stranger)
+
+
+@pytest.mark.anyio
+async def test_a_flag_without_a_descriptor_can_be_waited_for() -> None:
+    with few_files():
+        flag = Flag()
+    assert not flag.wait_blocking(0.01)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(flag.wait)
+        await anyio.lowlevel.checkpoint()
+        flag.set()
+    assert flag.wait_blocking()
+
+
+def test_a_piece_that_has_begun_stays_in_the_queue_when_there_is_no_descriptor_for_its_ticket() -> None:
+    reading, writing = os.pipe()
+    size = fcntl.fcntl(writing, fcntl.F_GETPIPE_SZ)
+    end = Input(writing, lambda: None)
+    with few_files():
+        ticket = end.put(b"x" * (size + 1))
+    assert ticket is not None
+    assert end.waiting_bytes == 1
+    os.read(reading, size)
+    end.pump()
+    assert ticket.was_sent
+    end.close("")
+    os.close(reading)
+
+
+def test_a_warden_that_cannot_be_started_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    with few_files(1):
+        Warden("test").start()
+    assert "the warden cannot be started" in caplog.text
+
+
+# The temporary folder.
+
+
+@pytest.mark.anyio
+async def test_a_machine_without_any_temporary_folder_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def find_none() -> str:
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_get_default_tempdir", find_none)
+    transport = ProcessTransport(Command(("cat", FOLDER)))
+    with pytest.raises(LaunchError, match="No usable temporary directory"):
+        await transport.connect()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("error", [RecursionError, PermissionError])
+async def test_a_folder_that_cannot_be_removed_does_not_keep_close_from_returning(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A program can make folders in folders, more than Python can take apart."""
+
+    def refuse(_: object, *, ignore_errors: bool) -> None:
+        if error is RecursionError or not ignore_errors:
+            raise error
+
+    transport = ProcessTransport(Command(("cat",), folders=("a",)))
+    await transport.connect()
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "rmtree", refuse)
+        await transport.close()
+    assert transport.returncode == 0
+    (left,) = re.findall("the private folder (.*) could not be removed", caplog.text)
+    remove_folder(Path(left))
+
+
+# The kernel.
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.EPERM])
+def test_where_the_kernel_cannot_hold_a_number_what_is_ours_is_signalled_all_the_same(
+    number: int, stranger: Stranger, marked: Stranger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An old kernel has no such call, and some containers forbid what they do not know."""
+
+    def refuse(_: int) -> int:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "pidfd_open", refuse)
+    tree = Tree(os.getpid(), MARKER)
+    monkeypatch.setattr(tree, "_find_others", lambda: iter([stranger.pid, marked.pid, 2**22 + 1]))
+    assert tree.signal_others(signal.SIGSTOP) == 3
+    _warden_main.send([stranger.pid, marked.pid, 2**22 + 1], b"BRIDLE_test=", set(), signal.SIGKILL)
+    assert marked.process.wait() == -signal.SIGKILL
+    assert is_alive(stranger)
+    assert _tree._HAS_PIDFD
+
+
+@pytest.mark.anyio
+async def test_one_that_forks_on_and_on_does_not_get_away(tmp_path: Path) -> None:
+    lock = tmp_path / "lock"
+    async with impatient("leaves_one_that_forks_on_and_on", str(lock)) as transport:
+        await anext(transport.messages())
+        assert is_locked(lock)
+    assert not is_locked(lock)
+
+
+def test_the_warden_catches_one_that_forks_on_and_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_warden_main, "POLITE_SECONDS", 0.05)
+    monkeypatch.setattr(_warden_main, "TERM_SECONDS", 0.05)
+    lock = tmp_path / "lock"
+    command = child("leaves_one_that_forks_on_and_on", str(lock))
+
+    async def start() -> ProcessTransport:
+        transport = ProcessTransport(command)
+        await transport.connect()
+        await anext(transport.messages())
+        return transport
+
+    transport = anyio.run(start)
+    assert is_locked(lock)
+    assert transport._link is not None
+    keeper = transport._link.keeper
+    name, value = host().marker(keeper.number)
+    _warden_main.clean_up(f"{name}={value}".encode(), {})
+    assert not is_locked(lock)
+
+
+def is_locked(path: Path) -> bool:
+    number = os.open(path, os.O_RDWR)
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(number)
+
+
+def test_a_note_that_the_warden_cannot_read_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, b'{"do":"wat\n{"do":"watch","number":2,"group":1,"started":1,"folder":null}\n')
+    os.close(writing)
+    try:
+        assert set(_warden_main.wait_for_death(os.getppid(), reading)) == {2}
+    finally:
+        os.close(reading)
+
+
+@pytest.fixture(autouse=True)
+def warnings_are_seen(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
