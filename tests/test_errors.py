@@ -449,6 +449,19 @@ def test_long_values_are_shortened_in_the_text_alone(error: BridleError) -> None
     assert len(str(error)) < 1200
 
 
+class Unprintable:
+    def __repr__(self) -> str:
+        raise LookupError("no text")
+
+
+def test_data_that_cannot_be_shown_is_named_by_its_class() -> None:
+    deep: list[object] = []
+    for _ in range(100_000):
+        deep = [deep]
+    assert "the message <list> is not valid: why" in str(MessageInvalid(deep, "why")).lower()
+    assert "<Unprintable>" in str(MessageInvalid(Unprintable()))
+
+
 def test_whole_values_are_kept() -> None:
     data = {"api_key": PASSWORD, "text": "x" * 5000}
     assert MessageInvalid(data).data is data

@@ -43,6 +43,17 @@ BY_SHAPE = {
     f"https://user:{BODY}@host/path": "https://user:***@host/path",
     f"postgres://u:p@ss{BODY}@db:5432/x?y=1": "postgres://u:***@db:5432/x?y=1",
     f"https://{BODY}@host/path": "https://***@host/path",
+    f"redis://:{BODY}@h:6379/0": "redis://:***@h:6379/0",
+    f"amqps://u:p/a/{BODY}@h/%2F": "amqps://u:***@h/%2F",
+    f"amqps://u:p/a@{BODY}@h": "amqps://u:***@h",
+    f"https://a.blob.core.windows.net/c/b?sv=2020&sig={BODY}%3D": "?sv=2020&sig=***",
+    f"https://b.s3.amazonaws.com/k?X-Amz-Signature={BODY}": "?X-Amz-Signature=***",
+    f"curl -sS -u me:{BODY} https://h": "curl -sS -u me:*** https://h",
+    f"curl --user 'me:{BODY}' https://h": "curl --user 'me:***' https://h",
+    f"ya29.a0Af-{BODY}": "ya29.***",
+    f"pypi-AgEIcHl{BODY}": "pypi-***",
+    f"SG.{BODY}.{BODY}": "SG.***",
+    f"hvs.{BODY}": "hvs.***",
     PEM: "-----BEGIN RSA PRIVATE KEY-----***-----END RSA PRIVATE KEY-----",
     f"-----BEGIN PRIVATE KEY-----\n{BODY}": "-----BEGIN PRIVATE KEY-----***",
 }
@@ -72,6 +83,27 @@ BY_NAME = {
     r'{"out": "A=1\nAPI_KEY=hunter2\nB=2"}': r'{"out": "A=1\nAPI_KEY=***\nB=2"}',
     "\x1b[31mAPI_KEY=hunter2\x1b[0m": "\x1b[31mAPI_KEY=***",
     "password=sk-ant-hunter2": "password=sk-ant-***",
+    "Options(api_key=b'hunter2', model='x')": "Options(api_key=b'***', model='x')",
+    "Options(api_key=SecretStr('hunter2'), model='x')": "Options(api_key=SecretStr('***'), model='x')",
+    'Config { api_key: Some("hunter2"), n: 1 }': 'Config { api_key: Some("***"), n: 1 }',
+    "Options(credentials=('me', 'hunter2'), n=1)": "Options(credentials=(***), n=1)",
+    'password = """hunter2"""\nn = 1': 'password = """***"""\nn = 1',
+    "[('Authorization', 'Token hunter2'), ('a', 'b')]": "[('Authorization', 'Token ***'), ('a', 'b')]",
+    "[(b'a', b'b'), (b'x-api-key', b'hunter2')]": "[(b'a', b'b'), (b'x-api-key', b'***')]",
+    '[["x-api-key", "hunter2"], ["a", "b"]]': '[["x-api-key", "***"], ["a", "b"]]',
+    '[["a", "b"], ["x-api-key", "hunter2"]]': '[["a", "b"], ["x-api-key", "***"]]',
+    r'{"log": "[[\"x-api-key\", \"hunter2\"]]"}': r'{"log": "[[\"x-api-key\", \"***\"]]"}',
+    '[{"name": "API_KEY", "value": "hunter2"}]': '[{"name": "API_KEY", "value": "***"}]',
+    '{\n  "Key": "password",\n  "Value": "hunter2"\n}': '{\n  "Key": "password",\n  "Value": "***"\n}',
+    "os.environ['API_KEY'] = 'hunter2'": "os.environ['API_KEY'] = '***'",
+    "Server=h;Uid=sa;Pwd=hunter2;": "Server=h;Uid=sa;Pwd=***;",
+    "machine h login me password hunter2": "machine h login me password ***",
+    "machine h\n  login me\n  password hunter2\n": "machine h\n  login me\n  password ***\n",
+    "<user>me</user><password>hunter2 &amp; hunt</password>": "<user>me</user><password>***</password>",
+    '> Cookie: a=1; session="hunter2"; b=hunter2\nHost: h': "> Cookie: ***\nHost: h",
+    "Ocp-Apim-Subscription-Key: hunter2": "Ocp-Apim-Subscription-Key: ***",
+    "SECRET_KEY_BASE=hunter2": "SECRET_KEY_BASE=***",
+    "_auth=hunter2": "_auth=***",
 }
 
 HARMLESS = [
@@ -93,6 +125,14 @@ HARMLESS = [
     "task-0123456789abcdef risk-0123456789abcdef sk-learn disk-image-0123456789",
     "Basic usage and bearer authentication, Bearer tokens",
     "WWW-Authenticate: Bearer realm=x",
+    '{"required": ["password", "email"]}',
+    '[{"name": "accept", "value": "x"}, {"name": "API_KEY"}]',
+    "<token> is missing; usage: x --token <token>",
+    "docker run -u 1000:1000 img --user root:root; curl -sS https://h -o x",
+    "login as admin: password authentication failed",
+    "http://[::1]:8080/x@y https://h:8443/a@b registry.example.com:5000/app@sha256:0123",
+    "sig=9 sig: SIGTERM ?sig=short",
+    "cd /tmp; PWD=/home/me",
     "-----BEGIN CERTIFICATE-----\nMIIE\n-----END CERTIFICATE-----",
     "secret::Type token::new()",
     "model: claude-sonnet-4-5-20250929 toolu_01A09q90qw90lq917835lq9 msg_01XFDUDYJgAACzvnptvVoYEL",
@@ -168,6 +208,27 @@ ATTACKS = [
         "token:",
     ),
     *(
+        "curl ",
+        "curl -u a:",
+        "login a ",
+        "login a password ",
+        "<token>",
+        "<a></",
+        "('token',",
+        "[['token', ",
+        "[[",
+        '"name":"token",',
+        "token=(",
+        "token=('",
+        "token=SecretStr(",
+        "token=b'",
+        "'Cookie: a",
+        ";pwd=",
+        "&sig=a",
+        "SG.a",
+        "token='''",
+        "['token']",
+        "://a:b/",
         'token:"\\',
         'token="\n',
         "token=)",
@@ -250,6 +311,27 @@ def test_json_is_masked_by_name_and_by_shape() -> None:
     assert value == before
 
 
+def test_headers_and_environments_are_masked_however_they_are_written() -> None:
+    value: dict[str, object] = {
+        "pairs": [["X-Api-Key", "x"], ("Cookie", 5), ["accept", "*/*"], ["token", "a", "b"]],
+        "environment": [{"Name": "DB_PASSWORD", "Value": "x"}, {"key": "secret", "value": "x"}],
+        "required": ["password", "email"],
+    }
+    assert mask_json(value) == {
+        "pairs": [["X-Api-Key", MASK], ["Cookie", MASK], ["accept", "*/*"], ["token", "a", "b"]],
+        "environment": [{"Name": "DB_PASSWORD", "Value": MASK}, {"key": "secret", "value": MASK}],
+        "required": ["password", "email"],
+    }
+
+
+def test_json_too_deep_to_look_into_is_hidden_whole() -> None:
+    deep: list[object] = [BODY]
+    for _ in range(100_000):
+        deep = [deep]
+    value: object = {"a": deep}
+    assert mask_json(value) == MASK
+
+
 def test_a_command_line_is_masked() -> None:
     argv = ["claude", "--token", "-abc", "--password", "--verbose", "--api-key=a b", "FOO_TOKEN=a b", "-v"]
     argv += ["--max-tokens", "5", "--mcp-config", '{"env": {"LINEAR_API_KEY": "x"}}', "--env=SECRET=y", "a=b"]
@@ -329,11 +411,21 @@ shapes = st.sampled_from(
     [
         *("sk-ant-api03-{}", "sk-{}", "ghp_{}", "github_pat_{}", "xoxp-{}", "hf_{}", "eyJabcde.{}.sig"),
         *("Bearer {}", "Authorization: Basic {}", "Cookie: sid={}; theme=dark", "https://user:{}@host"),
+        *("curl -u a:{} h", "ya29.{}", "amqp://u:a/{}@h", "https://h/?sig={}"),
         "-----BEGIN EC PRIVATE KEY-----\n{}\n-----END EC PRIVATE KEY-----",
     ]
 )
 pairs = st.sampled_from(
-    ["{}={}", "{}: {}", "{} = {}", '"{}": "{}"', "'{}':'{}'", '\\"{}\\": \\"{}\\"', "{}=>'{}'"]
+    [
+        *("{}={}", "{}: {}", "{} = {}", '"{}": "{}"', "'{}':'{}'", '\\"{}\\": \\"{}\\"', "{}=>'{}'"),
+        *(
+            "('{}', '{}')",
+            "[(b'{}', b'{}')]",
+            "{}=Secret('{}')",
+            '{{"name":"{}","value":"{}"}}',
+            "x['{}']='{}'",
+        ),
+    ]
 )
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8) | pieces,

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypedDict
 
-from bridle.redaction import mask, mask_argv, preview
+from bridle.redaction import mask, mask_argv, preview, preview_value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -275,7 +275,7 @@ class MessageInvalid(ProtocolError):
     def __init__(self, data: object, reason: str = "", **told: Unpack[_Told]) -> None:
         super().__init__(**told)
         self.data, self.reason = data, reason
-        self._what = _joined(f"the message {preview(repr(data))} is not valid", reason)
+        self._what = _joined(f"the message {preview_value(data)} is not valid", reason)
 
 
 class RequestFailed(BridleError):

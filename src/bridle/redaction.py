@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 __all__ = ["DEFAULT", "MASK", "Redaction", "is_secret_key", "mask", "mask_argv", "mask_json", "preview"]
+__all__ += ["preview_value"]
 
 MASK = "***"
 """What stands in the place of a secret."""
@@ -28,7 +29,8 @@ _T = TypeVar("_T")
 _SECRET_NAMES = """
     token accesstokens apitokens authtokens refreshtokens secret secrets password passwords passwd passphrase
     passcode credential credentials authorization cookie cookies apikey apikeys accesskey secretkey privatekey
-    signingkey encryptionkey masterkey accountkey authkey
+    signingkey encryptionkey masterkey accountkey authkey subscriptionkey secretkeybase clientkeydata
+    amzsignature googsignature
 """
 _HARMLESS_NAMES = """
     pertoken pagetoken nexttoken continuationtoken firsttoken eostoken bostoken padtoken stoptoken canceltoken
@@ -48,6 +50,9 @@ _PROSE = """
 """
 _PLAIN_WORDS = frozenset(_PROSE.split())
 
+_LINE = 512
+"""Characters before a header that are looked at; it may be quoted if its line is longer."""
+
 _WINDOW = 8192
 """Characters beyond the shown ones that a preview looks at."""
 
@@ -63,7 +68,7 @@ class _Patterns:
         # A token starts where no word is running, or right after an escaped line break or a colour code.
         start = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=\x1b\[\dm)|(?<=\x1b\[\d\dm)|(?<=\x1b\[\d;\d\dm))"
         # Most places are ruled out by two characters, which is four times as fast as to try each form.
-        token = rf"""(?=[sr]k|g[hils]|x[ao]|np|hf|A[A-Z]|ey|[Bb][EeAa])(?:
+        token = rf"""(?=[sr]k|g[hils]|x[ao]|np|h[fv]|py|ya|SG|A[A-Z]|ey|[Bb][EeAa])(?:
             (sk-ant-)[\w-]{{3,}}+
           | (github_pat_|glpat-|xox[a-z]-|xapp-)[\w-]{{8,}}+
           | {start}(?:
@@ -71,6 +76,7 @@ class _Patterns:
               | ((?:sk|rk)_(?:live|test)_|gh[opsur]_|npm_|hf_|gsk_)[A-Za-z0-9]{{8,}}+
               | (AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{{16}}+(?![A-Za-z0-9])
               | (AIza)[\w-]{{30,}}+
+              | (ya29\.|hvs\.|SG\.|pypi-|AGE-SECRET-KEY-)[\w.-]{{20,}}+
               | (?<![_-])(eyJ)[\w-]{{5,}}+\.[\w-]{{2,}}+(?:\.[\w-]*+){{0,3}}
               | ((?i:bearer)\s{{1,8}})(?!(?i:authenti|authori|credential|realm|scheme|token))
                     (?:[\w.~+/=-]{{8,}}+|(?=[\w.~+/=-]{{0,7}}\d)[\w.~+/=-]{{3,}}+)
@@ -81,27 +87,44 @@ class _Patterns:
         self.private_key = re.compile(
             r"(-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----)[^-]*+(?:-(?!----)[^-]*+)*+"
         )
+        # A slash is in a password only if a port, a path or an address of version 6 cannot be meant.
         self.url_password = re.compile(
             r"""(?<=://)(?:
                     ([^\s/?\#@:"'<>]*+:)(?!\d{1,5}[?\#])[^\s/"'<>]+(?=@)
+                  | ([^\s/?\#@:"'<>\[]*+:)(?!\d{1,5}[/?\#])(?:[^\s"'<>/]|/(?!/))+(?=@)
                   | [^\s/?\#@:"'<>*]{20,}+(?=@)
                 )""",
             re.VERBOSE,
+        )
+        self.url_signature = re.compile(r"([?&]sig=)[\w%+/=.-]{16,}+")
+        self.curl_password = re.compile(
+            r"""(curl\s(?:[^\n|;&]{0,200}?\s)?(?:-u|--user|--proxy-user)[ =]["']?[^\s:"']{1,64}+:)[^\s"']++"""
         )
         self.token = re.compile(token, re.VERBOSE | re.ASCII)
         self.prefix = re.compile(
             r"(?i:bearer|basic|digest|token)\s+|sk-ant-|sk-proj-|sk-|github_pat_|glpat-|xox[a-z]-|xapp-"
             r"|(?:sk|rk)_(?:live|test)_|gh[opsur]_|npm_|hf_|gsk_|AKIA|ASIA|AIza|eyJ"
         )
+        # name=value, --name value, {"name": …, "value": …}, (name, value) and [[name, value]], .netrc, XML.
         self.name = re.compile(
             r"""(?<![\w.-])(?<!://)(?:
                     ((?:(?:api|access|secret|private)[ ])?[\w.-]++)
-                    (?:\\*+["'])?[ \t]*+(=>|:=|={1,3}+|:(?!:))[ \t]*+
+                    (?:\\*+["']\]?)?[ \t]*+(=>|:=|={1,3}+|:(?!:))[ \t]*+
                   | (--[a-z][\w-]*+)[ \t]++(?!-)
+                  | (?=[\\"'(\[l<])(?:
+                    \\*+["'](?:name|key)\\*+["']\s?:\s?\\*+["']([\w.-]++)\\*+["']\s?,
+                    \s{0,64}+\\*+["']value\\*+["']\s?:\s?
+                  | (?:\(|(?<=[\[(,])\[|(?<=[\[(,]\s)\[)b?\\*+["']([\w.-]++)\\*+["'],\s?(?=b?\\*+["'])
+                  | login[ \t]++[^\s]++\s++(password)[ \t]++
+                  | <([\w.-]++)>(?=[^<\n]{1,512}</)
+                    )
                 )""",
             re.VERBOSE | re.ASCII | re.IGNORECASE,
         )
-        self.opening_quote = re.compile(r"(\\*+)([\"'])")
+        # Before the quote, what tells the kind of a text (b"…"), or makes a value of it (SecretStr('…')).
+        self.opening_quote = re.compile(
+            r"""(?:[bfru]{1,2}|[a-z_][\w.]{0,63}+\(b?)?(\\*+)(["'])(?:\2\2)?""", re.ASCII | re.IGNORECASE
+        )
         self.quote_or_line_end = re.compile(r"(?<!\\)(\\*+)([\"'])|[\r\n]")
         # A closing bracket or a backslash is part of a value only if more of the value follows.
         self.bare_value = re.compile(
@@ -109,10 +132,11 @@ class _Patterns:
             re.VERBOSE,
         )
         self.header_value = re.compile(r"[^\r\n\"'\\]++")
-        self.flat_list = re.compile(r"\[([^\[\]{}]++)\]")
+        self.rest_of_line = re.compile(r"[^\r\n]++")
+        self.flat_list = re.compile(r"\[([^\[\]{}]++)\]|\((?=b?\\*+[\"']|\*{3}\))([^()\[\]{}]++)\)")
         self.qualifier = re.compile(r"(?:\d|value|production|prod|dev|staging|live|base64|b64)++\Z")
         # `pass` only where it is a variable's: tests_pass and first_pass are counts.
-        self.short_password = re.compile(r"(?:[_-](?i:pwd)|[a-z]Pwd|[A-Z0-9]_(?:PASS|PW))\Z")
+        self.short_password = re.compile(r"(?:[_-](?i:pwd)|[a-z]Pwd|[A-Z0-9]_(?:PASS|PW)|\A_auth)\Z")
 
 
 _patterns = cache(_Patterns)
@@ -152,8 +176,8 @@ class Redaction:
             text = pattern.sub(_hide_match, text)
         known = _patterns()
         text = known.private_key.sub(rf"\1{MASK}", text)
-        text = known.url_password.sub(lambda match: (match[1] or "") + MASK, text)
-        text = known.token.sub(lambda match: match[match.lastindex or 0] + MASK, text)
+        for shape in (known.url_password, known.url_signature, known.curl_password, known.token):
+            text = shape.sub(_hide_shape, text)
         return self._mask_pairs(text)
 
     def preview(self, text: str | bytes, limit: int = 200) -> str:
@@ -163,9 +187,23 @@ class Redaction:
         masked = self.mask(window if isinstance(window, str) else window.decode("utf-8", "replace"))
         return masked if len(masked) <= limit and len(window) == len(text) else masked[:limit] + "…"
 
+    def preview_value(self, value: object, limit: int = 200) -> str:
+        """The same of a value's `repr`; only its class where that fails, or the value is too deep for one."""
+        try:
+            text = repr(value)
+        except Exception:  # noqa: BLE001
+            text = f"<{type(value).__name__}>"
+        return self.preview(text, limit)
+
     def mask_json(self, value: _T) -> _T:
-        """A copy of a JSON value with its secrets hidden, by the name they go under and by their shape."""
-        return cast(_T, self._mask_node(value, secret=False))
+        """A copy of a JSON value with its secrets hidden, by the name they go under and by their shape.
+
+        All of a value that is nested too deeply to look into is hidden.
+        """
+        try:
+            return cast(_T, self._mask_node(value, secret=False))
+        except RecursionError:
+            return cast(_T, MASK)
 
     def mask_argv(self, argv: Sequence[str]) -> list[str]:
         """A command line with its secrets hidden: `--flag value`, `--flag=value`, `KEY=value` or any text."""
@@ -189,31 +227,45 @@ class Redaction:
         if isinstance(value, dict):
             fields = cast(dict[object, object], value)
             # {"name": "API_KEY", "value": "…"}, as headers and environments are often written.
-            label = fields.get("name", fields.get("key"))
-            labelled = isinstance(label, str) and self.is_secret_key(self.mask(label))
+            labels = [fields.get(name) for name in ("name", "Name", "key", "Key")]
+            labelled = any(
+                isinstance(label, str) and self.is_secret_key(self.mask(label)) for label in labels
+            )
             masked: dict[object, object] = {}
             for key, child in fields.items():
                 shown = self.mask(key) if isinstance(key, str) else key
                 named = isinstance(shown, str) and self.is_secret_key(shown)
                 masked[shown] = self._mask_node(
-                    child, secret=secret or named or (labelled and key == "value")
+                    child, secret=secret or named or (labelled and key in ("value", "Value"))
                 )
             return masked
         if isinstance(value, (list, tuple)):
             children = cast("Sequence[object]", value)
-            return [self._mask_node(child, secret=secret) for child in children]
+            return [self._mask_item(child, secret=secret) for child in children]
         if secret and isinstance(value, (int, float)) and not isinstance(value, bool):
             return MASK
         return value
 
+    def _mask_item(self, value: object, *, secret: bool) -> object:
+        """What is in a list: [["x-api-key", "…"], …] is another way to write headers."""
+        if isinstance(value, (list, tuple)):
+            items = cast("Sequence[object]", value)
+            if len(items) == 2 and isinstance(items[0], str) and self.is_secret_key(self.mask(items[0])):
+                return [self._mask_node(items[0], secret=secret), self._mask_node(items[1], secret=True)]
+            return self._mask_node(items, secret=secret)
+        return self._mask_node(value, secret=secret)
+
     def _mask_pairs(self, text: str) -> str:
-        """Hide the values of `name=value`, `name: value`, `"name": "value"` and `--name value`."""
+        """Hide the values of names: `name=value`, `"name": "value"`, `--name value` and the like."""
         search = _patterns().name.search
         pieces: list[str] = []
         done = position = 0
         while match := search(text, position):
             position = match.end()
-            if self.is_secret_key(match[1] or match[3]):
+            name = match[1] or match[match.lastindex or 0]
+            # Alone it is a folder; in a connection string (`Uid=sa;Pwd=…`) it is none.
+            is_password = name.lower() == "pwd" and text.startswith(";", match.start() - 1)
+            if is_password or self.is_secret_key(name):
                 start, end = _value_span(text, match)
                 if start < end:
                     pieces += text[done:start], _hint(text[start:end])
@@ -254,6 +306,11 @@ def _hint(secret: str) -> str:
     return (kind[0] if kind else "") + MASK
 
 
+def _hide_shape(match: re.Match[str]) -> str:
+    """What tells the kind of a secret, and the mask."""
+    return (match[match.lastindex] if match.lastindex else "") + MASK
+
+
 def _hide_match(match: re.Match[str]) -> str:
     """What a user's pattern leaves of its match."""
     text = match[0]
@@ -268,18 +325,30 @@ def _value_span(text: str, name: re.Match[str]) -> tuple[int, int]:
     """Where the value after a name is; an empty span if there is none to hide."""
     known = _patterns()
     start = name.end()
+    if text.startswith("<", name.start()):
+        return start, text.index("</", start)
+    if items := known.flat_list.match(text, start):
+        return items.span(items.lastindex or 0)
     if opening := known.opening_quote.match(text, start):
         return opening.end(), _closing_quote(text, opening)
     if text.startswith(("[", "{"), start):
         # The fields of an object have names of their own.
-        items = known.flat_list.match(text, start)
-        return items.span(1) if items else (start, start)
-    is_header = name[2] == ":" and _fold(name[1][-_NAME_TAIL:]).endswith(_HEADER_ENDS)
-    value = (known.header_value if is_header else known.bare_value).match(text, start)
+        return start, start
+    pattern = known.bare_value
+    if name[2] == ":" and _fold(name[1][-_NAME_TAIL:]).endswith(_HEADER_ENDS):
+        pattern = known.header_value if _may_be_quoted(text, name.start()) else known.rest_of_line
+    value = pattern.match(text, start)
     words = value[0].split(None, 1) if value else []
     if value is None or not words or words[0].lower().rstrip(".!?") in _PLAIN_WORDS:
         return start, start
     return start, start + len(value[0].rstrip())
+
+
+def _may_be_quoted(text: str, position: int) -> bool:
+    """Whether a place may be inside a quoted text, as far as the line before it tells."""
+    before = text[max(0, position - _LINE) : position]
+    line = before[max(before.rfind("\n"), before.rfind("\r")) + 1 :]
+    return len(line) == _LINE or not {'"', "'", "\\"}.isdisjoint(line)
 
 
 def _closing_quote(text: str, opening: re.Match[str]) -> int:
@@ -302,6 +371,7 @@ DEFAULT = Redaction()
 
 mask = DEFAULT.mask
 preview = DEFAULT.preview
+preview_value = DEFAULT.preview_value
 mask_json = DEFAULT.mask_json
 mask_argv = DEFAULT.mask_argv
 is_secret_key = DEFAULT.is_secret_key

@@ -180,7 +180,16 @@ def test_a_request_that_cannot_be_encoded_leaves_nothing_behind() -> None:
     peer = Peer()
     with pytest.raises(MessageInvalid, match="level"):
         peer.request("brand_new", level=float("nan"))
+    with pytest.raises(MessageInvalid, match="key"):
+        peer.request("brand_new", level={None: 1})
     assert peer.pending == {}
+    assert peer.take_output() == b""
+
+
+def test_fields_beside_a_typed_request_are_not_dropped_without_a_word() -> None:
+    peer = Peer()
+    with pytest.raises(UsageError, match="SetModel has fields of its own: set model there"):
+        peer.request(SetModel(), model="opus")
     assert peer.take_output() == b""
 
 
@@ -266,7 +275,7 @@ def test_a_refusal_carries_text_and_code() -> None:
         peer.refuse("r2", "x", "Not A Code")
 
 
-@pytest.mark.parametrize("id", ["x", 7, "req_1_00000000"])
+@pytest.mark.parametrize("id", ["x", 7, 0, -1.5, 2**70, "req_1_00000000"])
 def test_ids_of_the_other_side_are_echoed_whatever_they_are(id: RequestId) -> None:
     peer = Peer()
     peer.receive(ask(id))
@@ -335,6 +344,26 @@ def test_what_nobody_serves_is_refused_and_what_somebody_serves_handed_over() ->
     assert isinstance(new.request, UnknownAsk)
 
 
+def test_a_cancel_of_what_was_answered_or_never_asked_means_nothing() -> None:
+    peer = Peer()
+    peer.receive(ask("r1"))
+    peer.respond("r1")
+    peer.take_output()
+    for id in ("r1", "r2", 3):
+        assert peer.receive(line({"type": "control_cancel_request", "request_id": id})) == []
+    # A cancel that overtook its request is not held against it: the asker would wait for ever.
+    assert len(peer.receive(ask("r2"))) == 1
+    assert peer.take_output() == b""
+
+
+def test_a_request_too_deep_to_be_read_whole_does_not_end_the_stream() -> None:
+    deep = b"[" * 700 + b'"\\ud800"' + b"]" * 700
+    bad = ask("r1", input="?").replace(b'"?"', deep)
+    *_, last = Peer().receive(bad + ask("r2"))
+    assert isinstance(last, RequestReceived)
+    assert last.id == "r2"
+
+
 def test_broadcasts_are_left_alone() -> None:
     peer = Peer()
     assert peer.receive(ask("r1", "remote_tools_probe")) == []
@@ -353,11 +382,29 @@ def test_broadcasts_are_left_alone() -> None:
 def test_a_request_without_a_subtype_is_refused(frame: Frame) -> None:
     peer = Peer()
     assert peer.receive(line(frame)) == []
-    assert sent(peer)[0]["response"]["subtype"] == "error"
+    assert sent(peer)[0]["response"] == {
+        "subtype": "error",
+        "request_id": "r1",
+        "error": "control request without a subtype",
+        "error_code": "invalid_request",
+    }
+
+
+def test_a_number_and_a_text_are_two_ids() -> None:
+    peer = Peer()
+    assert len(peer.receive(ask(7) + ask("7") + ask(7.5))) == 3
+    assert peer.respond(7)
+    assert list(peer.open) == ["7", 7.5]
 
 
 @pytest.mark.parametrize(
-    "frame", [{"request": {"subtype": "can_use_tool"}}, {"request_id": None, "request": {}}]
+    "frame",
+    [
+        {"request": {"subtype": "can_use_tool"}},
+        {"request_id": None, "request": {}},
+        {"request_id": ["r1"], "request": {"subtype": "can_use_tool"}},
+        {"request_id": True, "request": {"subtype": "can_use_tool"}},
+    ],
 )
 def test_a_request_without_an_id_cannot_be_answered(frame: Frame, caplog: pytest.LogCaptureFixture) -> None:
     peer = Peer()
@@ -372,11 +419,16 @@ def test_requests_that_were_open_before_come_again_with_the_answer_to_initialize
     again = json.loads(ask("old", tool_name="Bash"))
     events = peer.receive(
         answer(
-            id, {}, pending_permission_requests=[again, again, "junk", 5], pending_user_dialog_requests=None
+            id,
+            {},
+            pending_permission_requests=[again, again, "junk", 5, {"type": "keep_alive"}],
+            pending_user_dialog_requests=[json.loads(ask("dialog", "request_user_dialog"))],
+            pending_elicitation_requests=[json.loads(ask("question", "elicitation"))],
         )
     )
-    assert [type(event).__name__ for event in events] == ["RequestAnswered", "RequestReceived"]
-    assert list(peer.open) == ["old"]
+    assert [type(event) for event in events] == [RequestAnswered, *[RequestReceived] * 3]
+    assert list(peer.open) == ["old", "dialog", "question"]
+    assert len(peer.receive(answer(peer.request(Initialize()), {}))) == 1
     # With any other answer they mean nothing.
     other = peer.request(Interrupt())
     assert len(peer.receive(answer(other, {}, pending_permission_requests=[json.loads(ask("new"))]))) == 1
@@ -422,7 +474,8 @@ def test_the_end_closes_every_open_request_at_once() -> None:
     ]
     assert (peer.pending, peer.open, peer.is_closed) == ({}, {}, True)
     assert peer.receive_eof() == []
-    assert not peer.respond("r1")
+    assert peer.respond("r1") is False
+    assert peer.cancel(first) is False
     with pytest.raises(TransportClosed):
         peer.request(Interrupt())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,82 @@ def test_a_result_without_uuids_answers_the_turn_in_progress() -> None:
     assert ended(follow(turns, result())) == [[]]
 
 
+def test_a_result_without_uuids_answers_all_that_its_turn_took() -> None:
+    turns = Turns()
+    for uuid in "abcd":
+        turns.sent(uuid)
+    follow(turns, lifecycle("b", "started"), lifecycle("c", "completed"))
+    assert [sorted(uuids) for uuids in ended(follow(turns, result()))] == [["b", "c"]]
+    # Nothing has begun of what is left: one result for one message, the oldest first.
+    assert ended(follow(turns, result(origin="human"), result())) == [["a"], ["d"]]
+
+
+def test_a_result_may_name_its_message_in_the_singular() -> None:
+    turns = Turns()
+    turns.sent("a")
+    turns.sent("b")
+    assert ended(follow(turns, result(user_message_uuid="b"))) == [["b"]]
+
+
+def test_a_second_result_for_a_message_answers_nobody() -> None:
+    turns = Turns()
+    turns.sent("a")
+    turns.sent("b")
+    assert ended(follow(turns, init("a"), result("a"), result("a"))) == [["a"], []]
+    assert turns.outstanding == ["b"]
+
+
+def test_a_beginning_names_and_moves_our_messages_only() -> None:
+    turns = Turns()
+    turns.sent("a")
+    turns.sent("b")
+    assert follow(turns, init("x", "a")) == [MessageMoved("a", MessageState.STARTED), TurnBegan(["a"])]
+    assert (turns.current, turns.state_of("b")) == (["a"], MessageState.SENT)
+    follow(turns, result("a"))
+    assert turns.current == []
+
+
+@pytest.mark.parametrize(
+    "names, expected",
+    [
+        ("started", MessageState.STARTED),
+        ("completed", MessageState.CONSUMED),
+        ("queued completed", MessageState.CONSUMED),
+        ("queued cancelled", MessageState.WITHDRAWN),
+        ("started cancelled", MessageState.WITHDRAWN),
+        # Out of order: what is known already stays.
+        ("started queued", MessageState.STARTED),
+        ("completed queued started cancelled", MessageState.CONSUMED),
+        ("cancelled completed", MessageState.WITHDRAWN),
+    ],
+)
+def test_lifecycle_frames_move_a_message_forward_only(names: str, expected: MessageState) -> None:
+    turns = Turns()
+    turns.sent("a")
+    follow(turns, *(lifecycle("a", name) for name in names.split()))
+    assert turns.state_of("a") is expected
+    if not MESSAGE_TABLE.is_final(expected):
+        assert ended(follow(turns, result("a"))) == [["a"]]
+
+
+def test_a_queued_message_may_be_answered_without_having_been_started() -> None:
+    turns = Turns()
+    turns.sent("a")
+    assert ended(follow(turns, lifecycle("a", "queued"), result("a"))) == [["a"]]
+
+
+def test_one_result_for_thousands_of_messages_is_cheap() -> None:
+    uuids = [f"uuid-{number}" for number in range(20_000)]
+    turns = Turns()
+    for uuid in uuids:
+        turns.sent(uuid)
+    done = frame_from_wire(result(*reversed(uuids)))
+    before = time.process_time()
+    assert ended(turns.receive(done)) == [uuids]
+    # To look each of them up in a list takes minutes.
+    assert time.process_time() - before < 5
+
+
 def test_a_result_before_anything_began_answers_the_oldest_message() -> None:
     turns = Turns()
     turns.sent("a")
@@ -174,10 +251,12 @@ def test_a_withdrawn_message_needs_no_result(by_lifecycle: bool) -> None:
     assert turns.is_over
 
 
-def test_withdrawing_the_only_message_ends_the_run() -> None:
+@pytest.mark.parametrize("by_lifecycle", [True, False])
+def test_withdrawing_the_only_message_ends_the_run(by_lifecycle: bool) -> None:
     turns = Turns()
     turns.sent("a")
-    assert turns.withdrawn(["a"]) == [MessageMoved("a", MessageState.WITHDRAWN), RunMoved(RunState.OVER)]
+    events = follow(turns, lifecycle("a", "cancelled")) if by_lifecycle else turns.withdrawn(["a"])
+    assert events == [MessageMoved("a", MessageState.WITHDRAWN), RunMoved(RunState.OVER)]
 
 
 def test_an_interrupted_turn_is_answered_and_its_late_cancel_says_nothing_new() -> None:
@@ -225,7 +304,67 @@ def test_a_task_that_was_stopped_has_no_turn_to_wait_for() -> None:
     assert turns.is_over
 
 
+def test_a_task_may_end_by_its_notification_and_in_no_other_way() -> None:
+    turns = Turns()
+    turns.sent("a")
+    follow(turns, init("a"), task("t"), task("u"), result("a"), task("t", "running"), task("z", "killed"))
+    assert turns.tasks == {"t", "u"}
+    notice = {"type": "system", "subtype": "task_notification", "status": "stopped"}
+    follow(turns, {**notice, "task_id": "t"})
+    assert turns.run is RunState.SETTLING
+    follow(turns, {**notice, "task_id": "u"})
+    assert turns.is_over
+
+
+@pytest.mark.parametrize("status", ["completed", "failed"])
+def test_a_task_that_ended_by_itself_is_told_to_the_model_in_a_turn(status: str) -> None:
+    turns = Turns()
+    turns.sent("a")
+    follow(turns, init("a"), task("t"), result("a"))
+    assert follow(turns, task("t", status)) == []
+    assert turns.is_ceiling_armed
+
+
+@pytest.mark.parametrize("frame", [init(), ANSWER])
+def test_a_turn_in_progress_keeps_the_run_busy_whatever_ends_beside_it(frame: Frame) -> None:
+    turns = Turns()
+    turns.sent("a")
+    follow(turns, init("a"), task("t"), result("a"), frame)
+    assert follow(turns, task("t", "killed")) == []
+    assert turns.run is RunState.BUSY
+    assert follow(turns, result(origin="task-notification"))[-1] == RunMoved(RunState.OVER)
+
+
+def test_an_idle_agent_has_no_turn_and_no_task_left() -> None:
+    turns = Turns()
+    turns.sent("a")
+    # As after /clear: neither the task nor the turn that it began has an end.
+    follow(turns, state("running"), init("a"), task("t"), result("a"), init())
+    assert turns.run is RunState.BUSY
+    assert follow(turns, state("idle")) == [RunMoved(RunState.OVER)]
+    assert turns.tasks == set()
+
+
+def test_an_idle_agent_is_at_no_message_but_may_still_owe_it() -> None:
+    turns = Turns()
+    turns.sent("a")
+    assert follow(turns, init("a"), state("idle"))[2:] == []
+    assert (turns.current, turns.outstanding, turns.run) == ([], ["a"], RunState.BUSY)
+
+
+def test_a_state_of_tomorrow_does_not_end_a_turn() -> None:
+    turns = Turns()
+    turns.sent("a")
+    follow(turns, state("running"), init("a"), result("a"), init())
+    assert follow(turns, state("dreaming")) == []
+    assert turns.run is RunState.BUSY
+
+
 def test_a_background_shell_does_not_hold_the_run() -> None:
+    silent = Turns()
+    silent.sent("a")
+    follow(silent, init("a"), task("b", kind="local_bash"), result("a"))
+    assert silent.is_over
     turns = Turns()
     turns.sent("a")
     follow(turns, state("running"), init("a"), task("b", kind="local_bash"), result("a"), state("idle"))
@@ -267,6 +406,45 @@ def test_an_open_question_stops_the_clock() -> None:
     assert follow(turns, state("running")) == [RunMoved(RunState.BUSY)]
 
 
+def test_an_open_question_stays_open_while_output_comes() -> None:
+    turns = Turns()
+    turns.sent("a")
+    # The first question comes before the later frames of the same message.
+    assert follow(turns, state("running"), init("a"), state("requires_action"), ANSWER, PARTIAL)[-1] == (
+        RunMoved(RunState.ASKING)
+    )
+
+
+@pytest.mark.parametrize(
+    "frame", [task("u", "completed"), task("z", "killed"), lifecycle("a", "completed"), result("x")]
+)
+def test_an_open_question_in_the_background_is_not_closed_by_what_ends_beside_it(frame: Frame) -> None:
+    turns = Turns(can_be_asked=False)
+    turns.sent("a")
+    follow(turns, state("running"), init("a"), task("t"), task("u"), result("a"), state("requires_action"))
+    follow(turns, frame)
+    assert turns.run is RunState.ASKING
+    assert not turns.may_close_input
+    assert follow(turns, state("running")) == [RunMoved(RunState.SETTLING)]
+
+
+def test_a_result_beside_an_open_question_does_not_end_the_run() -> None:
+    turns = Turns()
+    turns.sent("a")
+    follow(turns, state("running"), init("a"), task("t"), state("requires_action"), result("a"))
+    assert turns.run is RunState.ASKING
+    assert turns.outstanding == []
+
+
+@pytest.mark.parametrize("is_waiting", [True, False])
+def test_after_a_question_the_run_is_busy_again_if_anything_is_owed(is_waiting: bool) -> None:
+    turns = Turns()
+    turns.sent("a")
+    follow(turns, state("running"), init("a"), result("a"), state("idle"))
+    turns.sent("b") if is_waiting else follow(turns, init())
+    assert follow(turns, state("requires_action"), state("running"))[-1] == RunMoved(RunState.BUSY)
+
+
 def test_the_ceiling_ends_a_run_that_does_not_settle() -> None:
     turns = Turns()
     turns.sent("a")
@@ -300,6 +478,7 @@ def test_the_ceiling_waits_for_a_task() -> None:
     turns.sent("a")
     follow(turns, state("running"), init("a"), task("t"), result("a"))
     assert not turns.is_ceiling_armed
+    assert turns.ceiling_passed() == []
     follow(turns, task("t", "completed"))
     assert turns.is_ceiling_armed
 
@@ -319,7 +498,7 @@ def test_input_stays_open_for_background_work_only_if_it_may_ask(can_be_asked: b
     follow(turns, state("running"), init("a"), task("t"))
     assert not turns.may_close_input
     follow(turns, result("a"))
-    assert turns.may_close_input is not can_be_asked
+    assert turns.may_close_input is (not can_be_asked)
 
 
 # The end.
@@ -329,7 +508,7 @@ def test_what_has_no_result_at_the_end_is_lost() -> None:
     turns = Turns()
     for uuid in "abc":
         turns.sent(uuid)
-    follow(turns, init("a"), result("a"), lifecycle("b", "started"))
+    follow(turns, init("a"), result("a"), init("b"), task("t"))
     assert turns.receive_eof() == [
         MessageMoved("b", MessageState.LOST),
         MessageMoved("c", MessageState.LOST),
@@ -338,6 +517,7 @@ def test_what_has_no_result_at_the_end_is_lost() -> None:
     assert turns.receive_eof() == []
     assert turns.is_over
     assert turns.may_close_input
+    assert (turns.current, turns.tasks) == ([], set())
     assert turns.sent("d") == [MessageMoved("d", MessageState.LOST)]
 
 

@@ -41,7 +41,7 @@ from bridle.wire import (
     encode,
     frame_from_wire,
 )
-from bridle.wire._decoding import decode_frame, decode_tolerantly, fast_decoder
+from bridle.wire._decoding import _FINISH, FLAT, decode_frame, decode_tolerantly, fast_decoder
 from bridle.wire.tools import BashInput
 from tests import recordings
 
@@ -432,6 +432,17 @@ def test_a_rate_limit_event_keeps_its_object() -> None:
     assert json.loads(encode(message))["rate_limit_info"] == info
 
 
+@pytest.mark.parametrize("more", [{}, {"session_id": 5}])
+@pytest.mark.parametrize("info", [{}, {"status": "rejected", "resetsAt": "soon"}])
+def test_a_damaged_rate_limit_event_is_one_nevertheless(info: Any, more: Any) -> None:
+    data = {"type": "rate_limit_event", "rate_limit_info": info, "uuid": "u", **more}
+    message = decode(line(**data))
+    assert isinstance(message, RateLimitEvent)
+    assert (message.uuid, message.rate_limit_info.raw, message.raw) == ("u", info, data)
+    assert message.rate_limit_info.status == info.get("status", "")
+    assert message.rate_limit_info.resets_at is None
+
+
 # Unknown, and damaged.
 
 
@@ -494,6 +505,23 @@ def test_a_known_type_with_a_missing_or_mistyped_field_is_delivered(data: Any, e
     assert message.raw == data
 
 
+RESULT: dict[str, Any] = {
+    "type": "result",
+    "subtype": "success",
+    "duration_ms": 1,
+    "duration_api_ms": 1,
+    "is_error": False,
+    "num_turns": 1,
+    "session_id": "s",
+}
+EVENT: dict[str, Any] = {"type": "stream_event", "uuid": "u", "session_id": "s", "event": {"type": "ping"}}
+
+
+@pytest.mark.parametrize("data", [RESULT, EVENT], ids=["result", "stream event"])
+def test_strict_decoding_takes_what_fits(data: Any) -> None:
+    assert frame_from_wire(data, strict=True) == decode(line(**data), strict=True) == decode(line(**data))
+
+
 @pytest.mark.requirement("A2")
 @pytest.mark.parametrize(
     "data",
@@ -504,6 +532,9 @@ def test_a_known_type_with_a_missing_or_mistyped_field_is_delivered(data: Any, e
         {"type": "assistant", "message": {"content": [{"type": "brand_new"}], "model": "m"}},
         {"type": "system", "subtype": "session_state_changed"},
         {"type": "rate_limit_event"},
+        {**RESULT, "is_error": "no"},
+        {**RESULT, "num_turns": "1"},
+        {key: value for key, value in RESULT.items() if key != "is_error"},
     ],
 )
 def test_strict_decoding_refuses_what_does_not_fit(data: Any) -> None:
@@ -512,7 +543,14 @@ def test_strict_decoding_refuses_what_does_not_fit(data: Any) -> None:
 
 
 @pytest.mark.requirement("A1")
-@pytest.mark.parametrize("text", [b"", b"null", b"[]", b"{", b"oops", b"\xff"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(b"", b"null", b"true", b"1.5", b"1", b'"x"', b"[]", b"{", b"oops", b"\xff"),
+        pytest.param(b'{"type":"keep_alive","x":' + b"[" * 9999 + b"]" * 9999 + b"}", id="deep"),
+        pytest.param(b'{"x":"\\ud800","y":' + b"[" * 700 + b"]" * 700 + b"}", id="deep, to be mended"),
+    ],
+)
 def test_what_is_not_an_object_is_malformed(text: bytes) -> None:
     with pytest.raises(MalformedFrame) as refused:
         decode(text)
@@ -520,10 +558,13 @@ def test_what_is_not_an_object_is_malformed(text: bytes) -> None:
     assert isinstance(refused.value.__cause__, ValueError)
 
 
-def test_what_means_nothing_around_a_frame_is_passed_over() -> None:
-    assert decode(b"\xef\xbb\xbf\x00 " + line(type="keep_alive") + b"\x00\r\n") == decode(
-        line(type="keep_alive")
-    )
+@pytest.mark.parametrize(
+    "before", [b"", b" ", b"\x00", b"\xef\xbb\xbf", b" \xef\xbb\xbf", b"\xef\xbb\xbf\x00 "]
+)
+def test_what_means_nothing_around_a_frame_is_passed_over(before: bytes) -> None:
+    frame = decode(before + line(type="keep_alive") + b"\x00\r\n")
+    assert frame == decode(line(type="keep_alive"))
+    assert frame.raw_json == line(type="keep_alive")
 
 
 def test_text_and_views_can_be_decoded() -> None:
@@ -661,6 +702,28 @@ def test_both_paths_agree_on_all_that_the_fast_one_takes(frame: dict[str, Any]) 
     except ValueError:
         return
     assert decode_frame(data) == decode_tolerantly(data)
+
+
+@pytest.mark.parametrize("name", recordings.NAMES)
+def test_the_fast_path_takes_all_that_the_real_program_writes(name: str) -> None:
+    known = [
+        record.frame
+        for run in recordings.runs(name)
+        for record in run
+        if record.direction == "cli->host" and isinstance(record.frame, dict)
+    ]
+    for frame in known:
+        assert type(fast_decoder()(line(**frame))) in {*FLAT.values(), *_FINISH}
+
+
+def test_a_frame_from_an_object_keeps_what_no_field_names() -> None:
+    data = {"type": "keep_alive", "new": {"x": 1}}
+    assert frame_from_wire(data).raw == data
+
+
+def test_a_block_is_decoded_with_patience_unless_told_otherwise() -> None:
+    assert decode_block({"type": "brand_new"}) == UnknownBlock("brand_new", {"type": "brand_new"})
+    assert decode_block(None) == UnknownBlock("", None)
 
 
 @given(

@@ -28,6 +28,7 @@ from bridle.wire import (
     TextBlock,
     UnknownMessage,
     UserMessage,
+    decode,
 )
 
 
@@ -107,6 +108,22 @@ CASES: dict[str, tuple[bytes, list[Any]]] = {
         [b'{"type":"assistant","mess', "b"],
     ),
     "an object cut off, twice": (b'{"a\n{"b\n' + suggestion("c"), [b'{"a{"b', "c"]),
+    "cut off inside a text and an escape, then an object over lines": (
+        b'{"a":"b\\\n' + suggestion("a") + b'\n{"type":"prompt_suggestion",\n"suggestion":"b"}\n',
+        [b'{"a":"b\\', "a", "b"],
+    ),
+    "cut off, and NUL bytes behind the next frame": (
+        b'{"a\n' + suggestion("b") + b"\x00 \x00\n",
+        [b'{"a', "b"],
+    ),
+    "an escape at the end of a text, another object behind": (
+        suggestion("a\\") + suggestion('"') + suggestion("b") + b"\n",
+        ["a\\", '"', "b"],
+    ),
+    "an escape over lines, at the end of a text": (
+        b'{"type":"prompt_suggestion","suggestion":"a\\\n""}' + suggestion("b"),
+        ['a"', "b"],
+    ),
     "cut off at the end": (suggestion("a") + b'\n{"type":"result","x', ["a", b'{"type":"result","x']),
     "never JSON": (b"{oops}\n" + suggestion("a"), [b"{oops}", "a"]),
     "never JSON, open": (b"{oops\n" + suggestion("a"), [b"{oops", "a"]),
@@ -129,6 +146,15 @@ CASES: dict[str, tuple[bytes, list[Any]]] = {
     "nested too deeply, closed": (
         b'{"a":' + b"[" * 200_000 + b"]" * 200_000 + b"}\n" + suggestion("a"),
         [b'{"a":' + b"[" * 200_000 + b"]" * 200_000 + b"}", "a"],
+    ),
+    "nested deeply, with a lone surrogate": (
+        b'{"type":"keep_alive","x":' + b"[" * 700 + b'"\\ud800"' + b"]" * 700 + b"}\n" + suggestion("a"),
+        [b'{"type":"keep_alive","x":' + b"[" * 700 + b'"\\ud800"' + b"]" * 700 + b"}", "a"],
+    ),
+    "carriage returns alone": (suggestion("a") + b"\r" + suggestion("b") + b"\r", ["a", "b"]),
+    "the same key twice: the last counts": (
+        b'{"type":"keep_alive","suggestion":"a","suggestion":"b","type":"prompt_suggestion"}\n',
+        ["b"],
     ),
     "a number of many digits": (
         b'{"a":' + b"9" * 6000 + b"}\n" + suggestion("a"),
@@ -164,8 +190,11 @@ def test_a_frame_before_and_a_frame_behind_are_untouched(name: str) -> None:
 
 @pytest.mark.requirement("D3")
 def test_noise_says_why_it_is_none() -> None:
-    assert [line.reason for line in frames(b"null\n[]\n4\nhm\n{x}\n") if isinstance(line, MalformedLine)] == [
+    assert [
+        line.reason for line in frames(b"null\ntrue\n[]\n4\nhm\n{x}\n") if isinstance(line, MalformedLine)
+    ] == [
         "a JSON null, not an object",
+        "a JSON boolean, not an object",
         "a JSON array, not an object",
         "a JSON number, not an object",
         "not JSON",
@@ -194,6 +223,24 @@ def test_exactly_the_limit_passes_and_one_byte_more_does_not(size: int, end: byt
     assert shown(frames(fits + end, size, limit)) == ["x" * 100]
     (oversized,) = frames(over + end, size, limit)
     assert oversized == OversizedMessage(len(over), limit, over[:4096], "prompt_suggestion")
+
+
+@pytest.mark.requirement("D2")
+@pytest.mark.parametrize("size", [0, 1, 7, 50])
+def test_the_limit_is_the_same_for_every_line(size: int) -> None:
+    fits, over = suggestion("x" * 100), suggestion("x" * 101)
+    data = b"\r\n".join([fits, fits, over, fits, over, over, fits, b""])
+    shown_as = {fits: "x" * 100, over: "OversizedMessage", b"": None}
+    expected = [shown_as[line] for line in data.split(b"\r\n") if line]
+    assert shown(frames(data, size, len(fits))) == expected
+
+
+@pytest.mark.requirement("D2")
+@pytest.mark.parametrize("size", [0, 1000])
+def test_of_an_oversized_frame_the_first_bytes_are_kept(size: int) -> None:
+    big = suggestion("".join(map(str, range(5000))))
+    (oversized,) = frames(big + b"\n", size, limit=100)
+    assert oversized == OversizedMessage(len(big), 100, big[:4096], "prompt_suggestion")
 
 
 @pytest.mark.requirement("D2")
@@ -230,6 +277,37 @@ def test_an_object_that_goes_on_over_lines_is_limited_too() -> None:
     assert isinstance(arrivals[0], OversizedMessage)
     assert arrivals[0].frame_type == "assistant"
     assert isinstance(arrivals[-1], KeepAlive)
+
+
+@pytest.mark.requirement("D2")
+@pytest.mark.parametrize("size", [0, 1, 50])
+def test_the_limit_is_the_same_for_objects_over_lines(size: int) -> None:
+    def cut(text: str) -> bytes:
+        return suggestion(text).replace(b" ", b"\n", 1)
+
+    fits, over = cut("x" * 100), cut("x" * 101)
+    data = b"\n".join([fits, over, fits, over, over, fits, fits])
+    big = "OversizedMessage"
+    expected = ["x" * 100, big, "x" * 100, big, big, "x" * 100, "x" * 100]
+    assert shown(frames(data, size, len(fits) - 1)) == expected
+
+
+@pytest.mark.requirement("D2")
+def test_every_object_on_a_line_within_the_limit_is_within_it() -> None:
+    line = b" ".join(map(suggestion, "abcdef"))
+    assert shown(frames(line + b"\n", limit=len(line))) == list("abcdef")
+
+
+@pytest.mark.requirement("D2")
+@pytest.mark.parametrize("size", [0, 1, 50, 5000])
+def test_an_object_does_not_go_on_behind_an_oversized_line(size: int) -> None:
+    # With the line left out, what is around it would be a result that never was.
+    lines = [b'{"type":"result",', b'"result":"' + b"x" * 200 + b'",', b'"is_error":false}', ALIVE]
+    cut_off, oversized, rest, alive = frames(b"\n".join(lines), size, limit=100)
+    assert cut_off == MalformedLine(lines[0], "cut off by a line over the size limit")
+    assert oversized == OversizedMessage(len(lines[1]), 100, lines[1], None)
+    assert rest == MalformedLine(lines[2], "not JSON")
+    assert isinstance(alive, KeepAlive)
 
 
 @pytest.mark.requirement("D2")
@@ -340,6 +418,8 @@ def steps(work: Callable[[], object]) -> int:
         pytest.param(lambda n: [ALIVE * n + b"\n"], id="many objects on a line"),
         pytest.param(lambda n: [b"{" * n + b"\n"], id="many brackets"),
         pytest.param(lambda n: [b"{}x" * n + b"\n"], id="objects and noise"),
+        pytest.param(lambda n: [ALIVE + b"\n", ALIVE[:9]] * n, id="frames and pieces"),
+        pytest.param(lambda n: [b'{"\n' + b'"\n' * n], id="texts that open and close"),
     ],
 )
 def test_work_is_linear_however_a_frame_comes(make: Callable[[int], list[bytes]]) -> None:
@@ -417,6 +497,21 @@ def test_bytearrays_and_views_are_bytes_too() -> None:
 def test_a_frame_in_the_middle_of_a_broken_one_is_known_by_its_type() -> None:
     assert "assistant" in FRAME_TYPES
     assert "text" not in FRAME_TYPES
+
+
+@pytest.mark.requirement("D4")
+def test_every_frame_of_a_chunk_keeps_its_line_and_what_no_field_names() -> None:
+    lines = [
+        b'{"type":"keep_alive","new":1}',
+        b'{"type": "stream_event","uuid":"u","session_id":"s","event":{},"new":[1]}',
+        b'{"type":"system","subtype":"init","new":{"x":1}}',
+        b'{"type":"user","message":{"role":"user","content":"yo","new":1}}',
+    ]
+    for chosen in (lines, lines[:2], lines[2:]):
+        arrivals = frames(b"\n".join(chosen) + b"\n")
+        assert [arrival.raw_json for arrival in arrivals] == chosen
+        assert [arrival.raw for arrival in arrivals] == list(map(json.loads, chosen))
+        assert [type(arrival) for arrival in arrivals] == [type(decode(line)) for line in chosen]
 
 
 def test_frames_of_every_kind_in_one_stream() -> None:

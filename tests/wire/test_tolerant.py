@@ -272,7 +272,8 @@ class TestNested:
         assert got.background == expected
 
     @pytest.mark.parametrize(
-        "given_value, expected", [(2.0, 2), ([1, "a", 2.0], [1, 2]), ("a", None), (True, None)]
+        "given_value, expected",
+        [(2.0, 2), ([1, "a", 2.0], [1, 2]), ("a", None), (True, None), ("7", None), (["7"], [])],
     )
     def test_union_of_number_and_list(self, given_value: object, expected: object) -> None:
         assert convert_leniently(Drawing, {"mixed": given_value}).mixed == expected
@@ -282,11 +283,15 @@ class TestNested:
         got = convert_leniently(Drawing, data)
         assert got.points == [Point(1), Point(0, 0.0, "b")]
         assert got.by_name == {"a": Point(0)}
+        assert convert_leniently(Drawing, {"points": 5, "by_name": [5]}) == Drawing()
 
     def test_constraints(self) -> None:
         assert convert_leniently(Drawing, {"level": -1}).level == 5
         assert convert_leniently(Drawing, {"level": 3.0}).level == 3
         assert convert_leniently(Drawing, {"tags": ["a", 1]}).tags == ["a"]
+        assert convert_leniently(Drawing, {"level": [3]}).level == 5
+        # Of a container too much is kept rather than nothing.
+        assert convert_leniently(Drawing, {"tags": ["a"] * 10}).tags == ["a"] * 10
 
     def test_untyped_parts_are_kept_as_they_are(self) -> None:
         meta = {"a": [1, {"b": None}]}
@@ -304,6 +309,7 @@ class TestNested:
         assert raw is not None
         assert bytes(raw) == b'{"a":1}'
         assert convert_leniently(Noted, {"raw": "\ud800"}).raw is None
+        assert convert_leniently(Everything, {"raw": "\ud800"}).raw == msgspec.Raw(b"null")
 
     def test_generic_class(self) -> None:
         got = convert_leniently(Parcel, {"box": {"content": "no"}, "free": {"content": "yes", "count": "no"}})

@@ -244,12 +244,15 @@ class Peer:
         """Ask the other side; gives back the id under which the outcome will come.
 
         A text is the subtype of a request that has no class here, with its `fields`. Raises
-        `TransportClosed` once the other side is gone, `MessageInvalid` for what cannot be encoded.
+        `TransportClosed` once the other side is gone, `MessageInvalid` for what cannot be encoded,
+        `UsageError` for fields beside a request that has a class.
         """
         if self._is_closed:
             raise TransportClosed("the other side's output has ended, so no answer can come")
         if isinstance(request, str):
             request = GenericRequest(request, dict(fields))
+        elif fields:
+            raise UsageError(f"{type(request).__name__} has fields of its own: set {', '.join(fields)} there")
         self._count += 1
         id = self._make_id(self._count)
         self._output.append(encode(ControlRequest(id, request.to_wire())) + b"\n")

@@ -202,7 +202,6 @@ class Turns:
         """Background tasks that the run waits for."""
         self._waiting: dict[str, MessageState] = {}
         self._ended: dict[str, MessageState] = {}
-        self._has_sent = False
         self._is_turn_open = False
         # Each takes the class that it stands under.
         self._handlers: dict[type, Callable[[Any], list[TurnEvent]]] = {
@@ -239,9 +238,9 @@ class Turns:
     @property
     def may_close_input(self) -> bool:
         """Whether the agent needs its input no more, once no further message is to be sent."""
-        if self.run is RunState.QUIET:
-            return not self._has_sent
-        return self.is_over or (self.run is RunState.SETTLING and not self.can_be_asked)
+        if self.run is RunState.SETTLING:
+            return not self.can_be_asked
+        return self.is_over or self.run is RunState.QUIET
 
     # What happens.
 
@@ -251,7 +250,6 @@ class Turns:
         if uuid in self._ended:
             # The agent drops a message whose uuid it has seen.
             return events
-        self._has_sent = True
         self._waiting.setdefault(uuid, MESSAGE_TABLE.initial)
         if self.run is RunState.CLOSED:
             self._move(uuid, MessageSignal.EOF, events)
@@ -326,10 +324,13 @@ class Turns:
     def _answered_by(self, result: ResultMessage) -> list[str]:
         """The messages of ours that a result ends."""
         waiting = self.outstanding
-        named = result.user_message_uuids or ([result.user_message_uuid] if result.user_message_uuid else [])
+        named = set(result.user_message_uuids or ())
+        if not named and result.user_message_uuid:
+            named = {result.user_message_uuid}
         consumed = [uuid for uuid in waiting if self._waiting[uuid] is MessageState.CONSUMED]
         if named:
-            return [uuid for uuid in waiting if uuid in named or uuid in consumed]
+            named.update(consumed)
+            return [uuid for uuid in waiting if uuid in named]
         if result.origin is not None and result.origin.get("kind") != "human":
             return []
         # An agent that names none: the turn in progress, or else the message that has waited longest.
@@ -340,11 +341,14 @@ class Turns:
         self.session_state = message.state
         if message.state == "requires_action":
             return self._signal(RunSignal.QUESTION)
-        if message.state == "running":
-            # With nothing owed, that is work in the background: its turn, if it has one, announces itself.
-            is_owed = self._is_turn_open or bool(self._waiting)
-            return self._signal(RunSignal.WORK) if is_owed else self._settle()
-        self._is_turn_open = False
+        if message.state == "running" and (self._is_turn_open or self._waiting):
+            return self._signal(RunSignal.WORK)
+        # Running with nothing owed is work in the background: its turn, if it has one, announces itself.
+        if message.state == "idle":
+            # Then no turn and no task goes on either: one whose end was not seen is over too.
+            self._is_turn_open = False
+            self.current = []
+            self.tasks.clear()
         return self._settle()
 
     def _on_task_started(self, message: TaskStartedMessage) -> list[TurnEvent]:
@@ -380,6 +384,9 @@ class Turns:
         """Nothing more is owed? Then the run is over, or goes on only in the background."""
         if self._is_turn_open or self._waiting:
             return []
+        if self.session_state == "requires_action":
+            # Something in the background waits for an answer: other work that ends does not end that.
+            return self._signal(RunSignal.QUESTION)
         is_working = self.session_state not in (None, "idle") or bool(self.tasks)
         return self._signal(RunSignal.TURN_DONE if is_working else RunSignal.ALL_DONE)
 

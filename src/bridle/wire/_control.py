@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import ClassVar, Final, Literal, TypeAlias
 
-from bridle.wire._value import Frame, Json, JsonObject, Value
+from bridle.wire._value import Frame, Json, JsonObject, Number, Value
 
-RequestId: TypeAlias = str | int
+RequestId: TypeAlias = str | Number
 """Ids of requests: text by custom, but a number is answered as well."""
 
 UNSUPPORTED_REQUEST: Final = "unsupported_request"

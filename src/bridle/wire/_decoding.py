@@ -194,10 +194,8 @@ def decode(line: bytes | bytearray | memoryview | str, *, strict: bool = False) 
     try:
         return decode_frame(opening(data).rstrip(BLANK), strict=strict)
     except ValueError as error:
-        from bridle.errors import BridleError, MalformedFrame
+        from bridle.errors import MalformedFrame
 
-        if isinstance(error, BridleError):
-            raise
         raise MalformedFrame(data, str(error)) from error
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
@@ -15,23 +15,27 @@ from bridle.wire._blocks import UnknownBlock
 from bridle.wire._decoding import NESTED, decode_object, typed_frame
 from bridle.wire._json import dumps
 from bridle.wire._messages import RateLimitEvent, UnknownMessage
-from bridle.wire._stream_event import StreamEvent
 from bridle.wire._system_message import SystemMessage
 from bridle.wire._value import Frame, Json, JsonObject, Value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 def encode(value: object) -> bytes:
     """One line of JSON for a frame, another value of the wire, or anything made of JSON types; no line end.
 
     Frames come out in the agent's spelling, with every field of the line they came from that has not been
-    changed. Raises `MessageInvalid`, which names the place, for what JSON cannot say: NaN, infinity,
-    objects of other classes.
+    changed. Raises `MessageInvalid` for what JSON cannot say: NaN and infinity (it names the place), keys
+    and objects of other classes, what is nested too deeply.
     """
     wire = to_wire(value)
-    line = dumps(wire)
+    try:
+        line = dumps(wire)
+    except (TypeError, ValueError, RecursionError) as error:
+        from bridle.errors import MessageInvalid
+
+        raise MessageInvalid(wire, str(error)) from error
     if b"null" in line or b"NaN" in line or b"Infinity" in line:
         # The encoder writes null for NaN and infinity: look for the real thing.
         _refuse_non_finite(wire)
@@ -40,27 +44,47 @@ def encode(value: object) -> bytes:
 
 def to_wire(value: object) -> Any:  # noqa: ANN401 - as many shapes as there are values
     """The value in JSON types, spelled as on the wire. Raises `MessageInvalid` like `encode`."""
+    try:
+        return _to_wire(value)
+    except RecursionError:
+        from bridle.errors import MessageInvalid
+
+        raise MessageInvalid(value, "nested too deeply, or inside itself") from None
+
+
+def _to_wire(value: object) -> Any:  # noqa: ANN401 - as many shapes as there are values
     if isinstance(value, Frame):
-        return frame_to_wire(value)
+        return _frame_to_wire(value)
     if isinstance(value, UnknownBlock):
         return value.raw
     if isinstance(value, Value):
         # Some know their own spelling, also where they are inside another value.
         spell = getattr(value, "to_wire", None)
-        return to_wire(spell()) if spell is not None else _tag(value) | _fields(value)
+        return _to_wire(spell()) if spell is not None else _tag(value) | _fields(value)
     if isinstance(value, dict):
-        return {key: to_wire(item) for key, item in cast("dict[Any, object]", value).items()}
+        return {key: _to_wire(item) for key, item in cast("dict[Any, object]", value).items()}
     if isinstance(value, list | tuple):
-        return [to_wire(item) for item in cast("list[object]", value)]
+        return [_to_wire(item) for item in cast("list[object]", value)]
     try:
         return msgspec.to_builtins(value)
     except (TypeError, ValueError) as error:
+        for kind, plain in _PLAIN.items():
+            if isinstance(value, kind):
+                return plain(value)
         from bridle.errors import MessageInvalid
 
         raise MessageInvalid(repr(value), f"{type(value).__name__} has no form in JSON: {error}") from error
 
 
-def frame_to_wire(frame: Frame) -> JsonObject:
+_PLAIN: Final[dict[type, Callable[[Any], str | int | float]]] = {
+    str: str.__str__,
+    int: int.__int__,
+    float: float.__float__,
+}
+"""What makes a plain value of one whose class is derived from a plain one, as the numbers of numpy are."""
+
+
+def _frame_to_wire(frame: Frame) -> JsonObject:
     """A frame as the object that travels: the line it came from, if any, with what has changed since."""
     wire = _fields_to_wire(frame)
     line = getattr(frame, "wire_line", None)
@@ -72,9 +96,7 @@ def frame_to_wire(frame: Frame) -> JsonObject:
 
 def _fields_to_wire(frame: Frame) -> JsonObject:
     if isinstance(frame, UnknownMessage):
-        return dict(frame.data)
-    if isinstance(frame, StreamEvent):
-        _ = frame.event  # decoded, so that it can be spelled out
+        return {**frame.data, "type": frame.type} if frame.type else dict(frame.data)
     fields = _fields(frame)
     if isinstance(frame, SystemMessage):
         data = cast("JsonObject", fields.pop("data"))
@@ -97,7 +119,7 @@ def _tag(value: Value) -> JsonObject:
 def _fields(value: Value) -> JsonObject:
     """The fields that have been set, spelled as on the wire."""
     return {
-        field.encode_name: to_wire(item)
+        field.encode_name: _to_wire(item)
         for field in _fields_of(type(value))
         if (item := getattr(value, field.name)) != _default(field)
     }
@@ -130,6 +152,9 @@ def _changed(sent: Json, before: Json, after: Json) -> Json:
     if before == after:
         return sent
     if isinstance(sent, dict) and isinstance(before, dict) and isinstance(after, dict):
+        if before.get("type") != after.get("type"):
+            # Another thing in the same place: what its predecessor had besides is not its own.
+            return after
         kept = {key: value for key, value in sent.items() if key in after or key not in before}
         return kept | {
             key: _changed(sent.get(key), before.get(key), value)

@@ -75,7 +75,7 @@ class Framer:
             for line in lines:
                 self._take_line(line, arrivals)
         else:
-            arrivals = arrivals + known if arrivals else known
+            arrivals += known
         self._hold(rest)
         return arrivals
 
@@ -107,7 +107,7 @@ class Framer:
         if self._skipped is not None:
             self._skipped.add(end.removesuffix(b"\n"))
             self._skipped.end_line()
-            arrivals.append(self._skipped.message())
+            self._refuse(self._skipped, arrivals)
             self._skipped = None
             return b""
         if self._held:
@@ -119,17 +119,23 @@ class Framer:
         """Take one line, whatever it is."""
         line = _without_end(line)
         if len(line) > self._limit:
-            arrivals.append(_Oversized(self._limit, line).message())
+            self._refuse(_Oversized(self._limit, line), arrivals)
         elif not self._object:
             try:
-                arrivals.append(decode_frame(line))
-            except ValueError:
+                arrivals.append(finished(fast_decoder()(line), line))
+            except (ValueError, RecursionError):
                 self._take_odd_line(line, arrivals)
         elif (frame := _whole_frame(line)) is not None:
             arrivals.append(MalformedLine(self._object.take(), "cut off by the frame after it"))
             arrivals.append(frame)
         else:
             self._look_into(line, arrivals)
+
+    def _refuse(self, line: _Oversized, arrivals: list[Arrival]) -> None:
+        """Say that a line was too large. An object that is open cannot go on behind it: a part is missing."""
+        if self._object:
+            arrivals.append(MalformedLine(self._object.take(), "cut off by a line over the size limit"))
+        arrivals.append(line.message())
 
     def _take_odd_line(self, line: bytes, arrivals: list[Arrival]) -> None:
         """Take a line that the fast path refused: an odd frame, noise, several objects, a piece of one."""
@@ -157,10 +163,10 @@ class Framer:
                     return
                 position = start
             position = self._object.extend(line, position)
-            if self._object.is_closed:
-                arrivals.append(_frame_or_noise(self._object.take()))
-            elif self._object.size > self._limit:
+            if self._object.size > self._limit:
                 arrivals.append(_Oversized(self._limit, self._object.take()).message())
+            elif self._object.is_closed:
+                arrivals.append(_frame_or_noise(self._object.take()))
 
 
 def _known_frames(lines: list[bytes]) -> list[Arrival] | None:

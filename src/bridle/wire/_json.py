@@ -27,9 +27,9 @@ def loads(text: bytes) -> Json:
         pass
     try:
         value: Json = json.loads(text.decode("utf-8", "replace"), strict=False)
+        return _printable(value) if b"\\u" in text else value
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
-    return _printable(value) if b"\\u" in text else value
 
 
 def _printable(value: Json) -> Json:

@@ -122,9 +122,7 @@ def _none() -> None:
 
 
 _EMPTY: Final[dict[_Annotation, Callable[[], object]]] = {
-    str: str,
     float: float,
-    bool: bool,
     bytes: bytes,
     set: set,
     frozenset: frozenset,
