@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+import sys
 from typing import Any, ClassVar, cast
 
 import msgspec
@@ -542,13 +543,17 @@ def test_strict_decoding_refuses_what_does_not_fit(data: Any) -> None:
         decode(line(**data), strict=True)
 
 
+# Before 3.12, functions of Python's own that call themselves came to an end long before the JSON parser did.
+DEEP = 700 if sys.version_info < (3, 12) else 200_000
+
+
 @pytest.mark.requirement("A1")
 @pytest.mark.parametrize(
     "text",
     [
         *(b"", b"null", b"true", b"1.5", b"1", b'"x"', b"[]", b"{", b"oops", b"\xff"),
         pytest.param(b'{"type":"keep_alive","x":' + b"[" * 9999 + b"]" * 9999 + b"}", id="deep"),
-        pytest.param(b'{"x":"\\ud800","y":' + b"[" * 700 + b"]" * 700 + b"}", id="deep, to be mended"),
+        pytest.param(b'{"x":"\\ud800","y":' + b"[" * DEEP + b"]" * DEEP + b"}", id="deep, to be mended"),
     ],
 )
 def test_what_is_not_an_object_is_malformed(text: bytes) -> None:

@@ -58,6 +58,9 @@ def shown(arrivals: list[Arrival]) -> list[Any]:
     ]
 
 
+# Before 3.12, functions of Python's own that call themselves came to an end long before the JSON parser did.
+DEEP = 700 if sys.version_info < (3, 12) else 200_000
+
 CASES: dict[str, tuple[bytes, list[Any]]] = {
     "nothing": (b"", []),
     "one line": (suggestion("a") + b"\n", ["a"]),
@@ -148,8 +151,8 @@ CASES: dict[str, tuple[bytes, list[Any]]] = {
         [b'{"a":' + b"[" * 200_000 + b"]" * 200_000 + b"}", "a"],
     ),
     "nested deeply, with a lone surrogate": (
-        b'{"type":"keep_alive","x":' + b"[" * 700 + b'"\\ud800"' + b"]" * 700 + b"}\n" + suggestion("a"),
-        [b'{"type":"keep_alive","x":' + b"[" * 700 + b'"\\ud800"' + b"]" * 700 + b"}", "a"],
+        b'{"type":"keep_alive","x":' + b"[" * DEEP + b'"\\ud800"' + b"]" * DEEP + b"}\n" + suggestion("a"),
+        [b'{"type":"keep_alive","x":' + b"[" * DEEP + b'"\\ud800"' + b"]" * DEEP + b"}", "a"],
     ),
     "carriage returns alone": (suggestion("a") + b"\r" + suggestion("b") + b"\r", ["a", "b"]),
     "the same key twice: the last counts": (
