@@ -202,6 +202,10 @@ class BlockingOutput:
     def is_handed_over(self) -> bool:
         return self._is_handed_over
 
+    @property
+    def is_drained(self) -> bool:
+        return False
+
     def take(self) -> bytes | None:
         with self._changed:
             if self._kept:

@@ -127,6 +127,11 @@ class OutputEnd(Protocol):
     @property
     def is_handed_over(self) -> bool: ...
 
+    @property
+    def is_drained(self) -> bool:
+        """Whether it is known that `wait` comes first."""
+        ...
+
     def take(self) -> bytes | None:
         """The next bytes; `b""` at the end; None if there is nothing yet."""
         ...

@@ -39,6 +39,9 @@ class Output:
         self._is_handed_over = False
         self._is_closed = False
         self._is_over = False
+        self._is_drained = False
+        self._is_news = False
+        """Whether the bell has been rung and not been cleared."""
         self._news = Bell()
         self._readiness = Readiness()
         self._readiness.add(number)
@@ -52,6 +55,11 @@ class Output:
     @property
     def is_handed_over(self) -> bool:
         return self._is_handed_over
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether the last read took all there was: what has to be read next has to be waited for."""
+        return self._is_drained
 
     def fileno(self) -> int:
         """The number while the pipe is open, then -1."""
@@ -68,9 +76,15 @@ class Output:
                 return data
             if self._is_over:
                 return b""
-            if not (self._is_handed_over or self._is_closed) and (read := self._read()):
+            if self._is_drained:
+                # To look again at once would be a call of the system for nothing.
+                self._is_drained = False
+            elif not (self._is_handed_over or self._is_closed) and (read := self._read()):
+                self._is_drained = len(read) < READ_SIZE
                 return read
-            self._news.clear()
+            if self._is_news:
+                self._is_news = False
+                self._news.clear()
             return None
 
     async def wait(self) -> None:
@@ -103,7 +117,7 @@ class Output:
         with self._lock:
             self._close()
             self._is_over = True
-            self._news.ring()
+            self._ring()
 
     def forget(self) -> None:
         """Close all of it, in a forked process, without a word to the other side."""
@@ -129,6 +143,10 @@ class Output:
             return
         self._kept.append(data)
         self._kept_size += len(data)
+        self._ring()
+
+    def _ring(self) -> None:
+        self._is_news = True
         self._news.ring()
 
     def _close(self) -> None:

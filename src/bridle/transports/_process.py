@@ -12,7 +12,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 import anyio
-from anyio.lowlevel import checkpoint
+from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
 from bridle.errors import ConnectionLost, OptionsError, ProcessExited, TransportClosed, UsageError
 from bridle.transports._input import InputClosed
@@ -55,10 +55,11 @@ class Link:
             )
         self._is_receiving = True
         try:
-            # First, because what is read must not be lost to a cancellation; and a reader that never has to
-            # wait would starve whoever consumes.
-            await checkpoint()
             output = self.keeper.output
+            if not output.is_drained:
+                # First, because what is read must not be lost to a cancellation; and a reader that never has
+                # to wait would starve whoever consumes.
+                await checkpoint()
             while (data := output.take()) is None:
                 if output.is_closed and not output.is_handed_over:
                     self.keeper.notice_closed_output()
@@ -74,7 +75,8 @@ class Link:
         return data
 
     async def send(self, data: bytes) -> None:
-        await checkpoint()
+        # No more than that: whoever sends a request waits for the answer anyway.
+        await checkpoint_if_cancelled()
         try:
             ticket = self.keeper.input.put(data)
         except InputClosed as error:
