@@ -115,6 +115,7 @@ NOT_ON_ARGV: dict[str, Any] = {
     "max_buffer_size": 1000,
     "session_store_flush": "eager",
     "timeouts": {"turn": 10},
+    "give_up_on": [401, 403],
     "enable_file_checkpointing": True,
     "client_app": "app",
     "question_preview_format": "html",

@@ -163,6 +163,7 @@ ROWS: Final[tuple[Row, ...]] = (
     Row(("isolation",), Host("the environment and the folders of the command"), spell.given),
     Row(("user",), Host("the command"), spell.given),
     Row(("timeouts",), Host("the session"), spell.given),
+    Row(("give_up_on",), Host("the session"), spell.given),
     # The program.
     Row(("cli_path",), Host("the command"), spell.given),
     Row(("bundled_path",), Host("the command"), spell.given),

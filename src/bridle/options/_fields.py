@@ -52,6 +52,7 @@ class OptionFields(TypedDict, total=False):
     isolation: Isolation | Literal["inherit", "hermetic"]
     user: str | int | None
     timeouts: Timeouts | Mapping[str, float | None]
+    give_up_on: Sequence[int]
 
     model: str | None
     fallback_model: str | Sequence[str] | None

@@ -231,6 +231,7 @@ READERS: Final[Mapping[str, Reader]] = {
     "isolation": _isolation,
     "user": optional(either(str, text, whole(0, _LARGEST_UID))),
     "timeouts": part_reader(Timeouts),
+    "give_up_on": listed(whole(100, 599)),
     # The model.
     "model": optional(text),
     "fallback_model": optional(_fallback_models),

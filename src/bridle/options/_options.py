@@ -107,6 +107,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, met
     timeouts: Timeouts = Timeouts()
     """Deadlines. Unset: the defaults of `Timeouts`, with which every turn ends."""
 
+    give_up_on: tuple[int, ...] = (401,)
+    """HTTP statuses of the API at which a turn fails at once, where the agent would try again for minutes."""
+
     # The model.
 
     model: str | None = None

@@ -139,10 +139,13 @@ class Timeouts(Part, frozen=True, kw_only=True):
 
     connect: float | None = 60.0
     """From the start of the program until it answers `initialize`."""
-    first_event: float | None = 180.0
-    """From a prompt until the first sign of life."""
-    silence: float | None = 300.0
+    first_event: float | None = 600.0
+    """From a prompt until the first sign of the model. Without `include_partial_messages` that is a whole
+    piece of its answer, and the agent itself gives up a call of the API after 600 s."""
+    silence: float | None = 600.0
     """Between two signs of life; not counted while a tool, a hook or an approval is open."""
+    retries: float | None = 600.0
+    """Calls of the API that fail and are tried again, until one succeeds."""
     turn: float | None = 3600.0
     """A whole turn."""
     background: float | None = 600.0
@@ -162,7 +165,17 @@ class Timeouts(Part, frozen=True, kw_only=True):
 
     _readers: ClassVar[Mapping[str, Reader]] = {
         **dict.fromkeys(
-            ("connect", "first_event", "silence", "turn", "background", "control", "write", "store"),
+            (
+                "connect",
+                "first_event",
+                "silence",
+                "retries",
+                "turn",
+                "background",
+                "control",
+                "write",
+                "store",
+            ),
             optional(above_zero),
         ),
         **dict.fromkeys(("interrupt", "close", "terminate"), above_zero),
