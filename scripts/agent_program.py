@@ -7,12 +7,13 @@ the same reason: that is no failure.
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from bridle.testing import clean_environment
 
 PACKAGE = "@anthropic-ai/claude-code"
 VERSION = "2.1.325"
@@ -40,23 +41,6 @@ def in_folder(folder: Path) -> Path:
 def missing(root: Path = ROOT) -> Path:
     """A file that says why the program is not there, for the tests to tell."""
     return root / "missing.txt"
-
-
-def clean_environment(home: Path) -> dict[str, str]:
-    """What the program needs, and no key, settings or network of whoever runs this."""
-    return {
-        "PATH": os.environ.get("PATH", os.defpath),
-        "HOME": str(home),
-        "TMPDIR": str(home),
-        "CLAUDE_CONFIG_DIR": str(home / ".claude"),
-        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-        "DISABLE_AUTOUPDATER": "1",
-        # Port 9 is closed.
-        "ANTHROPIC_BASE_URL": "http://127.0.0.1:9",
-        "ANTHROPIC_API_KEY": "made-up",
-        # Some tests switch permissions off, which the program refuses to root outside of a sandbox.
-        "IS_SANDBOX": "1",
-    }
 
 
 def last_line(text: str) -> str:
@@ -103,7 +87,7 @@ def probe(folder: Path) -> str:
                 capture_output=True,
                 text=True,
                 errors="replace",
-                env=clean_environment(Path(home)),
+                env=clean_environment(home),
                 timeout=PROBE_SECONDS,
                 check=False,
             )

@@ -13,10 +13,10 @@ import pytest
 from bridle.launch import make_command, make_initialize
 from bridle.options import Options
 from bridle.protocol import Peer
+from bridle.testing import MessagesApi, clean_environment, say
 from bridle.transports import ProcessTransport
 from bridle.wire import InitMessage, ResultMessage, UnknownMessage, user_message
-from tests.messages_api import MessagesApi
-from tests.real_program import clean_environment, require_program
+from tests.real_program import require_program
 
 CANARY = "canary-7f3a"
 
@@ -106,7 +106,7 @@ def test_the_real_program_sees_nothing_of_the_machine(isolation: Any, tmp_path: 
     plant_canaries(home, project)
     before = {path for path in home.rglob("*")}  # noqa: C416
     is_hermetic = isolation == "hermetic"
-    with MessagesApi(["hi"]) as api:
+    with MessagesApi([say("hi")]) as api:
         environ = clean_environment(home) | {"CANARY_VARIABLE": CANARY}
         options = Options(
             cli_path=program,
@@ -120,7 +120,8 @@ def test_the_real_program_sees_nothing_of_the_machine(isolation: Any, tmp_path: 
             | {"ANTHROPIC_BASE_URL": api.url},
         )
         messages = anyio.run(one_turn, options, environ)
-    seen = json.dumps(api.bodies) + "".join(str(message) for message in messages)
+    bodies = [request.body for request in api.requests]
+    seen = json.dumps(bodies) + "".join(str(message) for message in messages)
     (init,) = [message for message in messages if isinstance(message, InitMessage)]
     if is_hermetic:
         assert CANARY not in seen

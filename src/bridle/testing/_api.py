@@ -1,0 +1,217 @@
+"""Owns `MessagesApi`, a Messages API on this machine that answers from a script and keeps the requests.
+
+Does not check them, and knows no agent.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal, Self, TypeAlias, cast, get_args
+
+from bridle.errors import OptionsError, UsageError
+from bridle.testing._gate import Gate
+from bridle.testing._playing import Player
+from bridle.testing._requests import Request, kind_of
+from bridle.testing._server import Exchange, Server
+from bridle.testing._steps import Answer, Step, fail, say
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from types import TracebackType
+
+    from bridle.wire import JsonObject
+
+__all__ = ["MessagesApi", "Scripted", "SideKind"]
+
+Scripted: TypeAlias = Step | Callable[[Request], Step]
+"""A step, or a function that looks at the request and chooses one. It runs in a thread of the server's."""
+
+SideKind: TypeAlias = Literal["count_tokens", "probe", "title"]
+"""The requests beside the conversation, which take nothing from a script."""
+
+_TITLE = say(json.dumps({"title": "A scripted session"}))
+
+
+class MessagesApi:
+    """A Messages API on loopback, for as long as the `with` block runs.
+
+        with MessagesApi([use_tool("Bash", command="echo hi"), say("done")]) as api:
+            ...                         # ANTHROPIC_BASE_URL is api.url
+        api.main_requests[1].tool_results
+
+    Each request of the main conversation takes the next step of the script; when it is used up, the answer is
+    `otherwise`. Requests of `subagents` have a script of their own, for all of them together. What the agent
+    asks beside these, the size of a prompt, whether a model is there, a title, is answered so that it is
+    content; `side` has other answers, which are given each time.
+
+    What a function in a script raises is raised at the end of the `with` block. Raises `OptionsError` for a
+    kind of `side` request that there is not.
+    """
+
+    def __init__(
+        self,
+        script: Iterable[Scripted] = (),
+        *,
+        subagents: Iterable[Scripted] = (),
+        otherwise: Scripted | None = None,
+        side: Mapping[SideKind, Scripted] | None = None,
+    ) -> None:
+        self._scripts = {"main": deque(script), "subagent": deque(subagents)}
+        self._otherwise: dict[str, Scripted] = {
+            "main": otherwise or say("(end of script)"),
+            "subagent": say("subagent done"),
+            "probe": say("ok"),
+            "title": _TITLE,
+            "other": fail(404),
+        }
+        for kind, scripted in (side or {}).items():
+            if kind not in get_args(SideKind):
+                hint = f"There are {', '.join(map(repr, get_args(SideKind)))}."
+                raise OptionsError(f"`side` has a kind of request that means nothing: {kind!r}", hint=hint)
+            self._otherwise[kind] = scripted
+        self._arrived = threading.Condition()
+        self._requests: list[Request] = []
+        self._hanging = Gate(after=0)
+        self._errors: list[Exception] = []
+        self._server: Server | None = None
+        # Ids of one API must differ from those of the next, which may go on with the same session.
+        self._mark = secrets.token_hex(4)
+
+    # Its life.
+
+    def start(self) -> None:
+        """Begin to listen; `with` does it.
+
+        Raises `UsageError` if it has begun already.
+        """
+        if self._server is not None:
+            raise UsageError("This API was started already", hint="Make a new one for each `with` block.")
+        self._server = Server(self._respond, self._errors.append)
+
+    def close(self) -> None:
+        """End all connections, with what hangs on them. No thread is left. A second time does nothing."""
+        if self._server is not None and not self._server.is_closing:
+            self._server.close()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+        if error is None and self._errors:
+            raise self._errors[0]
+
+    @property
+    def url(self) -> str:
+        """What `ANTHROPIC_BASE_URL` has to be.
+
+        Raises `UsageError` before the start.
+        """
+        if self._server is None:
+            raise UsageError("This API has no address yet", hint="Enter it first: `with api: …`")
+        return f"http://127.0.0.1:{self._server.port}"
+
+    # What tests do with it.
+
+    def add(self, *steps: Scripted) -> None:
+        """Add steps to the script."""
+        with self._arrived:
+            self._scripts["main"].extend(steps)
+
+    def release(self) -> None:
+        """Let all requests go on that `hang()` holds now."""
+        with self._arrived:
+            hanging, self._hanging = self._hanging, Gate(after=0)
+        hanging.open()
+
+    @property
+    def remaining(self) -> tuple[Scripted, ...]:
+        """The steps that no request has taken yet."""
+        with self._arrived:
+            return tuple(self._scripts["main"])
+
+    @property
+    def requests(self) -> list[Request]:
+        """All requests so far, in the order of their arrival."""
+        with self._arrived:
+            return list(self._requests)
+
+    @property
+    def main_requests(self) -> list[Request]:
+        """Those of the main conversation: one for each step that was taken."""
+        return [request for request in self.requests if request.kind == "main"]
+
+    def wait_for(self, what: int | Callable[[Request], bool], timeout: float = 30.0) -> Request:
+        """Block this thread until a request is there: the n-th of the main conversation, from 1 on, or the
+        first that a function says yes to.
+
+        Raises `TimeoutError` if it does not come.
+        """
+        deadline = time.monotonic() + timeout
+        with self._arrived:
+            while (found := self._find(what)) is None:
+                if not self._arrived.wait(deadline - time.monotonic()) and self._find(what) is None:
+                    came = ", ".join(request.kind for request in self._requests) or "none"
+                    wanted = f"main request {what}" if isinstance(what, int) else "the request"
+                    raise TimeoutError(f"{wanted} did not come within {timeout:g} s; those that did: {came}")
+        return found
+
+    def _find(self, what: int | Callable[[Request], bool]) -> Request | None:
+        if callable(what):
+            return next(filter(what, self._requests), None)
+        main = [request for request in self._requests if request.kind == "main"]
+        return main[what - 1] if 1 <= what <= len(main) else None
+
+    # What becomes of a request.
+
+    def _respond(self, exchange: Exchange) -> None:
+        body = _read(exchange.body)
+        kind = kind_of(exchange.method, exchange.path, exchange.headers, body)
+        request = Request(
+            kind=kind, method=exchange.method, path=exchange.path, headers=exchange.headers, body=body
+        )
+        with self._arrived:
+            self._requests.append(request)
+            number, hanging = len(self._requests), self._hanging
+            script = self._scripts.get(kind)
+            scripted = script.popleft() if script else self._otherwise.get(kind)
+            self._arrived.notify_all()
+        player = Player(exchange, request, id=f"{self._mark}{number:04}", hanging=hanging)
+        step = self._chosen(scripted, request)
+        if kind == "count_tokens" and (step is None or isinstance(step, Answer)):
+            player.send_json({"input_tokens": 10 if step is None else step.usage.get("input_tokens", 10)})
+        elif exchange.method == "HEAD":
+            # The agent looks whether anyone is there.
+            exchange.send(200, {}, b"")
+        elif step is not None:
+            player.play(step)
+
+    def _chosen(self, scripted: Scripted | None, request: Request) -> Step | None:
+        if not callable(scripted):
+            return scripted
+        try:
+            return scripted(request)
+        except Exception as error:  # noqa: BLE001 - raised at the end of the block
+            self._errors.append(error)
+            # A status that the agent does not try again for long.
+            return fail(403, message=f"A function in the script raised {error!r}")
+
+    def __repr__(self) -> str:
+        state = "not started" if self._server is None else "closed" if self._server.is_closing else self.url
+        return f"<MessagesApi {state} requests={len(self._requests)} remaining={len(self._scripts['main'])}>"
+
+
+def _read(body: bytes) -> JsonObject:
+    try:
+        value: object = json.loads(body)
+    except ValueError:
+        return {}
+    return cast("JsonObject", value) if isinstance(value, dict) else {}
