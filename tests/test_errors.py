@@ -181,8 +181,16 @@ CASES = [
     ),
     Case(
         ApiFailed,
-        {"status": 529, "kind": "overloaded", "retryable": True, "retry_after": 2.5, **TURN},
-        ("529", "overloaded", "it broke", "Try again in 2.5 s"),
+        {
+            "status": 529,
+            "kind": "overloaded",
+            "retryable": True,
+            "retry_after": 2.5,
+            "resets_at": 1794724059,
+            "request_id": "req_7",
+            **TURN,
+        },
+        ("529", "overloaded", "req_7", "it broke", "Try again in 2.5 s"),
     ),
     Case(
         OutputInvalid,
@@ -190,7 +198,12 @@ CASES = [
         ("total: not a number", "form", "`result`"),
     ),
     Case(TranscriptError, {**SESSION}, ("transcript", "List the sessions", "s-42")),
-    Case(SessionNotFound, {"id": "s-9"}, ("'s-9'", "List the sessions"), {"id": ""}),
+    Case(
+        SessionNotFound,
+        {"id": "s-9", "searched": ("/home/a/.claude",)},
+        ("'s-9'", "Searched:\n    /home/a/.claude", "List the sessions"),
+        {"id": ""},
+    ),
     Case(
         TranscriptDamaged,
         {"path": "/t/a.jsonl", "line_number": 12, **SESSION},
@@ -507,6 +520,30 @@ def test_the_reason_is_the_best_that_the_result_has(result: object, text: str) -
 )
 def test_what_to_do_next_depends_on_the_facts(error: BridleError, hint: str) -> None:
     assert hint in str(error)
+
+
+@dataclass
+class Outcome:
+    """Stands for what a turn came to."""
+
+    message: Result | None
+    text: str = "half an answer"
+    session_id: str = "s-78"
+
+
+def test_what_a_turn_came_to_tells_the_reason_too() -> None:
+    error = TurnFailed(Outcome(Result(errors=["no luck"])))
+    assert str(error).startswith("The turn failed: no luck.")
+    assert error.session_id == "s-78"
+    assert str(TurnFailed(Outcome(None))).startswith("The turn failed. ")
+
+
+def test_every_error_can_be_given_what_had_come_of_the_turn() -> None:
+    assert ConnectionLost().result is None
+    error = ProcessExited(1)
+    error.result = Outcome(None)
+    assert pickle.loads(pickle.dumps(error)).result == error.result
+    assert "half an answer" not in str(error)
 
 
 def test_paths_may_be_path_objects() -> None:

@@ -12,9 +12,8 @@ Does not decide when to raise: foreign exceptions are turned into these where th
     ├─ UsageError (also RuntimeError), OptionsError (also ValueError)
     └─ ToolFailed, Denied
 
-The facts are attributes. `str()` is the message of whoever raised it, if there is one, with the facts and a
-hint: what to do next. Secrets are masked in all that is shown; attributes hold what was given, but for
-`message`, `hint`, `argv` and `stderr_tail`, which are masked when stored.
+The facts are attributes. `str()` is the message of whoever raised it, if any, with the facts and a hint: what
+to do next. Secrets are masked in all that is shown, and in `message`, `hint`, `argv` and `stderr_tail`.
 """
 
 from __future__ import annotations
@@ -39,13 +38,11 @@ __all__ += ["TranscriptError", "SessionNotFound", "TranscriptDamaged"]
 
 _SHOWN_LINES = 10
 _INSTALL = "npm install -g @anthropic-ai/claude-code"
-
 # Those that have the same number on every system: the agent may run on another than this one.
 _SIGNALS = {1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 6: "SIGABRT", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
 _STOP_SIGNALS = (1, 2, 15)
-
 # Failures of the API that pass with time; `unknown` is what the agent calls a connection that broke.
-_PASSING_KINDS = ("rate_limit", "overloaded", "server_error", "unknown")
+_PASSING_KINDS = ("rate_limit", "overloaded", "server_error", "connection_failed", "unknown")
 
 
 class _Aside(TypedDict, total=False):
@@ -70,13 +67,14 @@ class BridleError(Exception):
     """The root of everything that Bridle raises.
 
     `message` is what whoever raised it had to say, empty where the facts say it all; `hint`, what to do next;
-    `session_id`, the session that it happened in, if there was one yet. `retryable` tells whether the same
-    call, made again in a new session with nothing changed, can succeed. It does not tell what the failed one
-    had done by then: resume a turn that has run tools instead of sending it again.
+    `session_id`, the session that it happened in, if there was one yet; `result`, what had come of the turn
+    by then, if one ran. `retryable` tells whether the same call, made again in a new session, can succeed. It
+    does not tell what the failed one had done: resume a turn that has run tools instead of sending it again.
     """
 
     hint: str = ""
     retryable: bool = False
+    result: object = None
     # What happened, with the facts: a clause that can stand in brackets, and lines for what is longer.
     _what: str = ""
     _evidence: tuple[str, ...] = ()
@@ -84,9 +82,7 @@ class BridleError(Exception):
     def __init__(self, message: str = "", *, hint: str = "", session_id: str | None = None) -> None:
         self.message = mask(message)
         super().__init__(*([self.message] if message else []))
-        self.session_id = session_id
-        if hint:
-            self.hint = mask(hint)
+        self.session_id, self.hint = session_id, mask(hint) or self.hint
 
     def __str__(self) -> str:
         what, text = preview(self._what, 1000), self.message.strip()
@@ -104,9 +100,7 @@ class BridleError(Exception):
         super().add_note(mask(note))
 
     def __reduce__(self) -> tuple[object, ...]:
-        facts = dict(self.__dict__)
-        if "__notes__" in facts:
-            facts["__notes__"] = list(self.__notes__)
+        facts = {name: list(fact) if name == "__notes__" else fact for name, fact in vars(self).items()}
         return _restored, (type(self), self.args, _pickled(self.__cause__)), facts
 
 
@@ -221,7 +215,7 @@ class ProcessExited(ConnectionLost):
             return "Something asked it to stop: a supervisor, a deployment or Ctrl-C."
         if self.signal:
             return "It crashed: try again, and update it with `claude update` if it keeps happening."
-        if self.returncode and self.stderr_tail.strip():
+        if self.stderr_tail.strip():
             return "Put right what it says on stderr, then start a new session."
         return "It wrote nothing to stderr; run `claude doctor` to check the installation."
 
@@ -363,7 +357,8 @@ class ApiFailed(TurnFailed):
     """The agent's call to the model's API failed, after the agent's own retries.
 
     `status` is the HTTP status, None if there was no answer; `kind`, the agent's word: `rate_limit`, …;
-    `retryable`, as given or else judged by these two; `retry_after`, the seconds to wait first, if known.
+    `retryable`, as given or else judged by these two; `retry_after`, the seconds to wait first, `resets_at`,
+    when the limit is lifted, in Unix seconds, and `request_id`, what the API calls the request, if known.
     """
 
     def __init__(
@@ -372,14 +367,17 @@ class ApiFailed(TurnFailed):
         kind: str | None = None,
         retryable: bool | None = None,
         retry_after: float | None = None,
+        resets_at: float | None = None,
+        request_id: str | None = None,
         **told: Unpack[_Turn],
     ) -> None:
         super().__init__(**told)
         self.status, self.kind, self.retry_after = status, kind, retry_after
+        self.resets_at, self.request_id = resets_at, request_id
         passing = kind in _PASSING_KINDS if status is None else status in (408, 429) or status >= 500
         self.retryable = passing if retryable is None else retryable
         self.hint = mask(told.get("hint") or self._advice())
-        code = "" if status is None else f" with status {status}"
+        code = (f" with status {status}" if status else "") + (f" for {request_id}" if request_id else "")
         self._what = _joined(f"the API call failed{code}{f' ({kind})' if kind else ''}", _reason(self.result))
 
     def _advice(self) -> str:
@@ -412,14 +410,16 @@ class TranscriptError(BridleError):
 
 
 class SessionNotFound(TranscriptError):
-    """There is no session `id`; none was started in its place."""
+    """There is no session `id` in any of the places `searched`; none was started instead."""
 
     hint = "List the sessions to see which there are; each belongs to the folder that it was started in."
 
-    def __init__(self, id: str, **told: Unpack[_Told]) -> None:
+    def __init__(self, id: str, searched: Sequence[str] = (), **told: Unpack[_Told]) -> None:
         super().__init__(**told)
         self.id = self.session_id = id
+        self.searched: tuple[str, ...] = tuple(searched)
         self._what = f"there is no session {id!r}"
+        self._evidence = ("Searched:", *(f"  {path}" for path in searched)) if searched else ()
 
 
 class TranscriptDamaged(TranscriptError):
@@ -468,6 +468,7 @@ def _seconds(word: str, number: float | None) -> str:
 
 def _reason(result: object) -> str:
     """Why a turn failed, in the best words that its result has; empty if it has none."""
+    result = getattr(result, "message", result)  # What a turn came to has the agent's own as `message`.
     errors = getattr(result, "errors", None) or ()
     words = [str(error).strip() for error in ((errors,) if isinstance(errors, str) else errors)]
     said = "; ".join(filter(None, words)) or str(getattr(result, "result", None) or "").strip()
@@ -476,25 +477,24 @@ def _reason(result: object) -> str:
     return said or fallback
 
 
-def _pickled(cause: BaseException | None) -> bytes | None:
-    """A cause in a form that cannot spoil the pickle that it goes into; None if it has none."""
+def _pickled(cause: BaseException | None) -> bytes:
+    """A cause in a form that cannot spoil the pickle that it goes into; empty if it has none."""
     import pickle
 
     try:
-        return None if cause is None else pickle.dumps(cause)
+        return b"" if cause is None else pickle.dumps(cause)
     except Exception:  # noqa: BLE001
-        return None
+        return b""
 
 
-def _restored(kind: type[BridleError], args: tuple[object, ...], cause: bytes | None) -> BridleError:
+def _restored(kind: type[BridleError], args: tuple[object, ...], cause: bytes) -> BridleError:
     """The error without `__init__`, which wants facts that `args` does not have; its attributes follow."""
     import contextlib
     import pickle
 
     error = kind.__new__(kind)
     error.args = args
-    if cause:
-        # Many exceptions can be pickled but not unpickled; theirs is no reason to lose this one.
-        with contextlib.suppress(Exception):
-            error.__cause__ = pickle.loads(cause)
+    # There may be none, and many can be pickled but not unpickled; that is no reason to lose this one.
+    with contextlib.suppress(Exception):
+        error.__cause__ = pickle.loads(cause)
     return error

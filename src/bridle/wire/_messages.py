@@ -180,7 +180,7 @@ class ResultMessage(Frame, tag_field="type", tag="result", rename={"model_usage"
     result: str | None = None
     structured_output: Json = None
     model_usage: dict[str, ModelUsage] | None = None
-    """By model, since the process began."""
+    """By model, since the session began, also before it was resumed."""
     permission_denials: list[PermissionDenial] | None = None
     deferred_tool_use: DeferredToolUse | None = None
     errors: list[str] | None = None

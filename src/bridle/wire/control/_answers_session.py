@@ -139,13 +139,16 @@ class DirectoryChanged(Payload):
     """What became of a change of the working directory."""
 
     status: str = ""
-    """`ok`, or `needs_trust`: nothing was changed, ask the user first."""
+    """`ok`; `needs_trust`: nothing was changed, ask the user first; `rejected`: see `reason`."""
     cwd: str | None = None
     directory: str | None = None
     """The directory that needs trust."""
     changed: bool | None = None
     transcript_relocated: bool | None = None
     """The step that moves the transcript was run, even if there was nothing to move."""
+    trust_root: str | None = None
+    reason: str | None = None
+    message: str | None = None
 
 
 class RepoRootRegistered(Payload):
@@ -206,6 +209,8 @@ class ConversationRewound(Payload, rename="camel"):
     prefill_text: str | None = None
     """The prompt that was undone, to be edited and sent again."""
     preceding_assistant_uuid: str | None = None
+    error: str | None = None
+    reason: str | None = None
 
 
 class PlanReport(Payload):

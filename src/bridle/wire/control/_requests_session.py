@@ -172,7 +172,7 @@ class SetCwd(Request[DirectoryChanged], tag="set_cwd"):
 
     path: str
     trust_accepted: bool | None = None
-    """The user was asked and trusts the directory."""
+    """The user was asked and trusts the directory, which `trusted_directory` must name."""
     trusted_directory: str | None = None
 
 
