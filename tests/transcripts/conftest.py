@@ -1,0 +1,10 @@
+"""Set-up for the tests of what is on disk."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
