@@ -120,12 +120,13 @@ class Link:
 
     async def _why_closed(self, why: str) -> BridleError:
         keeper = self.keeper
-        if keeper.is_ending:
+        # With an error, it failed before anybody asked it to end.
+        if keeper.is_ending and keeper.error is None:
             return TransportClosed("it is closed")
         if keeper.input.is_broken or keeper.has_exited:
             with anyio.move_on_after(_EXIT_SECONDS):
                 await keeper.ended.wait()
-        if keeper.ended.is_set and not keeper.is_ending:
+        if keeper.ended.is_set:
             return copy(keeper.error) or ProcessExited(keeper.returncode, stderr_tail=keeper.stderr.tail)
         return TransportClosed(why)
 
