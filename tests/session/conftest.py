@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
+
+from tests.session.surroundings import Program, make_program
 
 BACKENDS: list[object] = [
     pytest.param(("asyncio", {"use_uvloop": False}), id="asyncio"),
@@ -17,3 +20,9 @@ if find_spec("uvloop") is not None:
 @pytest.fixture(params=BACKENDS)
 def anyio_backend(request: pytest.FixtureRequest) -> object:
     return request.param
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    """Makes an executable of one of the children."""
+    return lambda name: make_program(tmp_path, name)

@@ -184,3 +184,31 @@ def test_a_raw_cancel_of_everything_ends_it() -> None:
 
     asyncio.run(main())
     assert no_thread_is_left()
+
+
+def test_after_a_raw_cancel_of_everything_another_can_be_started_at_once() -> None:
+    async def main() -> None:
+        may_end = anyio.Event()
+
+        async def end_slowly() -> None:
+            try:
+                await anyio.sleep_forever()
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await may_end.wait()
+
+        await (await background()).start(end_slowly, name="slow")
+        await anyio.wait_all_tasks_blocked()
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+        await anyio.wait_all_tasks_blocked()
+        with anyio.fail_after(5):
+            another = await started()
+        may_end.set()
+        await anyio.wait_all_tasks_blocked()
+        assert not another.was_cancelled
+        another.may_end.set()
+        await another.ended.wait()
+
+    asyncio.run(main())
+    assert no_thread_is_left()

@@ -35,6 +35,7 @@ class Background:
         self._is_up = anyio.Event()
         self._is_idle = anyio.Event()
         self._count = 0
+        self._is_over = False
 
     async def start(
         self,
@@ -55,6 +56,11 @@ class Background:
             raise
         tasks = self._tasks
         assert tasks is not None
+        if self._is_over:
+            # All tasks of the loop were cancelled, which is no reason not to start another.
+            self._leave()
+            await (await background()).start(function, *arguments, name=name, context=context)
+            return
 
         def begin() -> None:
             tasks.start_soon(self._run, function, arguments, name, name=name)
@@ -75,8 +81,7 @@ class Background:
     def _leave(self) -> None:
         self._count -= 1
         if not self._count:
-            if _place.get(None) is self:
-                _place.set(None)
+            self._retire()
             self._is_idle.set()
 
     async def serve(self) -> None:
@@ -84,13 +89,18 @@ class Background:
         try:
             async with anyio.create_task_group() as self._tasks:
                 self._is_up.set()
-                await self._is_idle.wait()
+                try:
+                    await self._is_idle.wait()
+                finally:
+                    self._retire()
         except anyio.get_cancelled_exc_class():
             # The loop is going down. There is nobody above who could do anything with it.
             pass
-        finally:
-            if _place.get(None) is self:
-                _place.set(None)
+
+    def _retire(self) -> None:
+        self._is_over = True
+        if _place.get(None) is self:
+            _place.set(None)
 
 
 _place: RunVar[Background | None] = RunVar("bridle background", None)

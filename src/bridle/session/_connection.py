@@ -1,0 +1,498 @@
+"""One connection to an agent: reads what it says, asks it, answers it, and watches over its turns.
+
+Its tasks belong to the event loop, not to the user's; it holds no session, which may be dropped at any time
+and then ends it. What a request means is known to the router, how the agent is reached to the transport.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextvars import Context
+from copy import copy
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+import anyio
+from anyio.lowlevel import checkpoint, current_token
+
+from bridle.errors import (
+    BridleError,
+    ConnectionLost,
+    RequestTimedOut,
+    TransportClosed,
+)
+from bridle.protocol import (
+    Peer,
+    RequestAnswered,
+    RequestLost,
+    RequestReceived,
+    RequestRefused,
+    RequestWithdrawn,
+)
+from bridle.session._background import background
+from bridle.session._ending import call_from_outside, why_lost
+from bridle.session._failures import failure_of_retry
+from bridle.session._info import CHANGES_INFO, SessionInfo
+from bridle.session._pending import Pending, failure_of_request
+from bridle.session._routing import Routing
+from bridle.session._stopping import stop
+from bridle.session._stream import BUDGET, CEILING, Flow
+from bridle.session._turn_state import Doom, TurnState, Until
+from bridle.session._watching import Watch
+from bridle.wire import ApiRetryMessage, KeepAlive, Message, TranscriptMirror
+from bridle.wire.control import GenericRequest, Interrupt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from anyio.abc import TaskGroup
+
+    from bridle.options import Options
+    from bridle.protocol import Event, RequestEvent
+    from bridle.session._router import Router
+    from bridle.transports import Transport
+    from bridle.wire import JsonObject, RequestId
+    from bridle.wire.control import Ask, Request
+
+log = logging.getLogger("bridle.session")
+
+T = TypeVar("T")
+
+_END_SECONDS: Final = 2.0
+"""How long what is left may take to be read once the transport is closed. One that keeps to its contract
+needs no time."""
+
+_INTERRUPT_SECONDS: Final = 0.5
+"""How long the agent may take to read a last request before its input is closed."""
+
+_PAUSE_SECONDS: Final = 1.0
+"""How often a reader that pauses looks up: one that is dropped, which may be what it waits for, does not say
+so."""
+
+_REQUEST_EVENTS: Final = (RequestReceived, RequestWithdrawn, RequestAnswered, RequestRefused, RequestLost)
+_SERVICE: Final = (KeepAlive, TranscriptMirror)
+_SPECIAL: Final[frozenset[type]] = frozenset((*_REQUEST_EVENTS, *_SERVICE, ApiRetryMessage, *CHANGES_INFO))
+"""What means more than a message that is handed on."""
+
+
+class Connection:
+    """Runs from `open` until it is closed, abandoned, or lost."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        router: Router,
+        options: Options,
+        *,
+        budget: int = BUDGET,
+        ceiling: int = CEILING,
+    ) -> None:
+        self.transport = transport
+        self.timeouts = options.timeouts
+        self.info = SessionInfo()
+        self.flow = Flow(budget, ceiling, is_strict=bool(options.max_buffer_size))
+        self.can_be_asked = bool(router.serves)
+        self.routing = Routing(
+            self.flow,
+            can_be_asked=self.can_be_asked,
+            is_resumed=bool(options.resume or options.continue_conversation),
+        )
+        self.error: BridleError | None = None
+        """Why it ended, if it was not asked to."""
+        self.crash: BaseException | None = None
+        """What a handler raised that is meant for the whole program, such as Ctrl-C."""
+        self._give_up_on = options.give_up_on
+        self._peer = Peer("host", serves=router.serves, limit=options.max_buffer_size)
+        # Reached through whoever holds it, so that a handler that mentions its session does not keep it.
+        self.find_router: Callable[[], Router | None] = lambda: None
+        self.find_context: Callable[[TurnState | None], Context | None] = lambda _: None
+        self._waiting: dict[RequestId, Pending] = {}
+        self._answering: dict[RequestId, anyio.CancelScope] = {}
+        self._tasks: TaskGroup | None = None
+        self._watch = Watch(self)
+        self._is_closing = False
+        self._why_closed = ""
+        self._end_error: BaseException = TransportClosed("it is not open yet")
+        self._is_paused = False
+        self._up = anyio.Event()
+        self._done = anyio.Event()
+        """Nothing more comes."""
+        self._gone = anyio.Event()
+        """Nothing more runs."""
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closing or self._done.is_set()
+
+    @property
+    def is_agent_excused(self) -> bool:
+        """Whether the agent may be silent about our turns: it waits for us, or works on its own account."""
+        return self._is_paused or bool(self._peer.open) or self.routing.is_on_its_own
+
+    @property
+    def open_requests(self) -> list[str]:
+        """The kinds of requests of the agent that have no reply yet."""
+        return [request.subtype for request in self._peer.open.values()]
+
+    # Beginning and end.
+
+    async def open(self) -> None:
+        """Connect the transport and begin to read. Raises what the transport raises, or `RequestTimedOut`."""
+        limit = self.timeouts.connect
+        try:
+            with anyio.move_on_after(limit) as scope:
+                await self.transport.connect()
+            if scope.cancelled_caught:
+                raise RequestTimedOut("initialize", limit, message="the transport did not connect")
+            self._token = current_token()
+            self._watch.heard_at = anyio.current_time()
+            place = await background()
+            await place.start(self._serve, name="bridle session", context=Context())
+            await self._up.wait()
+        except BaseException:
+            # Nothing runs yet that would end it.
+            self._is_closing = True
+            await self._close_transport()
+            raise
+
+    async def close(self, why: str = "the session was closed") -> None:
+        """End the agent and wait until that is done. What it said until then can still be read."""
+        is_first = not self.is_closed
+        if is_first:
+            self._why_closed = why
+        self._is_closing = True
+        self.flow.moved()
+        try:
+            if is_first and self.routing.outstanding:
+                for state in self.routing.outstanding:
+                    state.doom = state.doom or self._told_closed
+                await self._interrupt()
+            await self.transport.close()
+        except Exception:
+            self._cancel()
+            raise
+        except BaseException:
+            # Cut short: it goes on without the caller.
+            self._start(self._close_transport)
+            raise
+        if not self._up.is_set() or current_token() != self._token:
+            # Nothing to wait for yet, or on another loop, which may be long gone.
+            return
+        with anyio.move_on_after(_END_SECONDS, shield=True):
+            await self._done.wait()
+        if not self._done.is_set():
+            self._cancel()
+        # Its tasks end now; not shielded, because this may be one of them.
+        with anyio.move_on_after(_END_SECONDS):
+            await self._gone.wait()
+
+    def _told_closed(self, _: TurnState) -> BaseException:
+        return self.crash or TransportClosed(self._why_closed, session_id=self.info.session_id)
+
+    async def _interrupt(self) -> None:
+        """Ask the agent to drop what it does. It would bring it to its end after that of its input, and the
+        grace period would pass."""
+        if self._up.is_set() and not self._done.is_set() and self.transport.is_ready:
+            self._peer.request(Interrupt())
+            with anyio.move_on_after(_INTERRUPT_SECONDS, shield=True):
+                await self._send(self._peer.take_output())
+
+    def abandon(self) -> None:
+        """Begin to end it, from any thread and at any time, without waiting."""
+        self._why_closed = "the session was dropped"
+        self._is_closing = True
+        is_ending = self._end_transport()
+        if (self._is_paused or not is_ending) and self._up.is_set() and not self._done.is_set():
+            call_from_outside(self._cancel, self._token)
+
+    def end_with(self, crash: BaseException) -> None:
+        """End it, because the user's code raised what is meant for the whole program: whoever reads next
+        raises it."""
+        self.crash = crash
+        self._start(self.close)
+
+    def _cancel(self) -> None:
+        if self._tasks is not None:
+            self._tasks.cancel_scope.cancel()
+
+    async def _serve(self) -> None:
+        error: BaseException | None = None
+        try:
+            async with anyio.create_task_group() as self._tasks:
+                self._tasks.start_soon(self._watch.run, name="bridle deadlines")
+                self._up.set()
+                try:
+                    await self._read()
+                except Exception as raised:  # noqa: BLE001 - also what a user's transport may raise
+                    error = raised
+                is_lost = error is not None and not self._is_closing
+                self._finish(error)
+                if is_lost:
+                    # What is at the other end may not know.
+                    await self._close_transport()
+                self._tasks.cancel_scope.cancel()
+        finally:
+            if not self._done.is_set():
+                # The event loop goes down with the session open, or it was abandoned.
+                self._why_closed = self._why_closed or "the event loop ended with the session open"
+                self._is_closing = True
+                if not self._end_transport():
+                    await self._close_transport(_END_SECONDS)
+                self._finish(None)
+            # It leads to the event loop, and so to what the program's main task raised, and its frames.
+            self._tasks = None
+            self._gone.set()
+
+    def _end_transport(self) -> bool:
+        """Begin to end the agent, without waiting; False if its transport cannot do that."""
+        end = getattr(self.transport, "end", None)
+        if end is not None:
+            end()
+        return end is not None
+
+    async def _close_transport(self, seconds: float | None = None) -> None:
+        try:
+            with anyio.move_on_after(seconds, shield=True):
+                await self.transport.close()
+        except Exception:
+            log.exception("a transport could not be closed")
+
+    def _finish(self, error: BaseException | None) -> None:
+        # First: a last line that has no end may be a result.
+        self._take(self._peer.receive_eof(), 0)
+        told = TransportClosed(self._why_closed) if self._is_closing else why_lost(error, self.transport)
+        told.session_id = told.session_id or self.info.session_id
+        is_failure = not self._is_closing and (error is not None or bool(self.routing.outstanding))
+        self.error = told if is_failure else None
+        self._end_error = self.crash or told
+        self.routing.receive_eof(
+            self._end_error, anyio.current_time(), is_failure=is_failure or self.crash is not None
+        )
+        self._done.set()
+
+    # Reading.
+
+    async def _read(self) -> None:
+        receive, peer = self.transport.receive, self._peer
+        while True:
+            if self.flow.is_full and self._may_pause():
+                await self._pause()
+            self.flow.check_ceiling()
+            data = await receive()
+            if not data:
+                break
+            self._take(peer.receive(data), len(data))
+
+    def _may_pause(self) -> bool:
+        """Whether nothing can be behind what is not read yet that somebody waits for."""
+        return not (self.can_be_asked or self._is_closing or self._peer.pending or self._peer.open)
+
+    async def _pause(self) -> None:
+        self._is_paused = True
+        try:
+            while self.flow.is_full and self._may_pause():
+                with anyio.move_on_after(_PAUSE_SECONDS):
+                    await self.flow.wait_moved()
+        finally:
+            self._is_paused = False
+            self._watch.kept_until = anyio.current_time()
+
+    def _take(self, events: list[Event], size: int) -> None:
+        now = anyio.current_time()
+        self.flow.arrived(size)
+        if not _SPECIAL.isdisjoint(map(type, events)):
+            self._sort(events, size // len(events), now)
+        else:
+            # If there is none, it is a piece of a long one.
+            self._watch.heard_at = now
+            if events:
+                self.routing.receive(cast("list[Message]", events), size, now)
+        if output := self._peer.take_output():
+            # Refusals. Writing may take its time, and reading must go on meanwhile.
+            self._start(self._send, output)
+
+    def _sort(self, events: list[Event], share: int, now: float) -> None:
+        """Take events one by one. What an event means depends on the messages before it."""
+        messages: list[Message] = []
+
+        def hand_on() -> None:
+            if messages:
+                self._watch.heard_at = now
+                self.routing.receive(list(messages), share * len(messages), now)
+                messages.clear()
+
+        for event in events:
+            if isinstance(event, _REQUEST_EVENTS):
+                hand_on()
+                self._on_request_event(event)
+            elif not isinstance(event, _SERVICE):
+                messages.append(cast("Message", event))
+                if isinstance(event, ApiRetryMessage):
+                    hand_on()
+                    self._on_retry(event)
+                elif type(event) in CHANGES_INFO:
+                    self.info = self.info.with_message(messages[-1])
+        hand_on()
+
+    def _on_request_event(self, event: RequestEvent) -> None:
+        if isinstance(event, RequestReceived):
+            # From now on: it may be taken back before its task runs.
+            own = self._answering[event.id] = anyio.CancelScope()
+            context = self.find_context(self.routing.front)
+            self._start(self._answer, event.id, event.request, own, context=context)
+        elif isinstance(event, RequestWithdrawn):
+            if (scope := self._answering.get(event.id)) is not None:
+                scope.cancel()
+        elif (answer := self._waiting.pop(event.id, None)) is not None:
+            answer.set(event)
+
+    def _on_retry(self, message: ApiRetryMessage) -> None:
+        if message.error_status in self._give_up_on:
+            for state in self.routing.foremost:
+                self.begin_stop(state, lambda turn: failure_of_retry(message, turn.received))
+
+    # Answering.
+
+    async def _answer(self, id: RequestId, request: Ask, scope: anyio.CancelScope) -> None:
+        try:
+            with scope:
+                if not scope.cancel_called:
+                    await self._reply(id, request)
+        finally:
+            del self._answering[id]
+            self._watch.kept_until = anyio.current_time()
+
+    async def _reply(self, id: RequestId, request: Ask) -> None:
+        router = self.find_router()
+        try:
+            if router is None:
+                self._peer.refuse(id, "the session is being closed")
+            else:
+                self._peer.respond(id, await router.answer(request))
+        except anyio.get_cancelled_exc_class() as error:
+            # Raises it again if it was meant for this task. Else something that the handler waited for was
+            # cancelled, which is an error like any other.
+            await checkpoint()
+            self._refuse_for(id, request, error)
+        except Exception as error:  # noqa: BLE001 - whatever the user's code raises
+            self._refuse_for(id, request, error)
+        except GeneratorExit:
+            raise
+        except BaseException as crash:  # noqa: BLE001 - Ctrl-C and its like
+            self._peer.refuse(id, f"the host was ended: {crash!r}")
+            self.end_with(crash)
+        await self._send(self._peer.take_output())
+
+    def _refuse_for(self, id: RequestId, request: Ask, error: BaseException) -> None:
+        log.error("a handler failed: %s", request.subtype, exc_info=error)
+        self._peer.refuse(id, str(error) or type(error).__name__)
+
+    # Asking.
+
+    async def request(self, request: Request[T] | str, fields: JsonObject, timeout: float | None) -> T:
+        """Ask, and wait for the answer; None: for ever."""
+        asked: Request[Any] = GenericRequest(request, fields) if isinstance(request, str) else request
+        self.check_open()
+        id = self._peer.request(asked)
+        answer = self._waiting[id] = Pending()
+        self.flow.moved()
+        try:
+            with anyio.move_on_after(timeout):
+                await self._transmit(self._peer.take_output())
+                await answer.wait()
+        finally:
+            if answer.event is None:
+                self._waiting.pop(id, None)
+                self._peer.cancel(id)
+                self._start(self._send, self._peer.take_output())
+        if isinstance(answer.event, RequestAnswered):
+            return cast("T", asked.read_answer(answer.event.payload))
+        if isinstance(answer.event, RequestLost):
+            raise self.end_error
+        raise failure_of_request(asked, answer.event, timeout, self.info.session_id)
+
+    @property
+    def end_error(self) -> BaseException:
+        """Why nothing more can be said; a copy, because each that is raised gets a traceback."""
+        return copy(self._end_error) if isinstance(self._end_error, BridleError) else self._end_error
+
+    async def send_prompt(self, state: TurnState, uuid: str, frame: JsonObject) -> None:
+        """Send a message of a turn. Raises `MessageInvalid` for what cannot be encoded; then nothing was
+        sent."""
+        self.check_open()
+        self._peer.send(frame)
+        output = self._peer.take_output()
+        self.routing.sent(state, uuid, anyio.current_time())
+        self._watch.look_again()
+        # An agent that waits for us to read does not read itself.
+        with self.flow:
+            await self._transmit(output)
+
+    async def _transmit(self, data: bytes) -> None:
+        try:
+            await self.transport.send(data)
+        except ConnectionLost:
+            if self._done.is_set():
+                # It says more than that nothing can be sent.
+                raise self.end_error from None
+            raise
+
+    def check_open(self) -> None:
+        """Raises why nothing can be sent, if nothing can."""
+        if self._done.is_set():
+            raise self.end_error
+        if self._is_closing:
+            raise TransportClosed(self._why_closed, session_id=self.info.session_id)
+
+    async def _send(self, data: bytes) -> None:
+        try:
+            if data:
+                await self.transport.send(data)
+        except Exception as error:  # noqa: BLE001 - also what a user's transport may raise
+            # Whoever reads is told why.
+            log.debug("an answer could not be sent: %s", error)
+
+    def _start(
+        self,
+        function: Callable[..., Coroutine[Any, Any, object]],
+        *arguments: object,
+        context: Context | None = None,
+    ) -> None:
+        """Start a task of this connection, in a copy of a context."""
+        tasks = self._tasks
+        if tasks is not None and not self._done.is_set():
+
+            def begin() -> None:
+                tasks.start_soon(function, *arguments)
+
+            (context or Context()).copy().run(begin)
+
+    # Turns.
+
+    def begin(self, until: Until) -> TurnState:
+        """A turn that is about to be sent."""
+        self.check_open()
+        state = TurnState(self.flow, until, anyio.current_time())
+        self.routing.begin(state)
+        self._watch.look_again()
+        return state
+
+    def start(
+        self, function: Callable[..., Coroutine[Any, Any, object]], *arguments: object, context: Context
+    ) -> None:
+        """Have something done for a turn that does not end with its caller."""
+        self._start(function, *arguments, context=context)
+
+    def begin_stop(self, state: TurnState, doom: Doom | None = None, grace: float | None = None) -> None:
+        """End a turn that is not over. `doom` makes the failure that it gets, unless it is answered first."""
+        if state.is_over:
+            return
+        if state.is_stopping:
+            if grace is not None:
+                state.hurry(anyio.current_time(), grace)
+            return
+        state.is_stopping = True
+        state.doom = doom
+        state.grace = self.timeouts.interrupt if grace is None else grace
+        if state.feeding is not None:
+            state.feeding.cancel()
+        self._start(stop, self, state)

@@ -1,0 +1,238 @@
+"""What a session and its turns share: the connection, and how prompts get into it.
+
+It is what keeps an agent running: when the last session, turn or reader that holds it is dropped, the agent
+ends. The connection does not hold it.
+"""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from contextvars import Context, copy_context
+from typing import TYPE_CHECKING, TypeVar, cast
+from uuid import uuid4
+
+import anyio
+from anyio import to_thread
+
+from bridle.errors import MessageInvalid, TransportClosed, UsageError
+from bridle.session._connection import Connection
+from bridle.session._feeding import feed
+from bridle.session._opening import initialize, make_transport
+from bridle.session._prompts import has_files, is_prompt_stream, make_message
+from bridle.session._requests import UNSET, Timeout, Unset
+from bridle.session._stream import BUDGET, CEILING, Reader
+
+if TYPE_CHECKING:
+    from bridle.options import Options
+    from bridle.session._feeding import Prompts
+    from bridle.session._prompts import Prompt
+    from bridle.session._router import Router
+    from bridle.session._stream import Position
+    from bridle.session._turn_state import TurnState, Until
+    from bridle.wire import JsonObject
+    from bridle.wire.control import Request
+
+T = TypeVar("T")
+
+
+class Conversation:
+    """A connection from its beginning to its end, with the contexts in which its turns were sent."""
+
+    def __init__(self, options: Options, router: Router) -> None:
+        self.options = options
+        self.router = router
+        self.budget = BUDGET
+        self.ceiling = CEILING
+        """How much may be unread; set before it is connected."""
+        self.connection: Connection | None = None
+        self.is_ready = False
+        self.is_closed = False
+        self._head: Position | None = None
+        """Where what nobody has read yet begins; None once somebody reads."""
+        self._context: Context | None = None
+        self._contexts: weakref.WeakKeyDictionary[TurnState, Context] = weakref.WeakKeyDictionary()
+        self._sent: set[str] = set()
+        """The uuids of all messages."""
+        self._lock = anyio.Lock()
+
+    # Beginning and end.
+
+    async def connect(self) -> None:
+        async with self._lock:
+            if self.is_closed:
+                raise TransportClosed("the session was closed", hint="Open a new one.")
+            if self.is_ready:
+                return
+            transport = make_transport(self.options)
+            connection = Connection(
+                transport, self.router, self.options, budget=self.budget, ceiling=self.ceiling
+            )
+            self._context = copy_context()
+            self._take(connection)
+            try:
+                await connection.open()
+                connection.info = connection.info.with_initialized(await initialize(connection, self.options))
+            except BaseException:
+                self._finalizer.detach()
+                self.connection = None
+                raise
+            self.is_ready = True
+
+    def _take(self, connection: Connection) -> None:
+        this = weakref.ref(self)
+
+        def find_router() -> Router | None:
+            conversation = this()
+            return None if conversation is None else conversation.router
+
+        def find_context(turn: TurnState | None) -> Context | None:
+            conversation = this()
+            return None if conversation is None else conversation.context_of(turn)
+
+        connection.find_router = find_router
+        connection.find_context = find_context
+        self.connection = connection
+        self._head = connection.routing.everything.position()
+        self._finalizer = weakref.finalize(self, _abandon, connection)
+        # At the end of the interpreter the transport sees to itself.
+        self._finalizer.atexit = False
+
+    async def close(self) -> None:
+        self.is_closed = True
+        if self.connection is not None:
+            self._finalizer.detach()
+            await self.connection.close()
+
+    def opened(self) -> Connection:
+        """The connection, whether it is still there or not. Raises `UsageError` if there never was one."""
+        if self.connection is None:
+            why = "was closed" if self.is_closed else "is not open"
+            raise UsageError(f"The session {why}. Use it inside `async with bridle.Session(…) as session:`.")
+        return self.connection
+
+    def connected(self) -> Connection:
+        """The connection, ready to be used."""
+        connection = self.opened()
+        if not self.is_ready:
+            raise UsageError("The session is not open yet. Wait for `connect`, or use `async with`.")
+        return connection
+
+    def context_of(self, turn: TurnState | None) -> Context | None:
+        """The context in which a turn was sent; else that in which the session was opened."""
+        return self._context if turn is None else self._contexts.get(turn, self._context)
+
+    # Sending.
+
+    async def send(self, prompt: Prompt | Prompts, until: Until, priority: str | None) -> TurnState:
+        """Begin a turn with a prompt, or with an iterable of them."""
+        connection = self.connected()
+        if is_prompt_stream(prompt):
+            state = self._begin(connection, until)
+            state.is_fed = False
+            sender = _Sender(self, state, priority)
+            context = self._contexts[state]
+            connection.start(feed, connection, state, prompt, sender.send, context=context)
+            return state
+        # First: what is no prompt begins no turn.
+        frame = await self.frame(cast("Prompt", prompt), priority)
+        state = self._begin(connection, until)
+        await self.write(state, frame)
+        return state
+
+    def _begin(self, connection: Connection, until: Until) -> TurnState:
+        state = connection.begin(until)
+        self._contexts[state] = copy_context()
+        return state
+
+    async def frame(self, prompt: Prompt, priority: str | None) -> JsonObject:
+        """The message for a prompt, with an id of its own."""
+
+        def make() -> JsonObject:
+            verbatim = self.options.verbatim_prompts
+            return make_message(prompt, uuid=str(uuid4()), priority=priority, verbatim=verbatim)
+
+        # Files are read in a thread.
+        return await to_thread.run_sync(make) if has_files(prompt) else make()
+
+    async def write(self, state: TurnState, frame: JsonObject) -> None:
+        """Send a message of a turn."""
+        connection = self.connected()
+        try:
+            uuid = str(frame["uuid"])
+            if uuid in self._sent:
+                raise UsageError(
+                    f"a message with the uuid {uuid!r} was sent before, and the agent drops the second",
+                    hint="Give each message a uuid of its own, or none.",
+                )
+            self._sent.add(uuid)
+            try:
+                await connection.send_prompt(state, uuid, frame)
+            except MessageInvalid:
+                self._sent.discard(uuid)
+                raise
+        except Exception:
+            if state.is_fed and not state.is_over:
+                connection.routing.fail(state, None, anyio.current_time())
+            raise
+        except BaseException:
+            # Cancelled. It may have been sent or not, and nobody has a handle to it.
+            if state.is_fed:
+                state.is_doubtful = True
+                connection.begin_stop(state)
+            raise
+
+    def withdrawn(self, uuid: str) -> None:
+        """The agent confirmed that it will not take a message."""
+        self.connected().routing.withdrawn([uuid], anyio.current_time())
+
+    async def request(
+        self, request: Request[T] | str, fields: JsonObject | None = None, timeout: Timeout = UNSET
+    ) -> T:
+        """Ask the agent, within the session's own limit unless another is given."""
+        seconds = self.options.timeouts.control if isinstance(timeout, Unset) else timeout
+        connection = self.connected()
+        answer = await connection.request(request, fields or {}, seconds)
+        connection.info = connection.info.with_answer(answer)
+        return answer
+
+    # Reading.
+
+    def read_everything(self) -> Reader:
+        """A reader of all that comes; the first one begins with what nobody has read yet."""
+        stream = self.opened().routing.everything
+        head, self._head = self._head, None
+        return Reader(stream, stream.position() if head is None else head, self)
+
+    def release(self) -> None:
+        """Somebody reads turns: what they leave unread is not kept for a reader of everything."""
+        self._head = None
+
+
+class _Sender:
+    """Sends the prompts of an iterable. It does not keep the conversation: the iterable may never end."""
+
+    def __init__(self, conversation: Conversation, state: TurnState, priority: str | None) -> None:
+        self._conversation = weakref.ref(conversation)
+        self._state = state
+        self._priority = priority
+
+    async def send(self, prompt: object) -> None:
+        conversation = self._conversation()
+        if conversation is None:
+            raise TransportClosed("the session was dropped")
+        if is_prompt_stream(prompt):
+            raise UsageError("an iterable of prompts holds another one; give the prompts themselves")
+        frame = await conversation.frame(cast("Prompt", prompt), self._priority)
+        await conversation.write(self._state, frame)
+
+
+def _abandon(connection: Connection) -> None:
+    if not connection.is_closed:
+        # First, because the warning may be made an error.
+        connection.abandon()
+        warnings.warn(
+            "a session was dropped without being closed; use `async with bridle.Session(…)`, or call `close`",
+            ResourceWarning,
+            stacklevel=2,
+        )

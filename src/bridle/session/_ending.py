@@ -1,0 +1,56 @@
+"""How a connection came to its end, and how one is ended by whoever is not on its event loop.
+
+Does not decide that it ends.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from anyio import from_thread
+
+from bridle.errors import BridleError, ConnectionLost, ProcessExited
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from anyio.lowlevel import EventLoopToken
+
+    from bridle.transports import Transport
+
+log = logging.getLogger("bridle.session")
+
+
+def why_lost(error: BaseException | None, transport: Transport) -> BridleError:
+    """Why a connection that nobody closed has ended: by an error, or with the agent's output."""
+    if isinstance(error, BridleError):
+        return error
+    if error is not None:
+        lost = ConnectionLost(f"the transport failed: {error!r}")
+        lost.__cause__ = error
+        return lost
+    code = getattr(transport, "returncode", None)
+    if isinstance(code, int):
+        # With 0, or it would have been an error. That is no success while something is owed.
+        tail = str(getattr(transport, "stderr_tail", ""))
+        return ProcessExited(code, stderr_tail=tail, message="the agent ended its output")
+    return ConnectionLost("the agent ended its output")
+
+
+def call_from_outside(function: Callable[[], object], token: EventLoopToken) -> None:
+    """Have a function called on an event loop, from any thread, that of a finalizer included, and at any
+    time. Does not wait for it; if the loop is gone, nothing happens."""
+
+    def call() -> None:
+        try:
+            from_thread.run_sync(function, token=token)
+        except Exception as error:  # noqa: BLE001 - the loop is closed; there is nobody to tell
+            log.debug("the event loop ended before an abandoned session: %s", error)
+
+    try:
+        threading.Thread(target=call, name="bridle-abandoned", daemon=True).start()
+    except RuntimeError as error:
+        # The interpreter is going down, and all loops with it.
+        log.debug("an abandoned session could not be ended: %s", error)

@@ -1,0 +1,143 @@
+"""From options to an open connection: the transport, the first request, and why either failed.
+
+Does not decide what is sent afterwards.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, cast
+
+from bridle.errors import (
+    BridleError,
+    LaunchError,
+    OptionsError,
+    ProcessExited,
+    RequestTimedOut,
+    SessionNotFound,
+    TransportClosed,
+)
+from bridle.launch import (
+    Version,
+    check_version,
+    make_command,
+    make_environment,
+    make_initialize,
+    make_version_probe,
+)
+from bridle.redaction import preview
+from bridle.session._startup import startup_failure
+from bridle.transcripts import config_folder, has_sessions, project_folder
+from bridle.transports import ProcessTransport, Transport, run_to_end
+
+if TYPE_CHECKING:
+    from bridle.options import Options
+    from bridle.session._connection import Connection
+    from bridle.wire.control import Initialized
+
+_PROBE_SECONDS: Final = 2.0
+"""How long the program may take to say its version when it has failed to start."""
+
+
+def make_transport(options: Options) -> Transport:
+    """What leads to the agent. Raises a `LaunchError` or an `OptionsError` if there is no way."""
+    if options.transport is not None:
+        if not isinstance(options.transport, Transport):
+            raise OptionsError(
+                f"`transport` is {options.transport!r}, which is no transport",
+                hint="Give an object of a class derived from `bridle.transports.Transport`.",
+            )
+        return options.transport
+    _check_continued(options)
+    timeouts = options.timeouts
+    return ProcessTransport(
+        make_command(options),
+        stderr=options.stderr,
+        max_buffer_size=options.max_buffer_size,
+        grace=timeouts.close,
+        terminate=timeouts.terminate,
+        write_timeout=timeouts.write,
+    )
+
+
+async def initialize(connection: Connection, options: Options) -> Initialized:
+    """Send the first request. If it fails, the connection is closed, and the cause raised."""
+    try:
+        answer = await connection.request(make_initialize(options), {}, options.timeouts.connect)
+        check_version(answer.claude_code_version)
+    except BaseException as error:
+        await connection.close("the session could not be opened")
+        if isinstance(error, BridleError) and options.transport is None:
+            told = await _cause(error, connection, options)
+            # Its own cause, if it has one; never the error that it takes the place of.
+            raise told from told.__cause__
+        raise
+    return answer
+
+
+async def _cause(error: BridleError, connection: Connection, options: Options) -> BridleError:
+    """The best that can be said about why a session could not be opened."""
+    transport = cast("ProcessTransport", connection.transport)
+    if isinstance(error, TransportClosed):
+        # A program that exits at once may be gone before the request is written: how it ended says more.
+        ends = connection.end_error, transport.exit_error
+        error = next((end for end in ends if isinstance(end, ProcessExited)), error)
+    if isinstance(error, ProcessExited):
+        told = startup_failure(error, options, searched=_searched(options))
+        if told is not error:
+            return told
+    elif not isinstance(error, RequestTimedOut):
+        return error
+    if isinstance(error, RequestTimedOut) and transport.stderr_tail:
+        error.add_note(f"On stderr:\n{transport.stderr_tail}")
+    return await _probed(error, options)
+
+
+async def _probed(error: BridleError, options: Options) -> BridleError:
+    """Ask the program for its version: it may be too old, or not run at all."""
+    try:
+        finished = await run_to_end(make_version_probe(options), timeout=_PROBE_SECONDS)
+        said = finished.output.decode("utf-8", "replace").strip()
+        if finished.returncode is None:
+            error.add_note(f"The program did not even say its version within {_PROBE_SECONDS:g} s.")
+        elif finished.returncode:
+            error.add_note(f"Asked for its version, the program exits with code {finished.returncode}.")
+        elif Version.parse(said).is_known:
+            check_version(said)
+            error.add_note(f"The program says that it is {preview(said)!r}.")
+        else:
+            told = f"says {preview(said)!r}" if said else "says nothing"
+            error.add_note(f"Asked for its version, the program {told}: it may be no agent at all.")
+    except LaunchError as found:
+        found.__cause__ = error
+        return found
+    return error
+
+
+def _check_continued(options: Options) -> None:
+    """The program would begin a new session where there is none to go on with, and not say so."""
+    if not options.continue_conversation or options.runner is not None or options.user is not None:
+        return
+    config = _config_folder(options)
+    folder = None if config is None else project_folder(config, options.cwd or Path.cwd())
+    if folder is not None and not has_sessions(folder):
+        raise SessionNotFound(
+            "the latest",
+            searched=[str(folder)],
+            message=f"there is no session to continue in {options.cwd or Path.cwd()}",
+        )
+
+
+def _searched(options: Options) -> list[str]:
+    """Where the program looks for sessions, if that is on this machine."""
+    config = None if options.runner is not None else _config_folder(options)
+    return [] if config is None else [str(config / "projects")]
+
+
+def _config_folder(options: Options) -> Path | None:
+    if options.isolation.is_hermetic and options.isolation.config_dir is None:
+        return None
+    if options.isolation.config_dir is not None:
+        return Path(os.path.abspath(options.isolation.config_dir))  # noqa: PTH100 - no links resolved
+    return config_folder(make_environment(options))

@@ -1,0 +1,79 @@
+"""One prompt in a session of its own: for its answer (`run`), or for what comes on the way (`stream`).
+
+Adds nothing to what sessions and turns do.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bridle.session._session import Session
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from bridle.options import OptionFields, Options
+    from bridle.session._feeding import Prompts
+    from bridle.session._prompts import Prompt
+    from bridle.session._result import Result
+    from bridle.session._turn import Turn
+    from bridle.session._turn_state import Until
+    from bridle.wire import Json
+
+
+async def run(
+    prompt: Prompt | Prompts,
+    options: Options | None = None,
+    *,
+    until: Until = "idle",
+    check: bool = True,
+    **fields: Unpack[OptionFields],
+) -> Result[Json]:
+    """Run one prompt, or an iterable of them, and give what it came to. The agent is gone when this returns.
+
+        result = await bridle.run("How many TODOs are in src?", cwd="project")
+
+    It waits for subagents that work in the background, too; `until="result"`: only for the first answer.
+    Raises what `Session.connect` and `Turn.result` raise; with `check=False`, a turn that failed is given
+    back as a result with its `error`.
+    """
+    async with Session(options, **fields) as session:
+        result = await session.ask(prompt, until=until, check=False)
+    return result.raise_for_error() if check else result
+
+
+def stream(
+    prompt: Prompt | Prompts,
+    options: Options | None = None,
+    *,
+    until: Until = "idle",
+    **fields: Unpack[OptionFields],
+) -> TurnContext:
+    """Run one prompt and see what comes, as it comes.
+
+        async with bridle.stream("Explain the build") as turn:
+            async for message in turn: ...
+
+    Leaving the block ends the agent, whether the turn is over or not. Raises what `Session.connect` raises.
+    """
+    return TurnContext(prompt, Session(options, **fields), until)
+
+
+class TurnContext:
+    """A turn in a session of its own, open as long as its block."""
+
+    def __init__(self, prompt: Prompt | Prompts, session: Session, until: Until) -> None:
+        self._prompt = prompt
+        self._session = session
+        self._until: Until = until
+
+    async def __aenter__(self) -> Turn:
+        await self._session.connect()
+        try:
+            return await self._session.send(self._prompt, until=self._until)
+        except BaseException:
+            await self._session.close()
+            raise
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._session.close()

@@ -1,0 +1,235 @@
+"""Agents that are real programs, one function each: `python children.py NAME [FLAGS…]`.
+
+They speak the protocol as far as a test needs it, and then behave as no agent should. Run with the bare
+interpreter, so that they start fast. Nothing of Bridle is imported here.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
+
+VERSION = "2.1.325"
+SESSION = "5e551011-0000-4000-8000-000000000002"
+
+
+def say(*frames: dict[str, Any]) -> None:
+    write(b"".join(json.dumps(frame).encode() + b"\n" for frame in frames))
+
+
+def write(data: bytes) -> None:
+    while data:
+        data = data[os.write(1, data) :]
+
+
+def heard() -> Iterator[dict[str, Any]]:
+    """What the host says."""
+    for line in sys.stdin.buffer:
+        yield json.loads(line)
+
+
+def answer(frame: dict[str, Any], **payload: Any) -> None:
+    outcome = {"subtype": "success", "request_id": frame["request_id"], "response": payload}
+    say({"type": "control_response", "response": outcome})
+
+
+def sleep_forever() -> NoReturn:
+    while True:
+        time.sleep(3600)
+
+
+def assistant(text: str) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "type": "message", "id": "msg_1", "model": "claude-test"}
+    message |= {"content": [{"type": "text", "text": text}], "usage": {}}
+    return {"type": "assistant", "message": message, "parent_tool_use_id": None, "session_id": SESSION}
+
+
+def init(uuid: str) -> dict[str, Any]:
+    frame = {"type": "system", "subtype": "init", "session_id": SESSION, "user_message_uuids": [uuid]}
+    frame |= {"cwd": "/", "model": "claude-test", "tools": [], "mcp_servers": [], "slash_commands": []}
+    return frame | {"permissionMode": "default", "claude_code_version": VERSION}
+
+
+def result(uuid: str, text: str, **fields: Any) -> dict[str, Any]:
+    frame = {"type": "result", "subtype": "success", "is_error": False, "result": text, "num_turns": 1}
+    frame |= {"duration_ms": 1, "duration_api_ms": 1, "session_id": SESSION, "user_message_uuids": [uuid]}
+    return {**frame, "terminal_reason": "completed", "total_cost_usd": 0.01, **fields}
+
+
+def serve(on_prompt: Callable[[str], object], *, before: Callable[[], object] = lambda: None) -> None:
+    """Answer every request but one, and do something for each prompt."""
+    for frame in heard():
+        if frame["type"] == "control_request":
+            if frame["request"]["subtype"] == "initialize":
+                before()
+            if frame["request"]["subtype"] != "mcp_status":
+                answer(frame, claude_code_version=VERSION)
+        elif frame["type"] == "user":
+            on_prompt(frame["uuid"])
+
+
+def reply(uuid: str) -> None:
+    say(init(uuid), assistant("done"), result(uuid, "done"))
+
+
+def begin(uuid: str) -> None:
+    say(init(uuid), assistant("begun"))
+
+
+# Behaviours.
+
+
+def answers() -> None:
+    """An agent as it should be."""
+    serve(reply)
+
+
+def works_on_and_on() -> None:
+    """Begins turns and never ends one; the rest as it should be."""
+    serve(begin)
+
+
+def ignores_everything() -> None:
+    """Neither the end of its input nor SIGTERM moves it."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    serve(begin)
+    sleep_forever()
+
+
+def asks_in_a_turn() -> None:
+    """Begins turns, and asks for a permission in each."""
+
+    def ask(uuid: str) -> None:
+        begin(uuid)
+        request = {"subtype": "can_use_tool", "tool_name": "Bash", "input": {}, "tool_use_id": "toolu_1"}
+        say({"type": "control_request", "request_id": uuid, "request": request})
+
+    serve(ask)
+
+
+def exits_in_a_turn() -> None:
+    """With 0: as if all were well."""
+
+    def leave(uuid: str) -> None:
+        begin(uuid)
+        os.write(2, b"had enough\n")
+        os._exit(0)
+
+    serve(leave)
+
+
+def fails_in_a_turn() -> None:
+    def fail(uuid: str) -> None:
+        begin(uuid)
+        os.write(2, b"out of cheese\n")
+        os._exit(1)
+
+    serve(fail)
+
+
+def dies_in_a_turn() -> None:
+    def die(uuid: str) -> None:
+        begin(uuid)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    serve(die)
+
+
+def closes_its_output_in_a_turn() -> None:
+    def close(uuid: str) -> None:
+        begin(uuid)
+        os.close(1)
+        sleep_forever()
+
+    serve(close)
+
+
+def fails_after_an_error_result() -> None:
+    """What the agent does when the API fails: an error result, a sign of life, and exit code 1."""
+
+    def fail(uuid: str) -> None:
+        begin(uuid)
+        say(result(uuid, "API Error: 500", is_error=True, api_error_status=500))
+        say({"type": "keep_alive"})
+        os._exit(1)
+
+    serve(fail)
+
+
+def talks_rubbish() -> None:
+    """Noise of all kinds around a good answer."""
+
+    def rubbish(uuid: str) -> None:
+        say(init(uuid))
+        write(b"Warning: something\n\xff\xfe\xff\nnull\n[]\n{half\n")
+        say({"type": "control_request"}, {"type": "control_response"}, {"no": "type"}, {"type": 7})
+        say({"type": "transcript_mirror"}, {"type": "brand_new", "x": 1})
+        say(assistant("done"), result(uuid, "done"))
+
+    serve(rubbish)
+
+
+def talks_before_it_is_ready() -> None:
+    """200 frames before the first answer."""
+    serve(reply, before=lambda: say(*(assistant(f"early {number}") for number in range(200))))
+
+
+def hangs_at_the_start() -> None:
+    for _ in heard():
+        pass
+
+
+def hangs_and_ignores_everything() -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sleep_forever()
+
+
+def exits_at_the_start() -> None:
+    next(heard())
+
+
+def fails_at_the_start() -> None:
+    os.write(2, b"no such luck\n")
+    sys.exit(3)
+
+
+def refuses_to_start() -> None:
+    for frame in heard():
+        outcome = {"subtype": "error", "request_id": frame["request_id"], "error": "not today"}
+        say({"type": "control_response", "response": outcome})
+
+
+def is_too_old() -> None:
+    for frame in heard():
+        answer(frame, claude_code_version="1.0.3")
+
+
+def stops_reading() -> None:
+    """Reads nothing after the first request."""
+    answer(next(heard()), claude_code_version=VERSION)
+    sleep_forever()
+
+
+def talks_at_the_end() -> None:
+    """Says 200 KB once its input has ended, more than a pipe holds."""
+    serve(begin)
+    say(*(assistant(f"late {number} {'x' * 100}") for number in range(1000)))
+
+
+def talks_much() -> None:
+    """150 messages before the answer, written as fast as it can."""
+
+    def talk(uuid: str) -> None:
+        say(init(uuid), *(assistant(f"message {number}") for number in range(150)), result(uuid, "done"))
+
+    serve(talk)
+
+
+if __name__ == "__main__":
+    if "-v" in sys.argv[2:]:
+        print(f"{VERSION} (Claude Code)")
+    else:
+        globals()[sys.argv[1]]()

@@ -1,0 +1,342 @@
+"""All that a session can ask the real program, beside prompts: what it answers, and how it refuses."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from bridle.errors import OptionsError, ProcessExited, RequestFailed, RequestTimedOut, Unsupported
+from bridle.session import Session
+from bridle.session._requests import Requests
+from bridle.testing import Gate, hang, say, use_tool
+from bridle.wire import AssistantMessage, CommandsChangedMessage
+from bridle.wire.control import GetBinaryVersion, PastSideQuestion
+from tests.session.real.talking import (
+    HOLD,
+    began,
+    end,
+    opened,
+    reached,
+    real_agent,
+    requested,
+    talking,
+)
+
+pytestmark = pytest.mark.anyio
+
+SERVER = {"command": sys.executable, "args": [str(Path(__file__).with_name("server.py"))]}
+
+
+async def refusal(asked: Awaitable[object]) -> RequestFailed:
+    with pytest.raises(RequestFailed) as caught:
+        await asked
+    return caught.value
+
+
+def test_everything_that_can_be_asked_is_asked_here() -> None:
+    names = {name for name in dir(Requests) if not name.startswith("_")} - {"request"}
+    sources = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
+    asked = set(re.findall(r"session\.(\w+)\(", sources))
+    assert names - asked == set()
+
+
+async def test_about_the_conversation() -> None:
+    async with talking(say("one"), say("because"), say("still because"), say("two")) as (agent, session):
+        turn = await session.send("hello")
+        result = await turn.result()
+        (said,) = [message for message in result.messages if isinstance(message, AssistantMessage)]
+        assert said.uuid is not None
+        assert not await session.cancel_message(str(uuid4()))
+        await session.set_thinking(max_tokens=2000)
+        await session.set_thinking(display="summarized")
+        models = await session.list_models()
+        assert {"default", "opus"} <= {model.value for model in models}
+        assert all(model.resolved_model for model in models)
+
+        aside = await session.ask_side_question("why?")
+        assert aside.response == "because"
+        again = await session.ask_side_question("really?", history=[PastSideQuestion("why?", "because")])
+        assert again.response == "still because"
+        assert await session.generate_title("A long story") == "A scripted session"
+        await session.generate_title("A long story", persist=True)
+        await session.rename("My own")
+        assert session.info.title == "My own"
+
+        await session.rate_message(said.uuid, "positive")
+        await session.pause_prompt_suggestions()
+        await session.set_has_subscribers(True)
+        export = await session.export_conversation()
+        assert "hello" in export.text
+        assert (export.default_filename or "").endswith(".txt")
+        assert not (await session.plan()).exists
+        assert isinstance(await refusal(session.set_color("blue")), Unsupported)
+
+        # Before the prompt, as if it had not been.
+        assert not (await session.rewind_conversation(str(uuid4()))).rewound
+        rewound = await session.rewind_conversation(turn.uuid or "")
+        assert (rewound.rewound, rewound.prefill_text) == (True, "hello")
+        assert (await session.ask("another")).text == "two"
+        assert "hello" not in str(agent.api.main_requests[-1].messages)
+
+
+async def test_about_files_and_folders() -> None:
+    with real_agent(say("hi")) as agent:
+        note, inner = agent.folder / "note.txt", agent.folder / "inner"
+        note.write_text("hello\n")
+        for folder in (agent.folder, inner):
+            subprocess.run(["git", "init", "-q", str(folder)], check=True)  # noqa: ASYNC221
+        async with opened(agent) as session:
+            contents = await session.read_file("note.txt")
+            assert (contents.contents, contents.abs_path) == ("hello\n", str(note))
+            some = await session.read_file(note, max_bytes=2, encoding="base64")
+            assert (some.contents, some.truncated, some.encoding) == ("aGU=", True, "base64")
+            assert "read denied" in str(await refusal(session.read_file("missing.txt")))
+            suggested = await session.suggest_files("note")
+            assert suggested.cwd == str(agent.folder)
+            await session.seed_read_state(note, note.stat().st_mtime_ns)
+            agent.api.add(
+                use_tool("Edit", file_path=str(note), old_string="hello", new_string="bye"), say("done")
+            )
+            assert (await session.ask("edit it unread")).is_success
+            await session.ask("again")
+            assert note.read_text() == "bye\n"
+            await session.workspace_diff()
+            assert await session.register_repo_root(inner) == str(inner)
+            assert "not a subdirectory" in str(await refusal(session.register_repo_root("/")))
+            moved = await session.set_cwd(inner)
+            assert (moved.status, moved.directory) == ("needs_trust", str(inner))
+            moved = await session.set_cwd(inner, trusted_directory=inner)
+            assert (moved.status, moved.cwd) == ("ok", str(inner))
+            for dry_run in (True, False):
+                report = await session.rewind_files(str(uuid4()), dry_run=dry_run)
+                assert not report.can_rewind
+                assert "not enabled" in (report.error or "")
+
+
+async def test_about_commands_in_the_background() -> None:
+    shell = use_tool("Bash", command=HOLD, run_in_background=True)
+    async with talking(shell, say("started"), say("it ended")) as (agent, session):
+        assert await session.background_tasks()
+        assert not await session.background_tasks("toolu_unknown")
+        result = await session.ask("start it")
+        (task,) = result.unfinished_tasks
+        await began(agent)
+        assert (await session.task_output(task.id)).output == ""
+        reader = aiter(session)
+        await end(agent, "the end\n")
+        async for _ in reader:
+            if not session.tasks:
+                break
+        assert (await session.task_output(task.id)).output.startswith("the end\n")
+        assert (await session.task_output("b00000000")).total_bytes == 0
+        await session.stop_task("b00000000")
+
+
+async def test_about_settings_and_consumption() -> None:
+    with real_agent(say("hi")) as agent:
+        async with opened(agent, setting_sources=["user", "local"]) as session:
+            result = await session.ask("hello")
+            await session.apply_settings({"effortLevel": "low"})
+            report = await session.settings_report()
+            assert report.effective["effortLevel"] == "low"
+            refused = await refusal(session.apply_settings({"permissions": 5}))
+            assert "permissions" in str(refused)
+            await session.update_settings("local", {"outputStyle": "Concise"})
+            assert "Concise" in (agent.folder / ".claude/settings.local.json").read_text()
+            assert "not allowed" in str(await refusal(session.update_settings("user", {"hooks": {}})))
+            rules = await session.permission_rules()
+            assert rules.original_cwd == str(agent.folder)
+            assert "PreToolUse" in {event.name for event in (await session.hooks_listing()).event_catalog}
+
+            assert (await session.reload_plugins()).commands
+            assert await session.reload_skills()
+            assert "default" in await session.reload_output_styles()
+
+            usage = await session.context_usage(detail="summary")
+            assert usage.categories
+            full = await session.context_usage()
+            assert full.max_tokens == usage.max_tokens
+            assert [request.kind for request in agent.api.requests].count("count_tokens") > 1
+            spent = await session.usage_report(skip_behaviors=True)
+            assert spent.session is not None
+            assert spent.session.total_cost_usd == pytest.approx(result.cost_usd)
+            assert "Total cost" in await session.session_cost()
+            assert (await session.binary_version()).version == session.info.version == "2.1.325"
+            rows = [row for section in (await session.status_report()).sections for row in section.rows]
+            assert session.id in [row.value for row in rows]
+            assert {file.kind for file in (await session.memory_dialog()).files} >= {"user"}
+            assert isinstance(await session.skills_dialog(), list)
+            assert (await session.sandbox_dialog()).mode == "disabled"
+
+
+async def test_about_servers() -> None:
+    with real_agent(use_tool("mcp__small__add", a=20, b=22), say("42")) as agent:
+        async with opened(agent, mcp_servers={"small": SERVER}) as session:
+            assert (await session.ask("add")).text == "42"
+            assert agent.api.main_requests[1].tool_results[0]["content"][0]["text"] == "42"
+            assert "mcp__small__add" in session.info.tools
+            assert [server["name"] for server in session.info.mcp_servers] == ["small"]
+            (server,) = await session.mcp_status()
+            assert (server.name, server.status, server.transport) == ("small", "connected", "stdio")
+            assert [tool.name for tool in server.tools or ()] == ["add"]
+            sums = await session.mcp_call("mcp__small__add", {"a": 1, "b": 2})
+            assert [block["text"] for block in sums.content] == ["3"]
+            (card,) = await session.mcp_read_resource("small", "ui://card")
+            assert card.text == "<p>hi</p>"
+
+            reader = aiter(session)
+            assert (await session.mcp_set_servers({"other": SERVER})).added == ["other"]
+            async for message in reader:
+                if isinstance(message, CommandsChangedMessage):
+                    break
+            assert any("other" in command.name for command in session.info.commands)
+            assert (await session.mcp_call("mcp__other__add", {"a": 1})).content
+            changed = await session.mcp_set_servers({"broken": {"command": "/no/such/program"}})
+            assert changed.removed == ["other"]
+            assert list(changed.errors or ()) == ["broken"]
+            assert "not connected" in str(await refusal(session.mcp_call("mcp__other__add", {"a": 1})))
+
+            await session.mcp_toggle("small", False)
+            statuses = {server.name: server.status for server in await session.mcp_status()}
+            assert statuses["small"] == "disabled"
+            await session.mcp_toggle("small", True)
+            await session.mcp_reconnect("small")
+            statuses = {server.name: server.status for server in await session.mcp_status()}
+            assert statuses["small"] == "connected"
+            assert await session.mcp_set_permission_mode("small", "default") is None
+            assert await session.mcp_set_permission_mode("small", None) is None
+
+            refused: list[tuple[Callable[[], Awaitable[object]], str]] = [
+                (lambda: session.mcp_toggle("none", True), "not found"),
+                (lambda: session.mcp_reconnect("none"), "not found"),
+                (lambda: session.mcp_read_resource("small", "file:///x"), "ui://"),
+                (lambda: session.mcp_set_permission_mode("small", "plan"), "tighten-only"),
+                (lambda: session.mcp_enable_channel("small"), "plugin"),
+                (lambda: session.mcp_authenticate("small"), "OAuth"),
+                (lambda: session.mcp_submit_callback("small", "http://localhost/?code=1"), "No active"),
+                (lambda: session.mcp_clear_authentication("small"), "stdio"),
+            ]
+            for ask, words in refused:
+                error = await refusal(ask())
+                assert words in str(error)
+                assert not isinstance(error, Unsupported)
+                assert error.session_id == session.id
+
+
+async def test_anything_else_by_its_name() -> None:
+    async with talking() as (_, session):
+        answer = await session.request("get_binary_version")
+        assert answer["version"] == "2.1.325"
+        assert (await session.request(GetBinaryVersion())).version == "2.1.325"
+        with pytest.raises(Unsupported) as caught:
+            await session.request("no_such_request")
+        assert caught.value.code == "unsupported_request"
+        with pytest.raises(OptionsError):
+            await session.read_file("")
+
+
+async def test_requests_are_answered_while_a_turn_runs() -> None:
+    gate = Gate()
+    async with talking(say("one two", gate=gate), say("aside")) as (_, session):
+        turn = await session.send("count")
+        await reached(gate)
+        assert (await session.binary_version()).version
+        assert (await session.ask_side_question("how far?")).response == "aside"
+        assert await session.set_permission_mode("plan") == "plan"
+        assert not turn.is_over
+        gate.open()
+        assert (await turn.result()).text == "one two"
+
+
+async def test_a_request_that_takes_too_long_is_given_up() -> None:
+    async with talking(say("one"), side={"probe": hang()}) as (agent, session):
+        with pytest.raises(RequestTimedOut) as caught:
+            await session.set_model("claude-made-up-1", timeout=0.2)
+        assert caught.value.timeout == 0.2
+        # The program goes on with it all the same, and with nothing else before.
+        await requested(agent, lambda request: request.kind == "probe")
+        agent.api.release()
+        assert (await session.ask("go on")).text == "one"
+
+
+async def test_a_session_that_is_ended_by_request_is_closed() -> None:
+    async with talking(say("one")) as (_, session):
+        reader = aiter(session)
+        await session.ask("a")
+        await session.end_session("enough")
+        # The program ends by itself, and well.
+        async for _ in reader:
+            pass
+        with pytest.raises(ProcessExited) as caught:
+            await session.ask("more")
+        assert caught.value.returncode == 0
+
+
+# What it says about itself.
+
+
+async def check_info(session: Session, folder: Path) -> None:
+    info = session.info
+    assert (info.version, info.cwd, info.session_id) == ("2.1.325", str(folder), session.id)
+    assert info.init is not None
+    assert info.initialized is not None
+    assert {"Bash", "Read", "Write"} <= set(info.tools)
+
+
+async def test_what_the_program_says_about_itself() -> None:
+    async with talking(say("hi"), model="opus", title="Mine") as (agent, session):
+        info = session.info
+        assert (info.version, info.pid, info.session_id) == ("2.1.325", session.pid, None)
+        assert {"compact", "clear"} <= {command.name for command in info.commands}
+        assert "opus" in {model.value for model in info.models}
+        assert info.agents
+        assert info.account.api_key_source
+        assert info.permission_mode == "bypassPermissions"
+        assert info.output_style == "default"
+        assert "default" in info.output_styles
+        assert info.capabilities
+        assert info.supports(info.capabilities[0])
+        assert not info.supports("no_such_thing")
+        await session.ask("hello")
+        await check_info(session, agent.folder)
+        assert (session.info.model or "").startswith("claude-opus")
+        again = await session.reinitialize()
+        assert again is session.info
+        await check_info(session, agent.folder)
+
+
+async def test_what_is_used_adds_up() -> None:
+    script: list[Any] = [
+        say("one", usage={"input_tokens": 100, "output_tokens": 7}),
+        use_tool("Agent", description="look", prompt="look", run_in_background=False),
+        say("two", usage={"input_tokens": 1000, "cache_read_input_tokens": 50}),
+        say("three"),
+    ]
+    subagents = [say("seen", usage={"input_tokens": 11, "output_tokens": 3})]
+    async with talking(*script, subagents=subagents, include_partial_messages=True) as (_, session):
+        results = [await session.ask(word) for word in ("a", "b")]
+        await session.set_model("claude-made-up-1")
+        results.append(await session.ask("c"))
+        total = sum((result.usage for result in results), start=type(session.usage)())
+        assert total == session.usage
+        last = results[-1].message
+        assert last is not None
+        assert last.model_usage is not None
+        assert set(last.model_usage) == set(session.usage.by_model)
+        for model, told in last.model_usage.items():
+            ours = session.usage.by_model[model]
+            assert told["inputTokens"] == ours.input_tokens
+            assert told["outputTokens"] == ours.output_tokens
+            assert told["cacheReadInputTokens"] == ours.cache_read_tokens
+            assert told["costUSD"] == pytest.approx(ours.cost_usd)
+        assert last.total_cost_usd == pytest.approx(session.usage.cost_usd)
+        assert results[0].usage.input_tokens == 100
+        assert results[1].usage.cache_read_tokens == 50
+        assert results[-1].total_usage == session.usage

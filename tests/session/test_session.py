@@ -1,0 +1,176 @@
+"""Sessions and turns, with an agent in memory: what belongs to which turn, and what they come to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+
+from bridle.errors import TransportClosed, UsageError
+from bridle.session import Session, SessionState
+from bridle.wire import AssistantMessage, ResultMessage
+from tests.session.other_end import (
+    OtherEnd,
+    assistant,
+    init,
+    lifecycle,
+    playing,
+    result,
+    state,
+    stream_event,
+    turn,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+def standing(session: Session) -> SessionState:
+    """Its state: a function, because a type checker takes a property for unchanging."""
+    return session.state
+
+
+async def reply_twice(agent: OtherEnd) -> None:
+    await agent.reply("one")
+    await agent.reply("two")
+
+
+async def test_ask_gives_what_the_turn_came_to() -> None:
+    async with playing(reply_twice) as session:
+        assert standing(session) is SessionState.IDLE
+        first = await session.ask("a")
+        second = await session.ask("b")
+        assert (str(first), second.text) == ("one", "two")
+        assert first.is_success
+        assert first.session_id == session.id
+        assert [type(message) for message in first.messages][-1] is ResultMessage
+    assert standing(session) is SessionState.CLOSED
+
+
+async def test_a_turn_gives_its_own_messages_up_to_its_result() -> None:
+    async with playing(reply_twice) as session:
+        one = await session.send("a")
+        two = await session.send("b")
+        said = [message.text async for message in two if isinstance(message, AssistantMessage)]
+        assert said == ["two"]
+        assert [message.text async for message in one if isinstance(message, AssistantMessage)] == ["one"]
+        assert (await one.result()).text == "one"
+
+
+async def test_prompts_that_run_as_one_turn_have_one_result() -> None:
+    async def play(agent: OtherEnd) -> None:
+        uuids = [(await agent.prompt()).uuid or "" for _ in range(3)]
+        await agent.say(*turn(uuids[0], "first"))
+        await agent.say(*(lifecycle(uuid, "queued") for uuid in uuids[1:]))
+        await agent.say(init(*uuids[1:]), assistant("both"), result(*uuids[1:], text="both"))
+
+    async with playing(play) as session:
+        turns = [await session.send(text) for text in "abc"]
+        results = [await turn.result() for turn in turns]
+        assert [result.text for result in results] == ["first", "both", "both"]
+
+
+async def test_a_result_of_background_work_ends_no_turn() -> None:
+    async def play(agent: OtherEnd) -> None:
+        uuid = (await agent.prompt()).uuid or ""
+        await agent.say(init(), assistant("task"), result(text="task", origin={"kind": "task-notification"}))
+        await agent.say(*turn(uuid, "mine"))
+
+    async with playing(play) as session:
+        assert (await session.ask("a")).text == "mine"
+
+
+async def test_two_loops_over_a_turn_see_the_same() -> None:
+    seen: list[list[str]] = [[], []]
+
+    async def read(turn: Any, texts: list[str]) -> None:
+        texts += [message.text async for message in turn if isinstance(message, AssistantMessage)]
+
+    async with playing(reply_twice) as session:
+        one = await session.send("a")
+        async with anyio.create_task_group() as tasks:
+            for texts in seen:
+                tasks.start_soon(read, one, texts)
+        assert seen == [["one"], ["one"]]
+
+
+async def test_a_loop_goes_on_where_the_last_one_stopped() -> None:
+    async with playing(reply_twice) as session:
+        one = await session.send("a")
+        async for message in one:
+            if isinstance(message, AssistantMessage):
+                break
+        assert [type(message) async for message in one] == [ResultMessage]
+        assert [message async for message in one] == []
+        assert [type(message) for message in one.messages].count(ResultMessage) == 1
+
+
+async def test_the_session_gives_everything_from_the_start() -> None:
+    async with playing(reply_twice) as session:
+        one = await session.send("a")
+        async for message in session:
+            if isinstance(message, ResultMessage):
+                break
+        assert one.is_over
+        late = aiter(session)
+        await session.ask("b")
+        texts = []
+        async for message in late:
+            if isinstance(message, AssistantMessage):
+                texts.append(message.text)
+            if isinstance(message, ResultMessage):
+                break
+        assert texts == ["two"]
+
+
+async def test_text_gives_pieces_once() -> None:
+    async def play(agent: OtherEnd) -> None:
+        uuid = (await agent.prompt()).uuid or ""
+        await agent.say(init(uuid), stream_event("a"), stream_event("b"), assistant("ab"), assistant("c"))
+        await agent.say(assistant("not mine", parent_tool_use_id="toolu_1"), result(uuid))
+
+    async with playing(play) as session:
+        one = await session.send("a")
+        assert [text async for text in one.text()] == ["a", "b", "c"]
+
+
+async def test_idle_is_waited_for() -> None:
+    is_idle = anyio.Event()
+
+    async def play(agent: OtherEnd) -> None:
+        uuid = (await agent.prompt()).uuid or ""
+        task = {"type": "system", "subtype": "task_started", "task_id": "a1", "task_type": "local_agent"}
+        task |= {"description": "dig", "uuid": "1", "session_id": "2"}
+        await agent.say(state("running"), init(uuid), task, assistant("begun"), result(uuid, text="begun"))
+        await is_idle.wait()
+        done = {"type": "system", "subtype": "task_notification", "task_id": "a1", "status": "completed"}
+        await agent.say(done | {"summary": "", "output_file": "", "uuid": "3", "session_id": "2"})
+        origin = {"kind": "task-notification"}
+        await agent.say(init(), assistant("found"), result(text="found", origin=origin), state("idle"))
+
+    async with playing(play) as session:
+        one = await session.send("a")
+        first = await one.result()
+        assert first.text == "begun"
+        assert [task.id for task in first.unfinished_tasks] == ["a1"]
+        assert standing(session) is SessionState.BUSY
+        is_idle.set()
+        last = await one.result(until="idle")
+        assert last.text == "found"
+        assert last.unfinished_tasks == ()
+        assert standing(session) is SessionState.IDLE
+
+
+async def test_use_before_and_after() -> None:
+    session = Session(cli_path="/nowhere")
+    assert standing(session) is SessionState.STARTING
+    with pytest.raises(UsageError, match="async with"):
+        await session.send("a")
+    async with playing(reply_twice) as session:
+        waiting = await session.send("a")
+        waiting = await session.send("b")
+        waiting = await session.send("c")
+    with pytest.raises(TransportClosed):
+        await session.send("d")
+    with pytest.raises(TransportClosed, match="closed"):
+        await waiting.result()
