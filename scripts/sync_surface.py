@@ -1,0 +1,317 @@
+"""Write the generated modules of `bridle.sync`, from the async ones that they wrap.
+
+Each class becomes one of the same name that waits for what the other gives, and each function likewise. What
+waits is in `bridle.sync._portal` and `_wrapper`: here are only names, signatures and docstrings.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = ROOT / "src" / "bridle" / "session"
+TARGETS = ROOT / "src" / "bridle" / "sync"
+
+LAYOUT: dict[str, dict[str, tuple[str, ...]]] = {
+    "_requests": {
+        "_requests": ("Requests",),
+    },
+    "_surface": {
+        "_stream": ("Reader",),
+        "_turn": ("TextReader", "Queued", "Turn"),
+        "_session": ("Session",),
+        "_run": ("TurnContext", "run", "stream"),
+    },
+}
+"""What each module has, and from which: a class before those that derive from it."""
+
+PARTS = {
+    "Requests": (
+        ("_requests_asking", "Asking"),
+        ("_requests_conversation", "ConversationRequests"),
+        ("_requests_settings", "SettingsRequests"),
+        ("_requests_files", "FileRequests"),
+        ("_requests_mcp", "McpRequests"),
+    )
+}
+"""Classes that are put together of others: here they are one."""
+
+ATTRIBUTES = {"Session": {"options": "Options"}, "Queued": {"turn": "Turn"}}
+"""What objects have beside methods and properties, and of which type."""
+
+MADE_BY_USERS = ("Session",)
+
+HEADS = {
+    "_requests": "What a session can ask the agent, without `await`.",
+    "_surface": "Sessions, turns, `run` and `stream`, without `await`.",
+}
+
+WORDS = {
+    "async with bridle.": "with bridle.sync.",
+    "await bridle.": "bridle.sync.",
+    "async with": "with",
+    "async for": "for",
+    "await ": "",
+    "Cancelling": "Interrupting",
+    "StopAsyncIteration": "StopIteration",
+    "several tasks": "several threads",
+    ", on one event loop": "",
+}
+"""What docstrings say otherwise."""
+
+RENAMED = {
+    "__aenter__": "__enter__",
+    "__aexit__": "__exit__",
+    "__aiter__": "__iter__",
+    "__anext__": "__next__",
+    "__repr__": "__repr__",
+}
+
+WRAPPED = {
+    name for module in LAYOUT.values() for names in module.values() for name in names if name[0].isupper()
+}
+
+INDENT = "    "
+WIDTH = 110
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def main() -> None:
+    """Write all of them."""
+    for target in LAYOUT:
+        (TARGETS / f"{target}.py").write_text(written(target), encoding="utf-8")
+
+
+def written(target: str) -> str:
+    """The text of a generated module."""
+    sources = {name: Source.read(name) for name in LAYOUT[target]}
+    parts = (
+        [Source.read(part) for parts in PARTS.values() for part, _ in parts] if target == "_requests" else []
+    )
+    body: list[str] = []
+    for source, names in LAYOUT[target].items():
+        for name in names:
+            node = sources[source].definitions[name]
+            made = made_class(source, node) if isinstance(node, ast.ClassDef) else made_function(source, node)
+            body.append("\n".join(made))
+    text = "\n\n".join(body)
+    head = (
+        f'"""{HEADS[target]}\n\nWritten by `scripts/sync_surface.py`: run that instead of changing it.\n"""'
+    )
+    imports = imported(target, names_in(text), [*sources.values(), *parts])
+    return formatted("\n".join([head, "from __future__ import annotations", *imports, text]))
+
+
+class Source(NamedTuple):
+    """An async module."""
+
+    name: str
+    definitions: dict[str, ast.ClassDef | Function]
+    places: dict[str, str]
+    """Where each name of the module can be imported from."""
+
+    @classmethod
+    def read(cls, name: str) -> Source:
+        tree = ast.parse((SOURCES / f"{name}.py").read_text(encoding="utf-8"))
+        definitions: dict[str, ast.ClassDef | Function] = {}
+        places: dict[str, str] = {}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom):
+                places |= {alias.asname or alias.name: node.module or "" for alias in node.names}
+        for node in tree.body:
+            match node:
+                case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
+                    definitions[node.name] = node
+                    places[node.name] = f"bridle.session.{name}"
+                case ast.Assign(targets=[ast.Name(variable)]) | ast.AnnAssign(target=ast.Name(variable)):
+                    places[variable] = f"bridle.session.{name}"
+                case _:
+                    pass
+        return cls(name, definitions, places)
+
+
+def imported(target: str, used: set[str], sources: list[Source]) -> Iterator[str]:
+    here = {name for names in LAYOUT[target].values() for name in names}
+    for name in sorted(used & {"Awaitable", "Callable"}):
+        yield f"from collections.abc import {name}"
+    for name in sorted(used & {"cast", "overload"}):
+        yield f"from typing import {name}"
+    for name in LAYOUT[target]:
+        yield f"from bridle.session import {name}"
+    for name in sorted(used & {"Wrapper", "wrap"}):
+        yield f"from bridle.sync._wrapper import {name}"
+    if "portal" in used:
+        yield "from bridle.sync._portal import portal"
+    places = {name: place for source in sources for name, place in source.places.items()}
+    for name in sorted(used - here - {"Awaitable", "Callable", "cast", "overload"}):
+        if name in WRAPPED:
+            yield f"from bridle.sync._requests import {name}"
+        elif name in places:
+            yield f"from {places[name]} import {name}"
+
+
+def made_class(source: str, node: ast.ClassDef) -> Iterator[str]:
+    bases = [base.id for base in node.bases if isinstance(base, ast.Name) and base.id in WRAPPED]
+    yield f"class {node.name}({', '.join(bases) or 'Wrapper'}):"
+    lines = [
+        *docstring(node, depth=1),
+        "",
+        "@property",
+        f"def _async(self) -> {source}.{node.name}:",
+        f"    return cast({source}.{node.name}, self._wrapped)",
+    ]
+    for name, kind in ATTRIBUTES.get(node.name, {}).items():
+        lines += ["", "@property", f"def {name}(self) -> {kind}:"]
+        lines.append(f"    return {of(kind, f'self._read(lambda: self._async.{name})')}")
+    done = {method.name for base in bases for method in all_methods(base)}
+    methods = [method for method in all_methods(node.name) if method.name not in done]
+    overloaded = {method.name for method in methods if "overload" in decorators(method)}
+    for method in methods:
+        if method.name == "__init__" and node.name in MADE_BY_USERS:
+            lines += ["", *made_constructor(source, node.name, method)]
+        elif is_offered(method):
+            lines += ["", *made_method(method, is_overloaded=method.name in overloaded)]
+    yield from (f"{INDENT}{line}" for line in lines)
+
+
+def is_offered(node: Function) -> bool:
+    """Whether users call it; other ways to make an object are not for them."""
+    is_public = node.name in RENAMED or not node.name.startswith("_")
+    return is_public and "classmethod" not in decorators(node)
+
+
+def all_methods(name: str) -> list[Function]:
+    """The methods of a class, with those of its parts."""
+    places = PARTS.get(name) or [
+        (source, name) for module in LAYOUT.values() for source, names in module.items() if name in names
+    ]
+    nodes = [Source.read(source).definitions[part] for source, part in places]
+    return [item for node in nodes for item in node.body if isinstance(item, Function)]
+
+
+def made_constructor(source: str, name: str, node: Function) -> Iterator[str]:
+    yield f"def __init__({ast.unparse(node.args)}) -> None:"
+    yield from (f"{INDENT}{line}" for line in docstring(node))
+    passed = ", ".join([f"{source}.{name}", *arguments(node.args)])
+    yield f"{INDENT}loop = portal()"
+    yield f"{INDENT}super().__init__(loop.read({passed}), loop)"
+
+
+def made_method(node: Function, *, is_overloaded: bool) -> Iterator[str]:
+    assert node.returns is not None
+    returns, called = ast.unparse(node.returns), f"self._async.{node.name}"
+    kept = [name for name in decorators(node) if name in {"overload", "property"}]
+    yield from (f"@{name}" for name in kept)
+    yield f"def {RENAMED.get(node.name, node.name)}({ast.unparse(node.args)}) -> {returns}:"
+    yield from (f"{INDENT}{line}" for line in docstring(node))
+    if "overload" in kept:
+        yield f"{INDENT}..."
+        return
+    if is_overloaded:
+        called = f'cast("Callable[..., Awaitable[{returns}]]", {called})'
+    passed = ", ".join([called, *arguments(node.args)])
+    if "property" in kept:
+        value = f"self._read(lambda: {called})"
+    elif node.name == "__aenter__":
+        value = "self._enter(self._async)"
+    elif isinstance(node, ast.AsyncFunctionDef):
+        value = f"self._wait({passed})"
+    else:
+        value = f"self._read({passed})"
+    if returns == "Self":
+        if node.name == "__aenter__":
+            yield f"{INDENT}{value}"
+        yield f"{INDENT}return self"
+    elif returns == "None":
+        yield f"{INDENT}{value}"
+    else:
+        yield f"{INDENT}return {of(returns, value)}"
+
+
+def made_function(source: str, node: Function) -> Iterator[str]:
+    assert node.returns is not None
+    returns = ast.unparse(node.returns)
+    yield f"def {node.name}({ast.unparse(node.args)}) -> {returns}:"
+    yield from (f"{INDENT}{line}" for line in docstring(node, depth=1))
+    way = "call" if isinstance(node, ast.AsyncFunctionDef) else "read"
+    passed = ", ".join([f"{source}.{node.name}", *arguments(node.args, skipped=0)])
+    yield f"{INDENT}loop = portal()"
+    yield f"{INDENT}return {of(returns, f'loop.{way}({passed})', 'loop')}"
+
+
+def of(kind: str, value: str, loop: str = "self._portal") -> str:
+    """The wrapper of a value, if it is to have one."""
+    assert not re.search("Async|Await|Coroutine", kind), f"{kind} has to be given a form without `await`"
+    return f"wrap({kind}, {value}, {loop})" if kind in WRAPPED else value
+
+
+def arguments(args: ast.arguments, *, skipped: int = 1) -> Iterator[str]:
+    """How a call passes its own arguments on."""
+    for arg in [*args.posonlyargs, *args.args][skipped:]:
+        yield arg.arg
+    if args.vararg:
+        yield f"*{args.vararg.arg}"
+    for arg in args.kwonlyargs:
+        yield f"{arg.arg}={arg.arg}"
+    if args.kwarg:
+        yield f"**{args.kwarg.arg}"
+
+
+def decorators(node: Function) -> list[str]:
+    return [item.id for item in node.decorator_list if isinstance(item, ast.Name)]
+
+
+def names_in(text: str) -> set[str]:
+    """All names that are used, also in types that are texts."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Name):
+            found.add(node.id)
+        elif isinstance(node, ast.Constant) and str(node.value).startswith("Callable["):
+            found |= set(re.findall(r"\b[A-Za-z_]\w*", str(node.value)))
+    return found
+
+
+def docstring(node: ast.ClassDef | Function, depth: int = 2) -> list[str]:
+    text = ast.get_docstring(node) or ""
+    for old, new in WORDS.items():
+        text = text.replace(old, new)
+    if not text:
+        return []
+    width = WIDTH - depth * len(INDENT)
+    lines = "\n\n".join(filled(part, width) for part in f'"""{text}'.split("\n\n")).splitlines()
+    if len(lines) == 1 and len(lines[0]) + 3 <= width:
+        return [f'{lines[0]}"""']
+    return [*lines, '"""']
+
+
+def filled(paragraph: str, width: int) -> str:
+    """A paragraph in full lines; code and lists stay as they are."""
+    if paragraph.startswith((" ", "- ")):
+        return paragraph
+    return textwrap.fill(paragraph, width, break_long_words=False, break_on_hyphens=False)
+
+
+def formatted(text: str) -> str:
+    for command in (["check", "--select=I", "--fix"], ["format"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "ruff", *command, "--quiet", f"--stdin-filename={TARGETS / 'x.py'}", "-"],
+            input=text,
+            capture_output=True,
+            encoding="utf-8",
+            check=True,
+        )
+        text = done.stdout
+    return text
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,10 @@
+"""Bridle without `await`: the same names, for scripts, threads, workers and notebooks.
+
+All of it runs in one event loop, in a thread of its own; nothing is decided here. The values that come back
+are those of `bridle.session`.
+"""
+
+from bridle.sync._requests import Requests
+from bridle.sync._surface import Queued, Reader, Session, TextReader, Turn, TurnContext, run, stream
+
+__all__ = ["Queued", "Reader", "Requests", "Session", "TextReader", "Turn", "TurnContext", "run", "stream"]

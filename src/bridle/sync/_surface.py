@@ -1,0 +1,357 @@
+"""Sessions, turns, `run` and `stream`, without `await`.
+
+Written by `scripts/sync_surface.py`: run that instead of changing it.
+"""
+
+from __future__ import annotations
+
+from typing import Self, Unpack, cast
+
+from bridle.options import OptionFields, Options
+from bridle.session import _run, _session, _stream, _turn
+from bridle.session._feeding import Prompts
+from bridle.session._info import SessionInfo
+from bridle.session._prompts import Prompt
+from bridle.session._requests import UNSET, Timeout
+from bridle.session._result import Result, UnfinishedTask
+from bridle.session._session import SessionState
+from bridle.session._turn import CancelReceipt, Delivery
+from bridle.session._turn_state import Until
+from bridle.session._usage import Usage
+from bridle.sync._portal import portal
+from bridle.sync._requests import Requests
+from bridle.sync._wrapper import Wrapper, wrap
+from bridle.wire import Json, Message
+
+
+class Reader(Wrapper):
+    """Reads a stream: `for message in reader`, or many at a time with `batch()`.
+
+    Leaving the loop leaves nothing behind. Raises what ended the stream, after the last message.
+    """
+
+    @property
+    def _async(self) -> _stream.Reader:
+        return cast(_stream.Reader, self._wrapped)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Message:
+        return self._wait(self._async.__anext__)
+
+    def batch(self) -> list[Message]:
+        """The messages that are there, at least one: a wake-up for many, where speed counts.
+
+        Raises `StopIteration` at the end.
+        """
+        return self._wait(self._async.batch)
+
+
+class TextReader(Wrapper):
+    """Reads the text of a turn: `for text in turn.text()`."""
+
+    @property
+    def _async(self) -> _turn.TextReader:
+        return cast(_turn.TextReader, self._wrapped)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> str:
+        return self._wait(self._async.__anext__)
+
+
+class Queued(Wrapper):
+    """A message that waits for the agent, and what becomes of it."""
+
+    @property
+    def _async(self) -> _turn.Queued:
+        return cast(_turn.Queued, self._wrapped)
+
+    @property
+    def turn(self) -> Turn:
+        return wrap(Turn, self._read(lambda: self._async.turn), self._portal)
+
+    def __repr__(self) -> str:
+        return self._read(self._async.__repr__)
+
+    @property
+    def uuid(self) -> str:
+        """Its id, which the agent names in what it says about it."""
+        return self._read(lambda: self._async.uuid)
+
+    @property
+    def state(self) -> Delivery:
+        """Where it stands now."""
+        return self._read(lambda: self._async.state)
+
+    def wait(self) -> Delivery:
+        """Wait until it is `consumed`, `withdrawn` or `lost`."""
+        return self._wait(self._async.wait)
+
+    def withdraw(self) -> bool:
+        """Take it back. False if the agent has taken it up already."""
+        return self._wait(self._async.withdraw)
+
+
+class Turn(Wrapper):
+    """A prompt and all that comes of it.
+
+    `for message in turn` gives its messages as they come, up to its result; `text()` only what the model
+    says; `result()` waits for the end. All of them can be used together, by several threads. A loop goes on
+    where the one before it stopped; loops at the same time each see everything from there on.
+    """
+
+    @property
+    def _async(self) -> _turn.Turn:
+        return cast(_turn.Turn, self._wrapped)
+
+    def __repr__(self) -> str:
+        return self._read(self._async.__repr__)
+
+    @property
+    def uuid(self) -> str | None:
+        """The id of its prompt, which the agent names in what it says about it. Of several prompts, the
+        first.
+        """
+        return self._read(lambda: self._async.uuid)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has its result, or failed."""
+        return self._read(lambda: self._async.is_over)
+
+    @property
+    def delivery(self) -> Delivery:
+        """Where its last prompt stands."""
+        return self._read(lambda: self._async.delivery)
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """All that came for it so far. Stream events stay only until the message is there that they are
+        pieces of.
+        """
+        return self._read(lambda: self._async.messages)
+
+    def __iter__(self) -> Reader:
+        """Its messages, up to its result.
+
+        A turn that the result says has failed ends like any other; one that ended without a result raises
+        after the last message what `result` would raise.
+        """
+        return wrap(Reader, self._read(self._async.__aiter__), self._portal)
+
+    def text(self) -> TextReader:
+        """What the model says, as it says it: pieces with `include_partial_messages`, else whole blocks.
+
+        Only the text of the answer: no thinking, and nothing that subagents say.
+        """
+        return wrap(TextReader, self._read(self._async.text), self._portal)
+
+    def result(self, *, until: Until | None = None, check: bool = True) -> Result[Json]:
+        """Wait for the end of the turn, and give what it came to.
+
+        `until="idle"` waits for work in the background too, if it was begun in this turn
+        (`timeouts.background` at most). What is not done then is among `unfinished_tasks`. By default it is
+        as `send` was told.
+
+        A turn that did not do what it was asked to raises its error: `TurnTimedOut`, `ApiFailed`,
+        `LimitReached`, `TurnInterrupted`, `OutputInvalid` (all of them `TurnFailed`), or `ConnectionLost`. In
+        each, `result` has what there is. With `check=False` the result is given back instead, with its
+        `error`. Interrupting the call does not cancel the turn.
+        """
+        return self._wait(self._async.result, until=until, check=check)
+
+    def cancel(self, *, grace: float | None = None) -> CancelReceipt:
+        """End the turn: take its prompt back, or interrupt it, for as long as it takes to take effect.
+
+        If it is not over after `grace` seconds (by default `timeouts.interrupt`), the agent is ended, and the
+        session with it. While it waits behind another turn and cannot be taken back, that time does not run:
+        the other one is left alone. Interrupting this call does not stop any of it.
+        """
+        return self._wait(self._async.cancel, grace=grace)
+
+    def steer(self, prompt: Prompt) -> Queued:
+        """Add to what the agent is doing: it takes this up at the next boundary, between two of its steps.
+
+        If the turn has no boundary left by then, it is the next turn. Raises `UsageError` once the turn is
+        over.
+        """
+        return wrap(Queued, self._wait(self._async.steer, prompt), self._portal)
+
+
+class Session(Requests):
+    """A conversation with an agent, which runs as long as this is open.
+
+        with bridle.sync.Session(cwd="project") as session:
+            result = session.ask("What is this project about?")
+            turn = session.send("Now write a README")
+            for message in turn: ...
+
+    `for message in session` gives everything that the agent says, whatever turn it belongs to; each such loop
+    has a position of its own. The first one begins with what nobody has read yet, later ones with what comes
+    next.
+
+    It may be used from several threads, and opened in one and closed in another. Without `with`, call
+    `connect` and `close`. One that is dropped unclosed ends its agent, with a `ResourceWarning`.
+    """
+
+    @property
+    def _async(self) -> _session.Session:
+        return cast(_session.Session, self._wrapped)
+
+    @property
+    def options(self) -> Options:
+        return self._read(lambda: self._async.options)
+
+    def __init__(self, options: Options | None = None, **fields: Unpack[OptionFields]) -> None:
+        """`options`, or single ones as keywords; given both, the keywords win. Raises `OptionsError`."""
+        loop = portal()
+        super().__init__(loop.read(_session.Session, options, **fields), loop)
+
+    def __repr__(self) -> str:
+        return self._read(self._async.__repr__)
+
+    def connect(self) -> None:
+        """Start the agent and wait until it is ready. A second call changes nothing.
+
+        Raises a `LaunchError` (`AgentNotFound`, `AgentTooOld`, `FolderNotFound`, …), `SessionNotFound`,
+        `ProcessExited` with what the program says about it, or `RequestTimedOut` after `timeouts.connect`.
+        Nothing is left running then.
+        """
+        self._wait(self._async.connect)
+
+    def close(self) -> None:
+        """End the agent: a turn that runs is interrupted, the agent is given time to write its transcript,
+        and then it is made to end.
+
+        It takes a few seconds longer than the transport says at most; see the guide on endings. Turns that
+        are not over fail with `TransportClosed`. What came until then can still be read. Closing twice does
+        no harm.
+        """
+        self._wait(self._async.close)
+
+    def __enter__(self) -> Self:
+        self._enter(self._async)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._wait(self._async.__aexit__, *_)
+
+    def send(self, prompt: Prompt | Prompts, *, until: Until = "result", priority: str | None = None) -> Turn:
+        """Send a prompt; gives the turn that it begins, at once.
+
+        A prompt is text, content blocks, or an iterable of prompts, async or not, which are sent as they come
+        and are one turn together. Sent while another turn runs, it waits behind that one; `priority="now"`
+        ends that one first. `until="idle"`: the turn ends when its background work does.
+
+        Raises `UsageError` or `MessageInvalid` for what is no prompt, `ConnectionLost` if the agent is gone.
+        """
+        return wrap(Turn, self._wait(self._async.send, prompt, until=until, priority=priority), self._portal)
+
+    def ask(self, prompt: Prompt | Prompts, *, until: Until = "result", check: bool = True) -> Result[Json]:
+        """Send a prompt and wait for what it comes to. Raises what `Turn.result` raises.
+
+        Interrupting the call cancels the turn.
+        """
+        return self._wait(self._async.ask, prompt, until=until, check=check)
+
+    def enqueue(self, prompt: Prompt) -> Queued:
+        """Send a prompt for the turn after those that wait already; gives a handle to follow it by, or to
+        take it back.
+        """
+        return wrap(Queued, self._wait(self._async.enqueue, prompt), self._portal)
+
+    def __iter__(self) -> Reader:
+        return wrap(Reader, self._read(self._async.__aiter__), self._portal)
+
+    def wait_idle(self) -> None:
+        """Wait until nothing is asked and nothing goes on, in the background either."""
+        self._wait(self._async.wait_idle)
+
+    def reinitialize(self, *, timeout: Timeout = UNSET) -> SessionInfo:
+        """Send the first request again, with the same options; gives the refreshed `info`."""
+        return self._wait(self._async.reinitialize, timeout=timeout)
+
+    @property
+    def state(self) -> SessionState:
+        """What it is doing."""
+        return self._read(lambda: self._async.state)
+
+    @property
+    def id(self) -> str | None:
+        """The session's id, to resume it by. Known from the first turn on; `/clear` changes it."""
+        return self._read(lambda: self._async.id)
+
+    @property
+    def pid(self) -> int | None:
+        """The agent's process; None before the start, and if it is none of this machine's."""
+        return self._read(lambda: self._async.pid)
+
+    @property
+    def info(self) -> SessionInfo:
+        """What the agent says about itself; kept up to date."""
+        return self._read(lambda: self._async.info)
+
+    @property
+    def usage(self) -> Usage:
+        """What all turns since the start have used together."""
+        return self._read(lambda: self._async.usage)
+
+    @property
+    def tasks(self) -> tuple[UnfinishedTask, ...]:
+        """What goes on in the background."""
+        return self._read(lambda: self._async.tasks)
+
+
+class TurnContext(Wrapper):
+    """A turn in a session of its own, open as long as its block."""
+
+    @property
+    def _async(self) -> _run.TurnContext:
+        return cast(_run.TurnContext, self._wrapped)
+
+    def __enter__(self) -> Turn:
+        return wrap(Turn, self._enter(self._async), self._portal)
+
+    def __exit__(self, *_: object) -> None:
+        self._wait(self._async.__aexit__, *_)
+
+
+def run(
+    prompt: Prompt | Prompts,
+    options: Options | None = None,
+    *,
+    until: Until = "idle",
+    check: bool = True,
+    **fields: Unpack[OptionFields],
+) -> Result[Json]:
+    """Run one prompt, or an iterable of them, and give what it came to. The agent is gone when this returns.
+
+        result = bridle.sync.run("How many TODOs are in src?", cwd="project")
+
+    It waits for subagents that work in the background, too; `until="result"`: only for the first answer.
+    Raises what `Session.connect` and `Turn.result` raise; with `check=False`, a turn that failed is given
+    back as a result with its `error`.
+    """
+    loop = portal()
+    return loop.call(_run.run, prompt, options, until=until, check=check, **fields)
+
+
+def stream(
+    prompt: Prompt | Prompts,
+    options: Options | None = None,
+    *,
+    until: Until = "idle",
+    **fields: Unpack[OptionFields],
+) -> TurnContext:
+    """Run one prompt and see what comes, as it comes.
+
+        with bridle.sync.stream("Explain the build") as turn:
+            for message in turn: ...
+
+    Leaving the block ends the agent, whether the turn is over or not. Raises what `Session.connect` raises.
+    """
+    loop = portal()
+    return wrap(TurnContext, loop.read(_run.stream, prompt, options, until=until, **fields), loop)

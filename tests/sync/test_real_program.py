@@ -1,0 +1,107 @@
+"""The real program, without `await`."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from textwrap import dedent
+
+import pytest
+
+import bridle.sync
+from bridle.errors import RequestFailed
+from bridle.testing import RealAgent, hang, say
+from bridle.transports._tree import stat_of
+from scripts.agent_program import VERSION
+from tests.real_program import require_program
+from tests.transports.conftest import wait_for
+
+
+@pytest.fixture
+def agent() -> Iterator[RealAgent]:
+    with RealAgent([say("hello")], program=require_program(), otherwise=say("again")) as agent:
+        yield agent
+
+
+def is_running(pid: int | None) -> bool:
+    stat = None if pid is None else stat_of(pid)
+    return stat is not None and stat.is_running
+
+
+def test_it_answers(agent: RealAgent) -> None:
+    assert bridle.sync.run("hi", agent.options()).text == "hello"
+    with bridle.sync.stream("hi", agent.options()) as turn:
+        assert list(turn.text()) == ["again"]
+
+
+@pytest.mark.requirement("A9")
+def test_it_is_asked(agent: RealAgent) -> None:
+    with bridle.sync.Session(agent.options(enable_file_checkpointing=True)) as session:
+        pid = session.pid
+        assert session.binary_version().version == VERSION
+        assert session.set_permission_mode("plan") == "plan"
+        assert session.set_model("sonnet").startswith("claude-sonnet")
+        assert "sonnet" in {model.value for model in session.list_models()}
+        session.set_thinking(max_tokens=2000, display="omitted")
+        session.apply_settings({"permissions": {"allow": ["Bash(ls *)"]}})
+        assert "Bash(ls *)" in {rule.rule for rule in session.permission_rules().rules}
+        with pytest.raises(RequestFailed, match="localSettings source is disabled"):
+            session.update_settings("local", {"outputStyle": "Concise"})
+        session.rename("A name")
+        assert session.context_usage(detail="summary").max_tokens > 0
+        assert session.usage_report(skip_behaviors=True).session.total_cost_usd == 0
+        assert not session.interrupt(cancel_queued=True).still_queued
+        assert session.cancel_message("aaaaaaaa-0000-4000-8000-000000000001") is False
+        for dry_run in (True, False):
+            report = session.rewind_files("aaaaaaaa-0000-4000-8000-000000000001", dry_run=dry_run)
+            assert not report.can_rewind
+            assert "checkpoint" in (report.error or "")
+        changed = session.set_cwd("/no/such/folder")
+        assert changed.status == "rejected"
+    assert not is_running(pid)
+
+
+def test_a_server_needs_no_arguments(agent: RealAgent) -> None:
+    with bridle.sync.Session(agent.options()) as session:
+        changed = session.mcp_set_servers({"mute": {"command": "false"}})
+        assert changed.added == ["mute"]
+        assert "Spread" not in changed.errors.get("mute", "")
+        assert "mute" in {server.name for server in session.mcp_status()}
+        assert session.mcp_set_servers({}).removed == ["mute"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no signal can be sent to one thread")
+def test_an_interrupt_leaves_nothing_running() -> None:
+    def interrupt(agent: RealAgent) -> None:
+        agent.api.wait_for(1)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    real = RealAgent([hang()], program=require_program())
+    with real, bridle.sync.Session(real.options()) as session:
+        pid = session.pid
+        thread = threading.Thread(target=interrupt, args=(real,))
+        thread.start()
+        with pytest.raises(KeyboardInterrupt):
+            session.ask("hi")
+        thread.join()
+        session.wait_idle()
+    assert not is_running(pid)
+
+
+def test_a_session_that_is_open_at_the_end_of_the_interpreter_ends_its_agent(agent: RealAgent) -> None:
+    script = f"""
+        import bridle.sync
+        from bridle.options import Options
+
+        session = bridle.sync.Session(Options(cli_path={agent.program!r}, env={dict(agent.options().env)!r}))
+        session.connect()
+        print(session.pid)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", dedent(script)], capture_output=True, text=True, timeout=50, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    wait_for(lambda: not is_running(int(done.stdout)))

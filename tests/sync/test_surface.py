@@ -1,0 +1,96 @@
+"""The two surfaces are one: what is async in `bridle.session` is there without `await` in `bridle.sync`."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import pytest
+
+import bridle.session
+import bridle.sync
+from scripts.sync_surface import ATTRIBUTES, LAYOUT, RENAMED, TARGETS, written
+
+CLASSES = [name for name in bridle.sync.__all__ if name[0].isupper()]
+FUNCTIONS = [name for name in bridle.sync.__all__ if name[0].islower()]
+
+
+@pytest.mark.parametrize("module", LAYOUT)
+def test_the_generated_modules_are_up_to_date(module: str) -> None:
+    there = Path(TARGETS / f"{module}.py").read_text(encoding="utf-8")
+    assert there == written(module), "run scripts/sync_surface.py"
+
+
+def members(kind: type) -> dict[str, object]:
+    """What a class offers, by the name that it has without `await`."""
+    found = {
+        RENAMED.get(name, name): inspect.getattr_static(kind, name)
+        for name in dir(kind)
+        if not name.startswith("_") or name in RENAMED or name in RENAMED.values()
+    }
+    return {
+        name: member
+        for name, member in found.items()
+        if getattr(object, name, None) is not member and not isinstance(member, classmethod)
+    }
+
+
+def returned(member: object) -> object:
+    return inspect.signature(member.fget if isinstance(member, property) else member).return_annotation  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_each_class_has_the_same_members(name: str) -> None:
+    ours, theirs = members(getattr(bridle.sync, name)), members(getattr(bridle.session, name))
+    assert set(ours) == set(theirs) | set(ATTRIBUTES.get(name, ()))
+
+
+def pairs() -> list[tuple[str, str]]:
+    return [(name, member) for name in CLASSES for member in members(getattr(bridle.session, name))]
+
+
+@pytest.mark.parametrize("name, member", pairs())
+def test_each_member_is_called_alike_and_returns_alike(name: str, member: str) -> None:
+    our, their = members(getattr(bridle.sync, name))[member], members(getattr(bridle.session, name))[member]
+    assert isinstance(our, property) == isinstance(their, property)
+    assert returned(our) == returned(their)
+    if not isinstance(our, property):
+        assert callable(our)
+        assert callable(their)
+        assert inspect.signature(our) == inspect.signature(their)
+        assert not inspect.iscoroutinefunction(our)
+    assert bool(inspect.getdoc(our)) == bool(inspect.getdoc(their))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_each_function_is_called_alike_and_returns_alike(name: str) -> None:
+    our, their = getattr(bridle.sync, name), getattr(bridle.session, name)
+    assert inspect.signature(our) == inspect.signature(their)
+    assert not inspect.iscoroutinefunction(our)
+
+
+def test_sessions_are_made_alike() -> None:
+    assert inspect.signature(bridle.sync.Session) == inspect.signature(bridle.session.Session)
+
+
+def waits(kind: object) -> bool:
+    if inspect.iscoroutinefunction(kind):
+        return True
+    members = vars(kind).values() if isinstance(kind, type) else ()
+    return any(inspect.iscoroutinefunction(member) for member in members)
+
+
+def test_all_that_has_to_be_awaited_is_there() -> None:
+    everything = {name: getattr(bridle.session, name) for name in bridle.session.__all__}
+    have_to_wait = {name for name, kind in everything.items() if waits(kind)}
+    assert have_to_wait - {"Router"} <= set(bridle.sync.__all__) <= set(everything)
+
+
+@pytest.mark.parametrize("name", bridle.sync.__all__)
+def test_nothing_is_said_about_await(name: str) -> None:
+    kind = getattr(bridle.sync, name)
+    docs = [kind.__doc__, *(inspect.getdoc(member) for member in vars(kind).values())]
+    for doc in docs:
+        assert "await" not in (doc or "")
+        assert "async with" not in (doc or "")
+        assert "async for" not in (doc or "")
