@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -45,6 +45,7 @@ NAMES = (
     "memory",
     "delivered",
     "process",
+    "session",
     "import",
 )
 
@@ -59,6 +60,9 @@ START_GOAL = 0.003
 
 FLOOD_GOAL = 8.0
 """So many times fewer CPU seconds than the reference, for messages that a program writes."""
+
+SESSION_GOAL = 8.0
+"""So many times fewer CPU seconds than the reference, for messages of a turn from end to end."""
 
 FIRST_MESSAGE = 'import bridle.wire; bridle.wire.Framer().feed(b\'{"type":"keep_alive"}\\n\')'
 """What an import puts off is paid here."""
@@ -141,6 +145,8 @@ class Bench:
             yield from self._delivered()
         if "process" in wanted:
             yield from self._processes()
+        if "session" in wanted:
+            yield from self._sessions()
         if "import" in wanted:
             yield header("import, wall time beyond bare Python", self.title)
             yield from self._imports()
@@ -284,9 +290,47 @@ class Bench:
             figure = Figure(name, title, "seconds", figure.ours, figure.theirs, goal, is_met)
         return self._add(figure)
 
+    def _sessions(self) -> Iterator[str]:
+        share, rounds = (5, 3) if self._quick else (1, 7)
+        events = 100_000 // share
+        turn, _ = work.Work("turn", "", lambda: work.stream_events(events)).write(self._folder)
+        short, _ = work.Work("short", "", lambda: work.stream_events(100)).write(self._folder)
+        yield header("sessions, CPU time", self.title)
+        for title, file, pass_name, count in (
+            (f"{events:,} messages of a turn, one by one", turn, "loop", events),
+            ("the same, in batches", turn, "batches", events),
+            ("1,000 control requests", short, "requests", 1000),
+            ("100 sessions at once, a turn each", short, "many", 100),
+        ):
+            program = work.agent(self._folder, file)
+            best = self._best_session(program, pass_name, count, 3 if pass_name == "many" else rounds)
+            for key in ("cpu", "wall"):
+                theirs = best["theirs"][key] if "theirs" in best else None
+                named = title if key == "cpu" else "  wall time of that"
+                figure = Figure(f"session-{pass_name}-{key}", named, "seconds", best["ours"][key], theirs)
+                if pass_name == "loop" and key == "cpu":
+                    is_met = None if figure.ratio is None else figure.ratio >= SESSION_GOAL
+                    figure = replace(figure, goal=f"≥ {SESSION_GOAL:.0f}{TIMES}", is_met=is_met)
+                yield row(self._add(figure), milliseconds)
+        turn.unlink()
+        short.unlink()
+        yield ""
+
+    def _best_session(
+        self, program: Path, pass_name: str, count: int, rounds: int
+    ) -> dict[str, dict[str, float]]:
+        best: dict[str, dict[str, float]] = {}
+        for _ in range(rounds):
+            for side, child in self._children.items():
+                answer = child.order("session", program, pass_name, count)
+                known = best.setdefault(side, answer)
+                best[side] = {key: min(answer[key], known[key]) for key in answer}
+        return best
+
     def _imports(self) -> Iterator[str]:
         commands = {side: (python, f"import {package}") for side, (python, _, package) in self._sides.items()}
         commands["root"] = (sys.executable, "import bridle")
+        commands["session"] = (sys.executable, "from bridle import Options, Session, run")
         commands["first"] = (sys.executable, FIRST_MESSAGE)
         commands |= {f"bare {side}": (python, "") for side, (python, *_) in self._sides.items()}
         costs: dict[str, list[Cost]] = {key: [] for key in commands}
@@ -301,11 +345,16 @@ class Bench:
         theirs = wall["theirs"] - wall["bare theirs"] if "theirs" in wall else None
         for title, key in (
             ("import bridle", "root"),
+            ("the same, with `run` and `Session`", "session"),
             ("import bridle.wire", "ours"),
             ("the same, and decode one frame", "first"),
         ):
             ours = max(wall[key] - wall["bare ours"], 0.0)
-            goal = (f"< {IMPORT_GOAL * 1e3:.0f} ms", ours < IMPORT_GOAL) if key == "ours" else ("", None)
+            goal: tuple[str, bool | None] = ("", None)
+            if key == "ours":
+                goal = (f"< {IMPORT_GOAL * 1e3:.0f} ms", ours < IMPORT_GOAL)
+            elif key == "root":
+                goal = (f"≥ 6{TIMES}", None if theirs is None else theirs >= 6 * ours)
             figure = Figure(f"import-{key}", title, "seconds", ours, theirs, *goal)
             yield row(self._add(figure), milliseconds)
         their_cpu = cpu["theirs"] - cpu["bare theirs"] if "theirs" in cpu else None
@@ -314,8 +363,11 @@ class Bench:
         )
         yield row(self._add(figure), milliseconds)
         peaks = {key: _peak(*command) for key, command in commands.items()}
-        if (peak := peaks["first"]) is not None:
-            figure = Figure("import-memory", "peak memory of that", "bytes", peak, peaks.get("theirs"))
+        if (peak := peaks["session"]) is not None:
+            their_peak = peaks.get("theirs")
+            is_met = None if their_peak is None else their_peak >= 2 * peak
+            title = "peak memory with `run` and `Session`"
+            figure = Figure("import-memory", title, "bytes", peak, their_peak, f"≥ 2{TIMES}", is_met)
             yield row(self._add(figure), megabytes)
         bare = peaks["bare ours"]
         held = "" if bare is None else f" and {megabytes(bare)}"

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 CHUNK_SIZE = 64 * 1024
 """What both libraries read from the pipe at once."""
@@ -23,6 +24,18 @@ CONTROL_TYPES = frozenset(
     ("control_request", "control_response", "control_cancel_request", "keep_alive", "transcript_mirror")
 )
 """Frames that are for the library, not for its user."""
+
+
+SESSION_WORK = ("loop", "batches", "requests", "many")
+"""What is done with a session: read a turn message by message, or many at a time; ask control requests, one
+after the other; open so many sessions at once, each for one turn."""
+
+
+class Seconds(NamedTuple):
+    """What something took."""
+
+    cpu: float
+    wall: float
 
 
 @dataclass(frozen=True)
@@ -39,6 +52,8 @@ class Side:
     """Runs a program and ends it: wall seconds until its first message is there, and those of the close."""
     flood: Callable[[str, int, bool], float]
     """Takes so many messages from a program, typed, in batches if it can; CPU seconds of this process."""
+    session: Callable[[str, int, str], Seconds]
+    """Opens a session with a program and does so many of what is named, see `SESSION_WORK`."""
 
 
 def serve(side: Side) -> None:
@@ -65,8 +80,17 @@ def serve(side: Side) -> None:
             case "flood":
                 gc.collect()
                 _answer({"seconds": side.flood(path, order["count"], order["pass"] == "batches")})
+            case "session":
+                gc.collect()
+                _answer(side.session(path, order["count"], order["pass"])._asdict())
             case unknown:
                 raise ValueError(f"no such order: {unknown!r}")
+
+
+def started() -> Callable[[], Seconds]:
+    """Begin to count; gives what stops it."""
+    cpu, wall = time.process_time(), time.perf_counter()
+    return lambda: Seconds(time.process_time() - cpu, time.perf_counter() - wall)
 
 
 def _answer(value: object) -> None:

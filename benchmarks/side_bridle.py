@@ -1,4 +1,4 @@
-"""Bridle's side: `bridle.wire` and `bridle.transports`. Runs in the environment of this checkout."""
+"""Bridle's side: its wire format, transports and sessions, in the environment of this checkout."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 import anyio
 
-from benchmarks.side import CONTROL_TYPES, Side, serve
-from bridle import __version__
+from benchmarks.side import CONTROL_TYPES, Seconds, Side, serve, started
+from bridle import Options, Session, __version__
 from bridle.transports import Command, ProcessTransport
 from bridle.wire import Framer, StreamEvent
 
@@ -73,7 +73,40 @@ def flood(program: str, count: int, in_batches: bool) -> float:
     return anyio.run(main)
 
 
+def session(program: str, count: int, what: str) -> Seconds:
+    async def main() -> Seconds:
+        options = Options(cli_path=program)
+        if what == "many":
+            begin = started()
+            async with anyio.create_task_group() as tasks:
+                for _ in range(count):
+                    tasks.start_soon(read_turn, options)
+            return begin()
+        async with Session(options) as session:
+            begin = started()
+            if what == "requests":
+                for _ in range(count):
+                    await session.mcp_status()
+            elif what == "loop":
+                left = count + 2
+                async for _ in await session.send("go"):
+                    left -= 1
+                assert not left
+            else:
+                left, messages = count + 2, aiter(await session.send("go"))
+                while left:
+                    left -= len(await messages.batch())
+            return begin()
+
+    async def read_turn(options: Options) -> None:
+        async with Session(options) as session:
+            async for _ in await session.send("go"):
+                pass
+
+    return anyio.run(main)
+
+
 if __name__ == "__main__":
     # A routed pass needs no code of its own here: control frames are typed like all others.
     passes = {"messages": messages, "texts": texts, "routed": messages}
-    serve(Side("Bridle", __version__, passes, tally, start, flood))
+    serve(Side("Bridle", __version__, passes, tally, start, flood, session))

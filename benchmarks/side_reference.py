@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import anyio
 
-from benchmarks.side import CONTROL_TYPES, Side, serve
+from benchmarks.side import CONTROL_TYPES, Seconds, Side, serve, started
 
 
 class LineFramer(Protocol):
@@ -133,6 +133,37 @@ def flood(program: str, count: int, in_batches: bool) -> float:
     return anyio.run(main)
 
 
+def session(program: str, count: int, what: str) -> Seconds:
+    async def main() -> Seconds:
+        options = _package.ClaudeAgentOptions(cli_path=program)
+        if what == "many":
+            begin = started()
+            async with anyio.create_task_group() as tasks:
+                for _ in range(count):
+                    tasks.start_soon(read_turn, options)
+            return begin()
+        async with _package.ClaudeSDKClient(options) as client:
+            begin = started()
+            if what == "requests":
+                for _ in range(count):
+                    await client.get_mcp_status()
+            else:
+                await client.query("go")
+                left = count + 2
+                async for _ in client.receive_response():
+                    left -= 1
+                assert not left
+            return begin()
+
+    async def read_turn(options: Any) -> None:  # noqa: ANN401 - it has no type here
+        async with _package.ClaudeSDKClient(options) as client:
+            await client.query("go")
+            async for _ in client.receive_response():
+                pass
+
+    return anyio.run(main)
+
+
 if __name__ == "__main__":
     passes = {"messages": messages, "texts": texts, "routed": routed}
-    serve(Side("the reference", _package.__version__, passes, tally, start, flood))
+    serve(Side("the reference", _package.__version__, passes, tally, start, flood, session))

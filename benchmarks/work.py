@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
+from benchmarks.agent import TURN_VARIABLE
 from tests import recordings
 
 REPEATS = 10
@@ -67,8 +69,21 @@ def flooder(folder: Path, file: Path) -> Path:
     return _program(folder / "flooder", f"cat '{file}'")
 
 
+def agent(folder: Path, turn: Path) -> Path:
+    """An agent that answers each prompt with the lines of a file."""
+    script = Path(__file__).with_name("agent.py")
+    return _script(
+        folder / f"agent-{turn.stem}",
+        f"{TURN_VARIABLE}='{turn}' exec '{sys.executable}' -I -S '{script}'",
+    )
+
+
 def _program(path: Path, line: str) -> Path:
-    path.write_text(f"#!/bin/sh\n{line}\nexec cat >/dev/null\n", encoding="utf-8")
+    return _script(path, f"{line}\nexec cat >/dev/null")
+
+
+def _script(path: Path, text: str) -> Path:
+    path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
     path.chmod(0o755)
     return path
 
