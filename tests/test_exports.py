@@ -23,6 +23,10 @@ PACKAGES = [
     "bridle.options",
     "bridle.protocol",
     "bridle.redaction",
+    "bridle.session",
+    "bridle.sync",
+    "bridle.testing",
+    "bridle.transcripts",
     "bridle.transports",
     "bridle.wire",
     "bridle.wire.choices",
@@ -55,7 +59,15 @@ def test_all_names_what_is_there(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["bridle.protocol", "bridle.transports", "bridle.wire", "bridle.wire.control", "bridle.wire.hooks"],
+    [
+        "bridle.protocol",
+        "bridle.testing",
+        "bridle.transcripts",
+        "bridle.transports",
+        "bridle.wire",
+        "bridle.wire.control",
+        "bridle.wire.hooks",
+    ],
 )
 def test_a_package_exports_every_public_name_of_its_modules(name: str) -> None:
     package = importlib.import_module(name)
@@ -68,6 +80,12 @@ def test_a_package_exports_every_public_name_of_its_modules(name: str) -> None:
 
 # Shared between the modules of a package, and no part of what it offers.
 INTERNAL = {
+    "bridle.testing._events": {
+        *("Event", "count_pieces", "error_body", "error_event", "event_stream", "message_body"),
+    },
+    "bridle.testing._playing": {"Player"},
+    "bridle.testing._requests": {"kind_of"},
+    "bridle.testing._server": {"Ended", "Exchange", "Server"},
     "bridle.transports._blocking": {"BlockingInput", "BlockingOutput", "Piece", "read"},
     "bridle.transports._flags": {"Bell", "Descriptor", "Flag", "SocketDescriptor", "socket_pair"},
     "bridle.transports._folder": {"discard_folder", "make_folder", "remove_folder"},

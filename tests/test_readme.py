@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import io
 import re
 from pathlib import Path
 
 import pytest
+
+from bridle import errors
+from bridle.options import Timeouts
+from bridle.session import Requests
+from tests.documented_agent import ANSWERS, documented_agent
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -17,15 +23,27 @@ EXAMPLES = {
     for page in PAGES
     for number, example in enumerate(EXAMPLE.findall(page.read_text(encoding="utf-8")), 1)
 }
+TALKS = re.compile(r"\bbridle\.(?:sync\.)?(?:run|stream|Session)\(")
+"""What shows that an example needs an agent."""
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_an_example_prints_what_is_shown(name: str) -> None:
+def test_an_example_prints_what_is_shown(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code, shown = EXAMPLES[name]
     printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
+    with contextlib.ExitStack() as stack:
+        if TALKS.search(code):
+            stack.enter_context(documented_agent(tmp_path, monkeypatch))
+        stack.enter_context(contextlib.redirect_stdout(printed))
         exec(compile(code, name, "exec"), {"__name__": "example"})
     assert printed.getvalue() == shown
+
+
+def test_the_model_has_no_answer_that_no_example_asks_for() -> None:
+    written = "".join(code for code, _ in EXAMPLES.values())
+    # What the agent and the model say to others.
+    theirs = {"<task-notification>", "Read notes.txt to the end.", "Review src."}
+    assert {prompt for prompt in ANSWERS if prompt not in written} == theirs
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -46,3 +64,26 @@ def test_the_tables_of_options_are_those_of_the_code() -> None:
     assert options_page.page() == options_page.PAGE.read_text(encoding="utf-8"), (
         "run `.venv/bin/python scripts/options_page.py`"
     )
+
+
+def test_the_tables_of_control_requests_are_those_of_the_code() -> None:
+    from scripts import control_page
+
+    page = control_page.PAGE.read_text(encoding="utf-8")
+    assert control_page.page() == page, "run `.venv/bin/python scripts/control_page.py`"
+    asked = [name for name, _ in inspect.getmembers(Requests, inspect.iscoroutinefunction)]
+    assert [name for name in asked if f"| `{name}(" not in page] == ["request"]
+
+
+def test_every_deadline_is_in_the_table() -> None:
+    page = (ROOT / "docs" / "turns.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| (\d+) \|", page, re.MULTILINE)
+    told = {name: float(seconds) for names, seconds in rows for name in re.findall(r"\w+", names)}
+    assert told == {name: getattr(Timeouts(), name) for name in Timeouts.__struct_fields__}
+
+
+def test_every_error_is_in_the_table() -> None:
+    page = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
+    named = {name for name in errors.__all__ if f"`{name}`" in page}
+    # Those two are for what sessions cannot answer yet.
+    assert {*errors.__all__} - named == {"ToolFailed", "Denied"}

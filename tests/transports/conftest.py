@@ -86,6 +86,8 @@ def nothing_is_left() -> Iterator[None]:
     finally:
         for keeper in host().live():
             keeper.end(kill=True)
+    # What a thread held until now may have been part of a cycle.
+    gc.collect()
     assert own_processes() == []
     assert _descriptors() - descriptors == set()
     assert _folders() - folders == set()

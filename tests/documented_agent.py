@@ -1,0 +1,167 @@
+"""The agent that the examples of the README and of `docs/` talk to: the real program, its model a table.
+
+Does not know the examples: each prompt that they send is a line of the table.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, cast
+
+import pytest
+
+from bridle.testing import MessagesApi, Request, Step, answer, clean_environment, fail, hang, say, use_tool
+from bridle.wire import JsonObject
+from tests.real_program import require_program
+
+SUBAGENT_REQUESTS: Final = 100
+"""More than any example leads to."""
+
+ANSWERS: Final[Mapping[str, tuple[Step, ...]]] = {
+    # The README.
+    "Explain the build": (
+        answer(say("Let me look."), use_tool("Bash", command="ls", description="Look")),
+        say("There is none: src is run as it is."),
+    ),
+    "Summarise ticket 7": (say("Tabs are not parsed."),),
+    "Write a long report": (hang(),),
+    "Only the title, then": (say("On tabs"),),
+    "Think for ever": (hang(),),
+    # Turns.
+    "How many TODOs are in src?": (
+        use_tool("Bash", command="grep -c TODO src/*", description="Count them"),
+        say("There are ", "2 TODOs ", "in src."),
+    ),
+    "My name is Ada.": (say("Hello, Ada."),),
+    "What is my name?": (say("Ada."),),
+    "What does it show?": (say("A white square."),),
+    "Compare them.": (say("The first is shorter."),),
+    "Have somebody look at notes.txt.": (
+        use_tool("Agent", description="Look at it", prompt="Read notes.txt to the end."),
+        say("Somebody looks at it."),
+    ),
+    "Read notes.txt to the end.": (say("It says to ship on Friday.", delay=0.3),),
+    "<task-notification>": (say("They say: ship on Friday."),),
+    "Go through the code.": (say("This will take a while, line by line.", delay=0.2),),
+    "Then write the tests.": (say("Written."),),
+    "Then write the docs.": (say("Never."),),
+    "Clean up, step by step.": (
+        use_tool("Bash", command="true; sleep 1", description="Take a step"),
+        say("Done, and the changelog too."),
+    ),
+    "Keep a changelog.": (say("Done, and the changelog too."),),
+    "Think about everything.": (hang(),),
+    "Go on.": (say("Here I am."),),
+    # Errors.
+    "Tell me everything.": (fail(429, retry_after=0),),
+    "Tidy up.": (
+        answer(say("Looking first."), use_tool("Bash", command="ls", description="Look")),
+        say("Tidy now."),
+    ),
+    "Are we there yet?": (hang(),),
+    # Control requests.
+    "What is the time?": (say("Late."),),
+    # Usage.
+    "Write a haiku.": (say("An old silent pond", usage={"input_tokens": 1200, "output_tokens": 30}),),
+    "Another one.": (
+        say(
+            "A frog jumps in",
+            usage={"input_tokens": 40, "output_tokens": 20, "cache_read_input_tokens": 1200},
+        ),
+    ),
+    "Ask the reviewer.": (
+        use_tool(
+            "Agent",
+            subagent_type="reviewer",
+            description="Review",
+            prompt="Review src.",
+            run_in_background=False,
+        ),
+        say("No complaints."),
+    ),
+    "Review src.": (say("Fine.", usage={"input_tokens": 500, "output_tokens": 7}),),
+}
+"""What the model answers to a prompt that has this in it, round by round; the last one again and again."""
+
+MISSING_MODEL: Final = "claude-of-tomorrow"
+
+FILES: Final = {
+    "src/parser.py": "def parse(text):  # TODO: tabs\n    return text.split()\n",
+    "src/report.py": "def report(rows):\n    return rows  # TODO: sort\n",
+    "notes.txt": "Ship on Friday.\n",
+}
+
+
+def model(request: Request) -> Step:
+    """The answer to a request."""
+    if request.body.get("model") == MISSING_MODEL:
+        return fail(404, message=f"model: {MISSING_MODEL}")
+    rounds = 0
+    for message in reversed(request.messages):
+        if message.get("role") == "assistant":
+            rounds += 1
+            continue
+        text = _text(message)
+        # Prompts that come together are one message: the last of them counts.
+        prompt = max(ANSWERS, key=text.rfind)
+        if prompt in text:
+            return ANSWERS[prompt][min(rounds, len(ANSWERS[prompt]) - 1)]
+    asked = [_text(message)[-300:] for message in request.messages if message.get("role") == "user"]
+    raise LookupError(f"`ANSWERS` has no line for any of {asked}")
+
+
+def _text(message: JsonObject) -> str:
+    content = message.get("content")
+    if isinstance(content, str):
+        return content
+    blocks = cast("list[JsonObject]", content or [])
+    return "\n".join(str(block["text"]) for block in blocks if block.get("type") == "text")
+
+
+@contextmanager
+def documented_agent(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
+    """A machine on which the program is installed, with a small project as the current folder.
+
+    Skips the test if the program is not there.
+    """
+    program = require_program()
+    home, project, programs = folder / "home", folder / "project", folder / "bin"
+    for name, text in FILES.items():
+        path = project / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    (project / "diagram.png").write_bytes(_png())
+    home.mkdir()
+    programs.mkdir()
+    (programs / "claude").symlink_to(program)
+    for name in list(os.environ):
+        if name.startswith(("ANTHROPIC_", "CLAUDE")) or name.upper().endswith("_PROXY"):
+            monkeypatch.delenv(name)
+    with MessagesApi(otherwise=model, subagents=[model] * SUBAGENT_REQUESTS) as api:
+        for name, value in clean_environment(home, url=api.url).items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("PATH", str(programs), prepend=os.pathsep)
+        monkeypatch.chdir(project)
+        yield
+
+
+def _png() -> bytes:
+    """A white square."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    side = 16
+    rows = (b"\0" + b"\xff" * 3 * side) * side
+    header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", zlib.compress(rows))
+        + chunk(b"IEND", b"")
+    )
