@@ -217,6 +217,20 @@ def test_messages_taken_together_share_a_result() -> None:
     assert ended(events) == [["a"], ["b", "c"]]
 
 
+def test_a_message_that_was_started_with_others_and_is_not_named_shares_their_result() -> None:
+    turns = Turns()
+    uuids = [f"u{number}" for number in range(100)]
+    for uuid in uuids:
+        turns.sent(uuid)
+    # The agent names 64 at most.
+    named = [*uuids[:63], uuids[-1]]
+    began = follow(turns, *(lifecycle(uuid, "started") for uuid in uuids), init(*named))
+    assert [sorted(event.uuids) for event in began if isinstance(event, TurnBegan)] == [sorted(uuids)]
+    turns.sent("later")
+    assert ended(follow(turns, result(*named))) == [uuids]
+    assert turns.outstanding == ["later"]
+
+
 def test_a_message_folded_into_a_running_turn_shares_its_result() -> None:
     turns = Turns()
     turns.sent("a")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator
 from typing import Any, cast
 
@@ -9,7 +10,7 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from bridle.errors import ConnectionLost, TransportClosed, TurnInterrupted, UsageError
+from bridle.errors import ConnectionLost, OptionsError, TransportClosed, TurnInterrupted, UsageError
 from bridle.options import Timeouts
 from bridle.protocol import RequestReceived
 from bridle.session import CancelReceipt, SessionState, Turn
@@ -140,6 +141,15 @@ async def test_the_less_patient_of_two_decides() -> None:
             await actor.until(lambda: "interrupt" in actor.heard)
             await turn.cancel(grace=SOON)
         assert [receipt.outcome for receipt in receipts] == ["killed"]
+
+
+@pytest.mark.parametrize("grace", [-1, math.nan, math.inf, "soon", 10**400], ids=lambda grace: str(grace)[:5])
+async def test_a_grace_that_is_no_time_is_refused_and_changes_nothing(grace: Any) -> None:
+    async with playing(lambda agent: agent.reply("done")) as session:
+        turn = await session.send("go")
+        with pytest.raises(OptionsError, match="`grace` must be a finite number of seconds"):
+            await turn.cancel(grace=grace)
+        assert (await turn.result()).text == "done"
 
 
 async def test_it_goes_on_when_its_caller_is_cancelled() -> None:

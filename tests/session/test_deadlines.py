@@ -475,7 +475,7 @@ async def test_a_turn_moves_up_when_the_one_before_it_is_taken_back() -> None:
 async def test_a_turn_behind_work_of_the_agents_own_ends_too() -> None:
     actor = Actor(is_eager=False)
     async with acting(actor, timeouts=only(first_event=SHORT, silence=SHORT, turn=LONGER)) as session:
-        await actor.end.say(init(), assistant("a task has ended"))
+        await actor.end.say(lifecycle("of another", "completed"), init(), assistant("a task has ended"))
         with pytest.raises(TurnTimedOut) as caught:
             await session.ask("a")
         assert caught.value.which == "turn"

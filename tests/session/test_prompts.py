@@ -7,7 +7,7 @@ import pickle
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -171,8 +171,16 @@ def test_what_is_no_prompt_is_refused_by_name(prompt: Any, words: tuple[str, ...
         pytest.param({"type": "control_request", "request": {}}, "'control_request'", id="a request"),
         pytest.param({"type": "result"}, "'result'", id="a result"),
         pytest.param(["hi", {"text": "hi"}], "part 2 of the prompt is a dict with no `type`", id="no block"),
-        pytest.param(UserMessage(""), "no content", id="an empty message"),
-        pytest.param(UserMessage([]), "no content", id="no blocks"),
+        pytest.param(UserMessage(""), "`content`", id="an empty message"),
+        pytest.param(UserMessage([]), "`content`", id="no blocks"),
+        pytest.param(UserMessage(cast(Any, ["hi"])), "`content`", id="blocks that are none"),
+        pytest.param({"type": ["user"]}, "`type`", id="a type that is none"),
+        pytest.param({**MESSAGE, "uuid": 5}, "`uuid`", id="an id that is none"),
+        pytest.param({"role": "user", "content": [5]}, "`content`", id="a number for a block"),
+        pytest.param({"role": "user", "content": [{"type": "text"}]}, "`content`", id="text of no text"),
+        pytest.param({"type": "text", "text": 5}, "the prompt is a block of text without", id="a lone block"),
+        pytest.param(["hi", {"type": "text"}], "part 2 of the prompt is a block of text", id="a part"),
+        pytest.param(TextBlock(cast(Any, None)), "part 1 of the prompt is a block of text", id="a typed one"),
     ],
 )
 def test_a_message_that_the_program_could_not_read_is_refused(prompt: Any, words: str) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
 import pytest
+from anyio import to_thread
 
-from bridle.errors import TransportClosed, UsageError
+from bridle.errors import OptionsError, TransportClosed, UsageError
 from bridle.session import Session, SessionState
 from bridle.wire import AssistantMessage, ResultMessage
 from tests.session.other_end import (
@@ -161,6 +164,90 @@ async def test_idle_is_waited_for() -> None:
         assert standing(session) is SessionState.IDLE
 
 
+async def test_a_turn_ends_with_its_result_however_late_it_is_read() -> None:
+    async def play(agent: OtherEnd) -> None:
+        await agent.reply("one")
+        await agent.say(state("idle"), assistant("something else"))
+        await agent.reply("two")
+
+    async with playing(play) as session:
+        first = await session.send("a")
+        await session.ask("b")
+        assert isinstance([message async for message in first][-1], ResultMessage)
+        assert [message async for message in first] == []
+
+
+@pytest.mark.parametrize("until", ["end", "", None, 5])
+async def test_an_end_that_there_is_not_is_refused(until: Any) -> None:
+    wrong: Any = until or "end"
+    async with playing(reply_twice) as session:
+        with pytest.raises(OptionsError, match="`until` must be one of 'result', 'idle'"):
+            await session.send("a", until=until)
+        turn = await session.send("b")
+        with pytest.raises(OptionsError, match="`until` must be one of"):
+            await turn.result(until=wrong)
+        assert (await turn.result()).text == "one"
+
+
+@pytest.mark.parametrize("options", [5, "model", {"model": "opus"}], ids=str)
+def test_options_that_are_none_are_refused(options: Any) -> None:
+    with pytest.raises(OptionsError, match=r"`options` must be an `Options`, not .*keywords"):
+        Session(options)
+
+
+@pytest.mark.parametrize(
+    "request_, timeout, words",
+    [
+        ("", 1, "`request` must be a text that is not empty"),
+        (5, 1, "`request` must be the name of a request"),
+        ("status", -1, "`timeout` must be a finite number of seconds, 0 or more, not -1"),
+        ("status", math.nan, "`timeout` must be"),
+        ("status", "1", "`timeout` must be"),
+    ],
+)
+async def test_a_request_that_is_none_is_refused(request_: Any, timeout: Any, words: str) -> None:
+    async with playing(reply_twice) as session:
+        with pytest.raises(OptionsError, match=words):
+            await session.request(request_, timeout=timeout)
+        assert (await session.ask("a")).text == "one"
+
+
+def run_elsewhere(call: Callable[[], Awaitable[object]]) -> object:
+    """Make a call in an event loop of its own."""
+
+    async def main() -> object:
+        return await call()
+
+    return anyio.run(main)
+
+
+async def test_another_event_loop_is_refused_and_changes_nothing() -> None:
+    async def play(agent: OtherEnd) -> None:
+        prompt = await agent.prompt()
+        await inside.wait()
+        await agent.say(*turn(str(prompt.uuid), "one"))
+        await agent.reply("two")
+
+    inside = anyio.Event()
+    async with playing(play) as session:
+        waiting = await session.send("a")
+        calls: list[Callable[[], Awaitable[object]]] = [
+            lambda: session.send("b"),
+            session.interrupt,
+            session.wait_idle,
+            waiting.result,
+            waiting.cancel,
+            lambda: anext(aiter(waiting)),
+            lambda: anext(aiter(session)),
+        ]
+        for call in calls:
+            with pytest.raises(UsageError, match=r"another event loop.*`bridle\.sync`"):
+                await to_thread.run_sync(run_elsewhere, call)
+        inside.set()
+        assert (await waiting.result()).text == "one"
+        assert (await session.ask("c")).text == "two"
+
+
 async def test_use_before_and_after() -> None:
     session = Session(cli_path="/nowhere")
     assert standing(session) is SessionState.STARTING
@@ -174,3 +261,15 @@ async def test_use_before_and_after() -> None:
         await session.send("d")
     with pytest.raises(TransportClosed, match="closed"):
         await waiting.result()
+
+
+async def test_an_agent_that_names_no_prompts_takes_them_in_their_order() -> None:
+    async def play(agent: OtherEnd) -> None:
+        for text in ("one", "two"):
+            await agent.prompt()
+            await agent.say(init(), assistant(text), result(text=text))
+
+    async with playing(play) as session:
+        turns = [await session.send("a"), await session.send("b")]
+        assert [[text async for text in turn.text()] for turn in turns] == [["one"], ["two"]]
+        assert [(await turn.result()).text for turn in turns] == ["one", "two"]

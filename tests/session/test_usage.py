@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import pickle
 from typing import Any
 
@@ -271,12 +272,18 @@ def test_a_result_with_nothing_but_its_own_figures_is_taken_by_them() -> None:
     assert metered(result()).total == Usage()
 
 
-@pytest.mark.parametrize("value", [None, "many", -5, {}, [1]], ids=str)
+@pytest.mark.parametrize("value", [None, "many", -5, {}, [1], math.inf], ids=str)
 def test_figures_that_are_none_count_for_nothing(value: Any) -> None:
     since: Any = {"m": {"inputTokens": value, "costUSD": None}}
     assert metered(result(model_usage_since_last_result=since)).total.total_tokens == 0
     usage: Any = {"input_tokens": value, "server_tool_use": value}
     assert metered(AssistantMessage([], "m", message_id="a", usage=usage)).total.total_tokens == 0
+
+
+@pytest.mark.parametrize("cost", [10**400, math.inf, "much", None], ids=["huge", "inf", "text", "none"])
+def test_a_cost_that_is_no_amount_is_none(cost: Any) -> None:
+    since: Any = {"m": {"inputTokens": 1, "costUSD": cost}}
+    assert metered(result(model_usage_since_last_result=since)).total == Usage(1, by_model={"m": Usage(1)})
 
 
 def test_stream_events_tell_how_long_an_answer_became() -> None:

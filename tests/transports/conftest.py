@@ -77,12 +77,13 @@ def libraries_are_warm() -> None:
 def nothing_is_left() -> Iterator[None]:
     # The warden is started once and stays; it is not the test's.
     host().warden.start()
-    descriptors, folders = _descriptors(), _folders()
+    # So are threads of other tests: that of `bridle.sync` stays as long as the process.
+    descriptors, folders, threads = _descriptors(), _folders(), _threads()
     yield
     gc.collect()
     try:
         # A child that was not closed but dropped ends by itself, a moment later.
-        wait_for(lambda: not live_processes() and not _threads())
+        wait_for(lambda: not live_processes() and not _threads() - threads)
     finally:
         for keeper in host().live():
             keeper.end(kill=True)
@@ -93,8 +94,8 @@ def nothing_is_left() -> Iterator[None]:
     assert _folders() - folders == set()
 
 
-def _threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("bridle-")]
+def _threads() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name.startswith("bridle-")}
 
 
 def _descriptors() -> set[tuple[str, str]]:

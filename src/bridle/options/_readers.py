@@ -218,6 +218,13 @@ def above_zero(place: str, value: object) -> float:
     return _plain_number(value)
 
 
+def seconds(place: str, value: object) -> float:
+    """A time to wait: a finite number, 0 or more."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= _LARGEST_FLOAT:
+        raise fault(place, "a finite number of seconds, 0 or more", value)
+    return _plain_number(value)
+
+
 def _plain_number(value: float) -> float:
     """Without what a subclass makes of it, as an enumeration and the numbers of numpy do."""
     return int(value) if isinstance(value, int) else float(value)

@@ -203,6 +203,8 @@ class Turns:
         self._waiting: dict[str, MessageState] = {}
         self._ended: dict[str, MessageState] = {}
         self._is_turn_open = False
+        self._unnamed: list[str] = []
+        """Messages of the turn in progress that its beginning did not name."""
         # Each takes the class that it stands under.
         self._handlers: dict[type, Callable[[Any], list[TurnEvent]]] = {
             AssistantMessage: self._on_output,
@@ -301,9 +303,11 @@ class Turns:
         events: list[TurnEvent] = []
         for uuid in uuids:
             self._move(uuid, MessageSignal.STARTED, events)
+        # The agent names no more than 64, here and in the result, but has said of each that it is started.
+        self._unnamed = [uuid for uuid in self._started if uuid not in uuids] if uuids else []
         self._is_turn_open = True
-        self.current = uuids
-        return [*events, TurnBegan(uuids), *self._signal(RunSignal.WORK)]
+        self.current = uuids + self._unnamed
+        return [*events, TurnBegan(list(self.current)), *self._signal(RunSignal.WORK)]
 
     def _on_output(self, message: AssistantMessage | StreamEvent) -> list[TurnEvent]:
         if self._is_turn_open or message.parent_tool_use_id is not None:
@@ -318,7 +322,7 @@ class Turns:
         for uuid in uuids:
             self._move(uuid, MessageSignal.RESULT, events)
         self._is_turn_open = False
-        self.current = []
+        self.current, self._unnamed = [], []
         return [*events, TurnEnded(message, uuids), *self._settle()]
 
     def _answered_by(self, result: ResultMessage) -> list[str]:
@@ -329,13 +333,16 @@ class Turns:
             named = {result.user_message_uuid}
         consumed = [uuid for uuid in waiting if self._waiting[uuid] is MessageState.CONSUMED]
         if named:
-            named.update(consumed)
+            named.update(consumed, self._unnamed)
             return [uuid for uuid in waiting if uuid in named]
         if result.origin is not None and result.origin.get("kind") != "human":
             return []
         # An agent that names none: the turn in progress, or else the message that has waited longest.
-        started = [uuid for uuid in waiting if self._waiting[uuid] is MessageState.STARTED]
-        return [*consumed, *started] or waiting[:1]
+        return [*consumed, *self._started] or waiting[:1]
+
+    @property
+    def _started(self) -> list[str]:
+        return [uuid for uuid, state in self._waiting.items() if state is MessageState.STARTED]
 
     def _on_session_state(self, message: SessionStateChangedMessage) -> list[TurnEvent]:
         self.session_state = message.state

@@ -143,7 +143,7 @@ class Connection:
                 await self.transport.connect()
             if scope.cancelled_caught:
                 raise RequestTimedOut("initialize", limit, message="the transport did not connect")
-            self._token = current_token()
+            self._token = self.flow.loop = current_token()
             self._watch.heard_at = anyio.current_time()
             place = await background()
             await place.start(self._serve, name="bridle session", context=Context())
@@ -442,6 +442,7 @@ class Connection:
             raise self.end_error
         if self._is_closing:
             raise TransportClosed(self._why_closed, session_id=self.info.session_id)
+        self.flow.check_loop()
 
     async def _send(self, data: bytes) -> None:
         try:

@@ -16,6 +16,7 @@ import anyio
 from anyio import to_thread
 
 from bridle.errors import MessageInvalid, TransportClosed, UsageError
+from bridle.options._readers import seconds
 from bridle.session._connection import Connection
 from bridle.session._feeding import feed
 from bridle.session._opening import initialize, make_transport
@@ -190,9 +191,11 @@ class Conversation:
         self, request: Request[T] | str, fields: JsonObject | None = None, timeout: Timeout = UNSET
     ) -> T:
         """Ask the agent, within the session's own limit unless another is given."""
-        seconds = self.options.timeouts.control if isinstance(timeout, Unset) else timeout
+        limit = self.options.timeouts.control if isinstance(timeout, Unset) else timeout
+        if limit is not None:
+            seconds("`timeout`", limit)
         connection = self.connected()
-        answer = await connection.request(request, fields or {}, seconds)
+        answer = await connection.request(request, fields or {}, limit)
         connection.info = connection.info.with_answer(answer)
         return answer
 

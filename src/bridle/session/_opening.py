@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from bridle.errors import (
     BridleError,
+    FolderNotFound,
     LaunchError,
     OptionsError,
     ProcessExited,
@@ -119,13 +120,17 @@ def _check_continued(options: Options) -> None:
     """The program would begin a new session where there is none to go on with, and not say so."""
     if not options.continue_conversation or options.runner is not None or options.user is not None:
         return
+    try:
+        cwd = options.cwd or Path.cwd()
+    except FileNotFoundError:
+        raise FolderNotFound(".") from None
     config = _config_folder(options)
-    folder = None if config is None else project_folder(config, options.cwd or Path.cwd())
+    folder = None if config is None else project_folder(config, cwd)
     if folder is not None and not has_sessions(folder):
         raise SessionNotFound(
             "the latest",
             searched=[str(folder)],
-            message=f"there is no session to continue in {options.cwd or Path.cwd()}",
+            message=f"there is no session to continue in {cwd}",
         )
 
 

@@ -27,6 +27,7 @@ Priority: TypeAlias = Literal["now", "next", "later"]
 """When a message is taken up while a turn runs: it ends that turn, comes before others, or after them."""
 
 _BLOCKS: Final = get_args(ContentBlock)
+_NO_CONTENT: Final = "its `content` is neither text nor a list of content blocks, or empty"
 _RIGHT_CALL: Final = (
     'Send text, or a list of text, content blocks and files: `["What is this?", Path("a.png")]`.'
 )
@@ -85,10 +86,10 @@ def _checked(prompt: object) -> object:
     if isinstance(prompt, str):
         return _text(prompt, "The prompt")
     if isinstance(prompt, _BLOCKS):
-        return [prompt]
+        return _parts([prompt])
     if isinstance(prompt, UserMessage):
         if not _has_content(prompt.content):
-            raise MessageInvalid(prompt, "it has no content")
+            raise MessageInvalid(prompt, _NO_CONTENT)
         return prompt
     if isinstance(prompt, dict):
         return _checked_dict(cast("JsonObject", prompt))
@@ -99,6 +100,10 @@ def _checked(prompt: object) -> object:
 
 def _checked_dict(given: JsonObject) -> JsonObject:
     kind = given.get("type")
+    if not isinstance(kind, str | None):
+        raise MessageInvalid(given, "its `type` is no text")
+    if given.get("uuid") is not None and not isinstance(given["uuid"], str):
+        raise MessageInvalid(given, "its `uuid` is no text")
     if kind != "user" and kind in FRAME_TYPES:
         raise MessageInvalid(given, f"a message of type {kind!r} is not one that a user sends")
     inner = given.get("message") if kind == "user" or "message" in given else given
@@ -109,9 +114,9 @@ def _checked_dict(given: JsonObject) -> JsonObject:
                 given, f"its role is {body['role']!r}; a prompt is always of the role 'user'"
             )
         if isinstance(kind, str) and kind != "user":
-            return given
+            return cast("JsonObject", _part(given, "The prompt"))
         if not _has_content(body.get("content")):
-            raise MessageInvalid(given, "its `content` is neither text nor a list of blocks, or empty")
+            raise MessageInvalid(given, _NO_CONTENT)
     elif not _has_content(inner):
         raise MessageInvalid(given, "its `message` has no content")
     return given
@@ -120,7 +125,21 @@ def _checked_dict(given: JsonObject) -> JsonObject:
 def _has_content(content: object) -> bool:
     if isinstance(content, str):
         return bool(content.strip())
-    return isinstance(content, list | tuple) and bool(cast("Sequence[object]", content))
+    if not isinstance(content, list | tuple):
+        return False
+    blocks = cast("Sequence[object]", content)
+    return bool(blocks) and all(map(_is_readable, blocks))
+
+
+def _is_readable(block: object) -> bool:
+    """Whether it is a block, and has text if it is one of text. The agent drops others without a word."""
+    if isinstance(block, TextBlock):
+        return isinstance(cast("object", block.text), str)
+    if not isinstance(block, dict):
+        return isinstance(block, _BLOCKS)
+    fields = cast("JsonObject", block)
+    kind = fields.get("type")
+    return isinstance(kind, str) and (kind != "text" or isinstance(fields.get("text"), str))
 
 
 def _parts(items: Sequence[object]) -> list[object]:
@@ -135,6 +154,8 @@ def _part(item: object, place: str) -> object:
     if isinstance(item, Path):
         return file_block(item)
     if isinstance(item, _BLOCKS):
+        if not _is_readable(item):
+            raise MessageInvalid(item, f"{place.lower()} is a block of text without text")
         return item
     if _is_message(item):
         raise UsageError(
@@ -145,6 +166,8 @@ def _part(item: object, place: str) -> object:
         block = cast("JsonObject", item)
         if not isinstance(block.get("type"), str):
             raise MessageInvalid(block, f"{place.lower()} is a dict with no `type`, and so no content block")
+        if not _is_readable(block):
+            raise MessageInvalid(block, f"{place.lower()} is a block of text without text")
         return block
     raise UsageError(f"{place} is {_named(item)}", hint=_RIGHT_CALL)
 

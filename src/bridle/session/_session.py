@@ -14,11 +14,13 @@ import anyio
 from bridle.errors import OptionsError, UsageError
 from bridle.launch import make_initialize
 from bridle.options import Options
+from bridle.options._readers import fault, text
 from bridle.protocol import RunState
 from bridle.session._conversation import Conversation
 from bridle.session._requests import UNSET, Requests, Timeout
 from bridle.session._router import Router
 from bridle.session._turn import Turn, queue
+from bridle.wire.control import Request
 
 if TYPE_CHECKING:
     from typing import Self, Unpack
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
     from bridle.session._turn_state import Until
     from bridle.session._usage import Usage
     from bridle.wire import Json, JsonObject
-    from bridle.wire.control import Request
 
 T = TypeVar("T")
 
@@ -72,6 +73,8 @@ class Session(Requests):
     def __init__(self, options: Options | None = None, **fields: Unpack[OptionFields]) -> None:
         """`options`, or single ones as keywords; given both, the keywords win. Raises `OptionsError`."""
         options = Options() if options is None else options
+        if not isinstance(options, Options):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise fault("`options`", "an `Options`", options, "Single options are keywords: `model='opus'`.")
         self.options: Options = options.replace(**fields) if fields else options
         _check_answerable(self.options)
         self._conversation = Conversation(self.options, Router())
@@ -178,7 +181,11 @@ class Session(Requests):
         `RequestTimedOut` if no answer comes, `ConnectionLost` if none can come any more. Cancelling the call
         takes the request back.
         """
-        if fields and not isinstance(request, str):
+        if isinstance(request, str):
+            text("`request`", request)
+        elif not isinstance(request, Request):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise fault("`request`", "the name of a request, or one of `bridle.wire.control`", request)
+        elif fields:
             raise UsageError(f"{type(request).__name__} has fields of its own: set {', '.join(fields)} there")
         return cast("T | JsonObject", await self._conversation.request(request, dict(fields), timeout))
 

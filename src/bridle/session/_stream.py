@@ -13,14 +13,16 @@ from operator import length_hint
 from typing import TYPE_CHECKING, Final, cast
 
 import anyio
-from anyio.lowlevel import checkpoint
+from anyio.lowlevel import checkpoint, current_token
 
-from bridle.errors import TransportClosed
+from bridle.errors import TransportClosed, UsageError
 from bridle.wire import OversizedMessage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Self
+
+    from anyio.lowlevel import EventLoopToken
 
     from bridle.wire import Message
 
@@ -48,6 +50,17 @@ class Flow:
         self._new_bytes = 0
         self._unread = 0
         self._moved: anyio.Event | None = None
+        self.loop: EventLoopToken | None = None
+        """The event loop that it belongs to, once it is open."""
+
+    def check_loop(self) -> None:
+        """Raises `UsageError` in another event loop, where waiting would never end."""
+        if self.loop is not None and current_token() != self.loop:
+            raise UsageError(
+                "the session was opened in another event loop",
+                hint="Use it in the loop that opened it, one session for each loop, or `bridle.sync`, "
+                "which works from any thread.",
+            )
 
     def add(self, stream: Stream) -> None:
         self._streams.add(stream)
@@ -146,7 +159,9 @@ class Stream:
         flow.add(self)
 
     def append(self, batch: list[Message], size: int) -> None:
-        """Add messages, which take up about `size` bytes."""
+        """Add messages, which take up about `size` bytes. Once it is ended, it takes no more."""
+        if self.is_ended:
+            return
         if self.flow.is_strict and any(isinstance(message, OversizedMessage) for message in batch):
             self._append_strictly(batch, size // len(batch))
         else:
@@ -183,6 +198,7 @@ class Stream:
 
     async def wait(self) -> None:
         """Wait until it is woken: by messages, by its end, or because something else changed."""
+        self.flow.check_loop()
         if self._arrival is None:
             self._arrival = anyio.Event()
         with self.flow:

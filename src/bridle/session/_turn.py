@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 import msgspec
 
 from bridle.errors import BridleError, UsageError
+from bridle.options._readers import seconds
 from bridle.protocol import MessageState
 from bridle.session._failures import failure_of
 from bridle.session._prompts import is_prompt_stream
 from bridle.session._result import Result
 from bridle.session._stream import Reader
-from bridle.session._turn_state import Until, is_interrupted
+from bridle.session._turn_state import Until, is_interrupted, read_until
 from bridle.wire import AssistantMessage, Json, Message, ResultMessage, StreamEvent
 from bridle.wire.control import CancelAsyncMessage
 
@@ -50,7 +51,7 @@ class CancelReceipt(msgspec.Struct, frozen=True):
     """What became of an attempt to cancel a turn."""
 
     outcome: Cancelled
-    """`cancelled`: it ended because of it; `finished_first`: it had its answer before; `killed`: the agent
+    """`cancelled`: it ended because of it; `finished_first`: it was over before; `killed`: the agent
     did not react and was ended, and the session with it."""
     result: ResultMessage | None = None
     """What the agent ended the turn with; None if it was taken back before it began, or killed."""
@@ -138,6 +139,8 @@ class Turn:
         `error`. Cancelling the call does not cancel the turn.
         """
         state = self._state
+        if until is not None:
+            read_until("`until`", until)
         self._conversation.release()
         is_patient = (until or state.until) == "idle"
         while not (state.is_settled if is_patient else state.is_over):
@@ -183,8 +186,12 @@ class Turn:
         the other one is left alone. Cancelling this call does not stop any of it.
         """
         state = self._state
+        if grace is not None:
+            seconds("`grace`", grace)
         connection = self._conversation.connected()
         was_over = state.is_over
+        if not was_over:
+            connection.flow.check_loop()
         connection.begin_stop(state, grace=grace)
         while not state.is_over:
             await state.stream.wait()

@@ -7,8 +7,9 @@ Decides nothing: which messages belong to a turn is found out in `_routing`, whe
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
+from bridle.options._readers import choice
 from bridle.protocol import HOLDING_TASKS, MessageState
 from bridle.session._stream import Flow, Stream
 from bridle.wire import (
@@ -38,6 +39,9 @@ Until: TypeAlias = Literal["result", "idle"]
 """How long a turn is waited for: until its result, or until the work that it began in the background is done
 too."""
 
+read_until: Final = choice(*get_args(Until))
+"""Raises `OptionsError` for what is none of these."""
+
 Doom: TypeAlias = "Callable[[TurnState], BaseException]"
 """What makes the failure of a turn out of what has come by then."""
 
@@ -56,6 +60,7 @@ class TurnState:
     """What is known of a turn."""
 
     def __init__(self, flow: Flow, until: Until, now: float) -> None:
+        read_until("`until`", until)
         self.stream = Stream(flow)
         """What came for it, for whoever iterates over it."""
         self.until: Final = until

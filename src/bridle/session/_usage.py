@@ -5,6 +5,8 @@ Does not know what a turn is: whoever does says when one ends.
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeAlias, cast
 
@@ -219,14 +221,13 @@ def _models(usage: Mapping[str, object]) -> dict[str, Usage]:
 
 
 def _model(part: Mapping[str, object]) -> Usage:
-    cost = part.get("costUSD")
     return Usage(
         _count(part, "inputTokens"),
         _count(part, "outputTokens"),
         _count(part, "cacheReadInputTokens"),
         _count(part, "cacheCreationInputTokens"),
         _count(part, "webSearchRequests"),
-        float(cost) if isinstance(cost, int | float) else 0.0,
+        _money(part.get("costUSD")),
     )
 
 
@@ -248,4 +249,9 @@ def _object(value: object) -> Mapping[str, object]:
 
 def _count(fields: Mapping[str, object], name: str) -> int:
     value = fields.get(name)
-    return int(value) if isinstance(value, int | float) and value > 0 else 0
+    return int(value) if isinstance(value, int | float) and 0 < value < math.inf else 0
+
+
+def _money(value: object) -> float:
+    # Whole numbers in JSON may be larger than any float.
+    return float(value) if isinstance(value, int | float) and abs(value) <= sys.float_info.max else 0.0

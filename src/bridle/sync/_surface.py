@@ -246,6 +246,10 @@ class Session(Requests):
         and are one turn together. Sent while another turn runs, it waits behind that one; `priority="now"`
         ends that one first. `until="idle"`: the turn ends when its background work does.
 
+        A plain iterable is asked in a thread of its own, because it may block. No deadline runs while its
+        next prompt is waited for. A generator is closed when its turn ends; one that fails ends the turn,
+        with `TurnFailed`.
+
         Raises `UsageError` or `MessageInvalid` for what is no prompt, `ConnectionLost` if the agent is gone.
         """
         return wrap(Turn, self._wait(self._async.send, prompt, until=until, priority=priority), self._portal)

@@ -10,7 +10,7 @@ from uuid import uuid4
 import anyio
 import pytest
 
-from bridle.errors import OptionsError, RequestFailed, SessionNotFound, TranscriptError
+from bridle.errors import FolderNotFound, OptionsError, RequestFailed, SessionNotFound, TranscriptError
 from bridle.session import Session
 from bridle.testing import fail, say, use_tool
 from bridle.transcripts import has_sessions
@@ -293,6 +293,17 @@ async def test_nothing_to_continue_is_an_error_and_starts_nothing() -> None:
             await session.ask("a")
         # It is where it was looked for.
         assert has_sessions(Path(folder))
+
+
+async def test_nothing_is_continued_in_a_folder_that_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(FolderNotFound):
+        await Session(continue_conversation=True).connect()
 
 
 async def test_a_session_that_is_not_kept_cannot_be_resumed() -> None:

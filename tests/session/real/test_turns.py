@@ -168,6 +168,27 @@ async def test_a_message_sent_while_a_tool_runs_is_folded_into_the_turn() -> Non
             await turn.steer("too late")
 
 
+async def test_more_prompts_than_a_result_names_are_all_answered_by_it() -> None:
+    gate = Gate(after=0)
+    async with talking(say("one", gate=gate), say("two")) as (agent, session):
+        first = await session.send("first")
+        await requested(agent, 1)
+        turns = [await session.send(f"prompt {number}") for number in range(70)]
+        await seen(
+            turns[-1],
+            lambda message: isinstance(message, CommandLifecycleMessage) and message.state == "queued",
+        )
+        gate.open()
+        assert (await first.result()).text == "one"
+        results = [await turn.result() for turn in turns]
+        assert {result.text for result in results} == {"two"}
+        assert {id(result.message) for result in results} == {id(results[0].message)}
+        # The agent names fewer than it has answered.
+        assert results[0].message is not None
+        assert 1 < len(results[0].message.user_message_uuids or ()) < len(turns)
+        assert session.usage == (await first.result()).usage + results[0].usage
+
+
 async def test_what_is_queued_waits_and_can_be_taken_back() -> None:
     gate = Gate()
     async with talking(say("one two", gate=gate), say("next"), say("too much")) as (agent, session):
