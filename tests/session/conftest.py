@@ -17,7 +17,7 @@ if find_spec("uvloop") is not None:
     BACKENDS.append(pytest.param(("asyncio", {"use_uvloop": True}), id="uvloop"))
 
 # Another loop under the same asyncio: it matters where tasks, processes and loops begin and end.
-WITH_UVLOOP = ("test_abandoning", "test_background", "test_lifecycle")
+WITH_UVLOOP = ("test_abandoning", "test_background")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

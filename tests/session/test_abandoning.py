@@ -324,25 +324,26 @@ def test_an_interpreter_that_ends_with_an_open_session_leaves_nothing(how: str, 
 
 
 @pytest.mark.anyio
-async def test_a_thousand_sessions_one_after_the_other_leave_nothing() -> None:
+async def test_hundreds_of_sessions_one_after_the_other_leave_nothing() -> None:
     def count() -> int:
         gc.collect()
-        return len(gc.get_objects())
+        # Not all objects: what measures the tests keeps some for each thread.
+        names = (str(type(thing).__module__) for thing in gc.get_objects())
+        return sum(name.startswith(("anyio", "bridle")) for name in names)
 
     async def once() -> None:
         agent = OtherEnd()
         async with agent_of(agent), Session(transport=agent.transport) as session:
             await session.ask("a")
 
-    refs: list[weakref.ref[Any]] = []
-    for _ in range(50):
+    for _ in range(20):
         await once()
     before, threads = count(), threading.active_count()
     with anyio.fail_after(50):
-        for _ in range(1000):
+        for _ in range(300):
             await once()
     await anyio.wait_all_tasks_blocked()
-    assert count() - before < 500, refs
+    assert count() - before < 100
     assert threading.active_count() <= threads + 1
 
 
