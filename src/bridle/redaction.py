@@ -53,6 +53,9 @@ _PLAIN_WORDS = frozenset(_PROSE.split())
 _LINE = 512
 """Characters before a header that are looked at; it may be quoted if its line is longer."""
 
+_PASSES = 5
+"""What is left around a hidden secret may have the shape of another: to mask again must change nothing."""
+
 _WINDOW = 8192
 """Characters beyond the shown ones that a preview looks at."""
 
@@ -172,6 +175,14 @@ class Redaction:
 
     def mask(self, text: str) -> str:
         """The text with its secrets hidden."""
+        for _ in range(_PASSES):
+            masked = self._mask_once(text)
+            if masked == text:
+                break
+            text = masked
+        return text
+
+    def _mask_once(self, text: str) -> str:
         for pattern in self.patterns:
             text = pattern.sub(_hide_match, text)
         known = _patterns()
