@@ -97,8 +97,9 @@ async def test_it_runs_several_tools_of_one_message() -> None:
             await one.turn("go")
         used = [block for block in blocks(one) if isinstance(block, ToolUseBlock)]
         results = agent.api.main_requests[1].tool_results
-    assert [result["content"] for result in results] == ["1", "2"]
-    assert [result["tool_use_id"] for result in results] == [block.id for block in used]
+    # They run at the same time: which ends first is chance.
+    answers = {result["tool_use_id"]: result["content"] for result in results}
+    assert [answers[block.id] for block in used] == ["1", "2"]
 
 
 async def test_it_thinks() -> None:
