@@ -91,7 +91,7 @@ class Actor:
     async def _end(self, frame: dict[str, Any], state: str) -> None:
         ended, self.current = self.current, []
         await self.end.say(frame, *(lifecycle(uuid, state) for uuid in ended))
-        if self._is_eager and self.queue:
+        if self._is_eager and self.queue and not self.current:
             await self.begin()
 
     # Requests.
