@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import recordings
+from tests import tapes
 
 REPLAY = Path(__file__).parents[1] / "examples" / "replay.py"
 
@@ -37,4 +37,4 @@ def test_the_demo_shows_a_conversation() -> None:
 
 @pytest.mark.parametrize("name", ["02-partial-text-and-tool", "11-subagent-background", "12-api-401"])
 def test_any_recording_can_be_played(name: str) -> None:
-    assert "every one typed" in replay(str(recordings.FOLDER / f"{name}.jsonl.gz"))
+    assert "every one typed" in replay(str(tapes.FOLDER / f"{name}.jsonl.gz"))

@@ -25,7 +25,7 @@ from bridle.protocol import (
     Turns,
 )
 from bridle.wire import ResultMessage, frame_from_wire
-from tests import recordings
+from tests import tapes
 
 Frame = dict[str, Any]
 
@@ -551,9 +551,9 @@ def test_messages_that_mean_nothing_for_turns_change_nothing() -> None:
 # The recordings.
 
 
-@pytest.mark.parametrize("name", recordings.NAMES)
+@pytest.mark.parametrize("name", tapes.NAMES)
 def test_every_message_of_every_recording_ends_as_the_agent_says(name: str) -> None:
-    for run in recordings.runs(name):
+    for run in tapes.runs(name):
         turns = Turns()
         sent: set[str] = set()
         claimed: dict[str, str] = {}
@@ -594,7 +594,7 @@ def test_every_message_of_every_recording_ends_as_the_agent_says(name: str) -> N
     ],
 )
 def test_the_run_of_a_recording(name: str, states: list[str]) -> None:
-    (run,) = recordings.runs(name)
+    (run,) = tapes.runs(name)
     turns = Turns()
     seen: list[str] = []
     for number, record in enumerate(run):

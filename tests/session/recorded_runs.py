@@ -6,7 +6,7 @@ from functools import cache
 from typing import cast, get_args
 
 from bridle.wire import Message, ResultMessage, decode
-from tests import recordings
+from tests import tapes
 
 _MESSAGES = get_args(Message)
 
@@ -14,7 +14,7 @@ _MESSAGES = get_args(Message)
 @cache
 def messages_of(name: str, number: int = 0) -> tuple[Message, ...]:
     """The messages of one run. Shared by all tests: not to be changed."""
-    run = list(recordings.runs(name))[number]
+    run = list(tapes.runs(name))[number]
     sent = (record for record in run if record.direction == "cli->host" and isinstance(record.frame, dict))
     frames = (decode(record.line) for record in sent)
     return tuple(cast(Message, frame) for frame in frames if isinstance(frame, _MESSAGES))
@@ -37,7 +37,7 @@ def turns_of(name: str, number: int = 0) -> list[tuple[Message, ...]]:
 
 
 def stderr_of(name: str, number: int = 0) -> str:
-    run = list(recordings.runs(name))[number]
+    run = list(tapes.runs(name))[number]
     return "\n".join(record.text or "" for record in run if record.direction == "stderr")
 
 
@@ -45,8 +45,8 @@ def all_runs() -> list[tuple[str, int]]:
     """Every run in which the program ended a turn."""
     return [
         (name, number)
-        for name in recordings.NAMES
-        for number, run in enumerate(recordings.runs(name))
+        for name in tapes.NAMES
+        for number, run in enumerate(tapes.runs(name))
         if any(
             record.direction == "cli->host"
             and isinstance(record.frame, dict)

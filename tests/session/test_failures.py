@@ -30,7 +30,7 @@ from bridle.wire import (
     TextBlock,
 )
 from bridle.wire.choices import ASSISTANT_MESSAGE_ERRORS
-from tests import recordings
+from tests import tapes
 from tests.session.recorded_runs import all_runs, messages_of, turns_of
 
 RECORDED = ("05-hooks-extra-events", "07-", "09-", "10-", "12-", "13-", "14-", "16-", "17-", "18-", "21-")
@@ -393,7 +393,7 @@ def test_where_a_session_was_searched_is_said() -> None:
 
 RETRIES = [
     pytest.param(message, id=f"{name} {position}")
-    for name in recordings.NAMES
+    for name in tapes.NAMES
     if name.startswith("12-")
     for position, message in enumerate(messages_of(name))
     if isinstance(message, ApiRetryMessage)

@@ -18,7 +18,7 @@ from bridle.errors import (
 )
 from bridle.options import Options
 from bridle.session._failures import startup_failure
-from tests import recordings
+from tests import tapes
 from tests.session.recorded_runs import results_of, stderr_of
 
 OLD = "22222222-3333-4444-8555-666666666666"
@@ -108,8 +108,8 @@ def test_recorded_failures_of_a_start_are_told_apart(case: str, with_result: boo
 def test_every_recorded_start_that_failed_is_in_the_table() -> None:
     failed = {
         f"{name} {number}"
-        for name in recordings.NAMES
-        for number, run in enumerate(recordings.runs(name))
+        for name in tapes.NAMES
+        for number, run in enumerate(tapes.runs(name))
         if stderr_of(name, number).strip()
         and not any(
             isinstance(record.frame, dict)

@@ -44,7 +44,7 @@ from bridle.wire import (
 )
 from bridle.wire._decoding import _FINISH, FLAT, decode_frame, decode_tolerantly, fast_decoder
 from bridle.wire.tools import BashInput
-from tests import recordings
+from tests import tapes
 
 
 def line(**frame: Any) -> bytes:
@@ -609,7 +609,7 @@ def test_raw_of_a_frame_made_by_hand_is_its_wire_form() -> None:
     "name", ["02-partial-text-and-tool", "05-hooks-all-events", "11-subagent-background"]
 )
 def test_frames_survive_copy_and_pickle_with_their_line(name: str) -> None:
-    for data in recordings.frames(name, "cli->host"):
+    for data in tapes.frames(name, "cli->host"):
         frame = decode(line(**data))
         for twin in (copy.copy(frame), copy.deepcopy(frame), pickle.loads(pickle.dumps(frame))):
             assert twin == frame
@@ -652,7 +652,7 @@ SEEDS = [
         "11-subagent-background",
         "10-multi-turn-queueing",
     ]
-    for frame in recordings.frames(name, "cli->host")
+    for frame in tapes.frames(name, "cli->host")
 ]
 
 
@@ -709,11 +709,11 @@ def test_both_paths_agree_on_all_that_the_fast_one_takes(frame: dict[str, Any]) 
     assert decode_frame(data) == decode_tolerantly(data)
 
 
-@pytest.mark.parametrize("name", recordings.NAMES)
+@pytest.mark.parametrize("name", tapes.NAMES)
 def test_the_fast_path_takes_all_that_the_real_program_writes(name: str) -> None:
     known = [
         record.frame
-        for run in recordings.runs(name)
+        for run in tapes.runs(name)
         for record in run
         if record.direction == "cli->host" and isinstance(record.frame, dict)
     ]

@@ -25,17 +25,17 @@ from bridle.wire import (
     frame_from_wire,
     to_wire,
 )
-from tests import recordings
+from tests import tapes
 
 Object = dict[str, Any]
 
 DIRECTIONS = ["cli->host", "host->cli"]
 
 
-def recorded(name: str) -> list[recordings.Recorded]:
+def recorded(name: str) -> list[tapes.Recorded]:
     return [
         record
-        for record in recordings.read(name)
+        for record in tapes.read(name)
         if record.direction in DIRECTIONS and isinstance(record.frame, dict)
     ]
 
@@ -49,7 +49,7 @@ def only(line: bytes) -> AnyFrame:
 
 @pytest.mark.requirement("A3")
 @pytest.mark.requirement("D4")
-@pytest.mark.parametrize("name", recordings.NAMES)
+@pytest.mark.parametrize("name", tapes.NAMES)
 def test_every_frame_decodes_and_keeps_what_was_sent(name: str) -> None:
     for record in recorded(name):
         frame = only(record.line)
@@ -60,7 +60,7 @@ def test_every_frame_decodes_and_keeps_what_was_sent(name: str) -> None:
 
 
 @pytest.mark.requirement("A2")
-@pytest.mark.parametrize("name", recordings.NAMES)
+@pytest.mark.parametrize("name", tapes.NAMES)
 def test_every_content_block_is_known(name: str) -> None:
     for record in recorded(name):
         frame = only(record.line)
@@ -68,14 +68,14 @@ def test_every_content_block_is_known(name: str) -> None:
             assert not [block for block in frame.content if isinstance(block, UnknownBlock)]
 
 
-@pytest.mark.parametrize("name", recordings.NAMES)
+@pytest.mark.parametrize("name", tapes.NAMES)
 def test_encoding_gives_back_the_frame(name: str) -> None:
     for record in recorded(name):
         assert msgspec.json.decode(encode(only(record.line))) == record.frame
 
 
 @pytest.mark.requirement("A3")
-@pytest.mark.parametrize("name", recordings.NAMES)
+@pytest.mark.parametrize("name", tapes.NAMES)
 def test_every_field_is_typed(name: str) -> None:
     """Without its line, and without the `data` of a system message, a frame still says all it said."""
     missing: Counter[str] = Counter()
@@ -103,13 +103,13 @@ def lost(before: Any, after: Any, path: str) -> list[str]:
     return [] if before == after else [path]
 
 
-@pytest.mark.parametrize("name", recordings.NAMES)
+@pytest.mark.parametrize("name", tapes.NAMES)
 def test_the_two_paths_agree(name: str) -> None:
     for record in recorded(name):
         assert frame_from_wire(record.frame) == decode(record.line)
 
 
-@pytest.mark.parametrize("name", recordings.NAMES)
+@pytest.mark.parametrize("name", tapes.NAMES)
 def test_strict_decoding_takes_all_of_it(name: str) -> None:
     for record in recorded(name):
         if record.direction == "cli->host":
@@ -117,10 +117,10 @@ def test_strict_decoding_takes_all_of_it(name: str) -> None:
 
 
 def test_the_recordings_are_there() -> None:
-    assert len(recordings.NAMES) > 100
+    assert len(tapes.NAMES) > 100
     subtypes = {
         record.frame.get("subtype")
-        for name in recordings.NAMES
+        for name in tapes.NAMES
         for record in recorded(name)
         if record.frame["type"] == "system"
     }
