@@ -272,18 +272,25 @@ class Peer:
         False, and nothing is sent, if the request was withdrawn or has ended. If the payload cannot be
         encoded, `MessageInvalid` is raised and the request stays open.
         """
-        return self._reply(id, ControlOutcome("success", id, cast("Any", payload)))
+        outcome: JsonObject = {"subtype": "success", "request_id": id}
+        if payload is not None:
+            outcome["response"] = payload
+        return self._reply(id, outcome)
 
     def refuse(self, id: RequestId, error: str, code: str | None = None) -> bool:
         """Answer a request of the other side with an error. False if it was withdrawn or has ended."""
         if code is not None and not _ERROR_CODE.fullmatch(code):
             raise UsageError(f"error code {code!r}: use lower case letters, digits and _, at most 64")
-        return self._reply(id, ControlOutcome("error", id, error=error, error_code=code))
+        outcome: JsonObject = {"subtype": "error", "request_id": id, "error": error}
+        if code is not None:
+            outcome["error_code"] = code
+        return self._reply(id, outcome)
 
-    def _reply(self, id: RequestId, outcome: ControlOutcome) -> bool:
+    def _reply(self, id: RequestId, outcome: JsonObject) -> bool:
         if id not in self._theirs:
             return False
-        line = encode(ControlResponse(outcome)) + b"\n"
+        # Not by way of the frame's class: answers are what the other side waits for.
+        line = encode({"type": "control_response", "response": outcome}) + b"\n"
         self._finish_theirs(id)
         self._output.append(line)
         return True

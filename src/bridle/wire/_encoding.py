@@ -53,6 +53,12 @@ def to_wire(value: object) -> Any:  # noqa: ANN401 - as many shapes as there are
 
 
 def _to_wire(value: object) -> Any:  # noqa: ANN401 - as many shapes as there are values
+    # First what most of it is made of.
+    kind = type(value)
+    if kind in _AS_THEY_ARE:
+        return value
+    if kind is dict:
+        return {key: _to_wire(item) for key, item in cast("dict[Any, object]", value).items()}
     if isinstance(value, Frame):
         return _frame_to_wire(value)
     if isinstance(value, UnknownBlock):
@@ -75,6 +81,8 @@ def _to_wire(value: object) -> Any:  # noqa: ANN401 - as many shapes as there ar
 
         raise MessageInvalid(repr(value), f"{type(value).__name__} has no form in JSON: {error}") from error
 
+
+_AS_THEY_ARE: Final[frozenset[type]] = frozenset((str, int, float, bool, type(None)))
 
 _PLAIN: Final[dict[type, Callable[[Any], str | int | float]]] = {
     str: str.__str__,
