@@ -52,6 +52,13 @@ test: $(STAMP) agent ## run the tests, in parallel and in random order
 	@echo "== tests on $$($(PY) -c 'import platform; print("Python", platform.python_version())')"
 	@$(PY) -m pytest -n auto $(ARGS)
 
+# The last before 2.0: its servers have another inside. With the newest one these tests are among all others.
+.PHONY: test-mcp1
+test-mcp1: ## run the tests of the bridge to servers of the `mcp` library with an older one
+	@$(MAKE) --no-print-directory .venv-mcp1/.installed-$(PLACE) VENV=.venv-mcp1
+	@.venv-mcp1/bin/python -m pip --disable-pip-version-check install -qq 'mcp<2'
+	@.venv-mcp1/bin/python -m pytest tests/handlers/test_mcp_bridge.py tests/handlers/real/test_mcp.py $(ARGS)
+
 .PHONY: test-all
 test-all: test ## run the tests on every other Python from 3.11 on, too
 	@pythons=$$($(PY) scripts/other_pythons.py) || exit 1; \
