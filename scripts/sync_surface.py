@@ -25,6 +25,7 @@ LAYOUT: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "_surface": {
         "_stream": ("Reader",),
+        "_following": ("Following",),
         "_turn": ("TextReader", "Queued", "Turn"),
         "_session": ("Session",),
         "_run": ("TurnContext", "run", "stream"),
@@ -78,6 +79,7 @@ WRAPPED = {
     name for module in LAYOUT.values() for names in module.values() for name in names if name[0].isupper()
 }
 
+TYPING = {"Generic", "cast", "overload"}
 INDENT = "    "
 WIDTH = 110
 
@@ -100,7 +102,10 @@ def written(target: str) -> str:
     for source, names in LAYOUT[target].items():
         for name in names:
             node = sources[source].definitions[name]
-            made = made_class(source, node) if isinstance(node, ast.ClassDef) else made_function(source, node)
+            if isinstance(node, ast.ClassDef):
+                made = made_class(source, node)
+            else:
+                made = made_function(source, node, sources[source].overloads.get(name, []))
             body.append("\n".join(made))
     text = "\n\n".join(body)
     head = (
@@ -115,6 +120,8 @@ class Source(NamedTuple):
 
     name: str
     definitions: dict[str, ast.ClassDef | Function]
+    overloads: dict[str, list[Function]]
+    """The other forms of functions that have several."""
     places: dict[str, str]
     """Where each name of the module can be imported from."""
 
@@ -122,12 +129,15 @@ class Source(NamedTuple):
     def read(cls, name: str) -> Source:
         tree = ast.parse((SOURCES / f"{name}.py").read_text(encoding="utf-8"))
         definitions: dict[str, ast.ClassDef | Function] = {}
+        overloads: dict[str, list[Function]] = {}
         places: dict[str, str] = {}
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom):
                 places |= {alias.asname or alias.name: node.module or "" for alias in node.names}
         for node in tree.body:
             match node:
+                case ast.FunctionDef() | ast.AsyncFunctionDef() if "overload" in decorators(node):
+                    overloads.setdefault(node.name, []).append(node)
                 case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
                     definitions[node.name] = node
                     places[node.name] = f"bridle.session.{name}"
@@ -135,14 +145,14 @@ class Source(NamedTuple):
                     places[variable] = f"bridle.session.{name}"
                 case _:
                     pass
-        return cls(name, definitions, places)
+        return cls(name, definitions, overloads, places)
 
 
 def imported(target: str, used: set[str], sources: list[Source]) -> Iterator[str]:
     here = {name for names in LAYOUT[target].values() for name in names}
     for name in sorted(used & {"Awaitable", "Callable"}):
         yield f"from collections.abc import {name}"
-    for name in sorted(used & {"cast", "overload"}):
+    for name in sorted(used & TYPING):
         yield f"from typing import {name}"
     for name in LAYOUT[target]:
         yield f"from bridle.session import {name}"
@@ -151,7 +161,7 @@ def imported(target: str, used: set[str], sources: list[Source]) -> Iterator[str
     if "portal" in used:
         yield "from bridle.sync._portal import portal"
     places = {name: place for source in sources for name, place in source.places.items()}
-    for name in sorted(used - here - {"Awaitable", "Callable", "cast", "overload"}):
+    for name in sorted(used - here - TYPING - {"Awaitable", "Callable"}):
         if name in WRAPPED:
             yield f"from bridle.sync._requests import {name}"
         elif name in places:
@@ -160,13 +170,15 @@ def imported(target: str, used: set[str], sources: list[Source]) -> Iterator[str
 
 def made_class(source: str, node: ast.ClassDef) -> Iterator[str]:
     bases = [base.id for base in node.bases if isinstance(base, ast.Name) and base.id in WRAPPED]
-    yield f"class {node.name}({', '.join(bases) or 'Wrapper'}):"
+    generic = next((ast.unparse(base) for base in node.bases if isinstance(base, ast.Subscript)), "")
+    kind = f"{source}.{node.name}{generic.removeprefix('Generic')}"
+    yield f"class {node.name}({', '.join(filter(None, [*(bases or ['Wrapper']), generic]))}):"
     lines = [
         *docstring(node, depth=1),
         "",
         "@property",
-        f"def _async(self) -> {source}.{node.name}:",
-        f"    return cast({source}.{node.name}, self._wrapped)",
+        f"def _async(self) -> {kind}:",
+        f"    return cast({kind}, self._wrapped)",
     ]
     for name, kind in ATTRIBUTES.get(node.name, {}).items():
         lines += ["", "@property", f"def {name}(self) -> {kind}:"]
@@ -198,9 +210,13 @@ def all_methods(name: str) -> list[Function]:
 
 
 def made_constructor(source: str, name: str, node: Function) -> Iterator[str]:
+    if "overload" in decorators(node):
+        yield from ("@overload", f"def __init__({ast.unparse(node.args)}) -> None: ...")
+        return
     yield f"def __init__({ast.unparse(node.args)}) -> None:"
     yield from (f"{INDENT}{line}" for line in docstring(node))
-    passed = ", ".join([f"{source}.{name}", *arguments(node.args)])
+    called = f'cast("Callable[..., object]", {source}.{name})'
+    passed = ", ".join([called, *arguments(node.args)])
     yield f"{INDENT}loop = portal()"
     yield f"{INDENT}super().__init__(loop.read({passed}), loop)"
 
@@ -236,13 +252,21 @@ def made_method(node: Function, *, is_overloaded: bool) -> Iterator[str]:
         yield f"{INDENT}return {of(returns, value)}"
 
 
-def made_function(source: str, node: Function) -> Iterator[str]:
+def made_function(source: str, node: Function, overloads: list[Function]) -> Iterator[str]:
     assert node.returns is not None
     returns = ast.unparse(node.returns)
+    for form in overloads:
+        assert form.returns is not None
+        yield "@overload"
+        yield f"def {form.name}({ast.unparse(form.args)}) -> {ast.unparse(form.returns)}: ..."
     yield f"def {node.name}({ast.unparse(node.args)}) -> {returns}:"
     yield from (f"{INDENT}{line}" for line in docstring(node, depth=1))
     way = "call" if isinstance(node, ast.AsyncFunctionDef) else "read"
-    passed = ", ".join([f"{source}.{node.name}", *arguments(node.args, skipped=0)])
+    called = f"{source}.{node.name}"
+    if overloads:
+        given = f"Awaitable[{returns}]" if way == "call" else "object"
+        called = f'cast("Callable[..., {given}]", {called})'
+    passed = ", ".join([called, *arguments(node.args, skipped=0)])
     yield f"{INDENT}loop = portal()"
     yield f"{INDENT}return {of(returns, f'loop.{way}({passed})', 'loop')}"
 
@@ -250,7 +274,11 @@ def made_function(source: str, node: Function) -> Iterator[str]:
 def of(kind: str, value: str, loop: str = "self._portal") -> str:
     """The wrapper of a value, if it is to have one."""
     assert not re.search("Async|Await|Coroutine", kind), f"{kind} has to be given a form without `await`"
-    return f"wrap({kind}, {value}, {loop})" if kind in WRAPPED else value
+    plain = kind.partition("[")[0]
+    if plain not in WRAPPED:
+        return value
+    wrapped = f"wrap({plain}, {value}, {loop})"
+    return wrapped if plain == kind else f'cast("{kind}", {wrapped})'
 
 
 def arguments(args: ast.arguments, *, skipped: int = 1) -> Iterator[str]:
@@ -275,7 +303,7 @@ def names_in(text: str) -> set[str]:
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Name):
             found.add(node.id)
-        elif isinstance(node, ast.Constant) and str(node.value).startswith("Callable["):
+        elif isinstance(node, ast.Constant) and re.match(r"\w+\[", str(node.value)):
             found |= set(re.findall(r"\b[A-Za-z_]\w*", str(node.value)))
     return found
 

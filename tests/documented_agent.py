@@ -85,6 +85,63 @@ ANSWERS: Final[Mapping[str, tuple[Step, ...]]] = {
         say("No complaints."),
     ),
     "Review src.": (say("Fine.", usage={"input_tokens": 500, "output_tokens": 7}),),
+    # Tools.
+    "Who works on ticket 7?": (
+        use_tool("mcp__tools__lookup", ticket=7, fields=["owner"]),
+        say("Ada does."),
+    ),
+    "Order a large shirt.": (
+        use_tool("mcp__tools__order", items=[{"name": "shirt", "size": "large"}]),
+        use_tool("mcp__tools__order", items=[{"name": "shirt", "size": "L"}], how="courier"),
+        say("It comes by courier."),
+    ),
+    "Measure the kitchen.": (use_tool("mcp__tools__measure", room="kitchen"), say("Done.")),
+    "Which books are there?": (use_tool("mcp__library__titles"), say("Only Emma.")),
+    "Add Ulysses.": (use_tool("mcp__library__add", title="Ulysses"), say("It is on the shelf.")),
+    "List the owners.": (use_tool("StructuredOutput", value=["Ada", "Grace"]), say("Listed.")),
+    # Structured output.
+    "Read invoice.txt.": (
+        use_tool("StructuredOutput", number=12, lines=[{"item": "tea", "price": 4.5}]),
+        say("Read."),
+    ),
+    "Is it safe?": (use_tool("StructuredOutput", value="yes"), say("Said.")),
+    "Is it really safe?": (say("That depends."),),
+    # Hooks.
+    "Empty the folder.": (
+        use_tool("Bash", command="rm -r src", description="Delete it"),
+        use_tool("Bash", command="ls", description="Look"),
+        say("I may not delete anything."),
+    ),
+    "Write a note, then list the folder.": (
+        use_tool("Write", file_path="note.txt", content="hello"),
+        use_tool("Bash", command="ls", description="Look"),
+        say("Neither was allowed."),
+    ),
+    # Permissions.
+    "Write hello.txt.": (
+        use_tool("Bash", command="echo hello > hello.txt", description="Write it"),
+        use_tool("Write", file_path="hello.txt", content="hello"),
+        say("Written."),
+    ),
+    "Which database should we use? Ask me.": (
+        use_tool(
+            "AskUserQuestion",
+            questions=[
+                {
+                    "question": "Which database?",
+                    "header": "Database",
+                    "multiSelect": False,
+                    "options": [
+                        {"label": "SQLite", "description": "A file"},
+                        {"label": "PostgreSQL", "description": "A server"},
+                    ],
+                }
+            ],
+        ),
+        say("SQLite it is."),
+    ),
+    # MCP.
+    "What is the weather in Rome?": (use_tool("mcp__weather__forecast", city="Rome"), say("Sunny.")),
 }
 """What the model answers to a prompt that has this in it, round by round; the last one again and again."""
 

@@ -28,6 +28,7 @@ from bridle.errors import (
     LaunchError,
     LimitReached,
     MalformedFrame,
+    McpServerFailed,
     MessageInvalid,
     OptionsError,
     OutputInvalid,
@@ -118,6 +119,12 @@ CASES = [
         {"option": "--agents", "size": 200001, "limit": 131072, **ARGV},
         ("--agents", "200001", "131072", "file", "initialize"),
         {"option": "", "size": 1, "limit": 0},
+    ),
+    Case(
+        McpServerFailed,
+        {"name": "tickets", "reason": "ENOENT: no such file", "status": "failed", **SESSION},
+        ("'tickets'", "ENOENT: no such file", "failed", "`required`", "s-42"),
+        {"name": ""},
     ),
     Case(ConnectionLost, {**SESSION}, ("connection", "new session", "s-42")),
     Case(
@@ -381,6 +388,9 @@ def test_bases_of_the_standard_library() -> None:
     [
         (BridleError("x"), False),
         (AgentNotFound(), False),
+        (McpServerFailed("s"), False),
+        (McpServerFailed("s", status="pending"), True),
+        (McpServerFailed("s", status="needs-auth"), False),
         (ConnectionLost(), True),
         (TransportClosed("closed"), False),
         (ProcessExited(1), False),
@@ -410,6 +420,21 @@ def test_bases_of_the_standard_library() -> None:
 )
 def test_whether_a_retry_can_help(error: BridleError, retryable: bool) -> None:
     assert error.retryable is retryable
+
+
+@pytest.mark.parametrize(
+    "status, advice",
+    [
+        ("failed", "Check its command or its address"),
+        ("pending", "`timeouts.connect`"),
+        ("needs-auth", "`Session.mcp_authenticate`"),
+        ("disabled", "Enable it in the settings"),
+        (None, "Check its command"),
+    ],
+)
+def test_what_to_do_about_a_server_depends_on_its_status(status: str | None, advice: str) -> None:
+    assert advice in str(McpServerFailed("s", "why", status))
+    assert "None" not in str(McpServerFailed("s", "why", status))
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ PACKAGES = [
     "bridle",
     "bridle.command",
     "bridle.errors",
+    "bridle.handlers",
     "bridle.launch",
     "bridle.options",
     "bridle.protocol",

@@ -9,6 +9,17 @@ from typing import TYPE_CHECKING
 from bridle._version import MINIMUM_AGENT_VERSION, __version__
 
 if TYPE_CHECKING:
+    # Under a name again, which makes them part of what is offered.
+    from bridle import command as command
+    from bridle import errors as errors
+    from bridle import handlers as handlers
+    from bridle import launch as launch
+    from bridle import options as options
+    from bridle import session as session
+    from bridle import sync as sync
+    from bridle import testing as testing
+    from bridle import transports as transports
+    from bridle import wire as wire
     from bridle.errors import (
         AgentNotFound,
         AgentTooOld,
@@ -22,6 +33,7 @@ if TYPE_CHECKING:
         LaunchError,
         LimitReached,
         MalformedFrame,
+        McpServerFailed,
         MessageInvalid,
         OptionsError,
         OutputInvalid,
@@ -40,6 +52,41 @@ if TYPE_CHECKING:
         Unsupported,
         UsageError,
         UserNotFound,
+    )
+    from bridle.handlers import (
+        Answer,
+        Audio,
+        CallContext,
+        ElicitationRequest,
+        Handled,
+        Hook,
+        HookContext,
+        HookNeverCalledWarning,
+        Image,
+        PermissionRequest,
+        Plan,
+        Policy,
+        Question,
+        Resource,
+        ResourceLink,
+        Rule,
+        Tool,
+        ToolContext,
+        ToolResult,
+        ToolServer,
+        UnreachableRuleWarning,
+        add_context,
+        allow,
+        ask,
+        block,
+        defer,
+        deny,
+        hook,
+        later,
+        modify,
+        notify,
+        stop,
+        tool,
     )
     from bridle.launch import (
         Docker,
@@ -173,10 +220,13 @@ if TYPE_CHECKING:
         WorkerShuttingDownMessage,
     )
 
-_MODULES = ("session", "options", "wire", "errors", "launch")
+_MODULES = ("session", "options", "wire", "errors", "launch", "handlers")
 """Where the names are."""
 
-_PACKAGES = ("command", "errors", "launch", "options", "session", "sync", "testing", "transports", "wire")
+_PACKAGES = (
+    *("command", "errors", "handlers", "launch", "options"),
+    *("session", "sync", "testing", "transports", "wire"),
+)
 
 
 def __getattr__(name: str) -> object:
@@ -203,14 +253,17 @@ __all__ = [
     "AgentDefinition",
     "AgentNotFound",
     "AgentTooOld",
+    "Answer",
     "ApiFailed",
     "ApiRetryMessage",
     "AssistantMessage",
+    "Audio",
     "AuthStatusMessage",
     "AutocompactStateMessage",
     "BackgroundTasksChangedMessage",
     "BashCodeExecutionToolResultBlock",
     "BridleError",
+    "CallContext",
     "CancelReceipt",
     "CodeExecutionToolResultBlock",
     "CommandLifecycleMessage",
@@ -230,17 +283,23 @@ __all__ = [
     "Docker",
     "DocumentBlock",
     "ElicitationCompleteMessage",
+    "ElicitationRequest",
     "EnabledThinking",
     "EnvPolicy",
     "FilePrompt",
     "FilesPersistedMessage",
     "FolderNotFound",
     "FrameTooLarge",
+    "Handled",
+    "Hook",
+    "HookContext",
     "HookEventMessage",
+    "HookNeverCalledWarning",
     "HookProgressMessage",
     "HookResponseMessage",
     "HookStartedMessage",
     "HttpServer",
+    "Image",
     "ImageBlock",
     "InformationalMessage",
     "InitMessage",
@@ -255,6 +314,7 @@ __all__ = [
     "MalformedFrame",
     "MalformedLine",
     "McpServer",
+    "McpServerFailed",
     "McpToolResultBlock",
     "McpToolUseBlock",
     "MemoryRecallMessage",
@@ -271,8 +331,11 @@ __all__ = [
     "OutputInvalid",
     "OversizedMessage",
     "PermissionDeniedMessage",
+    "PermissionRequest",
     "PermissionShadowedWarning",
+    "Plan",
     "PluginInstallMessage",
+    "Policy",
     "PostTurnSummaryMessage",
     "Prefix",
     "PresetPrompt",
@@ -280,14 +343,18 @@ __all__ = [
     "Prompt",
     "PromptSuggestionMessage",
     "ProtocolError",
+    "Question",
     "Queued",
     "RateLimitEvent",
     "RateLimitInfo",
     "RedactedThinkingBlock",
     "RequestFailed",
     "RequestTimedOut",
+    "Resource",
+    "ResourceLink",
     "Result",
     "ResultMessage",
+    "Rule",
     "Sandbox",
     "SandboxFilesystem",
     "SandboxNetwork",
@@ -320,11 +387,15 @@ __all__ = [
     "ThinkingDisplay",
     "ThinkingTokensMessage",
     "Timeouts",
+    "Tool",
+    "ToolContext",
     "ToolFailed",
     "ToolProgressMessage",
     "ToolReferenceBlock",
+    "ToolResult",
     "ToolResultBlock",
     "ToolSearchToolResultBlock",
+    "ToolServer",
     "ToolUseBlock",
     "ToolUseSummaryMessage",
     "TranscriptDamaged",
@@ -339,6 +410,7 @@ __all__ = [
     "UnknownBlock",
     "UnknownMessage",
     "UnknownSystemMessage",
+    "UnreachableRuleWarning",
     "Unsupported",
     "Usage",
     "UsageError",
@@ -347,8 +419,20 @@ __all__ = [
     "WebFetchToolResultBlock",
     "WebSearchToolResultBlock",
     "WorkerShuttingDownMessage",
+    "add_context",
+    "allow",
+    "ask",
+    "block",
+    "defer",
+    "deny",
     "document",
+    "hook",
     "image",
+    "later",
+    "modify",
+    "notify",
     "run",
+    "stop",
     "stream",
+    "tool",
 ]

@@ -4,6 +4,7 @@ Does not decide when to raise: foreign exceptions are turned into these where th
 
     BridleError
     ├─ LaunchError: AgentNotFound, AgentTooOld, FolderNotFound, UserNotFound, CommandTooLong
+    ├─ McpServerFailed
     ├─ ConnectionLost: ProcessExited, TransportClosed
     ├─ ProtocolError: MalformedFrame, FrameTooLarge, MessageInvalid
     ├─ RequestFailed: Unsupported, RequestTimedOut (also TimeoutError)
@@ -34,7 +35,7 @@ __all__ += ["LaunchError", "AgentNotFound", "AgentTooOld", "FolderNotFound", "Us
 __all__ += ["ConnectionLost", "ProcessExited", "TransportClosed", "RequestFailed", "Unsupported"]
 __all__ += ["RequestTimedOut", "ProtocolError", "MalformedFrame", "FrameTooLarge", "MessageInvalid"]
 __all__ += ["TurnFailed", "TurnTimedOut", "TurnInterrupted", "LimitReached", "ApiFailed", "OutputInvalid"]
-__all__ += ["TranscriptError", "SessionNotFound", "TranscriptDamaged"]
+__all__ += ["McpServerFailed", "TranscriptError", "SessionNotFound", "TranscriptDamaged"]
 
 _SHOWN_LINES = 10
 _INSTALL = "npm install -g @anthropic-ai/claude-code"
@@ -171,6 +172,35 @@ class CommandTooLong(LaunchError):
         super().__init__(**told)
         self.option, self.size, self.limit = option, size, limit
         self._what = f"`{option}` makes the command line {size} long, and the limit is {limit}"
+
+
+class McpServerFailed(BridleError):
+    """The agent could not use the MCP server `name`, which is required, for the `reason` given.
+
+    `status` is the agent's word for its state: `failed`, `needs-auth`, `disabled`, or `pending` if it was not
+    reached in time, in which case it is `retryable`; None if the agent does not know the server.
+    """
+
+    hint = "Check its command or its address, or leave out `required` to start without it."
+
+    def __init__(
+        self, name: str, reason: str = "", status: str | None = "failed", **told: Unpack[_Told]
+    ) -> None:
+        super().__init__(**told)
+        self.name, self.reason, self.status = name, reason, status
+        self.retryable = status == "pending"
+        self.hint = mask(told.get("hint") or self._advice())
+        state = f" ({status})" if status else ""
+        self._what = _joined(f"the MCP server {preview(name)!r} cannot be used{state}", reason)
+
+    def _advice(self) -> str:
+        if self.status == "pending":
+            return "Give it more time with `timeouts.connect`, or leave out `required` to start without it."
+        if self.status == "needs-auth":
+            return "Log in to it once, with `claude mcp` or `Session.mcp_authenticate`, or give it a header."
+        if self.status == "disabled":
+            return "Enable it in the settings, or leave out `required` to start without it."
+        return type(self).hint
 
 
 class ConnectionLost(BridleError):

@@ -122,6 +122,8 @@ def test_a_one_shot_run_gets_by_flag_and_file_what_others_get_in_the_first_reque
     [
         {"hooks": {"Stop": [allow]}},
         {"permission": allow},
+        {"on_question": allow},
+        {"on_plan": allow},
         {"on_elicitation": allow},
         {"on_user_dialog": allow},
         {"tools": [allow]},
@@ -145,7 +147,7 @@ def test_what_cannot_reach_a_one_shot_run_is_refused_by_name(fields: dict[str, A
 
 
 def test_a_callback_that_counts_as_false_is_refused_too() -> None:
-    for name in ("permission", "on_elicitation", "on_user_dialog"):
+    for name in ("permission", "on_question", "on_plan", "on_elicitation", "on_user_dialog"):
         with pytest.raises(OptionsError, match=f"`{name}`"):
             command(Mode.ONE_SHOT, None, **{name: Falsy()})
 

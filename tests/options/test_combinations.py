@@ -46,6 +46,13 @@ BROKEN: list[tuple[dict[str, Any], str]] = [
     ({"permission": EmptyQueue(), "permission_prompts": "none"}, "`permission` is never asked"),
     ({"permission": ask, "permission_prompt_tool_name": "mcp__a__b"}, "cannot both decide"),
     ({"permission": ask, "permission_prompts": "none"}, "`permission` is never asked"),
+    (
+        {"on_question": ask, "permission_prompt_tool_name": "t"},
+        "asked with `permission_prompt_tool_name`",
+    ),
+    ({"on_plan": EmptyQueue(), "permission_prompt_tool_name": "t"}, "`on_plan` are never asked"),
+    ({"on_question": EmptyQueue(), "permission_prompts": "none"}, "`on_question` and `on_plan` are never"),
+    ({"on_plan": ask, "permission_prompts": "none"}, 'never asked with `permission_prompts="none"`'),
     ({"permission_prompt_tool_name": "t", "permission_prompts": "none"}, "is never asked"),
     ({"supported_dialog_kinds": ["a"]}, "needs `on_user_dialog`"),
     ({"executable_args": ["-x"]}, "needs `executable`"),
@@ -75,6 +82,8 @@ BROKEN: list[tuple[dict[str, Any], str]] = [
 
 WORKING: list[dict[str, Any]] = [
     {"permission": ask, "permission_prompts": "host"},
+    {"on_question": ask, "on_plan": ask, "permission_prompts": "host"},
+    {"permission": ask, "on_question": ask, "on_plan": ask},
     {"permission_prompt_tool_name": "mcp__a__b", "permission_prompts": "host"},
     {"permission_prompts": "none"},
     {"supported_dialog_kinds": ["a"], "on_user_dialog": ask},
@@ -129,18 +138,38 @@ def test_every_rule_is_broken_by_an_example() -> None:
 
 # A callback that is not asked.
 
+
+def settings(**permissions: Any) -> dict[str, Any]:
+    return {"permissions": permissions}
+
+
 SHADOWS: list[tuple[dict[str, Any], str]] = [
-    ({"permission_mode": "bypassPermissions"}, "not asked about anything"),
+    ({"permission_mode": "bypassPermissions"}, "not asked about anything but questions and plans"),
+    ({"permission_mode": "dontAsk"}, '`permission` is not asked about anything: the mode "dontAsk" denies'),
+    ({"permission_mode": "acceptEdits"}, "not asked about changes to files in the working folder"),
+    ({"permission_mode": "auto"}, "not asked about what the classifier"),
+    ({"permission_mode": "acceptEdits", "allowed_tools": ["Bash"]}, '"acceptEdits" allows and Bash, which'),
     ({"allowed_tools": ["Read"]}, "not asked about Read"),
     ({"allowed_tools": ["Bash(git *)", "Read()", "Edit(*)"]}, r"not asked about Read\(\), Edit\(\*\),"),
     ({"allowed_tools": ["mcp__a__b"]}, "not asked about mcp__a__b"),
     ({"skills": "all"}, "not asked about skills"),
+    ({"settings": settings(allow=["Bash", "Edit(src/**)"])}, "not asked about Bash, which `settings` allows"),
+    ({"managed_settings": settings(allow=["Edit"])}, "about Edit, which `managed_settings` allows"),
+    ({"settings": settings(defaultMode="bypassPermissions")}, "not asked about anything but questions"),
+    ({"settings": settings(defaultMode="dontAsk")}, "not asked about anything: "),
+    ({"managed_settings": settings(defaultMode="acceptEdits")}, "changes to files"),
 ]
 CLEAR: list[dict[str, Any]] = [
     {"allowed_tools": ["Bash(git *)", "Read(/src/*)"]},
     {"skills": ["pdf"]},
     {"permission_mode": "plan"},
+    {"permission_mode": "default"},
+    {"permission_mode": "default", "settings": settings(defaultMode="bypassPermissions")},
     {"disallowed_tools": ["Read"]},
+    {"settings": settings(allow=["Bash(git *)"], deny=["Read"], defaultMode="plan")},
+    {"settings": {"permissions": "nonsense"}},
+    {"settings": settings(allow="nonsense", defaultMode=1)},
+    {"settings": "settings.json"},
 ]
 
 
@@ -175,3 +204,19 @@ def test_without_a_callback_nothing_is_warned_of(fields: dict[str, Any]) -> None
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         Options(**fields)
+
+
+@pytest.mark.parametrize("name", ["on_question", "on_plan"])
+def test_a_mode_that_denies_questions_is_warned_of(name: str) -> None:
+    fields: dict[str, Any] = {name: ask}
+    with pytest.warns(PermissionShadowedWarning, match=f"^`{name}` is not asked about anything"):
+        Options(permission_mode="dontAsk", **fields)
+    with pytest.warns(PermissionShadowedWarning, match=f"^`permission` and `{name}` are not asked"):
+        Options(permission_mode="dontAsk", permission=ask, **fields)
+
+
+@pytest.mark.parametrize("mode", ["bypassPermissions", "acceptEdits", "auto"])
+def test_a_mode_that_allows_much_still_asks_questions(mode: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Options(permission_mode=mode, on_question=ask, on_plan=ask, allowed_tools=["Read"])

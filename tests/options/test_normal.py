@@ -39,6 +39,16 @@ from bridle.options import (
     Timeouts,
 )
 
+
+class Hooked:
+    """All that options know of a hook."""
+
+    def __init__(self, event: str) -> None:
+        self.event = event
+
+
+STOPS, ALSO_STOPS, GUARDS = Hooked("Stop"), Hooked("Stop"), Hooked("PreToolUse")
+
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
 
 
@@ -165,6 +175,8 @@ FORMS: list[tuple[str, object, object]] = [
     ("permission_mode", Mode.PLAN, "plan"),
     ("hooks", {"PreToolUse": [print]}, {"PreToolUse": (print,)}),
     ("hooks", {"EventOfTomorrow": [print]}, {"EventOfTomorrow": (print,)}),
+    ("hooks", [], {}),
+    ("hooks", [STOPS, GUARDS, ALSO_STOPS], {"Stop": (STOPS, ALSO_STOPS), "PreToolUse": (GUARDS,)}),
     ("sandbox", {"enabled": True}, Sandbox(enabled=True)),
     (
         "sandbox",

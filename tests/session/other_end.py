@@ -6,7 +6,7 @@ Uses the same `Peer` as a host does, in the agent's role; knows nothing of sessi
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 from uuid import uuid4
@@ -14,6 +14,8 @@ from uuid import uuid4
 import anyio
 
 from bridle.errors import TransportClosed
+from bridle.handlers import Handlers
+from bridle.options import Options
 from bridle.protocol import Event, Peer, RequestReceived, RequestWithdrawn
 from bridle.session import Session
 from bridle.transports import memory_pair
@@ -238,6 +240,34 @@ def turn(uuid: str, text: str = "done", **fields: Any) -> list[JsonObject]:
 
 def _ids() -> JsonObject:
     return {"uuid": str(uuid4()), "session_id": SESSION}
+
+
+class Routed(Handlers):
+    """Answers each kind of request with a function of the test's, which gets it as it came."""
+
+    def __init__(self, answers: Mapping[str, Callable[[Any], Awaitable[Any]]]) -> None:
+        super().__init__(Options(), lambda _: None)
+        self._answers = answers
+
+    @property
+    def serves(self) -> frozenset[str]:
+        return frozenset(self._answers)
+
+    @property
+    def can_be_asked(self) -> bool:
+        return bool(self._answers)
+
+    async def answer(self, request: Any, origin: object) -> Any:
+        return await self._answers[request.subtype](request)
+
+
+def answering(**answers: Callable[[Any], Awaitable[Any]]) -> Callable[[Session], None]:
+    """Have a session answer the agent."""
+
+    def prepare(session: Session) -> None:
+        session._conversation.handlers = Routed(answers)
+
+    return prepare
 
 
 @asynccontextmanager

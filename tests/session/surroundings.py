@@ -17,12 +17,20 @@ import pytest
 
 from bridle.options import Timeouts
 from bridle.protocol import RequestReceived
-from bridle.session import Router, Session
+from bridle.session import Session
 from bridle.session._background import background
-from bridle.session._conversation import Conversation
 from bridle.transports import MemoryTransport, Transport
 from bridle.wire import UserMessage
-from tests.session.other_end import HostLeft, OtherEnd, assistant, init, interrupted, result, stream_event
+from tests.session.other_end import (
+    HostLeft,
+    OtherEnd,
+    answering,
+    assistant,
+    init,
+    interrupted,
+    result,
+    stream_event,
+)
 
 CHILDREN = Path(__file__).with_name("children.py")
 ASYNCIO = pytest.mark.parametrize(
@@ -127,7 +135,7 @@ async def own_session(
 def with_handler(transport: Transport, handler: Callable[[Any], Awaitable[Any]], **fields: Any) -> Session:
     """A session that answers questions of the agent."""
     session = Session(transport=transport, **fields)
-    session._conversation = Conversation(session.options, Router({"can_use_tool": handler}))
+    answering(can_use_tool=handler)(session)
     return session
 
 

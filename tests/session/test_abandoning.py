@@ -19,9 +19,8 @@ import anyio
 import pytest
 
 from bridle.options import Timeouts
-from bridle.session import Router, Session, SessionState
-from bridle.session._conversation import Conversation
-from tests.session.other_end import OtherEnd
+from bridle.session import Session, SessionState
+from tests.session.other_end import OtherEnd, answering
 from tests.session.surroundings import (
     QUICK,
     Program,
@@ -89,7 +88,7 @@ async def drop_with_a_handler_that_mentions_it(path: str) -> weakref.ref[Session
     async def handle(_: object) -> dict[str, Any]:
         return {"id": session.id}
 
-    session._conversation = Conversation(session.options, Router({"can_use_tool": handle}))
+    answering(can_use_tool=handle)(session)
     await session.connect()
     return weakref.ref(session)
 

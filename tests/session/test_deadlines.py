@@ -20,7 +20,6 @@ from bridle.options import Timeouts
 from bridle.protocol import MessageState, RequestAnswered, RequestReceived
 from bridle.session import Session, SessionState, Turn
 from bridle.session._deadlines import deadline_of, patience
-from bridle.session._router import Router
 from bridle.session._stream import Flow
 from bridle.session._turn_state import TurnState
 from bridle.transports import ProcessTransport, Transport, memory_pair
@@ -30,6 +29,7 @@ from tests.session.acting import Actor, acting, check_usable
 from tests.session.other_end import (
     HostLeft,
     OtherEnd,
+    answering,
     assistant,
     init,
     lifecycle,
@@ -304,15 +304,6 @@ async def test_what_has_come_when_the_deadline_passes_is_read_first(which: str) 
 
 
 # What is not counted.
-
-
-def answering(**handlers: Any) -> Callable[[Session], None]:
-    """Have a session answer the agent."""
-
-    def prepare(session: Session) -> None:
-        session._conversation.router = Router(handlers)
-
-    return prepare
 
 
 @pytest.mark.anyio

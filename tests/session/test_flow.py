@@ -26,12 +26,21 @@ from bridle.errors import (
 from bridle.options import Timeouts
 from bridle.protocol import RequestAnswered, RequestRefused
 from bridle.session import Session, Turn
-from bridle.session._router import Router
 from bridle.transports import ProcessTransport, Transport, memory_pair
 from bridle.wire import AssistantMessage, MalformedLine, ResultMessage, StreamEvent, encode
 from tests.session import stubborn
 from tests.session.acting import Actor, acting, check_usable
-from tests.session.other_end import OtherEnd, assistant, init, lifecycle, playing, result, stream_event, turn
+from tests.session.other_end import (
+    OtherEnd,
+    answering,
+    assistant,
+    init,
+    lifecycle,
+    playing,
+    result,
+    stream_event,
+    turn,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -66,15 +75,6 @@ def with_budget(budget: int = BUDGET, ceiling: int | None = None) -> Callable[[S
         session._conversation.budget = budget
         if ceiling is not None:
             session._conversation.ceiling = ceiling
-
-    return prepare
-
-
-def with_handlers(**handlers: Any) -> Callable[[Session], None]:
-    """Have a session answer the agent."""
-
-    def prepare(session: Session) -> None:
-        session._conversation.router = Router(handlers)
 
     return prepare
 
@@ -146,7 +146,7 @@ async def test_the_agent_is_answered_behind_any_number_of_messages() -> None:
         await agent.answer(await agent.asked("interrupt"), still_queued=[])
         await agent.say(result(uuid))
 
-    async with playing(play, 50.0, prepare=with_handlers(hook_callback=hook)) as session:
+    async with playing(play, 50.0, prepare=answering(hook_callback=hook)) as session:
         one = await session.send("a")
         while not replies:
             await checkpoint()
@@ -235,7 +235,7 @@ async def test_a_program_is_answered_behind_what_nobody_reads() -> None:
         is_asked.set()
 
     session = Session(transport=talkative_agent())
-    with_handlers(hook_callback=hook)(session)
+    answering(hook_callback=hook)(session)
     with anyio.fail_after(50):
         async with session:
             one = await session.send("a")
@@ -418,7 +418,7 @@ async def test_a_session_that_must_read_on_fails_at_its_ceiling() -> None:
 
     def prepare(session: Session) -> None:
         with_budget(BUDGET, ceiling=3 * BUDGET)(session)
-        with_handlers(hook_callback=hook)(session)
+        answering(hook_callback=hook)(session)
 
     async def play(agent: OtherEnd) -> None:
         uuid = (await agent.prompt()).uuid or ""
@@ -450,7 +450,7 @@ async def test_a_session_that_can_be_asked_never_pauses() -> None:
 
     def prepare(session: Session) -> None:
         with_budget()(session)
-        with_handlers(hook_callback=hook)(session)
+        answering(hook_callback=hook)(session)
 
     actor = Actor()
     async with acting(actor, prepare=prepare) as session:
@@ -733,7 +733,7 @@ async def test_what_nobody_answers_is_refused_at_once() -> None:
     replies: list[object] = []
 
     async def play(agent: OtherEnd) -> None:
-        replies.append(await reply_to(agent, "can_use_tool"))
+        replies.append(await reply_to(agent, "request_user_dialog"))
         replies.append(await reply_to(agent, "brand_new"))
         await agent.reply("done")
 
@@ -760,7 +760,7 @@ async def test_a_handler_that_fails_is_an_answer_and_a_log_line(
         await agent.reply("done")
 
     with caplog.at_level(logging.ERROR, "bridle.session"):
-        async with playing(play, prepare=with_handlers(hook_callback=hook)) as session:
+        async with playing(play, prepare=answering(hook_callback=hook)) as session:
             assert (await session.ask("a")).text == "done"
     (reply,) = replies
     assert isinstance(reply, RequestRefused)
@@ -779,7 +779,7 @@ async def test_an_answer_that_cannot_be_sent_is_a_failure() -> None:
         replies.append(await reply_to(agent, "hook_callback", callback_id="h", input={}))
         await agent.reply("done")
 
-    async with playing(play, prepare=with_handlers(hook_callback=hook)) as session:
+    async with playing(play, prepare=answering(hook_callback=hook)) as session:
         assert (await session.ask("a")).text == "done"
     assert isinstance(replies[0], RequestRefused)
 
@@ -803,7 +803,7 @@ async def test_a_request_that_is_taken_back_cancels_its_handler() -> None:
         await ended.wait()
         heard.append(await agent.reply("done"))
 
-    async with playing(play, prepare=with_handlers(hook_callback=hook)) as session:
+    async with playing(play, prepare=answering(hook_callback=hook)) as session:
         assert (await session.ask("a")).text == "done"
     # Nothing was answered to what is not asked any more.
     assert len(heard) == 1
@@ -820,7 +820,7 @@ async def test_a_request_that_is_taken_back_at_once_runs_no_handler() -> None:
         await agent.flush()
         await agent.reply("done")
 
-    async with playing(play, prepare=with_handlers(hook_callback=hook)) as session:
+    async with playing(play, prepare=answering(hook_callback=hook)) as session:
         assert (await session.ask("a")).text == "done"
         await anyio.wait_all_tasks_blocked()
     assert calls == []
@@ -843,7 +843,7 @@ async def test_handlers_run_at_the_same_time() -> None:
             assert isinstance(await reply_to(agent), RequestAnswered)
         await agent.reply("done")
 
-    async with playing(play, prepare=with_handlers(hook_callback=hook)) as session:
+    async with playing(play, prepare=answering(hook_callback=hook)) as session:
         assert (await session.ask("a")).text == "done"
     assert sorted(present) == ["a", "b", "c"]
 
@@ -879,7 +879,7 @@ async def test_a_handler_runs_in_the_context_of_the_turn_that_caused_it() -> Non
         is_done.set()
 
     variable.set("connect")
-    async with playing(play, prepare=with_handlers(hook_callback=hook)) as session:
+    async with playing(play, prepare=answering(hook_callback=hook)) as session:
         await anyio.wait_all_tasks_blocked()
         variable.set("one")
         await session.send("a")

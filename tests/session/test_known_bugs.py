@@ -179,13 +179,16 @@ async def test_a_request_that_nobody_knows_gets_a_reply() -> None:
     async def play(agent: OtherEnd) -> None:
         uuid = await prompted(agent)
         for subtype in ("brand_new", "can_use_tool"):
-            await agent.ask(subtype)
+            await agent.ask(subtype, tool_name="Bash", input={}, tool_use_id="toolu_1")
             replies.append(await agent.next())
         await agent.say(*turn(uuid))
 
     async with playing(play) as session:
         assert (await session.ask("a")).text == "done"
-    assert [type(reply) for reply in replies] == [RequestRefused] * 2
+    unknown, denied = replies
+    assert isinstance(unknown, RequestRefused)
+    assert isinstance(denied, RequestAnswered)
+    assert denied.payload["behavior"] == "deny"
 
 
 async def test_a_cancel_of_the_agents_ends_the_callback_and_not_our_request() -> None:
@@ -267,7 +270,7 @@ async def test_a_callback_that_returns_at_once_leaves_no_entry() -> None:
         await session.connect()
         await session.ask("a")
         connection = session._conversation.opened()
-        assert connection._answering == {}
+        assert connection.answering._open == {}
         assert connection._peer.open == {}
         await session.close()
 

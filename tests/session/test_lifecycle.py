@@ -27,10 +27,9 @@ from bridle.errors import (
     UsageError,
 )
 from bridle.options import Timeouts
-from bridle.session import Router, Session, SessionState
-from bridle.session._conversation import Conversation
+from bridle.session import Session, SessionState
 from bridle.wire import AssistantMessage, MalformedLine, ResultMessage, UnknownMessage
-from tests.session.other_end import OtherEnd, assistant, init, playing, result
+from tests.session.other_end import OtherEnd, answering, assistant, init, playing, result
 from tests.session.surroundings import (
     ASYNCIO,
     QUICK,
@@ -666,7 +665,7 @@ async def test_a_handler_that_closes_its_session_does_not_wait_for_itself(progra
         await sessions[0].close()
 
     session = Session(cli_path=program("asks_in_a_turn"), timeouts=QUICK)
-    session._conversation = Conversation(session.options, Router({"can_use_tool": handle}))
+    answering(can_use_tool=handle)(session)
     sessions.append(session)
     await session.connect()
     with anyio.fail_after(1), pytest.raises(TransportClosed):

@@ -7,14 +7,18 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextvars import ContextVar
 from textwrap import dedent
 
+import msgspec
 import pytest
 
+import bridle
 import bridle.sync
 from bridle.errors import RequestFailed
-from bridle.testing import RealAgent, hang, say
+from bridle.testing import RealAgent, hang, say, use_tool
 from bridle.transports._tree import stat_of
+from bridle.wire.hooks import PreToolUseInput
 from scripts.agent_program import VERSION
 from tests.real_program import require_program
 from tests.transports.conftest import wait_for
@@ -35,6 +39,48 @@ def test_it_answers(agent: RealAgent) -> None:
     assert bridle.sync.run("hi", agent.options()).text == "hello"
     with bridle.sync.stream("hi", agent.options()) as turn:
         assert list(turn.text()) == ["again"]
+
+
+WHO: ContextVar[str] = ContextVar("WHO", default="nobody")
+
+
+def test_what_the_user_supplies_is_called_in_the_context_of_the_caller(agent: RealAgent) -> None:
+    seen: list[tuple[str, str]] = []
+
+    @bridle.tool
+    def look(ctx: bridle.ToolContext) -> str:
+        """Look around."""
+        seen.append(("tool", WHO.get()))
+        assert ctx.turn is not None
+        return "seen"
+
+    @bridle.hook("PreToolUse")
+    def before(_: PreToolUseInput) -> None:
+        seen.append(("hook", WHO.get()))
+
+    def permit(request: bridle.PermissionRequest) -> bool:
+        seen.append(("permission", WHO.get()))
+        return request.tool_name == "mcp__tools__look"
+
+    agent.api._scripts["main"].clear()
+    agent.api.add(use_tool("mcp__tools__look"), say("done"))
+    with bridle.sync.Session(agent.options(tools=[look], hooks=[before], permission=permit)) as session:
+        token = WHO.set("me")
+        events = session.handled()
+        assert session.ask("go").text == "done"
+        WHO.reset(token)
+    assert seen == [("hook", "me"), ("permission", "me"), ("tool", "me")]
+    assert [event.outcome for event in events] == ["answered"] * 3
+
+
+class Sum(msgspec.Struct):
+    total: int
+
+
+def test_output_has_the_type_that_is_asked_for(agent: RealAgent) -> None:
+    agent.api._scripts["main"].clear()
+    agent.api.add(use_tool("StructuredOutput", total=5), say("done"))
+    assert bridle.sync.run("add", agent.options(), output=Sum).output.total == 5
 
 
 @pytest.mark.requirement("A9")

@@ -248,8 +248,11 @@ def sdk_server_setups(servers: Servers) -> dict[str, SdkMcpServerSetup] | None:
 # What it must ask for.
 
 
-def prompt_tool(name: str | None, permission: object | None) -> str | None:
-    return name if permission is None else "stdio"
+def prompt_tool(
+    name: str | None, permission: object | None, on_question: object | None, on_plan: object | None
+) -> str | None:
+    """Who is asked. Questions and plans come the same way as all that needs a permission."""
+    return name if permission is None and on_question is None and on_plan is None else "stdio"
 
 
 # Settings.

@@ -84,8 +84,14 @@ ROWS: Final[tuple[Row, ...]] = (
     Row(("output_format",), Init("json_schema"), spell.json_schema, one_shot=Flag("--json-schema")),
     # What it must ask for.
     Row(("permission_mode",), Flag("--permission-mode"), spell.text),
-    Row(("permission_prompt_tool_name", "permission"), Flag("--permission-prompt-tool"), spell.prompt_tool),
+    Row(
+        ("permission_prompt_tool_name", "permission", "on_question", "on_plan"),
+        Flag("--permission-prompt-tool"),
+        spell.prompt_tool,
+    ),
     Row(("permission",), Host("the session"), spell.is_set, one_shot=None),
+    Row(("on_question",), Host("the session"), spell.is_set, one_shot=None),
+    Row(("on_plan",), Host("the session"), spell.is_set, one_shot=None),
     Row(("permission_prompts",), Flag("--permission-prompts"), spell.text),
     Row(("allow_dangerously_skip_permissions",), Flag("--allow-dangerously-skip-permissions"), spell.given),
     Row(("hooks",), Host("the session, in `initialize`"), spell.given, one_shot=None),

@@ -93,10 +93,12 @@ class OptionFields(TypedDict, total=False):
 
     permission_mode: PermissionMode | None
     permission: Callable[..., object] | None
+    on_question: Callable[..., object] | None
+    on_plan: Callable[..., object] | None
     permission_prompt_tool_name: str | None
     permission_prompts: Literal["host", "none"] | None
     allow_dangerously_skip_permissions: bool
-    hooks: Mapping[str, Sequence[object]]
+    hooks: Mapping[str, Sequence[object]] | Sequence[object]
     on_elicitation: Callable[..., object] | None
     on_user_dialog: Callable[..., object] | None
     supported_dialog_kinds: Sequence[str]

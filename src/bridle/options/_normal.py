@@ -6,7 +6,7 @@ Looks at one option at a time. What options mean for each other is in `_validati
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
 from bridle.command import Runner
@@ -50,6 +50,7 @@ from bridle.options._readers import (
     text,
     thing,
     whole,
+    within,
 )
 from bridle.options._rules import is_one_rule, is_skill_name, is_tool_name
 from bridle.options._sandbox import Sandbox
@@ -135,7 +136,23 @@ def _skills(place: str, value: object) -> object:
 
 
 def _hooks(place: str, value: object) -> object:
-    return mapped(checked(_is_event), listed(thing("a matcher or a function")))(place, value)
+    if is_list(value):
+        return _by_event(place, value)
+    if not is_mapping(value):
+        hint = f"Did you mean [{getattr(value, '__name__', '…')}]?" if callable(value) else ""
+        raise fault(place, "a list of hooks, or a mapping of events to such lists", value, hint, hidden=True)
+    return mapped(checked(_is_event), listed(thing("a hook or a function")))(place, value)
+
+
+def _by_event(place: str, hooks: Sequence[object]) -> object:
+    found: dict[str, tuple[object, ...]] = {}
+    for number, hook in enumerate(hooks):
+        event: object = getattr(hook, "event", None)
+        if not isinstance(event, str) or isinstance(hook, type):
+            hint = 'Write @bridle.hook("PreToolUse") above a function, or say {"PreToolUse": [function]}.'
+            raise fault(within(place, number), "a hook that knows its event", hook, hint, hidden=True)
+        found[event] = (*found.get(event, ()), hook)
+    return found
 
 
 def _is_event(place: str, event: str) -> None:
@@ -264,7 +281,7 @@ READERS: Final[Mapping[str, Reader]] = {
     "strict_mcp_config": switch,
     # What it must ask for.
     "permission_mode": optional(read_permission_mode),
-    "permission": optional(function),
+    **dict.fromkeys(("permission", "on_question", "on_plan"), optional(function)),
     "permission_prompt_tool_name": optional(text),
     "permission_prompts": optional(choice("host", "none")),
     "allow_dangerously_skip_permissions": switch,

@@ -185,8 +185,14 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, met
     permission_mode: PermissionMode | None = None
     """What the agent may do without asking. Unset: `default`, unless its settings say otherwise."""
     permission: Callable[..., object] | None = None
-    """Decides what the agent asks for. Not with `permission_prompt_tool_name`, nor with
-    `permission_prompts="none"`."""
+    """Decides what the agent asks for: a function, or a `Policy`. Not with `permission_prompt_tool_name`, nor
+    with `permission_prompts="none"`. Unset: what it asks for is denied."""
+    on_question: Callable[..., object] | None = None
+    """Answers the questions that the agent asks the user, one by one. Not with `permission_prompt_tool_name`,
+    nor with `permission_prompts="none"`. Unset: `permission` gets them."""
+    on_plan: Callable[..., object] | None = None
+    """Approves the plans that the agent makes in plan mode, or sends them back. Not with
+    `permission_prompt_tool_name`, nor with `permission_prompts="none"`. Unset: `permission` gets them."""
     permission_prompt_tool_name: str | None = None
     """An MCP tool that decides in place of `permission`."""
     permission_prompts: Literal["host", "none"] | None = None
@@ -194,7 +200,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, met
     allow_dangerously_skip_permissions: bool = False
     """Allow a later change to `bypassPermissions`. Refused for root outside of a sandbox."""
     hooks: Mapping[str, tuple[object, ...]] = {}
-    """By event: the matchers or callbacks to run."""
+    """A list of hooks; or by event, what to call: hooks, or plain functions."""
     on_elicitation: Callable[..., object] | None = None
     """Answers what an MCP server asks the user. Unset: it is declined."""
     on_user_dialog: Callable[..., object] | None = None

@@ -152,6 +152,9 @@ class Timeouts(Part, frozen=True, kw_only=True):
     """Work that goes on in the background after the answer, if it is waited for."""
     control: float | None = 60.0
     """An answer to a control request."""
+    permission: float | None = None
+    """What the agent asks you: a permission, a question, a plan, a form. Past it, it is denied. None: as long
+    as it takes a person."""
     write: float | None = 60.0
     """The program not reading what is sent to it."""
     interrupt: float = 10.0
@@ -173,6 +176,7 @@ class Timeouts(Part, frozen=True, kw_only=True):
                 "turn",
                 "background",
                 "control",
+                "permission",
                 "write",
                 "store",
             ),

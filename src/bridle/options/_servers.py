@@ -5,7 +5,7 @@ Does not connect to a server and knows nothing of those that run in this process
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final, TypeAlias, cast
 
 import msgspec
@@ -61,6 +61,7 @@ _SERVER_READERS: Final[Mapping[str, Reader]] = {
     "tools": optional(_policies),
     "extra": json_object,
 }
+_EXTERNAL_READERS: Final[Mapping[str, Reader]] = {"required": switch, **_SERVER_READERS}
 
 
 class _Server(Part, frozen=True, kw_only=True, rename="camel", tag_field="type"):
@@ -74,11 +75,19 @@ class _Server(Part, frozen=True, kw_only=True, rename="camel", tag_field="type")
     """Further keys, as the agent spells them; they win over the fields."""
 
 
-class StdioServer(_Server, frozen=True, tag="stdio", rename="camel"):
+class _External(_Server, frozen=True, kw_only=True, rename="camel"):
+    required: bool = False
+    """A session cannot do without it: `connect` waits until the agent has reached it, and raises
+    `McpServerFailed` if that fails."""
+
+    _kept_here: ClassVar[frozenset[str]] = frozenset({"required"})
+
+
+class StdioServer(_External, frozen=True, tag="stdio", rename="camel"):
     """An MCP server that the agent starts as a child of its own."""
 
     command: str
-    args: tuple[str, ...] = ()
+    args: Sequence[str] = ()
     env: Mapping[str, str] = {}
     """Variables for it; never shown."""
 
@@ -86,7 +95,7 @@ class StdioServer(_Server, frozen=True, tag="stdio", rename="camel"):
         "command": text,
         "args": listed(secret_text),
         "env": read_variables,
-        **_SERVER_READERS,
+        **_EXTERNAL_READERS,
     }
     _secret: ClassVar[frozenset[str]] = frozenset({"env"})
 
@@ -99,11 +108,11 @@ def _is_url(place: str, url: str) -> None:
 _REMOTE_READERS: Final[Mapping[str, Reader]] = {
     "url": checked(_is_url),
     "headers": mapped(text, secret_text, hidden=True),
-    **_SERVER_READERS,
+    **_EXTERNAL_READERS,
 }
 
 
-class SseServer(_Server, frozen=True, tag="sse", rename="camel"):
+class SseServer(_External, frozen=True, tag="sse", rename="camel"):
     """An MCP server behind a URL, over server-sent events."""
 
     url: str
@@ -114,7 +123,7 @@ class SseServer(_Server, frozen=True, tag="sse", rename="camel"):
     _secret: ClassVar[frozenset[str]] = frozenset({"headers"})
 
 
-class HttpServer(_Server, frozen=True, tag="http", rename="camel"):
+class HttpServer(_External, frozen=True, tag="http", rename="camel"):
     """An MCP server behind a URL, over streamable HTTP."""
 
     url: str
@@ -179,17 +188,17 @@ class AgentDefinition(Part, frozen=True, kw_only=True, rename="camel"):
     """When to use it, for the model."""
     prompt: str
     """Its system prompt."""
-    tools: tuple[str, ...] | None = None
+    tools: Sequence[str] | None = None
     """None: all that the main agent has."""
-    disallowed_tools: tuple[str, ...] | None = None
+    disallowed_tools: Sequence[str] | None = None
     """What it may not use of them."""
     model: AgentModel | None = None
     """None: what the settings say, or else that of the main agent."""
-    skills: tuple[str, ...] | None = None
+    skills: Sequence[str] | None = None
     """Skills that it knows from the start."""
     memory: SettingSource | None = None
     """Which memory it has. None: none."""
-    mcp_servers: tuple[str | JsonObject, ...] | None = None
+    mcp_servers: Sequence[str | JsonObject] | None = None
     """Names of servers, or servers of its own."""
     initial_prompt: str | None = None
     """Comes before the first prompt, if it is the main agent."""

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from bridle.errors import OptionsError
 from bridle.options._parts import FilePrompt, PresetPrompt
+from bridle.options._readers import is_list, is_mapping
 from bridle.options._rules import allows_whole_tool
 
 if TYPE_CHECKING:
@@ -34,6 +35,10 @@ class Rule(msgspec.Struct, frozen=True):
 
 def _goes_on(o: Options) -> bool:
     return o.resume is not None or o.continue_conversation
+
+
+def _answers_person(o: Options) -> bool:
+    return o.on_question is not None or o.on_plan is not None
 
 
 def _is_fresh(o: Options) -> bool:
@@ -57,6 +62,16 @@ RULES: Final[tuple[Rule, ...]] = (
         lambda o: o.permission is not None and o.permission_prompts == "none",
         '`permission` is never asked with `permission_prompts="none"`',
         "Leave one of them out.",
+    ),
+    Rule(
+        lambda o: _answers_person(o) and o.permission_prompt_tool_name is not None,
+        "`on_question` and `on_plan` are never asked with `permission_prompt_tool_name`",
+        "Give `permission` in its place, or leave them out.",
+    ),
+    Rule(
+        lambda o: _answers_person(o) and o.permission_prompts == "none",
+        '`on_question` and `on_plan` are never asked with `permission_prompts="none"`',
+        "Leave it or them out.",
     ),
     Rule(
         lambda o: o.permission_prompt_tool_name is not None and o.permission_prompts == "none",
@@ -168,28 +183,67 @@ def check(options: Options) -> None:
 
 
 def warn_of_shadowed_permission(options: Options) -> None:
-    """Warn if there is a `permission` callback, and something that it will not be asked about."""
-    if options.permission is not None and (reason := _shadow(options)):
-        warnings.warn(
-            f"`permission` is not asked about {reason}",
-            PermissionShadowedWarning,
-            stacklevel=_level_of_caller(),
-        )
+    """Warn if there is a callback, and something that it will not be asked about."""
+    given = [name for name in ("permission", "on_question", "on_plan") if getattr(options, name) is not None]
+    if not given:
+        return
+    if _mode(options) == "dontAsk":
+        names = " and ".join(f"`{name}`" for name in given)
+        verb = "is" if len(given) == 1 else "are"
+        why = 'the mode "dontAsk" denies what is not allowed already'
+        _warn(f"{names} {verb} not asked about anything: {why}.")
+    elif options.permission is not None and (shadows := _shadows(options)):
+        _warn(f"`permission` is not asked about {' and '.join(shadows)}. Leave out what it should decide.")
 
 
-def _shadow(options: Options) -> str:
-    if options.permission_mode == "bypassPermissions":
-        return 'anything: `permission_mode="bypassPermissions"` allows it all. Choose another mode.'
-    allowed = [rule for rule in options.allowed_tools if allows_whole_tool(rule)]
-    reasons: list[str] = []
-    if allowed:
-        reasons.append(f"{', '.join(allowed)}, which `allowed_tools` allows whatever it is used for")
+def _warn(text: str) -> None:
+    warnings.warn(text, PermissionShadowedWarning, stacklevel=level_of_caller())
+
+
+def _shadows(options: Options) -> list[str]:
+    """What the agent does without asking, and why. What it never asks about is not here: to read files in the
+    working folder, and commands that only read."""
+    match _mode(options):
+        case "bypassPermissions":
+            return ['anything but questions and plans: the mode "bypassPermissions" allows all else']
+        case "acceptEdits":
+            found = ['changes to files in the working folder, which the mode "acceptEdits" allows']
+        case "auto":
+            found = ['what the classifier of the mode "auto" decides']
+        case _:
+            found = []
+    sources = {
+        "allowed_tools": options.allowed_tools,
+        "settings": _allow_rules(options.settings),
+        "managed_settings": _allow_rules(options.managed_settings),
+    }
+    for name, rules in sources.items():
+        if whole := [rule for rule in rules if allows_whole_tool(rule)]:
+            found.append(f"{', '.join(whole)}, which `{name}` allows whatever it is used for")
     if options.skills == "all":
-        reasons.append('skills, which `skills="all"` allows')
-    return " and ".join(reasons) + ". Leave out what it should be asked about." if reasons else ""
+        found.append('skills, which `skills="all"` allows')
+    return found
 
 
-def _level_of_caller() -> int:
+def _mode(options: Options) -> str | None:
+    """The mode that the session starts in, as far as the options tell."""
+    settings = (options.managed_settings, options.settings)
+    modes = (options.permission_mode, *(_permissions(each).get("defaultMode") for each in settings))
+    return next((mode for mode in modes if isinstance(mode, str)), None)
+
+
+def _allow_rules(settings: object) -> list[str]:
+    rules = _permissions(settings).get("allow")
+    return [rule for rule in rules if isinstance(rule, str)] if is_list(rules) else []
+
+
+def _permissions(settings: object) -> Mapping[object, object]:
+    """What settings say about permissions; those in a file are not looked at."""
+    found = settings.get("permissions") if is_mapping(settings) else None
+    return found if is_mapping(found) else {}
+
+
+def level_of_caller() -> int:
     """How far up the first frame is that is not Bridle's own, as `warnings.warn` in the caller counts it."""
     level = 1
     frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]

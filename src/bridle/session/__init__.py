@@ -3,11 +3,11 @@
 The only place where transports meet what answers the agent. How the agent is started is decided below.
 """
 
+from bridle.session._following import Following
 from bridle.session._info import SessionInfo
 from bridle.session._prompts import Prompt, document, image
 from bridle.session._requests import UNSET, Requests, Timeout, Unset
 from bridle.session._result import Result, UnfinishedTask
-from bridle.session._router import Router
 from bridle.session._run import TurnContext, run, stream
 from bridle.session._session import Session, SessionState
 from bridle.session._stream import Reader
@@ -17,12 +17,12 @@ from bridle.session._usage import Usage
 __all__ = [
     "UNSET",
     "CancelReceipt",
+    "Following",
     "Prompt",
     "Queued",
     "Reader",
     "Requests",
     "Result",
-    "Router",
     "Session",
     "SessionInfo",
     "SessionState",

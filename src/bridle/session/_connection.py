@@ -12,7 +12,7 @@ from copy import copy
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import anyio
-from anyio.lowlevel import checkpoint, current_token
+from anyio.lowlevel import current_token
 
 from bridle.errors import (
     BridleError,
@@ -28,6 +28,7 @@ from bridle.protocol import (
     RequestRefused,
     RequestWithdrawn,
 )
+from bridle.session._answering import Answering
 from bridle.session._background import background
 from bridle.session._ending import call_from_outside, why_lost
 from bridle.session._failures import failure_of_retry
@@ -46,12 +47,12 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
 
+    from bridle.handlers import Handlers
     from bridle.options import Options
     from bridle.protocol import Event, RequestEvent
-    from bridle.session._router import Router
     from bridle.transports import Transport
     from bridle.wire import JsonObject, RequestId
-    from bridle.wire.control import Ask, Request
+    from bridle.wire.control import Request
 
 log = logging.getLogger("bridle.session")
 
@@ -80,7 +81,7 @@ class Connection:
     def __init__(
         self,
         transport: Transport,
-        router: Router,
+        handlers: Handlers,
         options: Options,
         *,
         budget: int = BUDGET,
@@ -90,10 +91,9 @@ class Connection:
         self.timeouts = options.timeouts
         self.info = SessionInfo()
         self.flow = Flow(budget, ceiling, is_strict=bool(options.max_buffer_size))
-        self.can_be_asked = bool(router.serves)
         self.routing = Routing(
             self.flow,
-            can_be_asked=self.can_be_asked,
+            can_be_asked=handlers.can_be_asked,
             is_resumed=bool(options.resume or options.continue_conversation),
         )
         self.error: BridleError | None = None
@@ -101,12 +101,10 @@ class Connection:
         self.crash: BaseException | None = None
         """What a handler raised that is meant for the whole program, such as Ctrl-C."""
         self._give_up_on = options.give_up_on
-        self._peer = Peer("host", serves=router.serves, limit=options.max_buffer_size)
-        # Reached through whoever holds it, so that a handler that mentions its session does not keep it.
-        self.find_router: Callable[[], Router | None] = lambda: None
-        self.find_context: Callable[[TurnState | None], Context | None] = lambda _: None
+        self._peer = Peer("host", serves=handlers.serves, limit=options.max_buffer_size)
+        self.answering = Answering(self, self._peer)
+        self.on_end: Callable[[], None] = lambda: None
         self._waiting: dict[RequestId, Pending] = {}
-        self._answering: dict[RequestId, anyio.CancelScope] = {}
         self._tasks: TaskGroup | None = None
         self._watch = Watch(self)
         self._is_closing = False
@@ -122,6 +120,15 @@ class Connection:
     @property
     def is_closed(self) -> bool:
         return self._is_closing or self._done.is_set()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether whoever asks runs in its event loop."""
+        try:
+            return current_token() == self.token
+        except RuntimeError:
+            # In a thread that has no event loop, or none any more.
+            return False
 
     @property
     def is_agent_excused(self) -> bool:
@@ -143,7 +150,7 @@ class Connection:
                 await self.transport.connect()
             if scope.cancelled_caught:
                 raise RequestTimedOut("initialize", limit, message="the transport did not connect")
-            self._token = self.flow.loop = current_token()
+            self.token = self.flow.loop = current_token()
             self._watch.heard_at = anyio.current_time()
             place = await background()
             await place.start(self._serve, name="bridle session", context=Context())
@@ -172,9 +179,9 @@ class Connection:
             raise
         except BaseException:
             # Cut short: it goes on without the caller.
-            self._start(self._close_transport)
+            self.start(self._close_transport)
             raise
-        if not self._up.is_set() or current_token() != self._token:
+        if not self._up.is_set() or current_token() != self.token:
             # Nothing to wait for yet, or on another loop, which may be long gone.
             return
         with anyio.move_on_after(_END_SECONDS, shield=True):
@@ -194,7 +201,7 @@ class Connection:
         if self._up.is_set() and not self._done.is_set() and self.transport.is_ready:
             self._peer.request(Interrupt())
             with anyio.move_on_after(_INTERRUPT_SECONDS, shield=True):
-                await self._send(self._peer.take_output())
+                await self.send_quietly(self._peer.take_output())
 
     def abandon(self) -> None:
         """Begin to end it, from any thread and at any time, without waiting."""
@@ -202,13 +209,13 @@ class Connection:
         self._is_closing = True
         is_ending = self._end_transport()
         if (self._is_paused or not is_ending) and self._up.is_set() and not self._done.is_set():
-            call_from_outside(self._cancel, self._token)
+            call_from_outside(self._cancel, self.token)
 
     def end_with(self, crash: BaseException) -> None:
         """End it, because the user's code raised what is meant for the whole program: whoever reads next
         raises it."""
         self.crash = crash
-        self._start(self.close)
+        self.start(self.close)
 
     def _cancel(self) -> None:
         if self._tasks is not None:
@@ -268,6 +275,7 @@ class Connection:
             self._end_error, anyio.current_time(), is_failure=is_failure or self.crash is not None
         )
         self._done.set()
+        self.on_end()
 
     # Reading.
 
@@ -284,7 +292,9 @@ class Connection:
 
     def _may_pause(self) -> bool:
         """Whether nothing can be behind what is not read yet that somebody waits for."""
-        return not (self.can_be_asked or self._is_closing or self._peer.pending or self._peer.open)
+        return not (
+            self.routing.turns.can_be_asked or self._is_closing or self._peer.pending or self._peer.open
+        )
 
     async def _pause(self) -> None:
         self._is_paused = True
@@ -294,7 +304,11 @@ class Connection:
                     await self.flow.wait_moved()
         finally:
             self._is_paused = False
-            self._watch.kept_until = anyio.current_time()
+            self.was_excused()
+
+    def was_excused(self) -> None:
+        """Until now the agent could not be expected to say anything."""
+        self._watch.kept_until = anyio.current_time()
 
     def _take(self, events: list[Event], size: int) -> None:
         now = anyio.current_time()
@@ -308,7 +322,7 @@ class Connection:
                 self.routing.receive(cast("list[Message]", events), size, now)
         if output := self._peer.take_output():
             # Refusals. Writing may take its time, and reading must go on meanwhile.
-            self._start(self._send, output)
+            self.start(self.send_quietly, output)
 
     def _sort(self, events: list[Event], share: int, now: float) -> None:
         """Take events one by one. What an event means depends on the messages before it."""
@@ -335,13 +349,9 @@ class Connection:
 
     def _on_request_event(self, event: RequestEvent) -> None:
         if isinstance(event, RequestReceived):
-            # From now on: it may be taken back before its task runs.
-            own = self._answering[event.id] = anyio.CancelScope()
-            context = self.find_context(self.routing.front)
-            self._start(self._answer, event.id, event.request, own, context=context)
+            self.answering.received(event)
         elif isinstance(event, RequestWithdrawn):
-            if (scope := self._answering.get(event.id)) is not None:
-                scope.cancel()
+            self.answering.withdrawn(event)
         elif (answer := self._waiting.pop(event.id, None)) is not None:
             answer.set(event)
 
@@ -349,42 +359,6 @@ class Connection:
         if message.error_status in self._give_up_on:
             for state in self.routing.foremost:
                 self.begin_stop(state, lambda turn: failure_of_retry(message, turn.received))
-
-    # Answering.
-
-    async def _answer(self, id: RequestId, request: Ask, scope: anyio.CancelScope) -> None:
-        try:
-            with scope:
-                if not scope.cancel_called:
-                    await self._reply(id, request)
-        finally:
-            del self._answering[id]
-            self._watch.kept_until = anyio.current_time()
-
-    async def _reply(self, id: RequestId, request: Ask) -> None:
-        router = self.find_router()
-        try:
-            if router is None:
-                self._peer.refuse(id, "the session is being closed")
-            else:
-                self._peer.respond(id, await router.answer(request))
-        except anyio.get_cancelled_exc_class() as error:
-            # Raises it again if it was meant for this task. Else something that the handler waited for was
-            # cancelled, which is an error like any other.
-            await checkpoint()
-            self._refuse_for(id, request, error)
-        except Exception as error:  # noqa: BLE001 - whatever the user's code raises
-            self._refuse_for(id, request, error)
-        except GeneratorExit:
-            raise
-        except BaseException as crash:  # noqa: BLE001 - Ctrl-C and its like
-            self._peer.refuse(id, f"the host was ended: {crash!r}")
-            self.end_with(crash)
-        await self._send(self._peer.take_output())
-
-    def _refuse_for(self, id: RequestId, request: Ask, error: BaseException) -> None:
-        log.error("a handler failed: %s", request.subtype, exc_info=error)
-        self._peer.refuse(id, str(error) or type(error).__name__)
 
     # Asking.
 
@@ -403,12 +377,22 @@ class Connection:
             if answer.event is None:
                 self._waiting.pop(id, None)
                 self._peer.cancel(id)
-                self._start(self._send, self._peer.take_output())
+                self.start(self.send_quietly, self._peer.take_output())
         if isinstance(answer.event, RequestAnswered):
             return cast("T", asked.read_answer(answer.event.payload))
         if isinstance(answer.event, RequestLost):
             raise self.end_error
         raise failure_of_request(asked, answer.event, timeout, self.info.session_id)
+
+    def post(self, request: Request[Any]) -> None:
+        """Ask, and do not wait for the answer. Nothing happens once it is closed."""
+        if not self.is_closed:
+            self._peer.request(request)
+            self.start(self._flush)
+
+    async def _flush(self) -> None:
+        # Whatever there is by now: tasks may start in another order than they were begun.
+        await self.send_quietly(self._peer.take_output())
 
     @property
     def end_error(self) -> BaseException:
@@ -441,18 +425,18 @@ class Connection:
         if self._done.is_set():
             raise self.end_error
         if self._is_closing:
-            raise TransportClosed(self._why_closed, session_id=self.info.session_id)
+            raise self.crash or TransportClosed(self._why_closed, session_id=self.info.session_id)
         self.flow.check_loop()
 
-    async def _send(self, data: bytes) -> None:
+    async def send_quietly(self, data: bytes) -> None:
+        """Send what nobody waits for. That it could not be sent is not raised: whoever reads is told why."""
         try:
             if data:
                 await self.transport.send(data)
         except Exception as error:  # noqa: BLE001 - also what a user's transport may raise
-            # Whoever reads is told why.
             log.debug("an answer could not be sent: %s", error)
 
-    def _start(
+    def start(
         self,
         function: Callable[..., Coroutine[Any, Any, object]],
         *arguments: object,
@@ -477,12 +461,6 @@ class Connection:
         self._watch.look_again()
         return state
 
-    def start(
-        self, function: Callable[..., Coroutine[Any, Any, object]], *arguments: object, context: Context
-    ) -> None:
-        """Have something done for a turn that does not end with its caller."""
-        self._start(function, *arguments, context=context)
-
     def begin_stop(self, state: TurnState, doom: Doom | None = None, grace: float | None = None) -> None:
         """End a turn that is not over. `doom` makes the failure that it gets, unless it is answered first."""
         if state.is_over:
@@ -496,4 +474,4 @@ class Connection:
         state.grace = self.timeouts.interrupt if grace is None else grace
         if state.feeding is not None:
             state.feeding.cancel()
-        self._start(stop, self, state)
+        self.start(stop, self, state)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 import weakref
 from contextvars import Context, copy_context
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar, cast
 from uuid import uuid4
 
@@ -16,19 +17,28 @@ import anyio
 from anyio import to_thread
 
 from bridle.errors import MessageInvalid, TransportClosed, UsageError
+from bridle.handlers import Handlers
+from bridle.launch import make_initialize
 from bridle.options._readers import seconds
 from bridle.session._connection import Connection
 from bridle.session._feeding import feed
-from bridle.session._opening import initialize, make_transport
+from bridle.session._following import Followers
+from bridle.session._links import TurnOrigin
+from bridle.session._opening import initialize, make_transport, prepared
 from bridle.session._prompts import has_files, is_prompt_stream, make_message
 from bridle.session._requests import UNSET, Timeout, Unset
+from bridle.session._serving import Serving
 from bridle.session._stream import BUDGET, CEILING, Reader
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bridle.handlers import Shape
     from bridle.options import Options
+    from bridle.session._answering import Answerer
     from bridle.session._feeding import Prompts
     from bridle.session._prompts import Prompt
-    from bridle.session._router import Router
+    from bridle.session._session import Session
     from bridle.session._stream import Position
     from bridle.session._turn_state import TurnState, Until
     from bridle.wire import JsonObject
@@ -40,9 +50,21 @@ T = TypeVar("T")
 class Conversation:
     """A connection from its beginning to its end, with the contexts in which its turns were sent."""
 
-    def __init__(self, options: Options, router: Router) -> None:
-        self.options = options
-        self.router = router
+    def __init__(
+        self,
+        options: Options,
+        make_session: Callable[[Conversation], Session],
+        shape: Shape[object] | None = None,
+    ) -> None:
+        self.given = options
+        """The options of the user."""
+        self.followers = Followers()
+        self.handlers = Handlers(options, self.followers)
+        self.options = prepared(options, self.handlers, shape)
+        self.shape = shape
+        """What the structured output of each turn must be."""
+        self._make_session = make_session
+        self._session: Callable[[], Session | None] = lambda: None
         self.budget = BUDGET
         self.ceiling = CEILING
         """How much may be unread; set before it is connected."""
@@ -55,6 +77,7 @@ class Conversation:
         self._contexts: weakref.WeakKeyDictionary[TurnState, Context] = weakref.WeakKeyDictionary()
         self._sent: set[str] = set()
         """The uuids of all messages."""
+        self._serving: Serving | None = None
         self._lock = anyio.Lock()
 
     # Beginning and end.
@@ -65,15 +88,20 @@ class Conversation:
                 raise TransportClosed("the session was closed", hint="Open a new one.")
             if self.is_ready:
                 return
+            request = self.handlers.complete(make_initialize(self.options))
             transport = make_transport(self.options)
             connection = Connection(
-                transport, self.router, self.options, budget=self.budget, ceiling=self.ceiling
+                transport, self.handlers, self.options, budget=self.budget, ceiling=self.ceiling
             )
             self._context = copy_context()
+            self.handlers.begin()
+            self.followers.begin()
             self._take(connection)
             try:
                 await connection.open()
-                connection.info = connection.info.with_initialized(await initialize(connection, self.options))
+                self._serving = Serving(self.handlers, connection, self._context)
+                answer = await initialize(connection, request, self.options, self._begin_to_serve)
+                connection.info = connection.info.with_initialized(answer)
             except BaseException:
                 self._finalizer.detach()
                 self.connection = None
@@ -83,27 +111,67 @@ class Conversation:
     def _take(self, connection: Connection) -> None:
         this = weakref.ref(self)
 
-        def find_router() -> Router | None:
+        def find_answerer(turn: TurnState | None) -> Answerer | None:
             conversation = this()
-            return None if conversation is None else conversation.router
+            if conversation is None:
+                return None
+            return partial(conversation.handlers.answer, origin=TurnOrigin(conversation, turn))
 
         def find_context(turn: TurnState | None) -> Context | None:
             conversation = this()
             return None if conversation is None else conversation.context_of(turn)
 
-        connection.find_router = find_router
-        connection.find_context = find_context
+        def on_end() -> None:
+            if (conversation := this()) is not None:
+                conversation.handlers.close()
+                conversation.followers.close()
+
+        connection.on_end = on_end
+        connection.answering.find_answerer = find_answerer
+        connection.answering.find_context = find_context
         self.connection = connection
         self._head = connection.routing.everything.position()
         self._finalizer = weakref.finalize(self, _abandon, connection)
         # At the end of the interpreter the transport sees to itself.
         self._finalizer.atexit = False
 
+    def _begin_to_serve(self) -> None:
+        this = weakref.ref(self)
+
+        def find_handlers() -> Handlers | None:
+            conversation = this()
+            return None if conversation is None else conversation.handlers
+
+        self.serving().begin(find_handlers)
+
+    def serving(self) -> Serving:
+        """The servers of this process that run for it. Raises `UsageError` before it is connected."""
+        if self._serving is None:
+            self.opened()
+            raise UsageError("The session is not open yet. Wait for `connect`, or use `async with`.")
+        return self._serving
+
     async def close(self) -> None:
         self.is_closed = True
-        if self.connection is not None:
+        self.handlers.close()
+        if self.connection is None:
+            self.followers.close()
+        else:
             self._finalizer.detach()
             await self.connection.close()
+
+    @property
+    def session(self) -> Session:
+        """What the user has of it. It may have been dropped while a turn is held, and is then made anew."""
+        session = self._session()
+        if session is None:
+            session = self._make_session(self)
+            self._session = weakref.ref(session)
+        return session
+
+    @session.setter
+    def session(self, session: Session) -> None:
+        self._session = weakref.ref(session)
 
     def opened(self) -> Connection:
         """The connection, whether it is still there or not. Raises `UsageError` if there never was one."""

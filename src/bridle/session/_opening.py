@@ -6,8 +6,12 @@ Does not decide what is sent afterwards.
 from __future__ import annotations
 
 import os
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
+
+import anyio
+import msgspec
 
 from bridle.errors import (
     BridleError,
@@ -24,18 +28,23 @@ from bridle.launch import (
     check_version,
     make_command,
     make_environment,
-    make_initialize,
     make_version_probe,
 )
+from bridle.options import JsonSchemaFormat
 from bridle.redaction import preview
+from bridle.session._required_servers import required_servers, wait_for_servers
 from bridle.session._startup import startup_failure
 from bridle.transcripts import config_folder, has_sessions, project_folder
 from bridle.transports import ProcessTransport, Transport, run_to_end
+from bridle.wire.control import McpStatus
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bridle.handlers import Handlers, Shape
     from bridle.options import Options
     from bridle.session._connection import Connection
-    from bridle.wire.control import Initialized
+    from bridle.wire.control import Initialize, Initialized, McpServerStatus
 
 _PROBE_SECONDS: Final = 2.0
 """How long the program may take to say its version when it has failed to start."""
@@ -62,11 +71,37 @@ def make_transport(options: Options) -> Transport:
     )
 
 
-async def initialize(connection: Connection, options: Options) -> Initialized:
-    """Send the first request. If it fails, the connection is closed, and the cause raised."""
+def prepared(options: Options, handlers: Handlers, shape: Shape[object] | None) -> Options:
+    """The options with what follows from the rest: rules for tools that need not be asked about, and the
+    schema of the output."""
+    # Not by `replace`, which would look at all of them again, and warn again.
+    options = copy(options)
+    rules = dict.fromkeys((*options.allowed_tools, *handlers.allowed_by_nature))
+    msgspec.structs.force_setattr(options, "allowed_tools", tuple(rules))
+    if shape is not None:
+        msgspec.structs.force_setattr(options, "output_format", JsonSchemaFormat(shape.schema))
+    return options
+
+
+async def initialize(
+    connection: Connection, request: Initialize, options: Options, begin_to_serve: Callable[[], None]
+) -> Initialized:
+    """Send the first request, and wait for what has to be there. If that fails, the connection is closed, and
+    the cause raised."""
+    limit = options.timeouts.connect
+    deadline = None if limit is None else anyio.current_time() + limit
     try:
-        answer = await connection.request(make_initialize(options), {}, options.timeouts.connect)
+        # First: the agent asks its servers before it answers.
+        begin_to_serve()
+        answer = await connection.request(request, {}, limit)
         check_version(answer.claude_code_version)
+        if names := required_servers(options):
+
+            async def request_status() -> list[McpServerStatus]:
+                return (await connection.request(McpStatus(), {}, options.timeouts.control)).servers
+
+            left = None if deadline is None else deadline - anyio.current_time()
+            await wait_for_servers(request_status, names, left)
     except BaseException as error:
         await connection.close("the session could not be opened")
         if isinstance(error, BridleError) and options.transport is None:

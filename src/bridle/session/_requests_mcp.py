@@ -6,15 +6,18 @@ Does not run servers, and does not carry their messages.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import cast
 
 from bridle.errors import OptionsError
-from bridle.options import McpServer, SdkServer, StdioServer
+from bridle.options import SdkServer, StdioServer
 from bridle.options._readers import fault, is_path, json_object, switch, text, whole, within
 from bridle.options._servers import read_permission_mode, read_servers
 from bridle.session._requests_asking import UNSET, Asking, Timeout
 from bridle.wire import JsonObject, control
 from bridle.wire.choices import PermissionMode
+
+_RENAME = "Give it another name."
 
 
 class McpRequests(Asking):
@@ -25,15 +28,28 @@ class McpRequests(Asking):
         return (await self.request(control.McpStatus(), timeout=timeout)).servers
 
     async def mcp_set_servers(
-        self, servers: Mapping[str, McpServer | Mapping[str, object]], *, timeout: Timeout = UNSET
+        self, servers: Mapping[str, object], *, timeout: Timeout = UNSET
     ) -> control.McpServersSet:
         """Replace the servers that earlier calls of this method added; those of the start stay.
 
-        Servers are given as in `Options.mcp_servers`, but for those that run in this process. Look at
+        Servers are given as in `Options.mcp_servers`, those that run in this process among them. Look at
         `errors` in the answer: a server that does not start is no exception.
         """
-        request = control.McpSetServers(_spelled("`servers`", servers))
-        return await self.request(request, timeout=timeout)
+        external, own = _sorted("`servers`", servers)
+        with self._serving(own) as told:
+            for name in external.keys() & told.keys():
+                place = within("`servers`", name)
+                raise OptionsError(
+                    f"{place} has the name of a server that runs in this process", hint=_RENAME
+                )
+            return await self.request(control.McpSetServers({**told, **external}), timeout=timeout)
+
+    def _serving(self, own: Mapping[str, SdkServer]) -> AbstractContextManager[Mapping[str, JsonObject]]:
+        """Serve these as well, in place of those of an earlier call; gives all that run in this process as
+        the agent has to be told: it drops what a request does not name."""
+        for name in own:
+            raise OptionsError(f"the server {name!r} runs in this process, and there is nothing to serve it")
+        return nullcontext({})
 
     async def mcp_reconnect(self, server: str, *, timeout: Timeout = UNSET) -> None:
         """Connect to a server again. Raises `RequestFailed` if that does not work."""
@@ -131,21 +147,21 @@ class McpRequests(Asking):
         return await self.request(control.McpClearAuth(text("`server`", server)), timeout=timeout)
 
 
-def _spelled(place: str, servers: object) -> dict[str, JsonObject]:
+def _sorted(place: str, servers: object) -> tuple[dict[str, JsonObject], dict[str, SdkServer]]:
+    """The servers that the agent connects to itself, as it reads them, and those of this process."""
     if is_path(servers):
         hint = "Read the file, and give what is under its `mcpServers`."
         raise fault(place, "a mapping of names to servers", servers, hint, hidden=True)
-    spelled: dict[str, JsonObject] = {}
+    external: dict[str, JsonObject] = {}
+    own: dict[str, SdkServer] = {}
     for name, server in read_servers(place, servers).items():
         if isinstance(server, SdkServer):
-            raise OptionsError(
-                f"{within(place, name)} runs in this process, which has to be known when the session starts",
-                hint="Give it as one of the `mcp_servers` of the session.",
-            )
-        # The agent fails for a command without arguments if it is not told that there are none.
-        none: JsonObject = {"args": []} if isinstance(server, StdioServer) else {}
-        spelled[name] = none | server.to_wire()
-    return spelled
+            own[name] = server
+        else:
+            # The agent fails for a command without arguments if it is not told that there are none.
+            none: JsonObject = {"args": []} if isinstance(server, StdioServer) else {}
+            external[name] = none | server.to_wire()
+    return external, own
 
 
 def _tool_name(place: str, value: object) -> str:

@@ -7,7 +7,7 @@ came to the turn's.
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Generic, TypeVar, cast, overload
 
 import anyio
 
@@ -17,15 +17,19 @@ from bridle.options import Options
 from bridle.options._readers import fault, text
 from bridle.protocol import RunState
 from bridle.session._conversation import Conversation
+from bridle.session._following import Following
+from bridle.session._output import output_shape
 from bridle.session._requests import UNSET, Requests, Timeout
-from bridle.session._router import Router
+from bridle.session._result import Output_co
 from bridle.session._turn import Turn, queue
 from bridle.wire.control import Request
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from contextlib import AbstractContextManager
     from typing import Self, Unpack
 
-    from bridle.options import OptionFields
+    from bridle.options import OptionFields, SdkServer
     from bridle.protocol import Turns
     from bridle.session._feeding import Prompts
     from bridle.session._info import SessionInfo
@@ -53,7 +57,7 @@ class SessionState(Enum):
     CLOSED = "closed"
 
 
-class Session(Requests):
+class Session(Requests, Generic[Output_co]):
     """A conversation with an agent, which runs as long as this is open.
 
         async with bridle.Session(cwd="project") as session:
@@ -70,14 +74,55 @@ class Session(Requests):
     `ResourceWarning`.
     """
 
-    def __init__(self, options: Options | None = None, **fields: Unpack[OptionFields]) -> None:
-        """`options`, or single ones as keywords; given both, the keywords win. Raises `OptionsError`."""
+    @overload
+    def __init__(
+        self: Session[Json],
+        options: Options | None = None,
+        *,
+        output: Mapping[str, object] | None = None,
+        **fields: Unpack[OptionFields],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Session[T], options: Options | None = None, *, output: type[T], **fields: Unpack[OptionFields]
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Session[object],
+        options: Options | None = None,
+        *,
+        output: object,
+        **fields: Unpack[OptionFields],
+    ) -> None: ...
+
+    def __init__(
+        self, options: Options | None = None, *, output: object = None, **fields: Unpack[OptionFields]
+    ) -> None:
+        """`options`, or single ones as keywords; given both, the keywords win. Raises `OptionsError`.
+
+        `output`: the form that each answer must have: a type (a pydantic or msgspec model, a dataclass, a
+        `TypedDict`, `list[…]`, `Literal[…]`, …), or a JSON Schema. It is checked here too, and is
+        `Result.output`.
+        """
         options = Options() if options is None else options
         if not isinstance(options, Options):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise fault("`options`", "an `Options`", options, "Single options are keywords: `model='opus'`.")
         self.options: Options = options.replace(**fields) if fields else options
-        _check_answerable(self.options)
-        self._conversation = Conversation(self.options, Router())
+        if self.options.session_store is not None:
+            hint = "Leave it out in this version."
+            raise OptionsError("`session_store`: sessions cannot be kept in a store yet", hint=hint)
+        shape = None if output is None else output_shape(output, self.options)
+        self._conversation = Conversation(self.options, Session._over, shape)
+        self._conversation.session = cast("Session", self)
+
+    @classmethod
+    def _over(cls, conversation: Conversation) -> Self:
+        session = cls.__new__(cls)
+        session.options = conversation.given
+        session._conversation = conversation
+        return session
 
     def __repr__(self) -> str:
         return f"<Session {self.id or '(no id yet)'}, {self.state.value}>"
@@ -115,7 +160,7 @@ class Session(Requests):
 
     async def send(
         self, prompt: Prompt | Prompts, *, until: Until = "result", priority: str | None = None
-    ) -> Turn:
+    ) -> Turn[Output_co]:
         """Send a prompt; gives the turn that it begins, at once.
 
         A prompt is text, content blocks, or an iterable of prompts, async or not, which are sent as they come
@@ -128,18 +173,18 @@ class Session(Requests):
 
         Raises `UsageError` or `MessageInvalid` for what is no prompt, `ConnectionLost` if the agent is gone.
         """
-        return Turn(self._conversation, await self._conversation.send(prompt, until, priority))
+        return Turn[Output_co](self._conversation, await self._conversation.send(prompt, until, priority))
 
     async def ask(
         self, prompt: Prompt | Prompts, *, until: Until = "result", check: bool = True
-    ) -> Result[Json]:
+    ) -> Result[Output_co]:
         """Send a prompt and wait for what it comes to. Raises what `Turn.result` raises.
 
         Cancelling the call cancels the turn.
         """
         state = await self._conversation.send(prompt, until, None)
         try:
-            return await Turn(self._conversation, state).result(check=check)
+            return await Turn[Output_co](self._conversation, state).result(check=check)
         except anyio.get_cancelled_exc_class():
             self._conversation.connected().begin_stop(state)
             raise
@@ -189,10 +234,15 @@ class Session(Requests):
             raise UsageError(f"{type(request).__name__} has fields of its own: set {', '.join(fields)} there")
         return cast("T | JsonObject", await self._conversation.request(request, dict(fields), timeout))
 
+    def _serving(self, own: Mapping[str, SdkServer]) -> AbstractContextManager[Mapping[str, JsonObject]]:
+        return self._conversation.serving().exchanged(own)
+
     async def reinitialize(self, *, timeout: Timeout = UNSET) -> SessionInfo:
         """Send the first request again, with the same options; gives the refreshed `info`."""
-        answer = await self.request(make_initialize(self.options), timeout=timeout)
-        connection = self._conversation.connected()
+        conversation = self._conversation
+        request = conversation.handlers.complete(make_initialize(conversation.options))
+        answer = await self.request(request, timeout=timeout)
+        connection = conversation.connected()
         connection.info = connection.info.with_initialized(answer)
         return connection.info
 
@@ -230,6 +280,15 @@ class Session(Requests):
         """What the agent says about itself; kept up to date."""
         return self._conversation.opened().info
 
+    def handled(self) -> Following:
+        """What is answered to the agent from now on: each tool call, hook and decision, with its latency.
+
+            async for event in session.handled(): ...
+
+        It ends with the session.
+        """
+        return self._conversation.followers.follow(self._conversation)
+
     @property
     def usage(self) -> Usage:
         """What all turns since the start have used together."""
@@ -243,20 +302,3 @@ class Session(Requests):
 
 def _is_idle(turns: Turns) -> bool:
     return turns.is_over or turns.run is RunState.QUIET
-
-
-def _check_answerable(options: Options) -> None:
-    """Refuse what nobody would answer: to leave it out silently would be to let everything through."""
-    own_tools = isinstance(options.tools, tuple) and not all(isinstance(tool, str) for tool in options.tools)
-    given = {
-        "`permission`": options.permission,
-        "`hooks`": options.hooks,
-        "tools of your own": own_tools,
-        "`on_elicitation`": options.on_elicitation,
-        "`on_user_dialog`": options.on_user_dialog,
-        "`session_store`": options.session_store,
-    }
-    if names := [name for name, value in given.items() if value]:
-        raise OptionsError(
-            f"{', '.join(names)}: sessions cannot answer the agent yet", hint="Leave it out in this version."
-        )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 from copy import copy
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Generic, Literal, TypeAlias, cast
 
 import msgspec
 
@@ -16,11 +16,12 @@ from bridle.errors import BridleError, UsageError
 from bridle.options._readers import seconds
 from bridle.protocol import MessageState
 from bridle.session._failures import failure_of
+from bridle.session._output import shape_output
 from bridle.session._prompts import is_prompt_stream
-from bridle.session._result import Result
+from bridle.session._result import Output_co, Result
 from bridle.session._stream import Reader
 from bridle.session._turn_state import Until, is_interrupted, read_until
-from bridle.wire import AssistantMessage, Json, Message, ResultMessage, StreamEvent
+from bridle.wire import AssistantMessage, Message, ResultMessage, StreamEvent
 from bridle.wire.control import CancelAsyncMessage
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class CancelReceipt(msgspec.Struct, frozen=True):
         return self.outcome
 
 
-class Turn:
+class Turn(Generic[Output_co]):
     """A prompt and all that comes of it.
 
     `async for message in turn` gives its messages as they come, up to its result; `text()` only what the
@@ -126,7 +127,7 @@ class Turn:
 
     # What it came to.
 
-    async def result(self, *, until: Until | None = None, check: bool = True) -> Result[Json]:
+    async def result(self, *, until: Until | None = None, check: bool = True) -> Result[Output_co]:
         """Wait for the end of the turn, and give what it came to.
 
         `until="idle"` waits for work in the background too, if it was begun in this turn
@@ -148,7 +149,7 @@ class Turn:
         result = self._result()
         return result.raise_for_error() if check else result
 
-    def _result(self) -> Result[Json]:
+    def _result(self) -> Result[Output_co]:
         state, connection = self._state, self._conversation.opened()
         message = state.results[-1] if state.results else None
         failure = state.failure
@@ -162,7 +163,7 @@ class Turn:
             failure = copy(failure)
         meter = connection.routing.meter
         usage = state.usage if state.usage is not None else meter.turn
-        result = Result[Json](
+        result: Result[object] = Result(
             message=message,
             messages=tuple(messages),
             usage=usage,
@@ -172,9 +173,12 @@ class Turn:
             error=failure,
             session_id=message.session_id if message is not None else connection.info.session_id,
         )
-        if failure is not None:
-            failure.result = result
-        return result
+        shape = self._conversation.shape
+        if shape is not None and failure is None:
+            shape_output(result, shape)
+        if result.error is not None:
+            result.error.result = result
+        return cast("Result[Output_co]", result)
 
     # Ending it, and adding to it.
 

@@ -5,6 +5,27 @@ are those of `bridle.session`.
 """
 
 from bridle.sync._requests import Requests
-from bridle.sync._surface import Queued, Reader, Session, TextReader, Turn, TurnContext, run, stream
+from bridle.sync._surface import (
+    Following,
+    Queued,
+    Reader,
+    Session,
+    TextReader,
+    Turn,
+    TurnContext,
+    run,
+    stream,
+)
 
-__all__ = ["Queued", "Reader", "Requests", "Session", "TextReader", "Turn", "TurnContext", "run", "stream"]
+__all__ = [
+    "Following",
+    "Queued",
+    "Reader",
+    "Requests",
+    "Session",
+    "TextReader",
+    "Turn",
+    "TurnContext",
+    "run",
+    "stream",
+]

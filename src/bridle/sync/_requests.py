@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from os import PathLike
 from typing import Literal, cast, overload
 
-from bridle.options import LocalPlugin, McpServer, ThinkingDisplay
+from bridle.options import LocalPlugin, ThinkingDisplay
 from bridle.session import _requests
 from bridle.session._requests_asking import UNSET, T, Timeout, Unset
 from bridle.session._requests_files import StrPath
@@ -378,11 +378,11 @@ class Requests(Wrapper):
         return self._wait(self._async.mcp_status, timeout=timeout)
 
     def mcp_set_servers(
-        self, servers: Mapping[str, McpServer | Mapping[str, object]], *, timeout: Timeout = UNSET
+        self, servers: Mapping[str, object], *, timeout: Timeout = UNSET
     ) -> control.McpServersSet:
         """Replace the servers that earlier calls of this method added; those of the start stay.
 
-        Servers are given as in `Options.mcp_servers`, but for those that run in this process. Look at
+        Servers are given as in `Options.mcp_servers`, those that run in this process among them. Look at
         `errors` in the answer: a server that does not start is no exception.
         """
         return self._wait(self._async.mcp_set_servers, servers, timeout=timeout)

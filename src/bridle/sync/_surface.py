@@ -5,15 +5,18 @@ Written by `scripts/sync_surface.py`: run that instead of changing it.
 
 from __future__ import annotations
 
-from typing import Self, Unpack, cast
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Generic, Self, Unpack, cast, overload
 
+from bridle.handlers import Handled
 from bridle.options import OptionFields, Options
-from bridle.session import _run, _session, _stream, _turn
+from bridle.session import _following, _run, _session, _stream, _turn
 from bridle.session._feeding import Prompts
 from bridle.session._info import SessionInfo
 from bridle.session._prompts import Prompt
 from bridle.session._requests import UNSET, Timeout
-from bridle.session._result import Result, UnfinishedTask
+from bridle.session._result import Output_co, Result, UnfinishedTask
+from bridle.session._run import T
 from bridle.session._session import SessionState
 from bridle.session._turn import CancelReceipt, Delivery
 from bridle.session._turn_state import Until
@@ -46,6 +49,29 @@ class Reader(Wrapper):
         Raises `StopIteration` at the end.
         """
         return self._wait(self._async.batch)
+
+
+class Following(Wrapper):
+    """Events as they come, for one reader: `for event in session.handled(): ...`.
+
+    It ends with the session. Of more than 10,000 that are not read the oldest are dropped, and counted in
+    `missed`.
+    """
+
+    @property
+    def _async(self) -> _following.Following:
+        return cast(_following.Following, self._wrapped)
+
+    @property
+    def missed(self) -> int:
+        """How many events were dropped because they were not read."""
+        return self._read(lambda: self._async.missed)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Handled:
+        return self._wait(self._async.__anext__)
 
 
 class TextReader(Wrapper):
@@ -95,7 +121,7 @@ class Queued(Wrapper):
         return self._wait(self._async.withdraw)
 
 
-class Turn(Wrapper):
+class Turn(Wrapper, Generic[Output_co]):
     """A prompt and all that comes of it.
 
     `for message in turn` gives its messages as they come, up to its result; `text()` only what the model
@@ -104,8 +130,8 @@ class Turn(Wrapper):
     """
 
     @property
-    def _async(self) -> _turn.Turn:
-        return cast(_turn.Turn, self._wrapped)
+    def _async(self) -> _turn.Turn[Output_co]:
+        return cast(_turn.Turn[Output_co], self._wrapped)
 
     def __repr__(self) -> str:
         return self._read(self._async.__repr__)
@@ -149,7 +175,7 @@ class Turn(Wrapper):
         """
         return wrap(TextReader, self._read(self._async.text), self._portal)
 
-    def result(self, *, until: Until | None = None, check: bool = True) -> Result[Json]:
+    def result(self, *, until: Until | None = None, check: bool = True) -> Result[Output_co]:
         """Wait for the end of the turn, and give what it came to.
 
         `until="idle"` waits for work in the background too, if it was begun in this turn
@@ -181,7 +207,7 @@ class Turn(Wrapper):
         return wrap(Queued, self._wait(self._async.steer, prompt), self._portal)
 
 
-class Session(Requests):
+class Session(Requests, Generic[Output_co]):
     """A conversation with an agent, which runs as long as this is open.
 
         with bridle.sync.Session(cwd="project") as session:
@@ -198,17 +224,49 @@ class Session(Requests):
     """
 
     @property
-    def _async(self) -> _session.Session:
-        return cast(_session.Session, self._wrapped)
+    def _async(self) -> _session.Session[Output_co]:
+        return cast(_session.Session[Output_co], self._wrapped)
 
     @property
     def options(self) -> Options:
         return self._read(lambda: self._async.options)
 
-    def __init__(self, options: Options | None = None, **fields: Unpack[OptionFields]) -> None:
-        """`options`, or single ones as keywords; given both, the keywords win. Raises `OptionsError`."""
+    @overload
+    def __init__(
+        self: Session[Json],
+        options: Options | None = None,
+        *,
+        output: Mapping[str, object] | None = None,
+        **fields: Unpack[OptionFields],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Session[T], options: Options | None = None, *, output: type[T], **fields: Unpack[OptionFields]
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Session[object],
+        options: Options | None = None,
+        *,
+        output: object,
+        **fields: Unpack[OptionFields],
+    ) -> None: ...
+
+    def __init__(
+        self, options: Options | None = None, *, output: object = None, **fields: Unpack[OptionFields]
+    ) -> None:
+        """`options`, or single ones as keywords; given both, the keywords win. Raises `OptionsError`.
+
+        `output`: the form that each answer must have: a type (a pydantic or msgspec model, a dataclass, a
+        `TypedDict`, `list[…]`, `Literal[…]`, …), or a JSON Schema. It is checked here too, and is
+        `Result.output`.
+        """
         loop = portal()
-        super().__init__(loop.read(_session.Session, options, **fields), loop)
+        super().__init__(
+            loop.read(cast("Callable[..., object]", _session.Session), options, output=output, **fields), loop
+        )
 
     def __repr__(self) -> str:
         return self._read(self._async.__repr__)
@@ -239,7 +297,9 @@ class Session(Requests):
     def __exit__(self, *_: object) -> None:
         self._wait(self._async.__aexit__, *_)
 
-    def send(self, prompt: Prompt | Prompts, *, until: Until = "result", priority: str | None = None) -> Turn:
+    def send(
+        self, prompt: Prompt | Prompts, *, until: Until = "result", priority: str | None = None
+    ) -> Turn[Output_co]:
         """Send a prompt; gives the turn that it begins, at once.
 
         A prompt is text, content blocks, or an iterable of prompts, async or not, which are sent as they come
@@ -252,9 +312,14 @@ class Session(Requests):
 
         Raises `UsageError` or `MessageInvalid` for what is no prompt, `ConnectionLost` if the agent is gone.
         """
-        return wrap(Turn, self._wait(self._async.send, prompt, until=until, priority=priority), self._portal)
+        return cast(
+            "Turn[Output_co]",
+            wrap(Turn, self._wait(self._async.send, prompt, until=until, priority=priority), self._portal),
+        )
 
-    def ask(self, prompt: Prompt | Prompts, *, until: Until = "result", check: bool = True) -> Result[Json]:
+    def ask(
+        self, prompt: Prompt | Prompts, *, until: Until = "result", check: bool = True
+    ) -> Result[Output_co]:
         """Send a prompt and wait for what it comes to. Raises what `Turn.result` raises.
 
         Interrupting the call cancels the turn.
@@ -298,6 +363,15 @@ class Session(Requests):
         """What the agent says about itself; kept up to date."""
         return self._read(lambda: self._async.info)
 
+    def handled(self) -> Following:
+        """What is answered to the agent from now on: each tool call, hook and decision, with its latency.
+
+            for event in session.handled(): ...
+
+        It ends with the session.
+        """
+        return wrap(Following, self._read(self._async.handled), self._portal)
+
     @property
     def usage(self) -> Usage:
         """What all turns since the start have used together."""
@@ -309,47 +383,116 @@ class Session(Requests):
         return self._read(lambda: self._async.tasks)
 
 
-class TurnContext(Wrapper):
+class TurnContext(Wrapper, Generic[Output_co]):
     """A turn in a session of its own, open as long as its block."""
 
     @property
-    def _async(self) -> _run.TurnContext:
-        return cast(_run.TurnContext, self._wrapped)
+    def _async(self) -> _run.TurnContext[Output_co]:
+        return cast(_run.TurnContext[Output_co], self._wrapped)
 
-    def __enter__(self) -> Turn:
-        return wrap(Turn, self._enter(self._async), self._portal)
+    def __enter__(self) -> Turn[Output_co]:
+        return cast("Turn[Output_co]", wrap(Turn, self._enter(self._async), self._portal))
 
     def __exit__(self, *_: object) -> None:
         self._wait(self._async.__aexit__, *_)
 
 
+@overload
 def run(
     prompt: Prompt | Prompts,
     options: Options | None = None,
     *,
+    output: Mapping[str, object] | None = None,
     until: Until = "idle",
     check: bool = True,
     **fields: Unpack[OptionFields],
-) -> Result[Json]:
+) -> Result[Json]: ...
+@overload
+def run(
+    prompt: Prompt | Prompts,
+    options: Options | None = None,
+    *,
+    output: type[T],
+    until: Until = "idle",
+    check: bool = True,
+    **fields: Unpack[OptionFields],
+) -> Result[T]: ...
+@overload
+def run(
+    prompt: Prompt | Prompts,
+    options: Options | None = None,
+    *,
+    output: object,
+    until: Until = "idle",
+    check: bool = True,
+    **fields: Unpack[OptionFields],
+) -> Result[object]: ...
+def run(
+    prompt: Prompt | Prompts,
+    options: Options | None = None,
+    *,
+    output: object = None,
+    until: Until = "idle",
+    check: bool = True,
+    **fields: Unpack[OptionFields],
+) -> Result[object]:
     """Run one prompt, or an iterable of them, and give what it came to. The agent is gone when this returns.
 
         result = bridle.sync.run("How many TODOs are in src?", cwd="project")
+
+    `output`: the form that the answer must have, a type or a JSON Schema; `Result.output` is then of it.
 
     It waits for subagents that work in the background, too; `until="result"`: only for the first answer.
     Raises what `Session.connect` and `Turn.result` raise; with `check=False`, a turn that failed is given
     back as a result with its `error`.
     """
     loop = portal()
-    return loop.call(_run.run, prompt, options, until=until, check=check, **fields)
+    return loop.call(
+        cast("Callable[..., Awaitable[Result[object]]]", _run.run),
+        prompt,
+        options,
+        output=output,
+        until=until,
+        check=check,
+        **fields,
+    )
 
 
+@overload
 def stream(
     prompt: Prompt | Prompts,
     options: Options | None = None,
     *,
+    output: Mapping[str, object] | None = None,
     until: Until = "idle",
     **fields: Unpack[OptionFields],
-) -> TurnContext:
+) -> TurnContext[Json]: ...
+@overload
+def stream(
+    prompt: Prompt | Prompts,
+    options: Options | None = None,
+    *,
+    output: type[T],
+    until: Until = "idle",
+    **fields: Unpack[OptionFields],
+) -> TurnContext[T]: ...
+@overload
+def stream(
+    prompt: Prompt | Prompts,
+    options: Options | None = None,
+    *,
+    output: object,
+    until: Until = "idle",
+    **fields: Unpack[OptionFields],
+) -> TurnContext[object]: ...
+def stream(
+    prompt: Prompt | Prompts,
+    options: Options | None = None,
+    *,
+    output: object = None,
+    until: Until = "idle",
+    **fields: Unpack[OptionFields],
+) -> TurnContext[object]:
     """Run one prompt and see what comes, as it comes.
 
         with bridle.sync.stream("Explain the build") as turn:
@@ -358,4 +501,18 @@ def stream(
     Leaving the block ends the agent, whether the turn is over or not. Raises what `Session.connect` raises.
     """
     loop = portal()
-    return wrap(TurnContext, loop.read(_run.stream, prompt, options, until=until, **fields), loop)
+    return cast(
+        "TurnContext[object]",
+        wrap(
+            TurnContext,
+            loop.read(
+                cast("Callable[..., object]", _run.stream),
+                prompt,
+                options,
+                output=output,
+                until=until,
+                **fields,
+            ),
+            loop,
+        ),
+    )

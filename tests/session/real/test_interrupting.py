@@ -38,7 +38,7 @@ async def check_usable(session: Session) -> None:
 
 
 def only_when_told_to_go_on(request: Request) -> Step:
-    """A model that leaves all else unanswered: whether a cancelled prompt came to a request depends on who was faster."""
+    """A model that answers nothing else: whether a cancelled prompt gets to it is a matter of chance."""
     return say("next") if "go on" in str(request.messages) else hang()
 
 

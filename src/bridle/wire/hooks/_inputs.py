@@ -100,6 +100,15 @@ class _ToolInput(_KnownInput, kw_only=True):
     mcp_server: McpServerSource | None = None
     """Of a tool that an MCP server offers."""
 
+    @property
+    def tool(self) -> Value | None:
+        """The input as a typed value of `bridle.wire.tools`, for a built-in tool: `BashInput(command="ls")`.
+        None for all others, and where it does not have the form that is known."""
+        from bridle.wire.tools import typed_input
+
+        value = typed_input(self.tool_name, self.tool_input)
+        return value if isinstance(value, Value) else None
+
 
 class PreToolUseInput(_ToolInput, kw_only=True):
     """A tool is about to be used."""

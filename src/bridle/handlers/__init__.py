@@ -1,0 +1,211 @@
+"""What the user supplies, and how it answers the agent: tools, MCP servers, hooks, permissions, questions.
+
+Does not know processes, nor how requests travel. Names are loaded when they are first used: most sessions
+need few of them.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bridle.handlers._answers import (
+        Answer,
+        add_context,
+        allow,
+        ask,
+        block,
+        defer,
+        deny,
+        later,
+        modify,
+        notify,
+        stop,
+    )
+    from bridle.handlers._calling import CallContext, CallTimedOut
+    from bridle.handlers._content import Audio, Image, Resource, ResourceLink, ToolResult
+    from bridle.handlers._elicitation import DialogRequest, ElicitationRequest, accept, cancel, decline
+    from bridle.handlers._faults import Misfit
+    from bridle.handlers._forms import Choice, FormField
+    from bridle.handlers._handled import (
+        DialogHandled,
+        ElicitationHandled,
+        Handled,
+        HookHandled,
+        Observe,
+        Outcome,
+        PermissionHandled,
+        ToolHandled,
+    )
+    from bridle.handlers._handlers import Handlers
+    from bridle.handlers._hooks import HookNeverCalledWarning
+    from bridle.handlers._hooks_decorator import hook
+    from bridle.handlers._hooks_hook import Hook, HookContext
+    from bridle.handlers._origin import Endpoint, Link, Origin, Server
+    from bridle.handlers._permissions import PermissionRequest
+    from bridle.handlers._policy import Considered, Explanation, Policy, UnreachableRuleWarning
+    from bridle.handlers._policy_rule import Rule
+    from bridle.handlers._questions import Plan, Question, QuestionReply
+    from bridle.handlers._shape import Shape
+    from bridle.handlers._tool import Tool, as_tool, tool
+    from bridle.handlers._tool_context import ToolContext
+    from bridle.handlers._tool_server import ToolServer
+
+_HOMES = {
+    "_answers": (
+        "Answer",
+        "add_context",
+        "allow",
+        "ask",
+        "block",
+        "defer",
+        "deny",
+        "later",
+        "modify",
+        "notify",
+        "stop",
+    ),
+    "_calling": (
+        "CallContext",
+        "CallTimedOut",
+    ),
+    "_content": (
+        "Audio",
+        "Image",
+        "Resource",
+        "ResourceLink",
+        "ToolResult",
+    ),
+    "_elicitation": (
+        "DialogRequest",
+        "ElicitationRequest",
+        "accept",
+        "cancel",
+        "decline",
+    ),
+    "_faults": ("Misfit",),
+    "_forms": (
+        "Choice",
+        "FormField",
+    ),
+    "_handled": (
+        "DialogHandled",
+        "ElicitationHandled",
+        "Handled",
+        "HookHandled",
+        "Observe",
+        "Outcome",
+        "PermissionHandled",
+        "ToolHandled",
+    ),
+    "_handlers": ("Handlers",),
+    "_hooks": ("HookNeverCalledWarning",),
+    "_hooks_decorator": ("hook",),
+    "_hooks_hook": (
+        "Hook",
+        "HookContext",
+    ),
+    "_origin": (
+        "Endpoint",
+        "Link",
+        "Origin",
+        "Server",
+    ),
+    "_permissions": ("PermissionRequest",),
+    "_policy": (
+        "Considered",
+        "Explanation",
+        "Policy",
+        "UnreachableRuleWarning",
+    ),
+    "_policy_rule": ("Rule",),
+    "_questions": (
+        "Plan",
+        "Question",
+        "QuestionReply",
+    ),
+    "_shape": ("Shape",),
+    "_tool": (
+        "Tool",
+        "as_tool",
+        "tool",
+    ),
+    "_tool_context": ("ToolContext",),
+    "_tool_server": ("ToolServer",),
+}
+"""Where the names are."""
+
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found: object = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+__all__ = [
+    "Answer",
+    "Audio",
+    "CallContext",
+    "CallTimedOut",
+    "Choice",
+    "Considered",
+    "DialogHandled",
+    "DialogRequest",
+    "ElicitationHandled",
+    "ElicitationRequest",
+    "Endpoint",
+    "Explanation",
+    "FormField",
+    "Handled",
+    "Handlers",
+    "Hook",
+    "HookContext",
+    "HookHandled",
+    "HookNeverCalledWarning",
+    "Image",
+    "Link",
+    "Misfit",
+    "Observe",
+    "Origin",
+    "Outcome",
+    "PermissionHandled",
+    "PermissionRequest",
+    "Plan",
+    "Policy",
+    "Question",
+    "QuestionReply",
+    "Resource",
+    "ResourceLink",
+    "Rule",
+    "Server",
+    "Shape",
+    "Tool",
+    "ToolContext",
+    "ToolHandled",
+    "ToolResult",
+    "ToolServer",
+    "UnreachableRuleWarning",
+    "accept",
+    "add_context",
+    "allow",
+    "as_tool",
+    "ask",
+    "block",
+    "cancel",
+    "decline",
+    "defer",
+    "deny",
+    "hook",
+    "later",
+    "modify",
+    "notify",
+    "stop",
+    "tool",
+]

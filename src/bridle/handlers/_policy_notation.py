@@ -1,0 +1,146 @@
+"""Names of tools in policies, also in the notation of the agent's own rules: `Bash(git *)`, `Read(src/**)`.
+
+Knows which of the agent's tools have a command, a path or an address, and under which names. Does not know
+what becomes of a rule.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from bridle.errors import OptionsError
+from bridle.handlers._policy_glob import is_special
+from bridle.options._readers import fold, near
+from bridle.wire.tools import BUILTIN_TOOL_NAMES, TOOL_ALIASES
+
+if TYPE_CHECKING:
+    from bridle.handlers._policy_rule import Verdict
+
+SHELLS: Final = frozenset(("Bash", "PowerShell", "Monitor"))
+"""Tools that run a shell command, which is their `command`."""
+
+PATHS: Final[Mapping[str, tuple[str, ...]]] = {
+    "Edit": ("file_path",),
+    "EnterWorktree": ("path",),
+    "Glob": ("path",),
+    "Grep": ("path",),
+    "LS": ("path",),
+    "LSP": ("filePath",),
+    "MultiEdit": ("file_path",),
+    "NotebookEdit": ("notebook_path",),
+    "NotebookRead": ("notebook_path",),
+    "Read": ("file_path",),
+    "Workflow": ("scriptPath",),
+    "Write": ("file_path",),
+}
+"""Which arguments of a tool are paths."""
+
+SEARCHES: Final = frozenset(("Glob", "Grep", "LS"))
+"""Tools that look at all there is in a folder, the working folder if they are given none."""
+
+OPTIONAL_PATHS: Final = SEARCHES | {"EnterWorktree", "Workflow"}
+"""Tools whose path may be left out."""
+
+ADDRESSES: Final = frozenset(("Monitor", "WebFetch", "WebSearch"))
+"""Tools that reach for an address on the web."""
+
+# What the agent takes a rule for one of these to mean: all that read, all that write.
+_READING: Final = ("Read", "Grep", "Glob", "LS", "NotebookRead")
+_WRITING: Final = ("Edit", "Write", "NotebookEdit", "MultiEdit")
+_ONE_ARGUMENT: Final[Mapping[str, str]] = {"Agent": "subagent_type", "Skill": "skill"}
+_NOTATION: Final = re.compile(r"(?P<tool>[^()]+)\((?P<content>.*)\)\Z", re.DOTALL)
+_ALL: Final = re.compile(r"\**\Z")
+_SERVER: Final = re.compile(r"mcp__(?:(?!__).)+\Z")
+_OLD_NAMES: Final = frozenset(("LS", "MultiEdit", "NotebookRead"))
+_KNOWN: Final = BUILTIN_TOOL_NAMES | frozenset(TOOL_ALIASES) | _OLD_NAMES
+
+
+class Noted(NamedTuple):
+    """What the name of a tool in a rule says."""
+
+    text: str
+    tools: tuple[str, ...]
+    conditions: Mapping[str, object]
+
+
+def todays_name(tool: str) -> str:
+    """A tool's name, for an older one that the agent still answers to."""
+    return TOOL_ALIASES.get(tool, tool)
+
+
+def read_tool(place: str, text: str) -> Noted:
+    """What a tool, or a rule in the agent's notation, stands for. Raises `OptionsError` if for nothing."""
+    if "(" not in text and ")" not in text:
+        _refuse_misspelled(place, text)
+        return Noted(text, (f"{text}__*",) if _SERVER.match(text) else (text,), {})
+    found = _NOTATION.match(text)
+    if found is None:
+        hint = "Write a tool's name, or `Tool(what)`."
+        raise OptionsError(f"{place} is no rule: {text!r}", hint=hint)
+    tool, content = found["tool"], found["content"]
+    _refuse_misspelled(place, tool)
+    if _ALL.match(content):
+        return read_tool(place, tool)
+    return _with_content(place, text, tool, content)
+
+
+def _with_content(place: str, text: str, tool: str, content: str) -> Noted:
+    name = todays_name(tool)
+    if name in SHELLS:
+        return Noted(text, (tool,), {"command": _command(content)})
+    if name in PATHS:
+        tools = _READING if name in _READING else _WRITING if name in _WRITING else (tool,)
+        return Noted(text, tools, {"path": _path(content)})
+    if name == "WebFetch" and content.startswith("domain:"):
+        return Noted(text, (tool,), {"domain": content.removeprefix("domain:")})
+    if name in _ONE_ARGUMENT:
+        return Noted(text, (tool,), {"arguments": {_ONE_ARGUMENT[name]: content}})
+    raise OptionsError(
+        f"{place}: it is not known what {content!r} means for {tool}",
+        hint=f"Name the tool alone, and say what is meant as `arguments`: {{'argument': {content!r}}}.",
+    )
+
+
+def _command(content: str) -> str:
+    """`git:*` is the older way to write `git *`."""
+    return f"{content[:-2]} *" if content.endswith(":*") else content
+
+
+def _path(content: str) -> str:
+    """Two slashes begin at the root; one begins at the folder that the agent's settings are for."""
+    if content.startswith("//"):
+        return content[1:]
+    return content.lstrip("/") if content.startswith("/") else content.removeprefix("./")
+
+
+def _refuse_misspelled(place: str, name: str) -> None:
+    """A name that is not the agent's would silently be a rule for nothing."""
+    if name in _KNOWN or is_special(name) or name.startswith("mcp__"):
+        return
+    meant = next((known for known in sorted(_KNOWN) if fold(known) == fold(name)), None)
+    if meant := meant or near(name, sorted(_KNOWN), cutoff=0.85):
+        raise OptionsError(f"{place}: there is no tool {name!r}", hint=f"Did you mean {meant!r}?")
+
+
+def pathless(tool: str, condition: str, decision: Verdict) -> tuple[str, str] | None:
+    """Why a condition can never hold for a tool, and what to do about it; None if it can."""
+    name = todays_name(tool)
+    if name not in _KNOWN and not name.startswith("mcp__"):
+        return None
+    if condition == "path" and decision == "allow" and name in SHELLS:
+        return (
+            "the text of a shell command does not tell which files it uses",
+            "Allow it by `command`, or leave it to a sandbox.",
+        )
+    known: frozenset[str] = {
+        "command": SHELLS,
+        "path": SHELLS.union(PATHS),
+        "domain": ADDRESSES,
+        "url": ADDRESSES - {"WebSearch"},
+    }[condition]
+    if name in known:
+        return None
+    hint = "Say which of its `arguments` is meant." if name.startswith("mcp__") else "Leave one of them out."
+    return f"it has none; {', '.join(sorted(known))} have", hint

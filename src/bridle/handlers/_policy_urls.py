@@ -1,0 +1,123 @@
+"""Whether an address on the web is one that a pattern of a policy means, by its host or as a whole.
+
+Does not look anything up.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from typing import Final, NamedTuple
+
+from bridle.errors import OptionsError
+from bridle.handlers._policy_glob import Match, check_pattern, fits
+
+_STRANGE: Final = re.compile(r"[\s\\\x00-\x1f\x7f]|[^\x00-\x7f]")
+_NUMBER: Final = re.compile(r"[0-9a-fx.]*\Z")
+_URL: Final = re.compile(r"(?P<scheme>[^:/]+)://(?P<host>[^/]+)(?P<path>/.*)?\Z", re.DOTALL)
+
+
+class _Address(NamedTuple):
+    scheme: str
+    hosts: tuple[str, ...]
+    """The host in all the ways in which it can be written."""
+    port: str
+    paths: tuple[str, ...]
+    """The path and the query, as written and with escapes and dots taken away."""
+    is_clear: bool
+    """Whether every program would read it in this way."""
+
+
+def check_domain_pattern(place: str, pattern: str) -> None:
+    """Raise `OptionsError` for a pattern that no host can match."""
+    check_pattern(place, pattern)
+    if "/" in pattern or ":" in pattern:
+        raise OptionsError(
+            f"{place} is not a domain: {pattern!r}",
+            hint="Write the host alone, such as '*.example.com', or use `url`.",
+        )
+
+
+def check_url_pattern(place: str, pattern: str) -> None:
+    """Raise `OptionsError` for a pattern that is not made like a URL."""
+    check_pattern(place, pattern)
+    if not _URL.match(pattern):
+        raise OptionsError(
+            f"{place} is not made like a URL: {pattern!r}",
+            hint="Write 'https://example.com/docs/*', or use `domain` for all of a host.",
+        )
+
+
+def domain_match(pattern: str, url: str) -> Match:
+    """Whether the host of a URL is meant by a pattern: the very host, or all below it for `*.example.com`."""
+    address = _read(url)
+    return Match.MAYBE if address is None else _host_match(pattern, address)
+
+
+def host_match(pattern: str, host: str) -> Match:
+    """The same for a host alone."""
+    return domain_match(pattern, f"https://{host}/")
+
+
+def url_match(pattern: str, url: str) -> Match:
+    """Whether a URL is meant by a pattern: its scheme, its host and its path, each for itself. A pattern
+    without a path means all of a host."""
+    address = _read(url)
+    wanted = _URL.match(pattern)
+    if address is None or wanted is None:
+        return Match.MAYBE
+    host, _, port = wanted["host"].partition(":")
+    if not fits(wanted["scheme"].lower(), address.scheme) or not fits(port or address.port, address.port):
+        return Match.NO
+    of_path = _match_of(wanted["path"] or "*", address.paths)
+    return min(of_path, _host_match(host, address))
+
+
+def _host_match(pattern: str, address: _Address) -> Match:
+    found = _match_of(pattern.lower().rstrip("."), address.hosts)
+    return found if address.is_clear else min(found, Match.MAYBE)
+
+
+def _match_of(pattern: str, spellings: tuple[str, ...]) -> Match:
+    meant = [fits(pattern, each) for each in spellings]
+    return Match.YES if all(meant) else Match.MAYBE if any(meant) else Match.NO
+
+
+def _read(url: str) -> _Address | None:
+    from urllib.parse import unquote, urlsplit
+
+    try:
+        split = urlsplit(url.strip())
+        host, port = (split.hostname or "").rstrip("."), split.port
+    except ValueError:
+        return None
+    if not host:
+        return None
+    is_clear = not _STRANGE.search(url) and split.username is None and split.password is None
+    query = f"?{split.query}" if split.query else ""
+    path = split.path or "/"
+    plain = "/" + posixpath.normpath(unquote(path)).lstrip("/")
+    if path.endswith("/") and plain != "/":
+        plain += "/"
+    paths = tuple(dict.fromkeys((path + query, plain + query)))
+    usual = {"http": 80, "https": 443}.get(split.scheme)
+    return _Address(split.scheme, _ways_to_write(host), str(port or usual or ""), paths, is_clear)
+
+
+def _ways_to_write(host: str) -> tuple[str, ...]:
+    """A host, and what it is the same as: the numbers of an address, the ASCII form of a name."""
+    ways = [host]
+    if _NUMBER.match(host) and any(map(str.isdigit, host)):
+        import socket
+
+        try:
+            # It takes whatever resolvers do: "127.1", "0x7f000001", "2130706433".
+            ways.append(socket.inet_ntoa(socket.inet_aton(host)))
+        except OSError:
+            pass
+    if not host.isascii():
+        try:
+            ways.append(host.encode("idna").decode())
+        except UnicodeError:
+            pass
+    return tuple(dict.fromkeys(ways))

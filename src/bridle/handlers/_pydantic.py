@@ -1,0 +1,85 @@
+"""Types that pydantic knows: their JSON Schema, and values of them from JSON and to JSON.
+
+Importing this module imports pydantic, which may not be there. Does not know when it is wanted.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, cast
+
+import msgspec
+from pydantic import TypeAdapter, ValidationError
+from pydantic.errors import PydanticUserError
+
+from bridle.handlers._faults import Misfit, named, shown
+from bridle.handlers._hints import parts, settle
+from bridle.handlers._native import has_limits
+from bridle.wire import Json, JsonObject
+
+
+class Pydantic:
+    """A type as pydantic reads it. Raises TypeError for one that it cannot read."""
+
+    def __init__(self, kind: object) -> None:
+        self.kind: Final = kind
+        if any(map(has_limits, parts(kind))):
+            raise TypeError("pydantic does not know the limits in `msgspec.Meta`")
+        try:
+            try:
+                self._prepare()
+            except (NameError, PydanticUserError):
+                settle(kind)
+                self._prepare()
+        except PydanticUserError as error:
+            if error.code == "class-not-fully-defined":
+                raise NameError(str(error).splitlines()[0]) from error
+            raise TypeError(str(error).splitlines()[0]) from error
+
+    def _prepare(self) -> None:
+        self._adapter: TypeAdapter[Any] = TypeAdapter(cast(Any, self.kind))
+        self.schema: JsonObject = self._adapter.json_schema(mode="validation")
+
+    def convert(self, value: object) -> object:
+        """The value that JSON means. Raises `Misfit`."""
+        try:
+            return self._read(value)
+        except ValidationError as error:
+            raise Misfit(_faults(error, "")) from None
+
+    def faults(self, value: object, path: str) -> list[str]:
+        """What is wrong with a value; empty if nothing is."""
+        try:
+            self._read(value)
+        except ValidationError as error:
+            return _faults(error, path)
+        return []
+
+    def dump(self, value: object) -> Json:
+        """A value of the type as JSON. Raises TypeError or ValueError for what cannot be."""
+        return cast(Json, self._adapter.dump_python(value, mode="json", warnings="error"))
+
+    def _read(self, value: object) -> object:
+        # From JSON, where strict means the kinds that JSON has: from Python values, a date must be a date.
+        return self._adapter.validate_json(_encoded(value), strict=True)
+
+
+def _encoded(value: object) -> bytes:
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        import json
+
+        return json.dumps(value).encode()
+
+
+def _faults(error: ValidationError, path: str) -> list[str]:
+    faults: list[str] = []
+    for each in error.errors(include_url=False, include_context=False):
+        at = path
+        for part in each["loc"]:
+            at += f"[{part}]" if isinstance(part, int) else f".{part}" if at else part
+        if each["type"] == "missing":
+            faults.append(named(at, "missing"))
+        else:
+            faults.append(named(at, f"{each['msg']}, got {shown(each['input'])}"))
+    return faults

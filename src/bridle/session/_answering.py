@@ -1,0 +1,99 @@
+"""Answers the agent's requests, each in a task of its own and in the context of the turn that it comes from.
+
+What an answer is, is known to the handlers, which are reached through whoever holds them: a handler that
+mentions its session does not keep it.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+from bridle.session._raising import is_failure, unwrapped, words_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from contextvars import Context
+    from typing import TypeAlias
+
+    from bridle.protocol import Peer, RequestReceived, RequestWithdrawn
+    from bridle.session._connection import Connection
+    from bridle.session._turn_state import TurnState
+    from bridle.wire import JsonObject, RequestId
+    from bridle.wire.control import Ask
+
+    Answerer: TypeAlias = Callable[[Ask], Awaitable[JsonObject]]
+
+log = logging.getLogger("bridle.session")
+
+
+class Answering:
+    """The requests of the agent that are open."""
+
+    def __init__(self, connection: Connection, peer: Peer) -> None:
+        self._connection = connection
+        self._peer = peer
+        self.find_answerer: Callable[[TurnState | None], Answerer | None] = lambda _: None
+        self.find_context: Callable[[TurnState | None], Context | None] = lambda _: None
+        self._open: dict[RequestId, anyio.CancelScope] = {}
+
+    def received(self, event: RequestReceived) -> None:
+        """Begin to answer."""
+        # From now on: it may be taken back before its task runs.
+        scope = self._open[event.id] = anyio.CancelScope()
+        turn = self._connection.routing.front
+        self._connection.start(
+            self._answer, event.id, event.request, turn, scope, context=self.find_context(turn)
+        )
+
+    def withdrawn(self, event: RequestWithdrawn) -> None:
+        """The answer is not wanted any more."""
+        if (scope := self._open.get(event.id)) is not None:
+            scope.cancel()
+
+    async def _answer(
+        self, id: RequestId, request: Ask, turn: TurnState | None, scope: anyio.CancelScope
+    ) -> None:
+        try:
+            with scope:
+                if not scope.cancel_called:
+                    await self._reply(id, request, turn)
+        finally:
+            del self._open[id]
+            self._connection.was_excused()
+
+    async def _reply(self, id: RequestId, request: Ask, turn: TurnState | None) -> None:
+        peer = self._peer
+        try:
+            answerer = self.find_answerer(turn)
+            if answerer is None:
+                peer.refuse(id, "the session is being closed")
+            else:
+                peer.respond(id, await answerer(request))
+        except Exception as error:  # noqa: BLE001 - whatever the user's code raises
+            self._refuse_for(id, request, error)
+        except GeneratorExit as error:
+            # Of the user's code, or this is thrown away together with its event loop. It may not wait then.
+            if not self._connection.is_here:
+                raise
+            self._refuse_for(id, request, error)
+            self._connection.start(self._connection.send_quietly, peer.take_output())
+            return
+        except BaseException as error:  # noqa: BLE001 - Ctrl-C and its like, and cancellations
+            if is_failure(error):
+                # Raises it again if it was meant for this task. Else something that the handler waited for
+                # was cancelled.
+                await checkpoint()
+                self._refuse_for(id, request, error)
+            else:
+                crash = unwrapped(error)
+                peer.refuse(id, f"the host was ended: {type(crash).__name__}")
+                self._connection.end_with(crash)
+        await self._connection.send_quietly(peer.take_output())
+
+    def _refuse_for(self, id: RequestId, request: Ask, error: BaseException) -> None:
+        log.error("a handler failed: %s", request.subtype, exc_info=error)
+        self._peer.refuse(id, words_of(error))
