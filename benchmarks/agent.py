@@ -1,8 +1,8 @@
 """The program that both sides drive: an agent that answers at once, with a file for each turn.
 
-Started with the arguments of either library, of which it heeds none. The file is named by a variable. It
-costs
-the sides nothing: only their own CPU time is counted.
+Started with the arguments of either library, of which it heeds none. The file is named by a variable. A
+prompt such as `hooks 1000` makes it ask the host that often before it answers: see `ASKED`. It costs the
+sides nothing: only their own CPU time is counted.
 """
 
 from __future__ import annotations
@@ -43,15 +43,84 @@ _RESULT: dict[str, Any] = {
 }
 
 
+SERVER = "bench"
+"""The server whose tool it calls."""
+
+ASKED = ("hooks", "tools", "parallel")
+"""What it asks: a hook, or a tool, each as soon as the last is answered; the tool, all at once."""
+
+
 def main() -> None:
     turn = Path(os.environ[TURN_VARIABLE]).read_bytes()
+    hook = ""
     for line in sys.stdin.buffer:
         frame = json.loads(line)
         if frame["type"] == "user":
+            what, _, count = str(frame["message"]["content"]).partition(" ")
             uuids = {"user_message_uuids": [frame["uuid"]]} if frame.get("uuid") else {}
-            _write(_line(_INIT | uuids) + turn + _line(_RESULT | uuids))
+            _write(_line(_INIT | uuids))
+            if what in ASKED:
+                _ask(what, int(count), hook)
+            _write(turn + _line(_RESULT | uuids))
         elif frame["type"] == "control_request":
+            if hooks := frame["request"].get("hooks"):
+                hook = hooks["PreToolUse"][0]["hookCallbackIds"][0]
             _write(_line({"type": "control_response", "response": _answer(frame)}))
+
+
+def _ask(what: str, count: int, hook: str) -> None:
+    if what != "hooks":
+        for number, method in enumerate(("initialize", "notifications/initialized", "tools/list")):
+            _write(_question(-1 - number, _rpc(method, number, _SETUP if method == "initialize" else {})))
+            sys.stdin.buffer.readline()
+    at_once = count if what == "parallel" else 1
+    for first in range(0, count, at_once):
+        numbers = range(first, first + at_once)
+        _write(b"".join(_question(n, _hook(n, hook) if what == "hooks" else _call(n)) for n in numbers))
+        for _ in numbers:
+            answer = json.loads(sys.stdin.buffer.readline())["response"]
+            assert answer["subtype"] == "success", answer
+            if what != "hooks":
+                assert answer["response"]["mcp_response"]["result"]["content"], answer
+
+
+def _question(number: int, request: dict[str, Any]) -> bytes:
+    return _line({"type": "control_request", "request_id": f"agent-{number}", "request": request})
+
+
+def _hook(number: int, callback_id: str) -> dict[str, Any]:
+    return {"subtype": "hook_callback", "callback_id": callback_id, "tool_use_id": f"toolu_{number}"} | {
+        "input": {
+            **_IDS,
+            "transcript_path": "/transcript.jsonl",
+            "cwd": "/",
+            "permission_mode": "default",
+            "hook_event_name": "PreToolUse",
+            "tool_name": "Bash",
+            "tool_input": {"command": "true", "description": "Do nothing"},
+            "tool_use_id": f"toolu_{number}",
+        }
+    }
+
+
+def _call(number: int) -> dict[str, Any]:
+    arguments = {"text": "hello", "count": 3, "tags": ["a", "b"]}
+    meta = {"claudecode/toolUseId": f"toolu_{number}", "progressToken": number}
+    return _rpc("tools/call", number, {"name": "work", "arguments": arguments, "_meta": meta})
+
+
+def _rpc(method: str, number: int, params: dict[str, Any]) -> dict[str, Any]:
+    message: dict[str, Any] = {"jsonrpc": "2.0", "method": method, "params": params}
+    if not method.startswith("notifications/"):
+        message["id"] = number
+    return {"subtype": "mcp_message", "server_name": SERVER, "message": message}
+
+
+_SETUP: dict[str, Any] = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {},
+    "clientInfo": {"name": "bench", "version": "1"},
+}
 
 
 def _answer(frame: dict[str, Any]) -> dict[str, Any]:

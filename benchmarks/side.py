@@ -26,9 +26,13 @@ CONTROL_TYPES = frozenset(
 """Frames that are for the library, not for its user."""
 
 
-SESSION_WORK = ("loop", "batches", "requests", "many")
+SESSION_WORK = ("loop", "batches", "requests", "many", "hooks", "tools", "parallel")
 """What is done with a session: read a turn message by message, or many at a time; ask control requests, one
-after the other; open so many sessions at once, each for one turn."""
+after the other; open so many sessions at once, each for one turn; answer a hook, or a call of a tool, that
+often; answer so many calls at once of a tool that takes its time."""
+
+SLOW_SECONDS = 0.05
+"""How long a tool takes that is called many times at once."""
 
 
 class Seconds(NamedTuple):

@@ -8,10 +8,12 @@ from collections.abc import Iterable
 
 import anyio
 
-from benchmarks.side import CONTROL_TYPES, Seconds, Side, serve, started
-from bridle import Options, Session, __version__
+from benchmarks.agent import ASKED, SERVER
+from benchmarks.side import CONTROL_TYPES, SLOW_SECONDS, Seconds, Side, serve, started
+from bridle import Answer, Options, Session, ToolServer, __version__, allow, hook, tool
 from bridle.transports import Command, ProcessTransport
 from bridle.wire import Framer, StreamEvent
+from bridle.wire.hooks import PreToolUseInput
 
 
 def messages(chunks: Iterable[bytes]) -> int:
@@ -73,6 +75,22 @@ def flood(program: str, count: int, in_batches: bool) -> float:
     return anyio.run(main)
 
 
+@hook("PreToolUse")
+async def let_pass(_: PreToolUseInput) -> Answer:
+    return allow()
+
+
+def server(what: str) -> ToolServer:
+    @tool
+    async def work(text: str, count: int, tags: list[str]) -> str:
+        """Do what is asked for."""
+        if what == "parallel":
+            await anyio.sleep(SLOW_SECONDS)
+        return f"{text} {count} {tags}"
+
+    return ToolServer(SERVER, [work])
+
+
 def session(program: str, count: int, what: str) -> Seconds:
     async def main() -> Seconds:
         options = Options(cli_path=program)
@@ -82,9 +100,13 @@ def session(program: str, count: int, what: str) -> Seconds:
                 for _ in range(count):
                     tasks.start_soon(read_turn, options)
             return begin()
+        if what in ASKED:
+            options = options.replace(hooks=[let_pass], mcp_servers={SERVER: server(what)})
         async with Session(options) as session:
             begin = started()
-            if what == "requests":
+            if what in ASKED:
+                await session.ask(f"{what} {count}")
+            elif what == "requests":
                 for _ in range(count):
                     await session.mcp_status()
             elif what == "loop":

@@ -15,7 +15,8 @@ from typing import Any, Protocol
 
 import anyio
 
-from benchmarks.side import CONTROL_TYPES, Seconds, Side, serve, started
+from benchmarks.agent import ASKED, SERVER
+from benchmarks.side import CONTROL_TYPES, SLOW_SECONDS, Seconds, Side, serve, started
 
 
 class LineFramer(Protocol):
@@ -133,9 +134,30 @@ def flood(program: str, count: int, in_batches: bool) -> float:
     return anyio.run(main)
 
 
+async def let_pass(*_: object) -> dict[str, Any]:
+    return {"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "allow"}}
+
+
+def server(what: str) -> Any:  # noqa: ANN401 - it has no type here
+    schema = {"text": str, "count": int, "tags": list[str]}
+
+    async def work(given: dict[str, Any]) -> dict[str, Any]:
+        if what == "parallel":
+            await anyio.sleep(SLOW_SECONDS)
+        text = f"{given['text']} {given['count']} {given['tags']}"
+        return {"content": [{"type": "text", "text": text}]}
+
+    tool = _package.tool("work", "Do what is asked for.", schema)(work)
+    return _package.create_sdk_mcp_server(SERVER, tools=[tool])
+
+
 def session(program: str, count: int, what: str) -> Seconds:
     async def main() -> Seconds:
-        options = _package.ClaudeAgentOptions(cli_path=program)
+        more: dict[str, Any] = {}
+        if what in ASKED:
+            hooks = {"PreToolUse": [_package.HookMatcher(hooks=[let_pass])]}
+            more = {"hooks": hooks, "mcp_servers": {SERVER: server(what)}}
+        options = _package.ClaudeAgentOptions(cli_path=program, **more)
         if what == "many":
             begin = started()
             async with anyio.create_task_group() as tasks:
@@ -148,8 +170,8 @@ def session(program: str, count: int, what: str) -> Seconds:
                 for _ in range(count):
                     await client.get_mcp_status()
             else:
-                await client.query("go")
-                left = count + 2
+                await client.query(f"{what} {count}" if what in ASKED else "go")
+                left = 2 if what in ASKED else count + 2
                 async for _ in client.receive_response():
                     left -= 1
                 assert not left

@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from benchmarks.agent import TURN_VARIABLE
-from tests import recordings
+from tests import tapes
 
 REPEATS = 10
 """How often the recording is in its file: a single pass is too short to be timed well."""
@@ -120,7 +120,7 @@ def long_recording() -> Iterator[bytes]:
 
 def every_recording() -> Iterator[bytes]:
     """All frames of all recordings, without the noise: some of it ends a session of the reference."""
-    return (line for name in recordings.NAMES for line in _sent_lines(name))
+    return (line for name in tapes.NAMES for line in _sent_lines(name))
 
 
 def tool_result(size: int) -> bytes:
@@ -139,11 +139,11 @@ def tool_result(size: int) -> bytes:
 
 
 def _recorded(name: str, is_wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    return next(frame for frame in recordings.frames(name, "cli->host") if is_wanted(frame))
+    return next(frame for frame in tapes.frames(name, "cli->host") if is_wanted(frame))
 
 
 def _sent_lines(name: str) -> Iterator[bytes]:
-    return (_line(frame) for frame in recordings.frames(name, "cli->host"))
+    return (_line(frame) for frame in tapes.frames(name, "cli->host"))
 
 
 def _is_text_delta(frame: dict[str, Any]) -> bool:
