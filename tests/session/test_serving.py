@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import anyio
 import pytest
 
-from bridle.errors import OptionsError
+from bridle.errors import OptionsError, RequestFailed
 from bridle.handlers import Endpoint, Link, Observe
 from bridle.protocol import RequestAnswered
+from bridle.session import Session
 from bridle.wire import JsonObject
 from tests.session.other_end import OtherEnd, playing, result
 from tests.session.test_raising import MESSAGE, OddServer, reply_to
@@ -62,6 +64,29 @@ async def test_of_servers_that_the_agent_refuses_the_old_ones_are_served_again()
         assert {name: server.instance for name, server in given.items()} == {"odd": old}
         await new.has_ended.wait()
         assert (await session.ask("go")).text == "done"
+
+
+async def test_changes_that_are_made_at_once_are_made_one_after_the_other() -> None:
+    """A first one that fails must not undo the second."""
+    first_asked = anyio.Event()
+
+    async def play(agent: OtherEnd) -> None:
+        refused = await agent.asked("mcp_set_servers")
+        first_asked.set()
+        await agent.refuse(refused, "no")
+        await agent.answer(await agent.asked("mcp_set_servers"))
+        await agent.wait_ended()
+
+    async def fail(session: Session) -> None:
+        with pytest.raises(RequestFailed):
+            await session.mcp_set_servers({"first": OddServer(None, None)})
+
+    async with playing(play) as session:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(fail, session)
+            await first_asked.wait()
+            await session.mcp_set_servers({"second": OddServer(None, None)})
+        assert [*session._conversation.handlers.servers.given] == ["second"]
 
 
 async def test_servers_of_the_start_stay_when_others_are_set() -> None:

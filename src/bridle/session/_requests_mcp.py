@@ -6,7 +6,7 @@ Does not run servers, and does not carry their messages.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import cast
 
 from bridle.errors import OptionsError
@@ -36,7 +36,7 @@ class McpRequests(Asking):
         `errors` in the answer: a server that does not start is no exception.
         """
         external, own = _sorted("`servers`", servers)
-        with self._serving(own) as told:
+        async with self._serving(own) as told:
             for name in external.keys() & told.keys():
                 place = within("`servers`", name)
                 raise OptionsError(
@@ -44,7 +44,7 @@ class McpRequests(Asking):
                 )
             return await self.request(control.McpSetServers({**told, **external}), timeout=timeout)
 
-    def _serving(self, own: Mapping[str, SdkServer]) -> AbstractContextManager[Mapping[str, JsonObject]]:
+    def _serving(self, own: Mapping[str, SdkServer]) -> AbstractAsyncContextManager[Mapping[str, JsonObject]]:
         """Serve these as well, in place of those of an earlier call; gives all that run in this process as
         the agent has to be told: it drops what a request does not name."""
         for name in own:

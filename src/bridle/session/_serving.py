@@ -6,7 +6,7 @@ What a server does is its own business; which one a message is for is known to `
 from __future__ import annotations
 
 import logging
-from contextlib import contextmanager
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import anyio
@@ -17,7 +17,7 @@ from bridle.session._links import ServerLink
 from bridle.session._raising import is_failure, unwrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
+    from collections.abc import AsyncGenerator, Callable, Mapping
     from contextvars import Context
 
     from bridle.handlers import Endpoint, Handlers
@@ -37,6 +37,7 @@ class Serving:
         self._context = context
         self._fixed = handlers.servers.given
         """Those of the start, which stay."""
+        self._changing = anyio.Lock()
         self._running: dict[str, anyio.CancelScope] = {}
 
     def begin(self, find_handlers: Callable[[], Handlers | None]) -> None:
@@ -45,29 +46,31 @@ class Serving:
         for name in self._fixed:
             self._run(name)
 
-    @contextmanager
-    def exchanged(self, wanted: Mapping[str, SdkServer]) -> Generator[dict[str, JsonObject]]:
+    @asynccontextmanager
+    async def exchanged(self, wanted: Mapping[str, SdkServer]) -> AsyncGenerator[dict[str, JsonObject]]:
         """Have other servers beside those of the start than until now; gives all as the agent has to be told.
 
         If the block fails, those of before are served again. Raises `OptionsError` for what is no server, or
         has the name of one of the start.
         """
-        servers = self._handlers.servers
-        before = {name: given for name, given in servers.given.items() if name not in self._fixed}
-        for name in wanted:
-            if name in self._fixed:
-                raise OptionsError(
-                    f"there is a server {name!r} of this process from the start", hint="Give it another name."
-                )
-        try:
-            self._become(before, wanted, is_final=False)
-            told = {**self._fixed, **wanted}
-            yield {name: {**given.to_wire(), "name": name} for name, given in told.items()}
-        except BaseException:
-            self._become(servers.given.keys() - self._fixed.keys(), before, is_final=True)
-            raise
-        self._become(before.keys() | wanted.keys(), wanted, is_final=True)
-        self._connection.routing.turns.can_be_asked = self._handlers.can_be_asked
+        async with self._changing:
+            servers = self._handlers.servers
+            before = {name: given for name, given in servers.given.items() if name not in self._fixed}
+            for name in wanted:
+                if name in self._fixed:
+                    raise OptionsError(
+                        f"there is a server {name!r} of this process from the start",
+                        hint="Give it another name.",
+                    )
+            try:
+                self._become(before, wanted, is_final=False)
+                told = {**self._fixed, **wanted}
+                yield {name: {**given.to_wire(), "name": name} for name, given in told.items()}
+            except BaseException:
+                self._become(servers.given.keys() - self._fixed.keys(), before, is_final=True)
+                raise
+            self._become(before.keys() | wanted.keys(), wanted, is_final=True)
+            self._connection.routing.turns.can_be_asked = self._handlers.can_be_asked
 
     def _become(
         self, before: Mapping[str, object] | set[str], wanted: Mapping[str, SdkServer], *, is_final: bool

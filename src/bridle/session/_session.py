@@ -26,7 +26,7 @@ from bridle.wire.control import Request
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from contextlib import AbstractContextManager
+    from contextlib import AbstractAsyncContextManager
     from typing import Self, Unpack
 
     from bridle.options import OptionFields, SdkServer
@@ -234,7 +234,7 @@ class Session(Requests, Generic[Output_co]):
             raise UsageError(f"{type(request).__name__} has fields of its own: set {', '.join(fields)} there")
         return cast("T | JsonObject", await self._conversation.request(request, dict(fields), timeout))
 
-    def _serving(self, own: Mapping[str, SdkServer]) -> AbstractContextManager[Mapping[str, JsonObject]]:
+    def _serving(self, own: Mapping[str, SdkServer]) -> AbstractAsyncContextManager[Mapping[str, JsonObject]]:
         return self._conversation.serving().exchanged(own)
 
     async def reinitialize(self, *, timeout: Timeout = UNSET) -> SessionInfo:
