@@ -40,9 +40,10 @@ PLAN: JsonObject = {"plan": "# Plan\n1. Write\n", "planFilePath": "/plans/a.md"}
 class Asker:
     """A session and a turn, as far as permissions and policies look at them."""
 
-    def __init__(self, cwd: str = "/project", runner: Any = None) -> None:
+    def __init__(self, cwd: str = "/project", runner: Any = None, began: str | None = None) -> None:
+        init = None if began is None else SimpleNamespace(original_cwd=began)
         self.session: Any = SimpleNamespace(
-            info=SimpleNamespace(cwd=cwd), options=SimpleNamespace(cwd=None, runner=runner)
+            info=SimpleNamespace(cwd=cwd, init=init), options=SimpleNamespace(cwd=None, runner=runner)
         )
         self.turn: Any = "the turn"
 

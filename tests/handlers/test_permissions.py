@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import threading
@@ -328,6 +329,18 @@ async def test_a_callback_that_takes_too_long_denies(caplog: pytest.LogCaptureFi
     assert (decider.report.decision, decider.report.outcome) == ("deny", "timed_out")
     assert told[0].is_cancelled
     assert "within 0.01 s" in caplog.text
+
+
+@pytest.mark.requirement("A10")
+async def test_an_answer_that_comes_too_late_denies() -> None:
+    async def stubborn(request: PermissionRequest) -> bool:
+        with contextlib.suppress(anyio.get_cancelled_exc_class()):
+            await anyio.sleep_forever()
+        return True
+
+    decider = Decider(stubborn, timeout=0.01)
+    assert (await decider.answer())["behavior"] == "deny"
+    assert (decider.report.decision, decider.report.outcome) == ("deny", "timed_out")
 
 
 async def test_a_thread_that_takes_too_long_is_left_to_itself() -> None:

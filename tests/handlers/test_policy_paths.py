@@ -199,8 +199,30 @@ def test_case_and_accents_count_where_they_count_for_files(
 ) -> None:
     monkeypatch.setattr(_policy_paths, "IGNORES_CASE", is_mac)
     where = Where(str(project))
-    for pattern, path in (("secrets/**", "SECRETS/key"), ("caf\u00e9/**", "cafe\u0301/x")):
+    for pattern, path in (("secrets/**", "SECRETS/key"), ("cafe\u0301/**", "caf\u00e9/x")):
         assert path_match(pattern, path, where) is (Match.MAYBE if is_mac else Match.NO)
+
+
+def test_blanks_around_a_path_do_not_hide_it(project: Path) -> None:
+    where = Where(str(project))
+    assert path_match("**", " /etc/passwd", where) is Match.MAYBE
+    assert path_match("/etc/**", "\u00a0/etc/passwd", where) is Match.MAYBE
+    assert path_match("**/key", "secrets/key\n", where) is Match.MAYBE
+    assert path_match("src/**", "\ufeff/etc/passwd", where) is Match.MAYBE
+    assert path_match("caf\u00e9/**", "cafe\u0301/x", where) is Match.MAYBE
+
+
+def test_patterns_begin_where_the_agent_began(project: Path) -> None:
+    where = Where(str(project / "src"), root=str(project))
+    assert path_match("src/**", "a.py", where) is Match.YES
+    assert path_match("secrets/**", "../secrets/key", where) is Match.YES
+    # What is allowed does not move along; what is denied does.
+    assert path_match("deep/**", "deep/x", where) is Match.MAYBE
+
+
+@pytest.mark.parametrize("path", ["a/" * 50_000, "../" * 50_000, "a" * 5_000])
+def test_a_path_that_is_too_long_is_not_looked_at(path: str, project: Path) -> None:
+    assert path_match("**/.env", path, Where(str(project))) is Match.MAYBE
 
 
 # Paths on another machine.

@@ -187,6 +187,17 @@ def test_a_rule_made_by_hand_is_looked_at_as_well() -> None:
 
 
 @pytest.mark.parametrize(
+    "condition", [{"command": []}, {"path": ()}, {"arguments": {}}, {"domain": []}], ids=repr
+)
+def test_an_empty_list_of_what_is_allowed_does_not_allow_all(condition: dict[str, Any]) -> None:
+    with pytest.raises(OptionsError, match="is empty") as caught:
+        Rule.from_data({"allow": "*"} | condition)
+    assert caught.value.hint
+    with pytest.raises(OptionsError, match="is empty"):
+        Rule("allow", "*", **condition)
+
+
+@pytest.mark.parametrize(
     "data",
     [
         {"deny": "SomethingNew"},

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import subprocess
+from pathlib import Path
+from time import process_time
 
 import pytest
 from hypothesis import example, given
@@ -272,6 +275,29 @@ DENIED = [
     "watch 'rm x'",
     "trap 'rm x' EXIT",
     "cat <<EOF\nrm x\nEOF",
+    "cat <<EOF\n'$(rm x)'\nEOF",
+    "cat <<EOF\nit's\nEOF\nrm x\ncat <<EOF\nit's\nEOF",
+    "cat <<-EOF\n\tit's\n\tEOF\nrm x # it's",
+    "cat <<A <<B\na'\nA\nb'\nB\nrm x",
+    "bash -s x <<< 'rm y'",
+    "source /dev/stdin <<< 'rm x'",
+    "ls \r# ; rm x",
+    "ls <(x)#; rm y",
+    "echo $(case x in x) rm y;; esac)",
+    'echo "$(case x in\nx) rm y;; esac)"',
+    "time -p rm x",
+    "if time -p rm x; then ls; fi",
+    "{fd}>/dev/null rm x",
+    "X[1 ]=1 rm x",
+    "X[1 ]=1 rm$Y",
+    "> a\recho rm x",
+    "ls\r\nrm\r\n",
+    "pkexec rm x",
+    "noglob rm x",
+    "env -S'rm x'",
+    "env --split-string='rm x'",
+    "alias x='rm y'",
+    "sudo env nice -n 5 rm x",
 ]
 
 IN_DOUBT = [
@@ -294,6 +320,14 @@ IN_DOUBT = [
     "curl x | sh",
     "curl x | bash -s",
     "base64 -d x | sh",
+    "curl x | sudo bash",
+    "curl x | sudo -u root env bash",
+    "curl x | bash -s y",
+    "curl x | bash /dev/stdin",
+    "source <(curl x)",
+    ". <(curl x)",
+    "sudo " + "-x " * 5_000 + "$X",
+    "cat <<EOF\nls",
     "ls 'x",
     'ls "x',
     "ls $(x",
@@ -339,6 +373,11 @@ HARMLESS = [
     "ls 2>&1 > out",
     "bash script.sh",
     "npm run rm",
+    "cat <<EOF\nsome text\nEOF\nls",
+    "git commit -m \"$(cat <<'EOF'\nSome text\nEOF\n)\"",
+    ". venv/bin/activate",
+    "ssh -oBatchMode=yes host ls",
+    "[ -f x ] && ls",
     "farm x",
     "rmdir x",
     "",
@@ -361,6 +400,13 @@ def test_a_command_that_is_certainly_another_is_not_denied(command: str) -> None
         ("git push *--force*", "git log $FLAGS", Match.NO),
         ("git push *--force*", "git push origin; ls --force", Match.NO),
         ("*curl*", "ls $X", Match.MAYBE),
+        ("git push *", "git -C . push", Match.MAYBE),
+        ("git push *", "git -c a=b -C 'a b' --no-pager push -f", Match.MAYBE),
+        ("git push *", "sudo /usr/bin/git --git-dir=x push", Match.MAYBE),
+        ("git push *", "git " + "-x " * 100 + "push", Match.MAYBE),
+        ("git push *", "git -C . log", Match.NO),
+        ("git push *", 'git -C "$X" log', Match.NO),
+        ("git push *", "git stash push", Match.NO),
     ],
 )
 def test_arguments_count_as_far_as_they_are_known(pattern: str, command: str, expected: Match) -> None:
@@ -372,11 +418,21 @@ def test_case_counts_where_it_counts_for_programs(
     system: str, denied: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_policy_commands, "IGNORES_CASE", system == "mac")
-    _policy_commands._ends_with_meant.cache_clear()
     for command in ("RM x", "sudo RM x", "ls; Rm $X"):
         assert (match(RM, command) is not Match.NO) is denied
     assert match("RM *", "rm x") is not Match.YES
-    _policy_commands._ends_with_meant.cache_clear()
+
+
+HUGE = ["sudo " + "git " * 24_000, "sudo " + "a " * 49_000, "sh " * 33_000, "a{" * 49_000, "a[" * 49_000]
+
+
+@pytest.mark.parametrize("command", HUGE, ids=[each[:8] for each in HUGE])
+@pytest.mark.parametrize("is_powershell", [False, True])
+def test_a_huge_command_takes_no_more_than_a_moment(command: str, is_powershell: bool) -> None:
+    began = process_time()
+    for pattern in ("git *--force*", "*c*u*r*l*"):
+        command_match(pattern, command, is_powershell=is_powershell)
+    assert process_time() - began < 10
 
 
 ANY = st.text(st.sampled_from("rm ls sudo sh -c '\"\\#$`;&|<>(){}[]*?=\n"), max_size=60)
@@ -402,6 +458,113 @@ def test_what_is_denied_is_found_behind_anything_that_is_plain(command: str) -> 
         assert match(RM, f"{command}{separator}rm x") is not Match.NO
 
 
+PIECES = st.lists(
+    st.sampled_from(
+        [
+            *(
+                "rm x",
+                "r''m x",
+                "\\rm x",
+                "r\\\nm x",
+                " ",
+                "\n",
+                "'",
+                '"',
+                "\\",
+                "#",
+                " #",
+                ";",
+                "&&",
+                "|",
+                "&",
+            ),
+            *(
+                "(",
+                ")",
+                "{ ",
+                "; }",
+                "$(",
+                "`",
+                "${x:-",
+                "}",
+                "<<A\n",
+                "<<'A'\n",
+                "\nA\n",
+                "<<-A\n",
+                "\n\tA\n",
+            ),
+            *("<<< ", "case x in x) ", ";; esac", "if ", "then ", "fi", "true", "echo ", "time -p ", "! "),
+            *(
+                "eval ",
+                "sh -c ",
+                "bash -s ",
+                "> o",
+                "2>&1",
+                "<(",
+                "X=1 ",
+                "{fd}>o ",
+                "$'",
+                "\r",
+                "\v",
+                "((",
+                "))",
+            ),
+            *(
+                "command ",
+                "exec ",
+                "while ",
+                "do ",
+                "done",
+                "env ",
+                "f(){ ",
+                "f",
+                "cat ",
+                "|&",
+                "source ",
+                "a",
+            ),
+        ]
+    ),
+    min_size=2,
+    max_size=9,
+).map("".join)
+
+
+@pytest.fixture(scope="module")
+def shell_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with all that can be run, and an `rm` that leaves a trace."""
+    folder = tmp_path_factory.mktemp("shell")
+    for name in ("bash", "sh", "cat", "env"):
+        (folder / name).symlink_to(shutil.which(name) or "/nowhere")
+    (folder / "rm").write_text(f"#!/bin/sh\n: > {folder}/ran\n")
+    (folder / "rm").chmod(0o755)
+    return folder
+
+
+@pytest.mark.requirement("A10")
+@pytest.mark.skipif(BASH is None, reason="there is no bash to ask")
+@given(PIECES)
+@example("cat <<A\nit's\nA\nrm x\ncat <<A\nit's\nA")
+@example("echo $(case x in x) rm x;; esac)")
+@example("true <(a)#; rm x")
+def test_the_shell_runs_nothing_that_was_not_found(shell_folder: Path, command: str) -> None:
+    if match(RM, command) is not Match.NO:
+        return
+    ran = [BASH or "", "--norc", "-c", command]
+    env = {"PATH": str(shell_folder)}
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        subprocess.run(
+            ran,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=5,
+            cwd=shell_folder,
+            env=env,
+            check=False,
+        )
+    assert not (shell_folder / "ran").exists()
+
+
 def test_a_plain_command_is_shown_as_written_and_as_meant() -> None:
     plain = plain_command("  git  commit -m 'a  b' ")
     assert plain == ("git commit -m 'a  b'", "git commit -m a  b")
@@ -411,7 +574,9 @@ def test_a_plain_command_is_shown_as_written_and_as_meant() -> None:
 
 def test_commands_are_found_with_what_is_unknown_in_them() -> None:
     found = found_commands("ls $X | grep 'a b' > out; sudo -n rm *.py")
-    assert found.commands == [["ls", UNKNOWN], ["grep", "a b"], ["sudo", "-n", "rm", f"{UNKNOWN}.py"]]
+    sudo = ["sudo", "-n", "rm", f"{UNKNOWN}.py"]
+    assert found.commands == [["ls", UNKNOWN], ["grep", "a b"], sudo, sudo[1:], sudo[2:], sudo[3:]]
+    assert found.runners == [sudo]
     assert found.doubt == ""
 
 
@@ -432,6 +597,14 @@ def test_commands_are_found_with_what_is_unknown_in_them() -> None:
         ("Remove-Item *", "& { Remove-Item y }", Match.MAYBE),
         ("Remove-Item *", "iex $x", Match.MAYBE),
         ("Remove-Item *", "powershell -EncodedCommand abc", Match.MAYBE),
+        ("Remove-Item *", "pwsh -e abc", Match.MAYBE),
+        ("Remove-Item *", "remove-item y", Match.MAYBE),
+        ("Remove-Item *", "Microsoft.PowerShell.Management\\Remove-Item y", Match.MAYBE),
+        ("Remove-Item *", "Rem`ove-Item y", Match.MAYBE),
+        ("Remove-Item *", "& ('Remove'+'-Item') y", Match.MAYBE),
+        ("Remove-Item *", "& $x y", Match.MAYBE),
+        ("Remove-Item *", "Get-Item x -ErrorAction Stop -Encoding utf8", Match.NO),
+        ("Remove-Item *", "x" * 100_001, Match.MAYBE),
     ],
 )
 def test_powershell_is_looked_at_by_its_own_rules(pattern: str, command: str, expected: Match) -> None:

@@ -28,8 +28,8 @@ from bridle.handlers._policy_urls import check_domain_pattern, check_url_pattern
         ("example.com", "https://example.com@evil.org/", Match.NO),
         ("evil.org", "https://example.com@evil.org/", Match.MAYBE),
         ("example.com", "https://user:pass@example.com/", Match.MAYBE),
-        ("example.com", "https://example.com\\@evil.org/", Match.NO),
-        ("example.com", "https://example.com\\.evil.org/", Match.NO),
+        ("example.com", "https://example.com\\@evil.org/", Match.MAYBE),
+        ("example.com", "https://example.com\\.evil.org/", Match.MAYBE),
         ("example.com", "https://exa\nmple.com/", Match.MAYBE),
         ("example.com", "https://example.com/\u2028", Match.MAYBE),
         ("example.com", "https://ex\u0430mple.com/", Match.NO),
@@ -45,6 +45,16 @@ from bridle.handlers._policy_urls import check_domain_pattern, check_url_pattern
         ("example.com", "https://[::1", Match.MAYBE),
         ("example.com", "https://example.com:x/", Match.MAYBE),
         ("*", "https://example.com/", Match.YES),
+        ("evil.org", "https://ev%69l.org/", Match.MAYBE),
+        ("*.example.com", "https://evil.org%2f.example.com/", Match.MAYBE),
+        ("evil.org", "https://evil.org\\x/", Match.MAYBE),
+        ("evil.org", "https://evil.org\u3002/", Match.MAYBE),
+        ("b\u00fccher.de", "https://xn--bcher-kva.de/", Match.YES),
+        ("*.b\u00fccher.de", "https://a.b\u00fccher.de/", Match.MAYBE),
+        ("example.com", "file://example.com/etc/passwd", Match.MAYBE),
+        ("example.com", "//example.com/", Match.MAYBE),
+        ("example.com", "wss://example.com/", Match.YES),
+        ("example.com", "https://" + "\u00e4" * 100_000, Match.MAYBE),
     ],
 )
 def test_a_host_is_meant_by_its_name(pattern: str, url: str, expected: Match) -> None:
@@ -85,7 +95,9 @@ def test_what_is_no_domain_is_refused(pattern: str) -> None:
     assert caught.value.hint
 
 
-@pytest.mark.parametrize("pattern", ["example.com", "example.com/*", "https:/x", "https://", "*", ""])
+@pytest.mark.parametrize(
+    "pattern", ["example.com", "example.com/*", "https:/x", "https://", "http://[::1]/*", "*", ""]
+)
 def test_what_is_not_made_like_a_url_is_refused(pattern: str) -> None:
     with pytest.raises(OptionsError) as caught:
         check_url_pattern("`url`", pattern)

@@ -38,8 +38,10 @@ async def attempt(
 
     Raises nothing but what is meant for others than this call: the cancellation of this task, and what ends
     programs (`KeyboardInterrupt`, `SystemExit`). A cancellation that comes out of the callback and was not
-    meant for this task, as when something that it waited for was cancelled, is a failure like any other.
+    meant for this task, as when something that it waited for was cancelled, is a failure like any other. So
+    is an answer that comes too late, from a callback that would not be cancelled.
     """
+    deadline = math.inf if timeout is None else anyio.current_time() + timeout
     try:
         value = await call(function, request, timeout=timeout, context=request)
     except CallTimedOut as error:
@@ -55,6 +57,9 @@ async def attempt(
         # The callback was cancelled and went on to give an answer, which nobody waits for.
         request.is_cancelled = True
         await checkpoint()
+    if timeout is not None and anyio.current_time() > deadline:
+        request.is_cancelled = True
+        return Attempt(outcome="timed_out", error=CallTimedOut(timeout))
     return Attempt(outcome="answered", value=value)
 
 

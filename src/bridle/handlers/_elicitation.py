@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Final, Literal, TypeGuard, cast
 
 from bridle.errors import BridleError, Denied
-from bridle.handlers._attempt import Attempt, attempt, name_of
+from bridle.handlers._attempt import Attempt, attempt, name_of, outcome_of
 from bridle.handlers._calling import CallContext
 from bridle.handlers._forms import content_fault, form_fields
 from bridle.handlers._handled import DialogHandled, ElicitationHandled
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from bridle.handlers._forms import FormField
-    from bridle.handlers._handled import Observe, Outcome
+    from bridle.handlers._handled import Observe
     from bridle.handlers._origin import Origin
     from bridle.wire import Json, JsonObject
     from bridle.wire.control import Elicitation, RequestUserDialog
@@ -211,8 +211,7 @@ class Dialogs:
 
 
 def _given_up(error: BaseException) -> Attempt:
-    outcome: Outcome = "failed" if isinstance(error, KeyboardInterrupt | SystemExit) else "cancelled"
-    return Attempt(outcome=outcome, error=error)
+    return Attempt(outcome=outcome_of(error), error=error)
 
 
 def _log_failure(tried: Attempt, who: str, what: str) -> None:

@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Final, cast
 
 from bridle.errors import Denied
-from bridle.handlers._attempt import Attempt, attempt, name_of
+from bridle.handlers._attempt import Attempt, attempt, name_of, outcome_of
 from bridle.handlers._calling import CallContext, CallTimedOut
 from bridle.handlers._decisions import NO_REASON, Decision, NotADecision, denied, read_decision
 from bridle.handlers._handled import PermissionHandled
@@ -22,7 +22,7 @@ from bridle.wire.tools import typed_input
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridle.handlers._handled import Observe, Outcome
+    from bridle.handlers._handled import Observe
     from bridle.handlers._origin import Origin
     from bridle.wire import Json, JsonObject
     from bridle.wire.choices import DecisionReasonType
@@ -154,8 +154,8 @@ class Permissions:
         except Exception as error:  # noqa: BLE001 - a mistake of ours allows nothing either
             decision = denied_by_failure(Attempt(outcome="failed", error=error), "Bridle", ask.tool_name)
         except BaseException as error:
-            outcome: Outcome = "failed" if isinstance(error, KeyboardInterrupt | SystemExit) else "cancelled"
-            self._report(ask, began, denied("", "it was not decided", outcome=outcome, error=error))
+            undecided = denied("", "it was not decided", outcome=outcome_of(error), error=error)
+            self._report(ask, began, undecided)
             raise
         self._report(ask, began, decision)
         return decision.wire

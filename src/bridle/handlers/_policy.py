@@ -326,17 +326,18 @@ def _call_of_hook(told: PreToolUseInput, context: HookContext) -> Call:
     return Call(
         tool=told.tool_name,
         input=told.tool_input,
-        where=Where(told.cwd or where.cwd, where.is_local),
+        where=msgspec.structs.replace(where, cwd=told.cwd or where.cwd),
         agents=names if told.agent_id else ("main",),
         server=None if told.mcp_server is None else told.mcp_server.name,
     )
 
 
 def _where(session: Session) -> Where:
-    """The agent's working folder, as far as the session knows it."""
-    options = session.options
+    """The agent's working folder, as far as the session knows it, and the one that it began in."""
+    options, init = session.options, session.info.init
     is_local = options.runner is None or options.runner.is_local
-    known: Any = session.info.cwd or options.cwd
-    if known is None or not is_local:
-        return Where(known or "/", is_local)
-    return Where(os.path.abspath(known), is_local)  # noqa: PTH100
+    cwd: Any = session.info.cwd or options.cwd
+    root: Any = (init.original_cwd if init is not None else None) or options.cwd or cwd
+    if not is_local:
+        return Where(cwd or "/", is_local, root)
+    return Where(os.path.abspath(cwd or "."), is_local, os.path.abspath(root or "."))  # noqa: PTH100

@@ -7,20 +7,25 @@ from __future__ import annotations
 
 import re
 import sys
-from functools import lru_cache
 from typing import Final
 
 from bridle.handlers._policy_glob import Match, literal_prefix, text_regex
-from bridle.handlers._policy_plain import NotPlain, plain_command
-from bridle.handlers._policy_shell import READERS, UNKNOWN, WRAPPERS, basename, found_commands
+from bridle.handlers._policy_plain import LONGEST, NotPlain, plain_command
+from bridle.handlers._policy_shell import MOST_WORDS, UNKNOWN, after_options, basename, found_commands
+from bridle.redaction import preview_value
 
 IGNORES_CASE: Final = sys.platform in ("darwin", "win32")
 """Whether programs are found whatever the case of their names. Then they are for a denial."""
 
-_MOST_WORDS: Final = 2_000
+_MOST_OPTIONS: Final = 50
 _PLAIN_POWERSHELL: Final = re.compile(r"[\w ./\\:=,+-]+")
 _POWERSHELL_PARTS: Final = re.compile(r"[;|&\n\r(){}`$<>\"']+")
-_OPTION: Final = re.compile(r"-|\d+[smhd]?\Z|\w+=")
+_POWERSHELL_TEXT: Final = re.compile(
+    r"`|[&.]\s*[$(\"']|\b(iex|icm)\b|invoke-(expression|command)|\.invoke|scriptblock"
+    r"|-e[cn]?(?!\w)|-enc(?!oding)",
+    re.IGNORECASE,
+)
+"""What runs a text as a command, or hides its name."""
 
 
 def command_match(pattern: str, command: str, *, is_powershell: bool = False) -> tuple[Match, str]:
@@ -42,6 +47,9 @@ def command_match(pattern: str, command: str, *, is_powershell: bool = False) ->
     for words in found.commands:
         if why := _reason_to_doubt(pattern, words):
             return Match.MAYBE, f"{why}; {not_plain}" if not_plain else why
+    for words in found.runners:
+        if any(_is_meant_widely(pattern, words[start:]) for start in range(1, len(words))):
+            return Match.MAYBE, f"{_shown(words)} runs it"
     if found.doubt:
         return Match.MAYBE, f"it cannot be told: {found.doubt}"
     return Match.NO, "no command in it is meant"
@@ -49,50 +57,57 @@ def command_match(pattern: str, command: str, *, is_powershell: bool = False) ->
 
 def _powershell_match(pattern: str, command: str) -> tuple[Match, str]:
     text = command.strip()
+    if len(text) > LONGEST:
+        return Match.MAYBE, "it cannot be told: it is too long"
     if _PLAIN_POWERSHELL.fullmatch(text) and _is_meant(pattern, " ".join(text.split())):
         return Match.YES, f"{text!r} is meant"
     for part in (text, *_POWERSHELL_PARTS.split(text)):
-        words = part.split()
-        if any(_is_meant(pattern, " ".join(words[start:]), widely=True) for start in range(len(words))):
+        words = part.replace("\\", "/").split()
+        if len(words) > MOST_WORDS:
+            return Match.MAYBE, "it cannot be told: it has too many words"
+        if any(_is_meant_widely(pattern, words[start:], ignores_case=True) for start in range(len(words))):
             return Match.MAYBE, f"{part.strip()!r} is in it"
-    if re.search(r"(?i)\biex\b|invoke-expression|-enc", text):
+    if _POWERSHELL_TEXT.search(text):
         return Match.MAYBE, "it cannot be told: it runs a text as a command"
     return Match.NO, "no command in it is meant"
 
 
 def _reason_to_doubt(pattern: str, words: list[str]) -> str:
     """Why a command among others is what a pattern means, or may be; empty if it is not."""
-    names = [basename(word) for word in words]
-    texts = dict.fromkeys((" ".join(words), " ".join((names[0], *words[1:])), " ".join(names)))
-    shown = " ".join(words).replace(UNKNOWN, "…")
-    if any(_is_meant(pattern, text, widely=True) for text in texts):
-        return f"{shown!r} is in it"
-    if any(UNKNOWN in text and _may_become(pattern, text) for text in texts):
-        return f"{shown!r} may become what is meant"
-    if names[0] in WRAPPERS | READERS or "{" in words:
-        if any(_ends_with_meant(pattern).search(text) for text in texts):
-            return f"{shown!r} runs it"
-        if any(_may_become(pattern, " ".join(words[start:])) for start in _command_positions(words)):
-            return f"{shown!r} may run what is meant"
+    if _is_meant_widely(pattern, words):
+        return f"{_shown(words)} is in it"
+    if UNKNOWN in "".join(words) and any(_may_become(pattern, text) for text in _texts(words)):
+        return f"{_shown(words)} may become what is meant"
+    for number, start in enumerate(after_options(words)):
+        # `git -C folder push` is meant by `git push *`.
+        if number and _is_meant_widely(pattern, [words[0], *words[start:]]):
+            return f"{_shown(words)} is in it"
+        if number > _MOST_OPTIONS:
+            return f"{_shown(words)} has too many options to be sure"
     return ""
 
 
-def _is_meant(pattern: str, text: str, *, widely: bool = False) -> bool:
+def _shown(words: list[str]) -> str:
+    return preview_value(" ".join(words).replace(UNKNOWN, "…"))
+
+
+def _texts(words: list[str]) -> list[str]:
+    """A command as text: as it is, and with programs named without their folder."""
+    names = [basename(word) for word in words]
+    return list(dict.fromkeys((" ".join(words), " ".join((names[0], *words[1:])), " ".join(names))))
+
+
+def _is_meant_widely(pattern: str, words: list[str], *, ignores_case: bool | None = None) -> bool:
+    ignores = IGNORES_CASE if ignores_case is None else ignores_case
+    return any(_is_meant(pattern, text, ignores_case=ignores) for text in _texts(words))
+
+
+def _is_meant(pattern: str, text: str, *, ignores_case: bool = False) -> bool:
     """Whether a pattern fits a command; `git *` fits `git` alone too."""
-    ignores_case = widely and IGNORES_CASE
     if text_regex(pattern, ignores_case=ignores_case).match(text):
         return True
     bare = pattern.removesuffix(" *")
     return bare != pattern and text_regex(bare, ignores_case=ignores_case).match(text) is not None
-
-
-@lru_cache(maxsize=1024)
-def _ends_with_meant(pattern: str) -> re.Pattern[str]:
-    """Finds a text whose last words are what a pattern means."""
-    endings = [text_regex(pattern).pattern]
-    if (bare := pattern.removesuffix(" *")) != pattern:
-        endings.append(text_regex(bare).pattern)
-    return re.compile(r"(?:\A|(?<= ))(?:" + "|".join(endings) + ")", re.IGNORECASE if IGNORES_CASE else 0)
 
 
 def _may_become(pattern: str, text: str) -> bool:
@@ -103,17 +118,3 @@ def _may_become(pattern: str, text: str) -> bool:
     if IGNORES_CASE:
         known, fixed = known.lower(), fixed.lower()
     return known.startswith(fixed) or fixed.startswith(known)
-
-
-def _command_positions(words: list[str]) -> list[int]:
-    """Where in the words of a command the one may begin that it runs."""
-    if len(words) > _MOST_WORDS:
-        return list(range(1, _MOST_WORDS))
-    if words[0] in READERS:
-        return list(range(1, len(words)))
-    found = [number + 1 for number, word in enumerate(words) if word.startswith(("-exec", "-ok", "{"))]
-    for number, word in enumerate(words[1:], 1):
-        found.append(number)
-        if not _OPTION.match(word) and not words[number - 1].startswith("-"):
-            break
-    return found

@@ -94,36 +94,46 @@ def fits(pattern: str, text: str) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def path_regex(pattern: str, *, ignores_case: bool = False) -> re.Pattern[str]:
-    """What matches a pattern for paths as a whole; `src/**` matches `src` too."""
-    parts = pattern.split("/")
-    regex = ""
-    for number, part in enumerate(parts):
-        is_last = number == len(parts) - 1
-        if part != "**":
-            regex += _part_regex(part) + ("" if is_last else "/")
-        elif not is_last:
-            regex += "(?:.*/)?"
+def path_regex(pattern: str, *, ignores_case: bool = False, below: bool = False) -> re.Pattern[str]:
+    """What matches a pattern for paths as a whole; `src/**` matches `src` too. `below`: or all that is inside
+    of what it matches."""
+    while pattern.endswith("/**"):
+        pattern, below = pattern.removesuffix("/**"), True
+    pieces = [""]
+    for part in pattern.split("/"):
+        if part == "**":
+            pieces.append("")
         else:
-            # The slash before it is there already, and is needed only if something follows.
-            regex = f"{regex.removesuffix('/')}(?:/.*)?" if regex else ".*"
+            pieces[-1] += _part_regex(part) + "/"
+    regex = _in_a_row(pieces, "(?:.*?/)??", "(?:.*/)?").removesuffix("/")
+    regex = ".*" if pattern == "**" else regex + "(?:/.*)?" if below else regex
     return re.compile(f"(?s:{regex})\\Z", re.IGNORECASE if ignores_case else 0)
 
 
 def _part_regex(part: str) -> str:
     """The regular expression for a part of a path, in which no wildcard matches a slash."""
-    regex, position = "", 0
+    pieces, position = [""], 0
     while position < len(part):
         character = part[position]
         if character == "*":
-            regex += "[^/]*"
+            pieces.append("")
         elif character == "?":
-            regex += "[^/]"
+            pieces[-1] += "[^/]"
         elif character == "[" and (found := _CLASS.match(part, position)):
             # Without what makes it a pattern of its own: `(?s:` and `)\\Z`.
-            regex += f"(?!/){translate(found[0])[4:-3]}"
+            pieces[-1] += f"(?!/){translate(found[0])[4:-3]}"
             position = found.end() - 1
         else:
-            regex += re.escape(character)
+            pieces[-1] += re.escape(character)
         position += 1
-    return regex
+    return _in_a_row(pieces, "[^/]*?", "[^/]*")
+
+
+def _in_a_row(pieces: list[str], first_gap: str, last_gap: str) -> str:
+    """The pieces of a pattern with what may be between them. The first place where a piece fits is as good as
+    any but for the last one: that no others are tried is what keeps it fast."""
+    first, *others = pieces
+    if not others:
+        return first
+    *middle, last = others
+    return first + "".join(f"(?>{first_gap}{each})" for each in middle if each) + last_gap + last

@@ -14,8 +14,9 @@ import msgspec
 from bridle.handlers._policy_commands import command_match
 from bridle.handlers._policy_glob import Match, fits, literal_prefix
 from bridle.handlers._policy_notation import OPTIONAL_PATHS, PATHS, SEARCHES, SHELLS, todays_name
-from bridle.handlers._policy_paths import Where, path_match
+from bridle.handlers._policy_paths import LONGEST, Where, path_match
 from bridle.handlers._policy_urls import domain_match, host_match, url_match
+from bridle.redaction import preview_value
 from bridle.wire import JsonObject
 
 if TYPE_CHECKING:
@@ -27,11 +28,16 @@ Judged: TypeAlias = tuple[Match, str]
 """Whether it fits, and why it does or does not."""
 
 _UNSANDBOXED: Final = "dangerouslyDisableSandbox"
-_PIECES: Final = re.compile(r"""[\s;|&<>()`"'${}=,:]+""")
+_NOT_IN_TOOLS: Final = re.compile(r"[^\w*?\[\]!-]")
+"""What the names of tools have `_` for, where their server has it in its name."""
+_PIECES: Final = re.compile(r"""[\s;|&<>()`"'${}=,:@]+""")
 """What separates names of files from all else in the text of a command."""
+_QUOTES: Final = re.compile(r"""['"\\]""")
+_FLAG: Final = re.compile(r"-\w?")
 _SEVERAL_PLACES: Final = re.compile(r"[{(][^)}]*(/|\.\.)")
 """Alternatives in a pattern that may begin anywhere."""
 _MOST_PIECES: Final = 2_000
+_LONGEST: Final = 100_000
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,6 +74,8 @@ def judge(rule: Rule, call: Call) -> Judged:
     judged += [_argument(name, patterns, call) for name, patterns in rule.arguments]
     if not judged:
         return Match.YES, f"it is for {'every tool' if '*' in rule.tools else call.tool}"
+    if call.tool == "Monitor" and None not in (call.input.get("command"), call.input.get("ws")):
+        judged.append((Match.MAYBE, "it has both a command and an address"))
     least = min(match for match, _ in judged)
     # What keeps it from a full match is what one wants to know.
     return least, "; ".join(dict.fromkeys(why for match, why in judged if match == least))
@@ -82,7 +90,13 @@ def _server(patterns: Sequence[str], call: Call) -> Judged:
     names = [call.server] if call.server else _servers_in(call.tool)
     if not names:
         return Match.NO, f"{call.tool} is not of an MCP server"
-    return _best(f"server {names[0]}", [(_of_all(pattern, names), pattern) for pattern in patterns])
+
+    def match(pattern: str) -> Match:
+        in_tools = _NOT_IN_TOOLS.sub("_", pattern)
+        is_named = any(fits(in_tools, each) for each in _servers_in(call.tool))
+        return _of_all(pattern, names) or (Match.MAYBE if is_named else Match.NO)
+
+    return _best(f"server {names[0]}", [(match(pattern), pattern) for pattern in patterns])
 
 
 def _servers_in(tool: str) -> list[str]:
@@ -128,6 +142,8 @@ def _path(patterns: Sequence[str], call: Call) -> Judged:
         judged = [_one_path(patterns, each, call, reaches_in=name in SEARCHES) for each in _paths(name, call)]
     elif name in SHELLS:
         judged = [_path_in_command(patterns, call)]
+    elif name.startswith("mcp__"):
+        judged = [_path_among(patterns, _texts(call.input), call)]
     elif call.blocked_path is None:
         return Match.NO, f"{call.tool} has no path"
     if call.blocked_path is not None:
@@ -153,7 +169,7 @@ def _paths(name: str, call: Call) -> list[str | None]:
 
 def _paths_in_pattern(pattern: object, folder: str) -> list[str | None]:
     """Where a search by pattern leads, if that may be out of the folder that it begins in."""
-    if not isinstance(pattern, str) or _SEVERAL_PLACES.search(pattern):
+    if not isinstance(pattern, str) or len(pattern) > LONGEST or _SEVERAL_PLACES.search(pattern):
         return [None]
     beginning, slash, _ = literal_prefix(pattern.replace("{", "*")).rpartition("/")
     if slash:
@@ -179,14 +195,25 @@ def _path_in_command(patterns: Sequence[str], call: Call) -> Judged:
     command: object = call.input.get("command")
     if not isinstance(command, str):
         return Match.NO, "it has no command"
-    pieces = dict.fromkeys(piece for piece in _PIECES.split(command) if piece and not piece.startswith("-"))
-    for piece in list(pieces)[:_MOST_PIECES]:
-        for pattern in patterns:
-            if path_match(pattern, piece, call.where):
-                return Match.MAYBE, f"{piece!r} is in its command, and fits {pattern!r}"
-    if len(pieces) > _MOST_PIECES:
+    if len(command) > _LONGEST:
         return Match.MAYBE, "its command is too long to look for paths in it"
-    return Match.NO, "no path in its command is meant"
+    unquoted = _QUOTES.sub("", command)
+    pieces = [piece for each in (command, unquoted) for piece in _PIECES.split(each)]
+    return _path_among(
+        patterns, (_FLAG.sub("", piece, 1) if piece[:1] == "-" else piece for piece in pieces), call
+    )
+
+
+def _path_among(patterns: Sequence[str], texts: Iterable[str], call: Call) -> Judged:
+    """Whether one of several texts is a path that is meant, if it is a path."""
+    found = dict.fromkeys(text.removeprefix("file://") for text in texts if text)
+    for text in list(found)[:_MOST_PIECES]:
+        for pattern in patterns:
+            if len(text) <= LONGEST and path_match(pattern, text, call.where):
+                return Match.MAYBE, f"{preview_value(text)} is in its input, and fits {pattern!r}"
+    if len(found) > _MOST_PIECES:
+        return Match.MAYBE, "its input is too long to look for paths in it"
+    return Match.NO, "no path in its input is meant"
 
 
 def _domain(patterns: Sequence[str], call: Call) -> Judged:
@@ -215,7 +242,9 @@ def _address(call: Call) -> str | None:
         # What is not even a text is no address that could be allowed.
         return str(call.input.get("url"))
     socket: object = call.input.get("ws") if call.tool == "Monitor" else None
-    return str(cast("JsonObject", socket).get("url")) if isinstance(socket, dict) else None
+    if socket is None:
+        return None
+    return str(cast("JsonObject", socket).get("url") if isinstance(socket, dict) else socket)
 
 
 def _argument(name: str, patterns: Sequence[str], call: Call) -> Judged:
@@ -226,11 +255,12 @@ def _argument(name: str, patterns: Sequence[str], call: Call) -> Judged:
 
 
 def _texts(value: object) -> Iterable[str]:
-    """A value as text; all that is inside of a list or an object."""
+    """A value as text; all that is inside of a list or an object, names too."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
-        for each in cast("JsonObject", value).values():
+        for name, each in cast("JsonObject", value).items():
+            yield name
             yield from _texts(each)
     elif _is_list(value):
         for each in value:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-_LONGEST: Final = 100_000
-"""Characters of a command that are looked at."""
+LONGEST: Final = 100_000
+"""Characters of a command that are looked at; a longer one is not understood."""
 
 _SEPARATORS: Final[dict[str, str]] = {
     ";": "it has more than one command",
@@ -25,7 +25,7 @@ _SEPARATORS: Final[dict[str, str]] = {
     "$": "a part of it is known to the shell alone",
     "\\": "it has a backslash outside of quotes",
 }
-_ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\[[^]]*\])?\+?=")
+ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\[[^]]*\])?\+?=")
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_./+:@%,^-]+")
 
 
@@ -44,14 +44,14 @@ class Plain(NamedTuple):
 
 def plain_command(text: str) -> Plain:
     """The one simple command that a text is. Raises `NotPlain` for all else, and in every case of doubt."""
-    if len(text) > _LONGEST:
+    if len(text) > LONGEST:
         raise NotPlain("it is too long")
     if "\0" in text:
         raise NotPlain("it has a NUL byte in it")
     written, meant = _plain_words(text.strip(" \t\n"))
     if not written:
         raise NotPlain("it is empty")
-    if _ASSIGNMENT.match(written[0]):
+    if ASSIGNMENT.match(written[0]):
         raise NotPlain("it sets a variable first")
     if not _PLAIN_NAME.fullmatch(written[0]):
         raise NotPlain("the name of its command is not plain text")

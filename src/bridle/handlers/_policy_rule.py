@@ -43,12 +43,17 @@ if TYPE_CHECKING:
 else:
 
     class _Meta(msgspec.StructMeta):
-        """Looks at the names first: a struct says no more of an unknown one than that it is unexpected."""
+        """Looks at what is given before it is a struct: one says no more of an unknown name than that it is
+        unexpected, and cannot tell an empty list from none."""
 
         def __call__(self, *args, **fields):
-            for name in fields:
+            for name, value in fields.items():
                 if name not in self.__struct_fields__:
                     _refuse_key("a rule", name, (*CONDITIONS, "arguments", "reason"))
+                if (is_list(value) or is_mapping(value)) and not value:
+                    # An empty list of what is allowed would else allow all.
+                    hint = "Leave it out to mean every use of the tool, or leave the rule out."
+                    raise OptionsError(f"`{name}` is empty, so that the rule is about nothing", hint=hint)
             return super().__call__(*args, **fields)
 
 

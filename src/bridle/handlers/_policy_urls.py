@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from bridle.errors import OptionsError
 from bridle.handlers._policy_glob import Match, check_pattern, fits
 
+_LONGEST: Final = 10_000
+_PORTS: Final[Mapping[str, int | str]] = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 _STRANGE: Final = re.compile(r"[\s\\\x00-\x1f\x7f]|[^\x00-\x7f]")
 _NUMBER: Final = re.compile(r"[0-9a-fx.]*\Z")
+_NUMBERS: Final = re.compile(r"\[[^\]]*:")
 _URL: Final = re.compile(r"(?P<scheme>[^:/]+)://(?P<host>[^/]+)(?P<path>/.*)?\Z", re.DOTALL)
 
 
@@ -41,7 +45,13 @@ def check_domain_pattern(place: str, pattern: str) -> None:
 def check_url_pattern(place: str, pattern: str) -> None:
     """Raise `OptionsError` for a pattern that is not made like a URL."""
     check_pattern(place, pattern)
-    if not _URL.match(pattern):
+    found = _URL.match(pattern)
+    if found and _NUMBERS.match(found["host"]):
+        raise OptionsError(
+            f"{place} cannot name a host by its IPv6 address: {pattern!r}",
+            hint="Use `arguments`: {'url': …}, with `[[]` for the bracket.",
+        )
+    if not found:
         raise OptionsError(
             f"{place} is not made like a URL: {pattern!r}",
             hint="Write 'https://example.com/docs/*', or use `domain` for all of a host.",
@@ -74,7 +84,8 @@ def url_match(pattern: str, url: str) -> Match:
 
 
 def _host_match(pattern: str, address: _Address) -> Match:
-    found = _match_of(pattern.lower().rstrip("."), address.hosts)
+    wanted = pattern.lower().rstrip(".")
+    found = max(_match_of(each, address.hosts) for each in (wanted, _in_ascii(wanted)))
     return found if address.is_clear else min(found, Match.MAYBE)
 
 
@@ -86,38 +97,47 @@ def _match_of(pattern: str, spellings: tuple[str, ...]) -> Match:
 def _read(url: str) -> _Address | None:
     from urllib.parse import unquote, urlsplit
 
+    if len(url) > _LONGEST:
+        return None
     try:
         split = urlsplit(url.strip())
-        host, port = (split.hostname or "").rstrip("."), split.port
+        port = split.port
+        # Browsers take a backslash for a slash.
+        hosts = [each.hostname or "" for each in (split, urlsplit(url.strip().replace("\\", "/")))]
     except ValueError:
         return None
-    if not host:
+    if not all(hosts):
         return None
-    is_clear = not _STRANGE.search(url) and split.username is None and split.password is None
+    is_clear = split.scheme in _PORTS and not _STRANGE.search(url) and "@" not in split.netloc
+    is_clear = is_clear and "%" not in split.netloc
     query = f"?{split.query}" if split.query else ""
     path = split.path or "/"
     plain = "/" + posixpath.normpath(unquote(path)).lstrip("/")
     if path.endswith("/") and plain != "/":
         plain += "/"
     paths = tuple(dict.fromkeys((path + query, plain + query)))
-    usual = {"http": 80, "https": 443}.get(split.scheme)
-    return _Address(split.scheme, _ways_to_write(host), str(port or usual or ""), paths, is_clear)
+    ways = tuple(dict.fromkeys(way for host in hosts for way in _ways_to_write(host)))
+    return _Address(split.scheme, ways, str(port or _PORTS.get(split.scheme, "")), paths, is_clear)
 
 
-def _ways_to_write(host: str) -> tuple[str, ...]:
-    """A host, and what it is the same as: the numbers of an address, the ASCII form of a name."""
-    ways = [host]
-    if _NUMBER.match(host) and any(map(str.isdigit, host)):
+def _ways_to_write(host: str) -> list[str]:
+    """A host, and what it is the same as: without escapes, in ASCII, as the numbers of an address."""
+    from urllib.parse import unquote
+
+    ways = [host.rstrip("."), _in_ascii(unquote(host)).lower().rstrip(".")]
+    if _NUMBER.match(ways[1]) and any(map(str.isdigit, ways[1])):
         import socket
 
         try:
             # It takes whatever resolvers do: "127.1", "0x7f000001", "2130706433".
-            ways.append(socket.inet_ntoa(socket.inet_aton(host)))
+            ways.append(socket.inet_ntoa(socket.inet_aton(ways[1])))
         except OSError:
             pass
-    if not host.isascii():
-        try:
-            ways.append(host.encode("idna").decode())
-        except UnicodeError:
-            pass
-    return tuple(dict.fromkeys(ways))
+    return ways
+
+
+def _in_ascii(host: str) -> str:
+    try:
+        return host if host.isascii() else host.encode("idna").decode()
+    except UnicodeError:
+        return host
