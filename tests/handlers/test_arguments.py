@@ -145,6 +145,13 @@ def test_what_does_not_fit_is_told_parameter_by_parameter(
     assert list(caught.value.faults) == faults
 
 
+def test_many_and_long_unknown_names_are_not_told_without_end() -> None:
+    with pytest.raises(Misfit) as caught:
+        called(search, {"x" * 100_000: 1} | {f"name{number}": 1 for number in range(1000)})
+    assert len(caught.value.faults) == 20
+    assert caught.value.faults[0].startswith(f"`{'x' * 199}…`: unknown")
+
+
 @pytest.mark.parametrize("value", [5, None, "x"])
 def test_a_model_cannot_give_the_context_among_the_others(value: object) -> None:
     with pytest.raises(Misfit, match="`tools`: unknown; known are `a`"):

@@ -67,6 +67,8 @@ def test_from_a_path_and_a_file_url(tmp_path: Path) -> None:
 def test_from_a_data_url() -> None:
     audio = Audio(f"data:audio/wav;base64,{b64encode(WAV).decode()}")
     assert (audio.data, audio.mime_type) == (WAV, "audio/wav")
+    broken = b64encode(PNG).decode().replace("K", "K\n ")
+    assert Image(f"data:image/png;base64,{broken}").data == PNG
     assert Image("data:image/svg+xml,%3Csvg/%3E").data == b"<svg/>"
 
 
@@ -89,6 +91,10 @@ def test_the_type_that_is_given_wins() -> None:
         (Image, (PNG, "text/plain"), "text/plain"),
         (Image, ("https://example.com/a.png",), "ResourceLink"),
         (Image, ("data:image/png",), "comma"),
+        (Image, ("data:image/png;base64,%%%",), "no base64"),
+        (Image, ("data:image/png;base64,abc",), "no base64"),
+        (Image, (b"", "image/png"), "image has no bytes"),
+        (Audio, ("data:audio/wav;base64,",), "audio has no bytes"),
     ],
 )
 def test_what_it_cannot_be_is_refused(kind: Any, given: Any, said: str) -> None:
@@ -113,6 +119,8 @@ def test_a_resource_with_bytes() -> None:
     resource = Resource("db:7", b"\0\1")
     assert resource.to_wire()["resource"] == {"uri": "db:7", "blob": "AAE="}
     assert repr(resource) == "<Resource db:7, 2 bytes>"
+    with pytest.raises(TypeError):
+        Resource("db:7", 5)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize(

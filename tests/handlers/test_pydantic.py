@@ -118,6 +118,15 @@ def test_a_value_that_fits_becomes_one_of_the_type(kind: Any, given: Any, expect
     assert type(shape.convert(given)) is type(expected)
 
 
+class Keyed(pydantic.BaseModel):
+    key: str
+
+    @pydantic.field_validator("key")
+    @classmethod
+    def known(cls, key: str) -> str:
+        return {"a": "b"}[key]
+
+
 MISFITS: list[tuple[Any, Any, list[str]]] = [
     (Line, {"text": 5}, ["`text`: Input should be a valid string, got 5", "`amountEur`: missing"]),
     (Line, {"text": "a", "amountEur": "2"}, ['`amountEur`: Input should be a valid number, got "2"']),
@@ -128,6 +137,7 @@ MISFITS: list[tuple[Any, Any, list[str]]] = [
     (list[Line], 5, ["Input should be a valid array, got 5"]),
     (Annotated[int, annotated_types.Gt(3)], 3, ["Input should be greater than 3, got 3"]),
     (A | B, {"a": "x"}, ['`A.a`: Input should be a valid integer, got "x"', "`B.b`: missing"]),
+    (Keyed, {"key": "no"}, ["KeyError: 'no'"]),
     (str | bytes, 5,
      ["`str`: Input should be a valid string, got 5", "`bytes`: Input should be a valid bytes, got 5"]),
 ]  # fmt: skip
@@ -145,6 +155,34 @@ def test_the_place_of_a_fault_goes_on_from_where_it_is() -> None:
         '`bill.number`: Input should be a valid integer, got "1"'
     ]
     assert make_reader(Invoice).faults({"number": 1}, "bill") == []
+
+
+def test_what_is_nested_without_end_does_not_fit() -> None:
+    value: Any = "text"
+    for _ in range(10_000):
+        value = [value]
+    with pytest.raises(Misfit, match="nested too deeply"):
+        Shape(Line).convert({"text": value, "amountEur": 1})
+
+
+def test_faults_are_not_told_without_end() -> None:
+    with pytest.raises(Misfit) as caught:
+        Shape(list[Line]).convert([{}] * 1000)
+    assert len(caught.value.faults) == 20
+
+
+def test_fields_that_a_dataclass_fills_itself_are_not_for_the_model() -> None:
+    @dataclasses.dataclass
+    class Filled:
+        a: int
+        b: int = dataclasses.field(init=False)
+
+        def __post_init__(self) -> None:
+            self.b = self.a * 2
+
+    shape = Shape(Filled)
+    assert (list(shape.schema["properties"]), shape.schema["required"]) == (["a"], ["a"])
+    assert shape.convert({"a": 2}).b == 4
 
 
 def test_the_schema_is_the_models() -> None:

@@ -11,6 +11,7 @@ import math
 from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypedDict
+from unittest.mock import Mock
 from uuid import UUID
 
 import msgspec
@@ -164,6 +165,23 @@ def test_content_of_each_kind_keeps_its_order(value: object, kinds: list[str]) -
     assert "structuredContent" not in result
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"type": "text", "text": None},
+        {"type": "image", "data": {"width": 1}},
+        {"type": "resource", "resource": "cpu"},
+        {"type": "resource_link", "uri": 5},
+        {"content": [{"type": "text", "text": 5}]},
+    ],
+    ids=named,
+)
+def test_data_that_only_looks_like_content_is_data(value: dict[str, Any]) -> None:
+    result = as_result(value)
+    assert result["structuredContent"] == value
+    assert json.loads(result["content"][0]["text"]) == value
+
+
 def test_a_result_as_mcp_writes_it_passes_through() -> None:
     given = {
         "content": [{"type": "text", "text": "a", "annotations": {"audience": ["user"]}}],
@@ -199,9 +217,20 @@ def test_a_result_of_structured_data_alone_says_it_too() -> None:
     assert as_result(ToolResult({"a": 1}))["structuredContent"] == {"a": 1}
 
 
-def test_structured_data_is_an_object() -> None:
-    with pytest.raises(NotSendable, match="`structured` must be an object, not a value of type `list`"):
-        as_result(ToolResult("a", structured=[1]))
+@pytest.mark.parametrize(
+    "inner",
+    [ToolResult("no", is_error=True, meta={"k": 1}), text("no") | {"isError": True, "_meta": {"k": 1}}],
+)
+def test_a_result_in_a_full_result_stays_the_error_that_it_is(inner: object) -> None:
+    assert as_result(ToolResult(inner)) == text("no") | {"isError": True, "_meta": {"k": 1}}
+    assert as_result(ToolResult(inner, meta={"k": 2}))["_meta"] == {"k": 2}
+
+
+@pytest.mark.parametrize("field", ["structured", "meta"])
+def test_structured_data_and_meta_are_objects(field: str) -> None:
+    given: dict[str, Any] = {field: [1]}
+    with pytest.raises(NotSendable, match=f"`{field}` must be an object, not a value of type `list`"):
+        as_result(ToolResult("a", **given))
 
 
 def test_values_of_the_mcp_library_are_what_they_say() -> None:
@@ -238,6 +267,8 @@ class Broken:
         ({(1, 2): 3}, "`dict`"),
         ({"a": Image(PNG)}, "must be the result itself or an item of a list"),
         ({"a": ToolResult("x")}, "must be the result itself"),
+        ([ToolResult("x")], "must be the result itself$"),
+        (Mock(), "`Mock` cannot be sent"),
         (endless(), "nested too deeply"),
         (Broken(), "`Broken` cannot be sent .ValueError: broken."),
         (ToolResult(object()), "`object`"),

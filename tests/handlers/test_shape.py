@@ -6,6 +6,7 @@ import dataclasses
 import datetime as dt
 import decimal
 import enum
+import functools
 import subprocess
 import sys
 import uuid
@@ -116,6 +117,14 @@ class Checked:
     def __post_init__(self) -> None:
         if self.a < 0:
             raise ValueError("a must not be negative")
+
+
+@dataclasses.dataclass
+class Keyed:
+    key: str
+
+    def __post_init__(self) -> None:
+        self.value = {"a": "b"}[self.key]
 
 
 CASES: list[tuple[Any, Any, Any]] = [
@@ -249,6 +258,14 @@ MISFITS: list[tuple[Any, Any, list[str]]] = [
     (Annotated[dt.datetime, msgspec.Meta(tz=True)], "2025-01-31T12:00:00",
      ['expected a date and time with a time zone such as "2025-01-31T12:00:00Z", got "2025-01-31T12:00:00"']),
     (str, ["x" * 200], ['expected text, got ["' + "x" * 77 + "…"]),
+    (int, "x" * 200, ['expected a whole number, got "' + "x" * 78 + "…"]),
+    # Half of a pair of surrogates.
+    (int, "\ud800", ['expected a whole number, got "\ud800"']),
+    (Literal["a"], "\ud800", ['expected "a", got "\ud800"']),
+    (Tree, {"name": "a", "\ud800": 1}, ["a text in it is not Unicode"]),
+    (Keyed, {"key": "no"}, ["KeyError: 'no'"]),
+    (list[Keyed], [{"key": "a"}, {"key": "no"}], ["KeyError: 'no'"]),
+    (dict[str, int], {"k" * 500: "x"}, ['`["' + "k" * 78 + '…]`: expected a whole number, got "x"']),
 ]  # fmt: skip
 
 
@@ -258,6 +275,21 @@ def test_what_does_not_fit_is_told_place_by_place(kind: Any, given: Any, faults:
         Shape[Any](kind).convert(given)
     assert list(caught.value.faults) == faults
     assert str(caught.value) == "; ".join(faults)
+
+
+@pytest.mark.parametrize(
+    "kind, leaf, around, fault",
+    [
+        (int, 1, lambda inner: [inner], "expected a whole number, got " + "[" * 79 + "…"),
+        (Tree, {"name": 5}, lambda inner: {"name": "a", "children": [inner]}, "nested too deeply"),
+    ],
+    ids=["elsewhere", "as the type is"],
+)
+def test_what_is_nested_without_end_does_not_fit(kind: Any, leaf: Any, around: Any, fault: str) -> None:
+    value = functools.reduce(lambda inner, _: around(inner), range(10_000), leaf)
+    with pytest.raises(Misfit) as caught:
+        Shape[Any](kind).convert(value)
+    assert caught.value.faults == (fault,)
 
 
 def test_choices_and_faults_are_not_told_without_end() -> None:
@@ -355,6 +387,15 @@ def test_names_that_are_nowhere_are_an_error() -> None:
 
     with pytest.raises(OptionsError, match=r"Lost` cannot be used as a type: name 'Nowhere'"):
         Shape(Lost)
+
+
+def test_a_class_that_says_nothing_of_itself_is_refused_also_with_a_description() -> None:
+    class Own:
+        pass
+
+    for kind in (Own, Annotated[Own, "what it is"], list[Annotated[Own, "what it is"]]):
+        with pytest.raises(OptionsError, match="nothing is known of what it looks like in JSON"):
+            Shape(kind)
 
 
 Limited = Annotated[int, msgspec.Meta(ge=1)]
@@ -500,9 +541,15 @@ class A: a: int
 @dataclasses.dataclass
 class B: b: int
 class Own: pass
+@dataclasses.dataclass
+class Filled:
+    a: int
+    b: int = dataclasses.field(init=False)
 
 assert Shape(A).convert({"a": 1}) == A(1)
-for kind, said in ((A | B, "one dataclass"), (Own, "nothing is known"), (list["A"], "not supported")):
+for kind, said in (
+    (A | B, "one dataclass"), (Own, "nothing is known"), (list["A"], "not supported"), (Filled, "init=False")
+):
     try:
         Shape(kind)
     except OptionsError as error:

@@ -402,10 +402,11 @@ def test_the_context_is_not_in_the_schema() -> None:
     def by_type(a: int, context: ToolContext) -> None: ...
     def by_base(a: int, context: CallContext) -> None: ...
     def maybe(a: int, context: ToolContext | None = None) -> None: ...
+    def described(a: int, context: Annotated[ToolContext | None, "of the call"] = None) -> None: ...
     def for_checkers(a: int, context: OnlyForCheckers) -> None: ...
 
     by_name = tool(name="by_name")(lambda a, ctx: None)
-    functions: list[Callable[..., object]] = [by_type, by_base, maybe, by_name]
+    functions: list[Callable[..., object]] = [by_type, by_base, maybe, described, by_name]
     for function in functions:
         assert list(schema_of(function)["properties"]) == ["a"]
         assert as_tool(function).arguments.takes_context
@@ -527,6 +528,20 @@ async def async_generator() -> Any:
 with_nonsense.__annotations__["a"] = "1 +"
 
 
+class Proxy:
+    """Answers to any name, as clients of remote calls do."""
+
+    def __getattr__(self, name: str) -> Proxy:
+        return Proxy()
+
+    def __call__(self, *args: object) -> None: ...
+
+
+def test_an_object_that_answers_to_any_name_is_refused_and_does_not_hang() -> None:
+    with pytest.raises(OptionsError, match="cannot be found out"):
+        tool(name="remote")(Proxy())
+
+
 @pytest.mark.parametrize(
     "thing, said, hint",
     [
@@ -566,6 +581,8 @@ def test_what_cannot_be_a_tool_is_refused_at_once(thing: Any, said: str, hint: s
         ("timeout", 0),
         ("timeout", -1),
         ("timeout", float("inf")),
+        ("timeout", float("nan")),
+        ("timeout", 10**400),
         ("timeout", "5"),
         ("timeout", True),
         ("concurrency", 0),

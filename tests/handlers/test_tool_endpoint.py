@@ -296,7 +296,10 @@ def error_of(error: BaseException) -> Any:
         (StopIteration("x"), "RuntimeError: coroutine raised StopIteration"),
         (StopAsyncIteration("x"), "StopAsyncIteration: x"),
         (ExceptionGroup("g", [ValueError("inner")]), "ValueError: inner"),
-        (ExceptionGroup("g", [ValueError("a"), ValueError("b")]), "ExceptionGroup: g (2 sub-exceptions)"),
+        (
+            ExceptionGroup("g", [ValueError("a"), ToolFailed("b")]),
+            "ExceptionGroup: g (2 sub-exceptions)\n- ValueError: a\n- ToolFailed: b",
+        ),
         (TimeoutError("of its own"), "TimeoutError: of its own"),
         (Denied("not you"), "Denied: not you"),
         (ConnectionError("postgres://u:secret@host/db"), "ConnectionError: postgres://u:***@host/db"),

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 Bound: TypeAlias = tuple[Sequence[object], Mapping[str, object]]
 """What a function is called with."""
 
+_LONGEST_NAME: Final = 100
+"""Characters of an unknown name that are compared with the known ones."""
+
 
 class Arguments:
     """Turns the JSON object that a model gives into arguments of a function.
@@ -67,7 +70,7 @@ class Arguments:
         try:
             values = cast("dict[str, object]", convert(given, self._kind))
         except msgspec.ValidationError as error:
-            raise self._misfit(given, error) from None
+            raise self._misfit(given, error) from error
         if self._is_simple:
             if len(values) != len(given):
                 raise self._misfit(given)
@@ -83,7 +86,7 @@ class Arguments:
             if self._extra is not None:
                 others = {name: self._extra.convert(value) for name, value in others.items()}
         except Misfit as error:
-            raise self._misfit(given, error) from None
+            raise self._misfit(given, error) from error
         if others and (self._extra is None or not others.keys().isdisjoint(self._contexts)):
             raise self._misfit(given)
         for name in self._contexts:
@@ -114,7 +117,7 @@ class Arguments:
 
     def _unknown(self, name: str, given: JsonObject) -> str:
         free = [each for each in self._readers if each not in given]
-        if alike := get_close_matches(name, free, n=1):
+        if alike := get_close_matches(name[:_LONGEST_NAME], free, n=1):
             return named(name, f"unknown; did you mean `{alike[0]}`?")
         known = ", ".join(f"`{each}`" for each in self._readers)
         return named(name, f"unknown; known are {known}" if known else "unknown; there are no parameters")

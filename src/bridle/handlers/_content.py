@@ -55,11 +55,13 @@ class _Media:
 
     def __init__(self, source: Source, mime_type: str | None = None) -> None:
         """Reads the file, if it is one. Raises OSError if that fails, and `UsageError` if the type is neither
-        given nor found."""
+        given nor found, or there are no bytes."""
         self.data, told = _read(source)
         found = media_type(self.data)
         if found is not None and not found.startswith(self._kind):
             found = None
+        if not self.data:
+            raise UsageError(f"this {self._kind} has no bytes", hint="Models refuse what is empty.")
         kind = mime_type or found or told
         if kind is None or not kind.startswith(f"{self._kind}/"):
             what = "an" if self._kind[0] in "aeiou" else "a"
@@ -110,7 +112,8 @@ class Resource:
             self.mime_type = mime_type or told
             self.data = _text_or_bytes(content)
         else:
-            self.data = data if isinstance(data, str) else bytes(data)
+            # Of a number `bytes` would make as many zeros.
+            self.data = data if isinstance(data, str) else bytes(memoryview(data))
         self.uri = _uri(uri)
 
     def __repr__(self) -> str:
@@ -238,7 +241,12 @@ def _read_data_url(text: str) -> tuple[bytes, str | None]:
         raise UsageError("a `data:` URL has a comma before its data", hint="data:image/png;base64,…")
     kind, _, encoding = head.partition(";")
     data = unquote_to_bytes(body)
-    return (b64decode(data) if encoding.endswith("base64") else data), kind or None
+    if encoding.endswith("base64"):
+        try:
+            data = b64decode(b"".join(data.split()), validate=True)
+        except ValueError as error:
+            raise UsageError(f"the data of a `data:` URL is no base64: {error}") from error
+    return data, kind or None
 
 
 def _uri(uri: str | os.PathLike[str]) -> str:

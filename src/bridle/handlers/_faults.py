@@ -25,28 +25,41 @@ _LISTED: Final = 20
 """Choices that are named."""
 _MOST: Final = 20
 """Faults that are told: whoever made more has misunderstood something else."""
+_LONGEST_PATH: Final = 200
+"""Characters of a place that are shown: models choose the names in it."""
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, default=str)
 
 _Record: TypeAlias = nodes.StructType | nodes.DataclassType | nodes.TypedDictType
 _AT: Final = re.compile(r"(?s)(.*?)(?: - at `(?:(key)` in `)?\$(.*)`)?")
 
 
 class Misfit(ValueError):
-    """A JSON value does not fit a type; `faults` says where and why, one text for each place."""
+    """A JSON value does not fit a type; `faults` says where and why, one text for each place, twenty at the
+    most."""
 
     def __init__(self, faults: list[str]) -> None:
-        super().__init__("; ".join(faults))
-        self.faults: Final = tuple(faults)
+        self.faults: Final = tuple(faults[:_MOST])
+        super().__init__("; ".join(self.faults))
 
 
 def named(path: str, what: str) -> str:
     """A fault, with its place if it has one."""
-    return f"`{path}`: {what}" if path else what
+    return f"`{_cut(path, _LONGEST_PATH)}`: {what}" if path else what
 
 
 def shown(value: object) -> str:
     """A JSON value, cut if it is long."""
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+    text = ""
+    # Piece by piece: the rest of it may be very long, or very deep.
+    for piece in _ENCODER.iterencode(value[:_SHOWN] if isinstance(value, str) else value):
+        text += piece
+        if len(text) > _SHOWN:
+            break
+    return _cut(text, _SHOWN)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def native_faults(

@@ -11,6 +11,7 @@ import types
 import typing
 from collections.abc import Iterator, Mapping
 from datetime import datetime, time
+from functools import partial
 from pathlib import PurePath
 from typing import Annotated, Any, Final, Literal, TypeAlias, Union, cast, get_args, get_origin
 
@@ -48,12 +49,13 @@ class Native:
             self._prepare(kind)
 
     def _prepare(self, kind: object) -> None:
+        _check_dataclasses(kind)
         _check_unions(kind)
         self.kind = plain(kind)
         self.schema = _schema(self.kind)
         # Refuses what only the reader refuses, now and not at the first call.
         try:
-            convert(object(), self.kind)
+            _convert(object(), self.kind)
         except msgspec.ValidationError:
             pass
 
@@ -82,8 +84,20 @@ class Native:
 
 def convert(value: object, kind: Any) -> object:  # noqa: ANN401 - a type, or a form of one
     """As `msgspec.convert` does for JSON. Nothing is bent: but for whole numbers where any number will do,
-    and numbers where a decimal will, the kinds of JSON must be right."""
-    return msgspec.convert(value, kind, str_keys=True, dec_hook=_read_custom)
+    and numbers where a decimal will, the kinds of JSON must be right.
+
+    Raises `msgspec.ValidationError`, also for whatever a class of the user's raises when it is made."""
+    try:
+        return _convert(value, kind)
+    except msgspec.ValidationError:
+        raise
+    except UnicodeEncodeError as error:
+        # Half of a pair of surrogates, which JavaScript lets be, where it is not simply passed on.
+        raise msgspec.ValidationError("a text in it is not Unicode") from error
+    except RecursionError as error:
+        raise msgspec.ValidationError("nested too deeply") from error
+    except Exception as error:
+        raise msgspec.ValidationError(f"{type(error).__name__}: {error}") from error
 
 
 def plain(kind: object) -> object:
@@ -110,6 +124,14 @@ def plain(kind: object) -> object:
     if _is_union(kind):
         return Union[same]  # noqa: UP007 - there are as many as there are
     return cast(Any, origin)[same]
+
+
+def _check_dataclasses(kind: object) -> None:
+    """Refuse what msgspec reads otherwise than Python: it takes fields that `__init__` does not."""
+    for each in parts(kind):
+        for field in getattr(each, "__dataclass_fields__", {}).values():
+            if not field.init:
+                raise TypeError(f"the field `{field.name}` cannot be given, it has `init=False`")
 
 
 def _check_unions(kind: object) -> None:
@@ -153,13 +175,17 @@ def _is_union(kind: object) -> bool:
 def _custom_schema(kind: type) -> JsonObject:
     if issubclass(kind, PurePath):
         return {"type": "string", "format": "path"}
-    raise NotImplementedError
+    # No NotImplementedError: with `Annotated` around it msgspec would take that for any value.
+    raise TypeError("nothing is known of what it looks like in JSON")
 
 
 def _read_custom(kind: type, value: object) -> object:
     if issubclass(kind, PurePath) and isinstance(value, str):
         return kind(value)
     raise TypeError(f"Expected `{kind.__name__}`")
+
+
+_convert: Final = partial(msgspec.convert, str_keys=True, dec_hook=_read_custom)
 
 
 def _dump_custom(value: object) -> object:

@@ -41,26 +41,31 @@ class Pydantic:
 
     def convert(self, value: object) -> object:
         """The value that JSON means. Raises `Misfit`."""
-        try:
-            return self._read(value)
-        except ValidationError as error:
-            raise Misfit(_faults(error, "")) from None
+        return self._read(value, "")
 
     def faults(self, value: object, path: str) -> list[str]:
         """What is wrong with a value; empty if nothing is."""
         try:
-            self._read(value)
-        except ValidationError as error:
-            return _faults(error, path)
+            self._read(value, path)
+        except Misfit as misfit:
+            return list(misfit.faults)
         return []
 
     def dump(self, value: object) -> Json:
         """A value of the type as JSON. Raises TypeError or ValueError for what cannot be."""
         return cast(Json, self._adapter.dump_python(value, mode="json", warnings="error"))
 
-    def _read(self, value: object) -> object:
-        # From JSON, where strict means the kinds that JSON has: from Python values, a date must be a date.
-        return self._adapter.validate_json(_encoded(value), strict=True)
+    def _read(self, value: object, path: str) -> object:
+        try:
+            # From JSON, where strict means the kinds that JSON has: of Python values, a date must be a date.
+            return self._adapter.validate_json(_encoded(value), strict=True)
+        except ValidationError as error:
+            raise Misfit(_faults(error, path)) from None
+        except RecursionError:
+            raise Misfit([named(path, "nested too deeply")]) from None
+        except Exception as error:
+            # Whatever a class of the user's raises when it is made.
+            raise Misfit([named(path, f"{type(error).__name__}: {error}")]) from error
 
 
 def _encoded(value: object) -> bytes:

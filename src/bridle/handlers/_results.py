@@ -21,14 +21,17 @@ from bridle.wire import Json, JsonObject
 
 _CONTENT: Final = (Image, Audio, Resource, ResourceLink)
 _BYTES: Final = (bytes, bytearray, memoryview)
-_NEEDED: Final[Mapping[str, str]] = {
-    "text": "text",
-    "image": "data",
-    "audio": "data",
-    "resource": "resource",
-    "resource_link": "uri",
+_OWN: Final = (*_CONTENT, *_BYTES)
+_NEEDED: Final[Mapping[str, tuple[str, tuple[type, ...]]]] = {
+    "text": ("text", (str,)),
+    "image": ("data", (str, *_BYTES)),
+    "audio": ("data", (str, *_BYTES)),
+    "resource": ("resource", (dict,)),
+    "resource_link": ("uri", (str,)),
 }
 """The kinds of content that there are, and what each must have."""
+_ATOMS: Final = frozenset((str, int, float, bool, type(None)))
+"""What is no content and holds none, to be told apart fast."""
 _MCP: Final = ("mcp", "mcp_types")
 _RESULT_KEYS: Final = frozenset(("content", "structuredContent", "isError", "is_error", "_meta"))
 
@@ -68,22 +71,21 @@ def _full(value: ToolResult) -> JsonObject:
     content = value.content
     if content is None and value.structured is not None:
         content = value.structured
-    inner = as_result(content)
-    result: JsonObject = {"content": inner["content"]}
-    structured: Json = inner.get("structuredContent")
+    result = as_result(content)
     if value.structured is not None:
-        structured = _data(value.structured)
-        if not is_object(structured):
-            raise NotSendable(
-                f"`structured` must be an object, not a value of type `{type(value.structured).__name__}`"
-            )
-    if structured is not None:
-        result["structuredContent"] = structured
+        result["structuredContent"] = _object("structured", value.structured)
     if value.is_error:
         result["isError"] = True
     if value.meta is not None:
-        result["_meta"] = _data(value.meta)
+        result["_meta"] = _object("meta", value.meta)
     return result
+
+
+def _object(name: str, value: object) -> JsonObject:
+    data = _data(value)
+    if not is_object(data):
+        raise NotSendable(f"`{name}` must be an object, not a value of type `{type(value).__name__}`")
+    return data
 
 
 def _passed(value: JsonObject) -> JsonObject:
@@ -147,11 +149,15 @@ def _encoded(data: Json) -> str:
 
 
 def _is_content(value: object) -> bool:
-    return isinstance(value, (*_CONTENT, *_BYTES)) or _is_content_object(value) or _is_of_mcp(value)
+    return isinstance(value, _OWN) or _is_content_object(value) or _is_of_mcp(value)
 
 
 def _has_content(values: Sequence[object]) -> bool:
-    return any(_is_content(each) or (_is_list(each) and _has_content(each)) for each in values)
+    return any(
+        _is_content(each) or (_is_list(each) and _has_content(each))
+        for each in values
+        if type(each) not in _ATOMS
+    )
 
 
 def _is_list(value: object) -> TypeGuard[Sequence[object]]:
@@ -163,7 +169,10 @@ def _is_content_object(value: object) -> TypeGuard[JsonObject]:
     if not is_object(value):
         return False
     kind: object = value.get("type")
-    return isinstance(kind, str) and kind in _NEEDED and _NEEDED[kind] in value
+    if not isinstance(kind, str) or kind not in _NEEDED:
+        return False
+    name, kinds = _NEEDED[kind]
+    return isinstance(value.get(name), kinds)
 
 
 def _is_result(value: object) -> TypeGuard[JsonObject]:
@@ -198,7 +207,9 @@ def _data(value: object) -> Json:
 
 def _unusual(value: object) -> object:
     """What somebody made of a kind that msgspec knows, or pydantic, or numpy."""
-    if isinstance(value, (*_CONTENT, ToolResult)):
+    if isinstance(value, ToolResult):
+        raise NotSendable("`ToolResult` must be the result itself")
+    if isinstance(value, _CONTENT):
         raise NotSendable(f"`{type(value).__name__}` must be the result itself or an item of a list of them")
     serializer: Any = getattr(type(value), "__pydantic_serializer__", None)
     if serializer is not None:
@@ -207,8 +218,9 @@ def _unusual(value: object) -> object:
         if isinstance(value, kind):
             return plain(value)
     to_list: Any = getattr(value, "tolist", None)
-    if callable(to_list):
-        return to_list()
+    # What answers to any name, as mocks do, would go on without end.
+    if callable(to_list) and not hasattr(listed := to_list(), "tolist"):
+        return listed
     raise NotSendable(f"a value of type `{type(value).__name__}` cannot be sent")
 
 

@@ -137,8 +137,6 @@ def make_reader(kind: object) -> Reader:
 
 def _second_choice(kind: object, error: Exception) -> Reader:
     why = str(error).splitlines()[0].partition(" - type `")[0] if isinstance(error, TypeError) else str(error)
-    if why.startswith("Generating JSON schema for custom types"):
-        why = "nothing is known of what it looks like in JSON"
     try:
         return _pydantic(kind)
     except ImportError:

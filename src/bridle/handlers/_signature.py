@@ -9,7 +9,7 @@ import inspect
 import types
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Final, Union, cast, get_args, get_origin
 
 import msgspec
 
@@ -21,6 +21,8 @@ from bridle.redaction import preview
 
 _CONTEXT_NAME: Final = "ctx"
 _CONTEXTS: Final = ("ToolContext", "CallContext")
+_DEEPEST: Final = 100
+"""How often a function may be wrapped. What is wrapped more often answers to any name, as proxies do."""
 
 NO_DEFAULT: Final = inspect.Parameter.empty
 
@@ -97,7 +99,7 @@ def as_written(function: Callable[..., object]) -> Callable[..., object]:
     """The function that somebody wrote: inside partials, methods, decorators that keep what they wrap, and
     objects that can be called."""
     inner: Any = function
-    while True:
+    for _ in range(_DEEPEST):
         if isinstance(inner, partial):
             inner = cast("partial[object]", inner).func
         elif isinstance(inner, types.MethodType):
@@ -107,7 +109,8 @@ def as_written(function: Callable[..., object]) -> Callable[..., object]:
         elif not isinstance(inner, types.FunctionType) and (own := _own_call(inner)) is not None:
             inner = own
         else:
-            return cast("Callable[..., object]", inner)
+            break
+    return cast("Callable[..., object]", inner)
 
 
 def _names_of_class(function: object) -> dict[str, object]:
@@ -170,5 +173,7 @@ class _Scope:
 def _is_context(name: str, kind: object, *, is_annotated: bool) -> bool:
     if not is_annotated:
         return name == _CONTEXT_NAME
+    if get_origin(kind) is Annotated:
+        kind = get_args(kind)[0]
     options = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
     return any(isinstance(each, type) and issubclass(each, CallContext) for each in options)

@@ -312,12 +312,20 @@ def _alone(error: BaseException) -> BaseException:
 
 def _told(error: BaseException) -> str:
     """What the model gets to know of an exception: no traceback, and no secrets."""
+    return preview(_in_words(error), _TEXT)
+
+
+def _in_words(error: BaseException) -> str:
     kind = type(error).__name__
     try:
         text = str(error)
     except Exception:  # noqa: BLE001 - the exception of somebody
         text = ""
-    return preview(f"{kind}: {text}" if text else kind, _TEXT)
+    words = f"{kind}: {text}" if text else kind
+    if not isinstance(error, BaseExceptionGroup):
+        return words
+    group = cast("BaseExceptionGroup[BaseException]", error)
+    return "\n- ".join((words, *map(_in_words, group.exceptions)))
 
 
 def _reply(id: JsonRpcId, result: JsonObject) -> JsonObject:

@@ -10,7 +10,7 @@ import re
 import types
 from collections.abc import Callable, Mapping
 from functools import partial
-from math import isfinite
+from sys import float_info
 from typing import Any, Final, cast
 
 import msgspec
@@ -136,7 +136,7 @@ def _check_number(place: str, value: object, least: float) -> None:
     if value is None:
         return
     kinds = (int,) if isinstance(least, int) else (int, float)
-    if isinstance(value, bool) or not isinstance(value, kinds) or not isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, kinds) or not abs(value) <= float_info.max:
         raise OptionsError(f"{place} must be a {'whole ' if len(kinds) == 1 else ''}number, not {value!r}")
     if value < least or value == 0:
         raise OptionsError(
