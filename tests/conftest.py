@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import signal
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # Time is the deadline of the whole test (pytest-timeout), never of one example: machines are noisy.
@@ -17,6 +19,13 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 # Under `nohup`, children would ignore it too, and some are ended by it.
 if hasattr(signal, "SIGHUP"):
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # The workers of pytest-xdist must collect the same names.
+    moving = [item.nodeid for item in items if re.search(r"\bat 0x[0-9a-f]+|\bid='\d+'", item.nodeid)]
+    if moving:
+        raise pytest.UsageError(f"tests are named by addresses, which differ from run to run: {moving}")
 
 
 def pytest_collection_finish() -> None:

@@ -83,4 +83,4 @@ def text_of(result: JsonObject) -> str:
 def named(value: object) -> str:
     """The value in the name of a test."""
     kind, shown = type(value).__name__, ascii(value)
-    return kind if " at 0x" in shown else f"{kind} {shown[:80]}"
+    return kind if " at 0x" in shown or " id='" in shown else f"{kind} {shown[:80]}"
