@@ -6,6 +6,7 @@ import gc
 import os
 import re
 import signal
+from collections.abc import Generator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -26,6 +27,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     moving = [item.nodeid for item in items if re.search(r"\bat 0x[0-9a-f]+|\bid='\d+'", item.nodeid)]
     if moving:
         raise pytest.UsageError(f"tests are named by addresses, which differ from run to run: {moving}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    # The workers of pytest-xdist cannot send a lone surrogate, and some tests log one.
+    report.sections = [
+        (title, text.encode("utf-8", "backslashreplace").decode("utf-8")) for title, text in report.sections
+    ]
+    return report
 
 
 def pytest_collection_finish() -> None:
