@@ -17,7 +17,8 @@ settings.register_profile("thorough", parent=settings.get_profile("default"), ma
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
-# Under `nohup`, children would ignore it too, and some are ended by it.
+# Under `nohup`, and in the background of a shell, these are ignored, by children too. Some are ended by them.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 if hasattr(signal, "SIGHUP"):
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
