@@ -177,8 +177,12 @@ def test_nothing_secret_is_on_any_command_line(far: Far, runner: Runner) -> None
     child.communicate(timeout=DEADLINE)
 
 
+# The first cannot be in a value, the second is lost by bash itself if it stands behind half a character.
+_NOT_CARRIED = bytes.maketrans(b"\0\1", b"'\"")
+
+
 @given(
-    values=st.lists(st.binary(max_size=40).map(lambda raw: raw.replace(b"\0", b"'")), max_size=8),
+    values=st.lists(st.binary(max_size=40).map(lambda raw: raw.translate(_NOT_CARRIED)), max_size=8),
     content=st.binary(max_size=200),
 )
 @example(
