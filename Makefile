@@ -94,9 +94,7 @@ types: $(STAMP) ## check the types with mypy and pyright
 .PHONY: coverage
 coverage: $(STAMP) agent ## run the tests with branch coverage; fails below the limit
 	@echo "== tests with branch coverage"
-	@$(PY) -m pytest -n auto --cov --cov-report=term --cov-report=html:build/coverage $(ARGS) || { \
-		echo "== once more, alone, what failed among all others: if it passes now, it is a defect of the test"; \
-		$(PY) -m pytest --last-failed --last-failed-no-failures none -v; }
+	@$(PY) -m pytest -n auto --cov --cov-report=term --cov-report=html:build/coverage $(ARGS)
 
 .PHONY: bench
 bench: $(STAMP) ## measure speed
