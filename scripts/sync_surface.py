@@ -28,6 +28,8 @@ LAYOUT: dict[str, dict[str, tuple[str, ...]]] = {
         "_following": ("Following",),
         "_turn": ("TextReader", "Queued", "Turn"),
         "_session": ("Session",),
+    },
+    "_run": {
         "_run": ("TurnContext", "run", "stream"),
     },
 }
@@ -51,7 +53,8 @@ MADE_BY_USERS = ("Session",)
 
 HEADS = {
     "_requests": "What a session can ask the agent, without `await`.",
-    "_surface": "Sessions, turns, `run` and `stream`, without `await`.",
+    "_surface": "Sessions and turns, without `await`.",
+    "_run": "`run` and `stream`, without `await`.",
 }
 
 WORDS = {
@@ -163,9 +166,16 @@ def imported(target: str, used: set[str], sources: list[Source]) -> Iterator[str
     places = {name: place for source in sources for name, place in source.places.items()}
     for name in sorted(used - here - TYPING - {"Awaitable", "Callable"}):
         if name in WRAPPED:
-            yield f"from bridle.sync._requests import {name}"
+            yield f"from bridle.sync.{home_of(name)} import {name}"
         elif name in places:
             yield f"from {places[name]} import {name}"
+
+
+def home_of(wrapper: str) -> str:
+    """The generated module that has a wrapper."""
+    return next(
+        target for target, module in LAYOUT.items() if any(wrapper in names for names in module.values())
+    )
 
 
 def made_class(source: str, node: ast.ClassDef) -> Iterator[str]:

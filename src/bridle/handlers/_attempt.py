@@ -6,14 +6,13 @@ Does not know what the callback decides, nor what is done when it fails.
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import TYPE_CHECKING, cast
 
 import anyio
 import msgspec
 from anyio.lowlevel import checkpoint
 
-from bridle.handlers._calling import CallContext, CallTimedOut, call
+from bridle.handlers._calling import CallContext, CallTimedOut, call, unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +46,7 @@ async def attempt(
     except CallTimedOut as error:
         return Attempt(outcome="timed_out", error=error)
     except Exception as error:  # noqa: BLE001 - whatever the user's code raises
-        return Attempt(outcome="failed", error=_unwrapped(error))
+        return Attempt(outcome="failed", error=unwrapped(error))
     except BaseException as error:
         if not _is_cancellation(error):
             raise
@@ -68,25 +67,9 @@ def outcome_of(error: BaseException) -> Outcome:
     return "cancelled" if isinstance(error, GeneratorExit) or _is_cancellation(error) else "failed"
 
 
-def name_of(function: object) -> str:
-    """What a callback is called in logs and events."""
-    while isinstance(function, partial):
-        function = cast("partial[object]", function).func
-    return getattr(function, "__qualname__", None) or type(function).__qualname__
-
-
 def _is_cancellation(error: BaseException) -> bool:
     """Whether it is a cancellation, or a group of nothing but these and plain errors."""
     if isinstance(error, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", error)
         return all(isinstance(each, Exception) or _is_cancellation(each) for each in group.exceptions)
     return isinstance(error, anyio.get_cancelled_exc_class())
-
-
-def _unwrapped(error: Exception) -> Exception:
-    """The one error in a group of one, as task groups make them."""
-    if isinstance(error, ExceptionGroup):
-        within = cast("ExceptionGroup[Exception]", error).exceptions
-        if len(within) == 1:
-            return _unwrapped(within[0])
-    return error  # pyright: ignore[reportUnknownVariableType]

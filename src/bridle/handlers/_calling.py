@@ -79,7 +79,7 @@ async def call(
         return result
     except StopIteration as error:
         # Python ends generators and coroutines with it; it must not end one of ours.
-        raise RuntimeError(f"{_name(function)} raised {error!r}") from error
+        raise RuntimeError(f"{name_of(function)} raised {error!r}") from error
     finally:
         if not finished and context is not None:
             context.is_cancelled = True
@@ -106,7 +106,7 @@ def _called_here(function: Callable[[], object]) -> tuple[object]:
         return (function(),)
     except StopIteration as error:
         # A future refuses to carry it.
-        raise RuntimeError(f"{_name(function)} raised {error!r}") from error
+        raise RuntimeError(f"{name_of(function)} raised {error!r}") from error
 
 
 def is_async(function: object) -> bool:
@@ -118,7 +118,16 @@ def is_async(function: object) -> bool:
     return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(getattr(inner, "__call__", None))  # noqa: B004
 
 
-def _name(function: object) -> str:
+def name_of(function: object) -> str:
+    """What a function is called in logs and events."""
     while isinstance(function, partial):
         function = cast("partial[object]", function).func
-    return str(getattr(function, "__qualname__", None) or function)
+    return getattr(function, "__qualname__", None) or type(function).__qualname__
+
+
+def unwrapped(error: BaseException) -> BaseException:
+    """The one exception in a group of one, as task groups make them."""
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    group = cast("BaseExceptionGroup[BaseException]", error)
+    return group if len(group.exceptions) > 1 else unwrapped(next(iter(group.exceptions)))

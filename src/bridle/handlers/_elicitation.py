@@ -10,8 +10,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Final, Literal, TypeGuard, cast
 
 from bridle.errors import BridleError, Denied
-from bridle.handlers._attempt import Attempt, attempt, name_of, outcome_of
-from bridle.handlers._calling import CallContext
+from bridle.handlers._attempt import Attempt, attempt, outcome_of
+from bridle.handlers._calling import CallContext, name_of
 from bridle.handlers._forms import content_fault, form_fields
 from bridle.handlers._handled import DialogHandled, ElicitationHandled
 from bridle.redaction import preview, preview_value

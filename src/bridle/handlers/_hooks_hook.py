@@ -11,8 +11,7 @@ from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, cast, get_args
 
 from bridle.errors import OptionsError
-from bridle.handlers._attempt import name_of
-from bridle.handlers._calling import CallContext, is_async
+from bridle.handlers._calling import CallContext, is_async, name_of
 from bridle.handlers._hooks_events import EVENTS, Fails, facts_of
 from bridle.handlers._hooks_matchers import Matcher, read_matcher
 

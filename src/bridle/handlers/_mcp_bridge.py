@@ -15,6 +15,7 @@ import anyio
 import msgspec
 
 from bridle.errors import OptionsError
+from bridle.handlers._calling import unwrapped
 from bridle.handlers._handled import Outcome, ToolHandled
 from bridle.handlers._mcp_bridge_library import library_of, low_server
 from bridle.handlers._mcp_bridge_questions import ASKING, ElicitingLink, Questions, with_elicitation
@@ -162,7 +163,7 @@ class BridgedServer:
                     group.cancel_scope.cancel()
         except BaseExceptionGroup as error:
             # Ctrl-C and its like, in groups of the library's and this one, and with what came of it.
-            raise _single(error.split(Exception)[1] or error) from error
+            raise unwrapped(error.split(Exception)[1] or error) from error
 
     # What the agent says.
 
@@ -256,7 +257,7 @@ class BridgedServer:
             with scope:
                 await self._library.run(self._inbox, Outbox(self._take))
         except Exception as error:
-            cause = _single(error)
+            cause = unwrapped(error)
             failure = mask(f"The MCP server {self._name!r} failed: {type(cause).__name__}: {cause}")
             log.exception("the MCP server %r failed", self._name)
         finally:
@@ -316,11 +317,3 @@ def _field(value: Json, *path: str) -> Json:
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
     return value
-
-
-def _single(error: BaseException) -> BaseException:
-    """The one error in a group of one, as task groups make them."""
-    if isinstance(error, BaseExceptionGroup):
-        group = cast("BaseExceptionGroup[BaseException]", error)
-        return group if len(group.exceptions) > 1 else _single(next(iter(group.exceptions)))
-    return error

@@ -11,8 +11,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Final, cast
 
 from bridle.errors import Denied
-from bridle.handlers._attempt import Attempt, attempt, name_of, outcome_of
-from bridle.handlers._calling import CallContext, CallTimedOut
+from bridle.handlers._attempt import Attempt, attempt, outcome_of
+from bridle.handlers._calling import CallContext, CallTimedOut, name_of
 from bridle.handlers._decisions import NO_REASON, Decision, NotADecision, denied, read_decision
 from bridle.handlers._handled import PermissionHandled
 from bridle.redaction import preview_value

@@ -14,8 +14,7 @@ import msgspec
 
 from bridle.errors import OptionsError
 from bridle.handlers._answers import Answer, allow, ask, deny
-from bridle.handlers._attempt import name_of
-from bridle.handlers._calling import call
+from bridle.handlers._calling import call, name_of
 from bridle.handlers._policy_glob import Match, fits, is_special
 from bridle.handlers._policy_match import Call, judge
 from bridle.handlers._policy_paths import Where

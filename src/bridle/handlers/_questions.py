@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, TypeGuard, cast
 import msgspec
 
 from bridle.handlers._answers import Answer
-from bridle.handlers._attempt import attempt, name_of
-from bridle.handlers._calling import CallContext
+from bridle.handlers._attempt import attempt
+from bridle.handlers._calling import CallContext, name_of
 from bridle.handlers._decisions import NO_REASON, Decision, NotADecision, allowed, denied, read_decision
 from bridle.handlers._permissions import PermissionRequest, denied_by_failure, denied_for_nonsense
 from bridle.redaction import preview, preview_value

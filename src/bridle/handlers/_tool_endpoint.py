@@ -16,7 +16,7 @@ import anyio
 from anyio.lowlevel import checkpoint, current_token
 
 from bridle.errors import ToolFailed
-from bridle.handlers._calling import CallTimedOut, call
+from bridle.handlers._calling import CallTimedOut, call, unwrapped
 from bridle.handlers._faults import Misfit
 from bridle.handlers._handled import ToolHandled
 from bridle.handlers._results import NotSendable, as_result, error_result
@@ -273,7 +273,7 @@ class _Running:
         return result
 
     def failed_with(self, error: BaseException) -> JsonObject:
-        inner = _alone(error)
+        inner = unwrapped(error)
         if isinstance(inner, ToolFailed):
             log.info("the tool %r failed: %s", self.name, inner)
             return self.failed("failed", inner.text or inner.message, error)
@@ -300,14 +300,6 @@ class _Running:
             arguments=self._arguments,
             is_error=self._is_error,
         )
-
-
-def _alone(error: BaseException) -> BaseException:
-    """What a group of one holds."""
-    if not isinstance(error, BaseExceptionGroup):
-        return error
-    group = cast("BaseExceptionGroup[BaseException]", error)
-    return _alone(group.exceptions[0]) if len(group.exceptions) == 1 else group
 
 
 def _told(error: BaseException) -> str:

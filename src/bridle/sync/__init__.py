@@ -5,6 +5,7 @@ are those of `bridle.session`.
 """
 
 from bridle.sync._requests import Requests
+from bridle.sync._run import TurnContext, run, stream
 from bridle.sync._surface import (
     Following,
     Queued,
@@ -12,9 +13,6 @@ from bridle.sync._surface import (
     Session,
     TextReader,
     Turn,
-    TurnContext,
-    run,
-    stream,
 )
 
 __all__ = [

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypedDict
 
+from bridle.errors._keeping import pickled, reason_of, restored
 from bridle.redaction import mask, mask_argv, preview, preview_value
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ class BridleError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         facts = {name: list(fact) if name == "__notes__" else fact for name, fact in vars(self).items()}
-        return _restored, (type(self), self.args, _pickled(self.__cause__)), facts
+        return restored, (type(self), self.args, pickled(self.__cause__)), facts
 
 
 class LaunchError(BridleError):
@@ -348,7 +349,7 @@ class TurnFailed(BridleError):
         self.result = result
         self.messages: tuple[object, ...] = tuple(messages)
         self.session_id = self.session_id or getattr(result, "session_id", None)
-        self._what = self._what or _joined("the turn failed", _reason(result))
+        self._what = self._what or _joined("the turn failed", reason_of(result))
         self._evidence = (f"Messages received: {len(self.messages)}",) if messages else ()
 
 
@@ -408,7 +409,9 @@ class ApiFailed(TurnFailed):
         self.retryable = passing if retryable is None else retryable
         self.hint = mask(told.get("hint") or self._advice())
         code = (f" with status {status}" if status else "") + (f" for {request_id}" if request_id else "")
-        self._what = _joined(f"the API call failed{code}{f' ({kind})' if kind else ''}", _reason(self.result))
+        self._what = _joined(
+            f"the API call failed{code}{f' ({kind})' if kind else ''}", reason_of(self.result)
+        )
 
     def _advice(self) -> str:
         if self.retryable:
@@ -494,37 +497,3 @@ def _joined(clause: str, reason: str) -> str:
 
 def _seconds(word: str, number: float | None) -> str:
     return "" if number is None else f"{word} {number:g} s"
-
-
-def _reason(result: object) -> str:
-    """Why a turn failed, in the best words that its result has; empty if it has none."""
-    result = getattr(result, "message", result)  # What a turn came to has the agent's own as `message`.
-    errors = getattr(result, "errors", None) or ()
-    words = [str(error).strip() for error in ((errors,) if isinstance(errors, str) else errors)]
-    said = "; ".join(filter(None, words)) or str(getattr(result, "result", None) or "").strip()
-    subtype, status = getattr(result, "subtype", None), getattr(result, "api_error_status", None)
-    fallback = str(subtype) if subtype and subtype != "success" else f"HTTP status {status}" if status else ""
-    return said or fallback
-
-
-def _pickled(cause: BaseException | None) -> bytes:
-    """A cause in a form that cannot spoil the pickle that it goes into; empty if it has none."""
-    import pickle
-
-    try:
-        return b"" if cause is None else pickle.dumps(cause)
-    except Exception:  # noqa: BLE001
-        return b""
-
-
-def _restored(kind: type[BridleError], args: tuple[object, ...], cause: bytes) -> BridleError:
-    """The error without `__init__`, which wants facts that `args` does not have; its attributes follow."""
-    import contextlib
-    import pickle
-
-    error = kind.__new__(kind)
-    error.args = args
-    # There may be none, and many can be pickled but not unpickled; that is no reason to lose this one.
-    with contextlib.suppress(Exception):
-        error.__cause__ = pickle.loads(cause)
-    return error
