@@ -45,14 +45,15 @@ def make_command(
     *,
     mode: Mode = Mode.STREAMING,
     prompt: str | None = None,
+    program: str | None = None,
     environ: Mapping[str, str] | None = None,
     platform: str = sys.platform,
 ) -> Command:
     """The command that runs an agent as the options say.
 
     With `Mode.ONE_SHOT_ARGV`, the prompt is on the command line; in the other modes whoever starts it writes
-    the prompt, and it is given here only because an empty one means streaming. `environ` and `platform`
-    stand for this machine.
+    the prompt, and it is given here only because an empty one means streaming. `program` is taken as it
+    is, and nothing is looked for. `environ` and `platform` stand for this machine.
 
     Raises `AgentNotFound`, `FolderNotFound`, `UserNotFound`, `CommandTooLong`, and `OptionsError` for options
     that cannot be used in this mode or with this runner.
@@ -63,8 +64,9 @@ def make_command(
     euid = os.geteuid() if platform == sys.platform and hasattr(os, "geteuid") else None
     check_place(options, euid=euid if user is None else user.uid, platform=platform, environ=env)
     made, files = _arguments(options, mode)
-    program = [Argument(word, "cli_path") for word in _program(options, environ, platform)]
-    arguments = [*program, *(Argument(word, "mode") for word in _OUTPUT), *made, *_mode(mode, prompt)]
+    words = (program,) if program is not None else _program(options, environ, platform)
+    first = [Argument(word, "cli_path") for word in words]
+    arguments = [*first, *(Argument(word, "mode") for word in _OUTPUT), *made, *_mode(mode, prompt)]
     command = Command(
         tuple(argument.text for argument in arguments),
         env=env,

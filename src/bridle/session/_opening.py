@@ -8,12 +8,13 @@ from __future__ import annotations
 import os
 from copy import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import msgspec
 
 from bridle.errors import (
+    AgentNotFound,
     BridleError,
     FolderNotFound,
     LaunchError,
@@ -35,16 +36,26 @@ from bridle.redaction import preview
 from bridle.session._required_servers import required_servers, wait_for_servers
 from bridle.session._startup import startup_failure
 from bridle.transcripts import config_folder, has_sessions, project_folder
-from bridle.transports import ProcessTransport, Transport, run_to_end
+from bridle.transports import (
+    ProcessTransport,
+    Transport,
+    Unreachable,
+    intercepted,
+    is_intercepted,
+    run_to_end,
+)
 from bridle.wire.control import McpStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from bridle.command import Command
     from bridle.handlers import Handlers, Shape
     from bridle.options import Options
     from bridle.session._connection import Connection
     from bridle.wire.control import Initialize, Initialized, McpServerStatus
+
+_PROGRAM: Final = "claude"
 
 _PROBE_SECONDS: Final = 2.0
 """How long the program may take to say its version when it has failed to start."""
@@ -52,23 +63,42 @@ _PROBE_SECONDS: Final = 2.0
 
 def make_transport(options: Options) -> Transport:
     """What leads to the agent. Raises a `LaunchError` or an `OptionsError` if there is no way."""
-    if options.transport is not None:
-        if not isinstance(options.transport, Transport):
-            raise OptionsError(
-                f"`transport` is {options.transport!r}, which is no transport",
-                hint="Give an object of a class derived from `bridle.transports.Transport`.",
-            )
-        return options.transport
-    _check_continued(options)
+    transport = options.transport
+    if transport is None:
+        transport = _to_program(options)
+    elif not isinstance(transport, Transport):
+        raise OptionsError(
+            f"`transport` is {transport!r}, which is no transport",
+            hint="Give an object of a class derived from `bridle.transports.Transport`.",
+        )
+    elif type(transport).prepare is not Transport.prepare:
+        transport.prepare(_command_without_program(options))
+    return intercepted(transport)
+
+
+def _to_program(options: Options) -> Transport:
+    # What is in the way may have sessions of its own, and need no program.
+    if not is_intercepted():
+        _check_continued(options)
+    try:
+        command = make_command(options)
+    except AgentNotFound as error:
+        if not is_intercepted():
+            raise
+        return Unreachable(_command_without_program(options), error)
     timeouts = options.timeouts
     return ProcessTransport(
-        make_command(options),
+        command,
         stderr=options.stderr,
         max_buffer_size=options.max_buffer_size,
         grace=timeouts.close,
         terminate=timeouts.terminate,
         write_timeout=timeouts.write,
     )
+
+
+def _command_without_program(options: Options) -> Command:
+    return make_command(options, program=options.cli_path or _PROGRAM)
 
 
 def prepared(options: Options, handlers: Handlers, shape: Shape[object] | None) -> Options:
@@ -104,7 +134,7 @@ async def initialize(
             await wait_for_servers(request_status, names, left)
     except BaseException as error:
         await connection.close("the session could not be opened")
-        if isinstance(error, BridleError) and options.transport is None:
+        if isinstance(error, BridleError):
             told = await _cause(error, connection, options)
             # Its own cause, if it has one; never the error that it takes the place of.
             raise told from told.__cause__
@@ -114,7 +144,7 @@ async def initialize(
 
 async def _cause(error: BridleError, connection: Connection, options: Options) -> BridleError:
     """The best that can be said about why a session could not be opened."""
-    transport = cast("ProcessTransport", connection.transport)
+    transport = connection.transport
     if isinstance(error, TransportClosed):
         # A program that exits at once may be gone before the request is written: how it ended says more.
         ends = connection.end_error, transport.exit_error
@@ -125,9 +155,11 @@ async def _cause(error: BridleError, connection: Connection, options: Options) -
             return told
     elif not isinstance(error, RequestTimedOut):
         return error
-    if isinstance(error, RequestTimedOut) and transport.stderr_tail:
-        error.add_note(f"On stderr:\n{transport.stderr_tail}")
-    return await _probed(error, options)
+    told_on_stderr = getattr(transport, "stderr_tail", "")
+    if isinstance(error, RequestTimedOut) and told_on_stderr:
+        error.add_note(f"On stderr:\n{told_on_stderr}")
+    # Only a process has a program that can be asked.
+    return error if getattr(transport, "pid", None) is None else await _probed(error, options)
 
 
 async def _probed(error: BridleError, options: Options) -> BridleError:

@@ -3,6 +3,7 @@ your own."""
 
 from bridle.command import Command
 from bridle.transports._brief import Finished, run_to_end
+from bridle.transports._intercept import Interceptor, Unreachable, intercept, intercepted, is_intercepted
 from bridle.transports._memory import MemoryTransport, memory_pair
 from bridle.transports._process import Closer, ProcessTransport, Reader, Writer
 from bridle.transports._registry import LiveProcess, live_processes
@@ -12,6 +13,7 @@ __all__ = [
     "Closer",
     "Command",
     "Finished",
+    "Interceptor",
     "LiveProcess",
     "MemoryTransport",
     "Messages",
@@ -19,7 +21,11 @@ __all__ = [
     "Reader",
     "Sendable",
     "Transport",
+    "Unreachable",
     "Writer",
+    "intercept",
+    "intercepted",
+    "is_intercepted",
     "live_processes",
     "memory_pair",
     "run_to_end",

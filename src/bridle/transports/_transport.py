@@ -15,6 +15,7 @@ from bridle.wire import Arrival, Framer, Json, OversizedMessage, Value, encode
 if TYPE_CHECKING:
     from typing import Self
 
+    from bridle.command import Command
     from bridle.errors import BridleError
 
 Sendable: TypeAlias = bytes | bytearray | memoryview | Json | Value
@@ -42,6 +43,10 @@ class Transport(ABC):
     `OversizedMessage`; set: a larger one is raised as `FrameTooLarge`, once, and reading can go on."""
 
     _inbox: Inbox | None = None
+
+    def prepare(self, command: Command) -> None:  # noqa: B027 - for those that can use it
+        """Told once, before `connect`, how the agent's program would be started with the options of the
+        session: its arguments, environment, folder and files. Does nothing by default."""
 
     @abstractmethod
     async def connect(self) -> None:
