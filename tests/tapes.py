@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from bridle.transports import read_trace
 
 FOLDER = Path(__file__).parent / "recordings"
 
@@ -31,12 +32,11 @@ class Recorded(NamedTuple):
 @cache
 def read(name: str) -> tuple[Recorded, ...]:
     """What is in a recording, in order; notes are left out. Shared by all tests: not to be changed."""
-    with gzip.open(FOLDER / f"{name}.jsonl.gz", "rt", encoding="utf-8") as file:
-        records = [json.loads(line) for line in file]
+    records = read_trace(FOLDER / f"{name}.jsonl.gz").records
     return tuple(
-        Recorded(record["dir"], record.get("json"), record.get("text"), record.get("event"))
+        Recorded(record.direction, record.frame, record.text if record.frame is None else None, record.event)
         for record in records
-        if record["dir"] != "note"
+        if record.direction != "note"
     )
 
 

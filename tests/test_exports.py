@@ -62,7 +62,6 @@ def test_all_names_what_is_there(name: str) -> None:
     "name",
     [
         "bridle.protocol",
-        "bridle.testing",
         "bridle.transcripts",
         "bridle.transports",
         "bridle.wire",
@@ -81,12 +80,6 @@ def test_a_package_exports_every_public_name_of_its_modules(name: str) -> None:
 
 # Shared between the modules of a package, and no part of what it offers.
 INTERNAL = {
-    "bridle.testing._events": {
-        *("Event", "count_pieces", "error_body", "error_event", "event_stream", "message_body"),
-    },
-    "bridle.testing._playing": {"Player"},
-    "bridle.testing._requests": {"kind_of"},
-    "bridle.testing._server": {"Ended", "Exchange", "Server"},
     "bridle.transports._blocking": {"BlockingInput", "BlockingOutput", "Piece", "read"},
     "bridle.transports._flags": {"Bell", "Descriptor", "Flag", "SocketDescriptor", "socket_pair"},
     "bridle.transports._folder": {"discard_folder", "make_folder", "remove_folder"},
@@ -101,6 +94,8 @@ INTERNAL = {
     "bridle.transports._starting": {"run_uninterrupted", "start"},
     "bridle.transports._stderr": {"Callback", "StderrLog"},
     "bridle.transports._threads": {"Job", "ThreadedKeeper"},
+    "bridle.transports._trace": {"open_trace"},
+    "bridle.transports._trace_file": {"Lines", "Masking", "RunTrace", "new_trace_path"},
     "bridle.transports._transport": {"Inbox", "Receiver", "line_of"},
     "bridle.transports._tree": {
         "Stat",

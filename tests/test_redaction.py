@@ -385,6 +385,16 @@ def test_a_redaction_is_a_value() -> None:
     assert repr(DEFAULT.with_keys("k").with_patterns("hunter2")) == "Redaction(keys=('k',), patterns=<1>)"
 
 
+def test_the_command_line_of_a_server_is_masked_in_json_and_in_text() -> None:
+    server = {"command": "serve", "args": ["--api-key", "hunter2", "-v", "--token", "--port", "80"]}
+    hidden = {"command": "serve", "args": ["--api-key", "***", "-v", "--token", "--port", "80"]}
+    assert mask_json(server) == hidden
+    text, expected = json.dumps(server), json.dumps(hidden)
+    for _ in range(3):
+        assert mask(text) == expected
+        text, expected = json.dumps(text), json.dumps(expected)
+
+
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_time_is_linear(attack: str) -> None:
     mask("warm up")

@@ -120,6 +120,7 @@ if TYPE_CHECKING:
         StdioServer,
         ThinkingDisplay,
         Timeouts,
+        Trace,
     )
     from bridle.session import (
         CancelReceipt,
@@ -387,6 +388,7 @@ __all__ = [
     "ThinkingDisplay",
     "ThinkingTokensMessage",
     "Timeouts",
+    "Trace",
     "Tool",
     "ToolContext",
     "ToolFailed",

@@ -108,7 +108,8 @@ class _Patterns:
             r"(?i:bearer|basic|digest|token)\s+|sk-ant-|sk-proj-|sk-|github_pat_|glpat-|xox[a-z]-|xapp-"
             r"|(?:sk|rk)_(?:live|test)_|gh[opsur]_|npm_|hf_|gsk_|AKIA|ASIA|AIza|eyJ"
         )
-        # name=value, --name value, {"name": …, "value": …}, (name, value) and [[name, value]], .netrc, XML.
+        # name=value, --name value, ["--name", value], {"name": …, "value": …}, (name, value) and
+        # [[name, value]], .netrc, XML.
         self.name = re.compile(
             r"""(?<![\w.-])(?<!://)(?:
                     ((?:(?:api|access|secret|private)[ ])?[\w.-]++)
@@ -117,6 +118,7 @@ class _Patterns:
                   | (?=[\\"'(\[l<])(?:
                     \\*+["'](?:name|key)\\*+["']\s?:\s?\\*+["']([\w.-]++)\\*+["']\s?,
                     \s{0,64}+\\*+["']value\\*+["']\s?:\s?
+                  | ["'](--[a-z][\w-]*+)\\*+["'],\s?(?=\\*+["'](?!-))
                   | (?:\(|(?<=[\[(,])\[|(?<=[\[(,]\s)\[)b?\\*+["']([\w.-]++)\\*+["'],\s?(?=b?\\*+["'])
                   | login[ \t]++[^\s]++\s++(password)[ \t]++
                   | <([\w.-]++)>(?=[^<\n]{1,512}</)
@@ -252,7 +254,12 @@ class Redaction:
             return masked
         if isinstance(value, (list, tuple)):
             children = cast("Sequence[object]", value)
-            return [self._mask_item(child, secret=secret) for child in children]
+            # A command line, as those of servers are written.
+            flagged = [False, *map(self._is_secret_flag, children)]
+            return [
+                self._mask_item(child, secret=secret or (after and not _is_flag(child)))
+                for child, after in zip(children, flagged, strict=False)
+            ]
         if secret and isinstance(value, (int, float)) and not isinstance(value, bool):
             return MASK
         return value
@@ -265,6 +272,9 @@ class Redaction:
                 return [self._mask_node(items[0], secret=secret), self._mask_node(items[1], secret=True)]
             return self._mask_node(items, secret=secret)
         return self._mask_node(value, secret=secret)
+
+    def _is_secret_flag(self, value: object) -> bool:
+        return _is_flag(value) and "=" not in (name := cast(str, value)) and self.is_secret_key(name)
 
     def _mask_pairs(self, text: str) -> str:
         """Hide the values of names: `name=value`, `"name": "value"`, `--name value` and the like."""
@@ -294,6 +304,10 @@ class Redaction:
     def __repr__(self) -> str:
         # Patterns are counted, not shown: one may well be a secret in clear.
         return f"Redaction(keys={self.keys!r}, patterns=<{len(self.patterns)}>)"
+
+
+def _is_flag(value: object) -> bool:
+    return isinstance(value, str) and value.startswith("--")
 
 
 def _fold(name: str) -> str:

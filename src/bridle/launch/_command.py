@@ -53,7 +53,8 @@ def make_command(
 
     With `Mode.ONE_SHOT_ARGV`, the prompt is on the command line; in the other modes whoever starts it writes
     the prompt, and it is given here only because an empty one means streaming. `program` is taken as it
-    is, and nothing is looked for. `environ` and `platform` stand for this machine.
+    is: nothing is looked for, and it does not matter whether it could run here. `environ` and
+    `platform` stand for this machine.
 
     Raises `AgentNotFound`, `FolderNotFound`, `UserNotFound`, `CommandTooLong`, and `OptionsError` for options
     that cannot be used in this mode or with this runner.
@@ -62,7 +63,8 @@ def make_command(
     user = _user(options, platform)
     env = make_environment(options, user=user, environ=environ, platform=platform)
     euid = os.geteuid() if platform == sys.platform and hasattr(os, "geteuid") else None
-    check_place(options, euid=euid if user is None else user.uid, platform=platform, environ=env)
+    if program is None:
+        check_place(options, euid=euid if user is None else user.uid, platform=platform, environ=env)
     made, files = _arguments(options, mode)
     words = (program,) if program is not None else _program(options, environ, platform)
     first = [Argument(word, "cli_path") for word in words]

@@ -157,6 +157,7 @@ ROWS: Final[tuple[Row, ...]] = (
     Row(("per_task_stop_affordance",), Init("per_task_stop_affordance"), spell.given, one_shot=None),
     Row(("max_buffer_size",), Host("the transport"), spell.given),
     Row(("stderr",), Host("the transport"), spell.given),
+    Row(("trace",), Host("the session"), spell.given),
     Row(("debug",), Flag("--debug"), spell.given),
     Row(("debug_file",), Flag("--debug-file"), spell.text),
     Row(("client_app",), Variable("CLAUDE_AGENT_SDK_CLIENT_APP"), spell.text),

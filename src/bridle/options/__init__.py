@@ -19,6 +19,7 @@ from bridle.options._parts import (
     PresetPrompt,
     ThinkingDisplay,
     Timeouts,
+    Trace,
 )
 from bridle.options._place import check_place
 from bridle.options._sandbox import Sandbox, SandboxFilesystem, SandboxNetwork
@@ -42,6 +43,7 @@ __all__ = [
     "EnvPolicy",
     "Isolation",
     "Timeouts",
+    "Trace",
     # What it is told, and how it answers.
     "AdaptiveThinking",
     "CustomPrompt",

@@ -22,6 +22,7 @@ from bridle.options._parts import (
     LocalPlugin,
     PresetPrompt,
     Timeouts,
+    Trace,
 )
 from bridle.options._sandbox import Sandbox
 from bridle.options._servers import AgentDefinition, McpServer
@@ -134,3 +135,4 @@ class OptionFields(TypedDict, total=False):
     debug: bool | str
     debug_file: StrPath | None
     client_app: str | None
+    trace: Trace | StrPath | Plain | None

@@ -25,6 +25,7 @@ from bridle.options._parts import (
     LocalPlugin,
     PresetPrompt,
     Timeouts,
+    Trace,
 )
 from bridle.options._readers import (
     Reader,
@@ -203,6 +204,7 @@ _any_prompt: Final = _tagged(PresetPrompt, CustomPrompt, FilePrompt)
 _any_thinking: Final = _tagged(AdaptiveThinking, EnabledThinking, DisabledThinking)
 _any_plugin: Final = _tagged(LocalPlugin)
 _any_format: Final = _tagged(JsonSchemaFormat)
+_any_trace: Final = part_reader(Trace)
 
 
 def _system_prompt(place: str, value: object) -> object:
@@ -219,6 +221,10 @@ def _thinking(place: str, value: object) -> object:
 
 def _plugin(place: str, value: object) -> object:
     return LocalPlugin(path_text(place, value)) if is_path(value) else _any_plugin(place, value)
+
+
+def _trace(place: str, value: object) -> object:
+    return placed(place, lambda: Trace(cast(str, value))) if is_path(value) else _any_trace(place, value)
 
 
 def _output_format(place: str, value: object) -> object:
@@ -321,5 +327,6 @@ READERS: Final[Mapping[str, Reader]] = {
     "debug": either(str, text, switch),
     "debug_file": optional(path_text),
     "client_app": optional(any_text),
+    "trace": optional(_trace),
 }
 """How each option is read; every option is here."""

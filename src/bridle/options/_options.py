@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         JsonSchemaFormat,
         LocalPlugin,
         PresetPrompt,
+        Trace,
     )
     from bridle.options._sandbox import Sandbox
     from bridle.options._servers import AgentDefinition, McpServer
@@ -279,6 +280,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, met
     """Where that log goes."""
     client_app: str | None = None
     """A name for your application, which the program sends along with its requests; empty: none."""
+    trace: Trace | None = None
+    """Write down all that is said, with times, secrets hidden: into a file, or a folder with a file for each
+    session. Unset: nothing is."""
 
     def __post_init__(self) -> None:
         defaults = defaults_of(type(self))

@@ -25,6 +25,7 @@ from bridle.options._readers import (
     switch,
     whole,
 )
+from bridle.redaction import DEFAULT, Redaction
 from bridle.wire import JsonObject
 
 if TYPE_CHECKING:
@@ -248,3 +249,40 @@ class Isolation(Part, frozen=True):
 
 Isolation.INHERIT = Isolation()
 Isolation.HERMETIC = Isolation("hermetic")
+
+
+# What is recorded.
+
+
+def _trace_path(place: str, value: object) -> object:
+    path = path_text(place, value)
+    if path.endswith(".gz"):
+        raise fault(place, "the path of a file that is not gzipped", path, "Compress it afterwards.")
+    return path
+
+
+def _redaction(place: str, value: object) -> object:
+    if not isinstance(value, Redaction):
+        raise fault(place, "a `bridle.redaction.Redaction`", value, hidden=True)
+    return value
+
+
+class Trace(Part, frozen=True):
+    """Where all that is said in a session is written down, and how much of it."""
+
+    path: str
+    """A file, or a folder that gets a file for each session. A file that is there already is kept: the next
+    one gets a number. `{time}` and `{pid}` in it stand for when the session began, and for this process."""
+    redaction: Redaction = DEFAULT
+    """What is hidden as a secret."""
+    max_line: int = 1024 * 1024
+    """The largest line that is written down whole, in bytes; of a longer one only the beginning is kept."""
+    max_bytes: int | None = None
+    """The largest file; past it nothing more is written down. None: no limit."""
+
+    _readers: ClassVar[Mapping[str, Reader]] = {
+        "path": _trace_path,
+        "redaction": _redaction,
+        "max_line": whole(1),
+        "max_bytes": optional(whole(1)),
+    }

@@ -43,6 +43,7 @@ from bridle.transports import (
     intercepted,
     is_intercepted,
     run_to_end,
+    traced,
 )
 from bridle.wire.control import McpStatus
 
@@ -73,7 +74,8 @@ def make_transport(options: Options) -> Transport:
         )
     elif type(transport).prepare is not Transport.prepare:
         transport.prepare(_command_without_program(options))
-    return intercepted(transport)
+    transport = intercepted(transport)
+    return transport if options.trace is None else traced(transport, options.trace)
 
 
 def _to_program(options: Options) -> Transport:

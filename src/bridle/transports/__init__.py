@@ -7,6 +7,10 @@ from bridle.transports._intercept import Interceptor, Unreachable, intercept, in
 from bridle.transports._memory import MemoryTransport, memory_pair
 from bridle.transports._process import Closer, ProcessTransport, Reader, Writer
 from bridle.transports._registry import LiveProcess, live_processes
+from bridle.transports._trace import Traced, traced
+from bridle.transports._trace_file import TraceFile
+from bridle.transports._trace_format import Recording, TraceRecord, TraceRun, read_trace
+from bridle.transports._trace_timeline import TimelineEntry, timeline
 from bridle.transports._transport import Messages, Sendable, Transport
 
 __all__ = [
@@ -19,7 +23,13 @@ __all__ = [
     "Messages",
     "ProcessTransport",
     "Reader",
+    "Recording",
     "Sendable",
+    "TimelineEntry",
+    "TraceFile",
+    "TraceRecord",
+    "TraceRun",
+    "Traced",
     "Transport",
     "Unreachable",
     "Writer",
@@ -28,5 +38,8 @@ __all__ = [
     "is_intercepted",
     "live_processes",
     "memory_pair",
+    "read_trace",
     "run_to_end",
+    "timeline",
+    "traced",
 ]

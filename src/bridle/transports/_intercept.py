@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from bridle.errors import UsageError
 from bridle.transports._transport import Transport
@@ -48,11 +48,15 @@ def intercept(change: Interceptor, *, everywhere: bool = False) -> Generator[Non
             # Not the last one: blocks of different threads need not end in order.
             _everywhere.remove(change)
     else:
-        token = _here.set((*_here.get(), change))
+        _here.set((*_here.get(), change))
         try:
             yield
         finally:
-            _here.reset(token)
+            # Not by a token: a fixture may be ended in another context than it was begun in.
+            left = list(_here.get())
+            if change in left:
+                left.remove(change)
+            _here.set(tuple(left))
 
 
 def is_intercepted() -> bool:
@@ -63,7 +67,7 @@ def is_intercepted() -> bool:
 def intercepted(transport: Transport) -> Transport:
     """The transport to use in the place of this one. Raises `UsageError` for what is none."""
     for change in (*reversed(_here.get()), *reversed(tuple(_everywhere))):
-        chosen = change(transport)
+        chosen = cast("object", change(transport))
         if not isinstance(chosen, Transport):
             raise UsageError(
                 f"An interceptor gave {chosen!r}, which is no transport",

@@ -275,6 +275,16 @@ class ProcessTransport(Transport):
             if self._link is not None:
                 self._link.keeper.cleanups.append(clean_up)
 
+    def on_stderr(self, tell: Callable[[str], object]) -> None:
+        """Have each line on stderr given to this function too, before the callback gets it.
+
+        It must not hold this object. Raises `UsageError` after `connect`.
+        """
+        with self._lock:
+            if self._link is not None:
+                raise UsageError("The process runs already", hint="Call `on_stderr` before `connect`.")
+            self._stderr = _both(tell, self._stderr)
+
     @property
     def is_ready(self) -> bool:
         return self._link is not None and not self._is_split and self._link.is_ready
@@ -404,6 +414,15 @@ class Closer:
     async def kill(self) -> None:
         """The same, at once."""
         await self._link.close(kill=True)
+
+
+def _both(first: Callable[[str], object], second: Callable[[str], object] | None) -> Callable[[str], object]:
+    def call(line: str) -> None:
+        first(line)
+        if second is not None:
+            second(line)
+
+    return call
 
 
 def _end_with(owner: object, keeper: Keeper) -> weakref.finalize[..., object]:

@@ -35,7 +35,10 @@ class Transport(ABC):
     * `send` takes whole lines. It may be called from several tasks at once; what one call sends stays
       together.
     * `close` can be called at any time, more than once, and from another task than the one that receives. It
-      returns within a bound of its own, also when the caller is cancelled.
+      ends a `receive` and a `send` that wait, and returns within a bound of its own, also when the caller is
+      cancelled. Afterwards `receive` gives what had come, and then raises `TransportClosed`.
+
+    `bridle.testing.check_transport` checks all of it.
     """
 
     max_buffer_size: int | None = None

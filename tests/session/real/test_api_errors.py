@@ -50,7 +50,7 @@ async def test_a_failure_has_its_own_kind_and_the_session_goes_on() -> None:
             agent.api.add(*[step] * 8)
             error = await failure(session)
             assert (error.status, error.kind, error.retryable) == (status, kind, retryable)
-            agent.api._scripts["main"].clear()
+            agent.api.clear()
             agent.api.add(say("next"))
             assert (await session.ask("go on")).text == "next"
 
@@ -204,12 +204,13 @@ async def test_structured_output_is_what_was_asked_for_or_an_error() -> None:
         result = await session.ask("add")
         assert result.output == {"total": 7}
 
-        agent.api._otherwise["main"] = say("seven")
+        agent.api.add(*[say("seven")] * 2)
         with pytest.raises(OutputInvalid, match="text alone") as caught:
             await session.ask("add")
         assert came_to(caught.value).text == "seven"
 
-        agent.api._otherwise["main"] = bad
+        agent.api.clear()
+        agent.api.add(*[bad] * 20)
         with pytest.raises(OutputInvalid) as caught:
             await session.ask("add")
         assert caught.value.errors
