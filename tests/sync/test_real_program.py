@@ -62,7 +62,7 @@ def test_what_the_user_supplies_is_called_in_the_context_of_the_caller(agent: Re
         seen.append(("permission", WHO.get()))
         return request.tool_name == "mcp__tools__look"
 
-    agent.api._scripts["main"].clear()
+    agent.api.clear()
     agent.api.add(use_tool("mcp__tools__look"), say("done"))
     with bridle.sync.Session(agent.options(tools=[look], hooks=[before], permission=permit)) as session:
         token = WHO.set("me")
@@ -78,7 +78,7 @@ class Sum(msgspec.Struct):
 
 
 def test_output_has_the_type_that_is_asked_for(agent: RealAgent) -> None:
-    agent.api._scripts["main"].clear()
+    agent.api.clear()
     agent.api.add(use_tool("StructuredOutput", total=5), say("done"))
     assert bridle.sync.run("add", agent.options(), output=Sum).output.total == 5
 

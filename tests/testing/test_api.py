@@ -18,12 +18,14 @@ from bridle.testing import (
     Step,
     answer,
     drop,
+    expect,
     fail,
     hang,
     refuse,
     say,
     think,
     use_tool,
+    when,
 )
 from tests.testing.client import DEADLINE, ask, connected, deltas, events, next_event, post, stream
 
@@ -84,6 +86,19 @@ def test_a_message_of_many_blocks_is_the_same_in_both_forms() -> None:
         {"type": "input_json_delta", "partial_json": '{"x": 1}'},
         {"type": "input_json_delta", "partial_json": "{}"},
     ]
+
+
+def test_the_input_of_a_tool_is_streamed_in_chunks() -> None:
+    gate = Gate(after=4)
+    step = answer(say("ab"), use_tool("A", x=1), chunks=3, gate=gate)
+    with MessagesApi([step]) as api, connected(api) as connection:
+        post(connection, stream=True)
+        response = connection.getresponse()
+        gate.wait_reached(DEADLINE)
+        gate.open()
+        pieces = [str(delta.get("text", delta.get("partial_json"))) for delta in deltas(events(response))]
+    # The text is too short for three.
+    assert pieces == ["a", "b", '{"x', '": ', "1}"]
 
 
 def test_no_id_is_made_up_twice() -> None:
@@ -295,7 +310,7 @@ def test_what_a_function_raises_comes_out_of_the_block() -> None:
     def use(more: type[Exception] | None = None) -> None:
         with MessagesApi([choose]) as api:
             status, body = ask(api)
-            assert status == 403
+            assert status == 418
             assert "mine" in body["error"]["message"]
             if more is not None:
                 raise more
@@ -307,6 +322,7 @@ def test_what_a_function_raises_comes_out_of_the_block() -> None:
         use(ZeroDivisionError)
 
 
+OTHER = {"role": "user", "content": "another"}
 SCHEMA = {"format": {"type": "json_schema", "schema": {}}}
 
 
@@ -353,6 +369,32 @@ def test_side_requests_may_be_answered_otherwise() -> None:
         assert ask(api, output_config=SCHEMA)[1]["content"][0]["text"] == "t"
     with MessagesApi(side={"count_tokens": fail(500)}) as api:
         assert ask(api, "/v1/messages/count_tokens")[0] == 500
+
+
+def test_what_a_side_answer_raises_comes_out_of_the_block() -> None:
+    def choose(request: Request) -> Step:
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"), MessagesApi(side={"title": choose}) as api:
+        assert ask(api, output_config=SCHEMA)[0] == 403
+
+
+def test_steps_of_any_kind_can_be_added() -> None:
+    with MessagesApi() as api:
+        api.add(expect(prompt="hi"), say("added"), when("other", say("matched")))
+        assert len(api.remaining) == 2
+        texts = [ask(api)[1]["content"][0]["text"], ask(api, messages=[OTHER])[1]["content"][0]["text"]]
+    assert texts == ["added", "matched"]
+
+
+def test_without_a_script_the_tools_that_are_offered_are_called() -> None:
+    with MessagesApi(None) as api:
+        _, body = ask(
+            api, tools=[{"name": "mcp__a__b", "input_schema": {"type": "object"}}, {"name": "Bash"}]
+        )
+        _, answered = ask(api)
+    assert [block["name"] for block in body["content"]] == ["mcp__a__b"]
+    assert answered["content"][0]["text"] == "You said: hi"
 
 
 def test_a_kind_of_side_request_that_there_is_not_is_refused() -> None:

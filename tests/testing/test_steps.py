@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
 from bridle.errors import OptionsError
-from bridle.testing import Answer, Gate, Text, Thinking, ToolUse, answer, fail, refuse, say, think, use_tool
+from bridle.testing import (
+    Answer,
+    Gate,
+    Text,
+    Thinking,
+    ToolUse,
+    answer,
+    fail,
+    hang,
+    refuse,
+    say,
+    think,
+    use_tool,
+)
 
 
 @pytest.mark.parametrize(
@@ -99,3 +114,37 @@ def test_a_status_that_is_no_error_is_refused(status: int) -> None:
 def test_no_chunks_are_refused() -> None:
     with pytest.raises(OptionsError, match="chunks"):
         say("x", chunks=0)
+
+
+def test_a_message_is_streamed_in_chunks_of_one_size() -> None:
+    whole = answer(think("abcd"), say("ab", "cdef"), use_tool("A", x=1), chunks=2)
+    assert whole.blocks == (Thinking(("ab", "cd")), Text(("abc", "def")), ToolUse("A", {"x": 1}, chunks=2))
+    with pytest.raises(OptionsError, match="chunks"):
+        answer(use_tool("A"), chunks=0)
+
+
+NO_STEPS: dict[str, tuple[Callable[..., object], tuple[Any, ...], str]] = {
+    "say a number": (say, (5,), "texts, and no int"),
+    "think a list": (think, (["a"],), "texts, and no list"),
+    "no tool": (use_tool, ("",), "name of a tool"),
+    "a list as input": (use_tool, ("A", [1]), "Give a mapping"),
+    "a set in an input": (use_tool, ("A", {"x": {1}}), "cannot be JSON"),
+    "no number in an input": (use_tool, ("A", {"x": float("nan")}), "cannot be JSON"),
+    "a text in a message": (answer, ("hello",), "no part of a message"),
+    "a failure in a message": (answer, (fail(429),), "no part of a message"),
+    "hang, then a text": (hang, ("hello",), "What follows a `hang`"),
+}
+
+
+@pytest.mark.parametrize("make, given, match", NO_STEPS.values(), ids=NO_STEPS)
+def test_what_no_model_says_is_refused_where_it_is_written(
+    make: Callable[..., object], given: tuple[Any, ...], match: str
+) -> None:
+    with pytest.raises(OptionsError, match=match):
+        make(*given)
+
+
+@pytest.mark.parametrize("delay", [-1, float("nan"), "1"])
+def test_a_delay_is_a_number_of_seconds(delay: Any) -> None:
+    with pytest.raises(OptionsError, match="`delay`"):
+        say("x", delay=delay)

@@ -1,64 +1,162 @@
-"""For tests of programs that use Bridle: a scripted Messages API, and the real agent in front of it.
+"""For tests of programs that use Bridle: a simulated agent, a scripted model for the real one, cassettes,
+faults, and checks for what you write yourself.
 
-No network and no key are needed. Nothing here is for production.
+No network and no key are needed. Nothing here is for production. Names are loaded when they are first used.
 """
 
-from bridle.testing._agent import RealAgent, clean_environment
-from bridle.testing._api import MessagesApi, Scripted, SideKind
-from bridle.testing._gate import Gate
-from bridle.testing._requests import Request, RequestKind
-from bridle.testing._steps import (
-    CREDIT_TOO_LOW,
-    PROMPT_TOO_LONG,
-    Answer,
-    Block,
-    Drop,
-    Failure,
-    Hang,
-    Step,
-    Text,
-    Thinking,
-    ToolUse,
-    answer,
-    drop,
-    fail,
-    hang,
-    refuse,
-    say,
-    think,
-    use_tool,
-)
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bridle.testing._agent import KIT_VARIABLE, RealAgent, clean_environment
+    from bridle.testing._api import MessagesApi, SideKind
+    from bridle.testing._gate import Gate
+    from bridle.testing._matching import Expectation, ExpectationFailed, When, expect, when
+    from bridle.testing._requests import Request, RequestKind
+    from bridle.testing._script import Item, Script, Scripted, ScriptSource
+    from bridle.testing._steps import (
+        CREDIT_TOO_LOW,
+        PROMPT_TOO_LONG,
+        Answer,
+        Block,
+        Drop,
+        Failure,
+        Hang,
+        Step,
+        Text,
+        Thinking,
+        ToolUse,
+        answer,
+        drop,
+        fail,
+        hang,
+        refuse,
+        say,
+        think,
+        use_tool,
+    )
+    from bridle.testing._words import ask_question, background_task, exit_plan_mode, structured, subagent
+
+_HOMES = {
+    "_agent": (
+        "KIT_VARIABLE",
+        "RealAgent",
+        "clean_environment",
+    ),
+    "_api": (
+        "MessagesApi",
+        "SideKind",
+    ),
+    "_gate": ("Gate",),
+    "_matching": (
+        "Expectation",
+        "ExpectationFailed",
+        "When",
+        "expect",
+        "when",
+    ),
+    "_requests": (
+        "Request",
+        "RequestKind",
+    ),
+    "_script": (
+        "Item",
+        "Script",
+        "ScriptSource",
+        "Scripted",
+    ),
+    "_steps": (
+        "CREDIT_TOO_LOW",
+        "PROMPT_TOO_LONG",
+        "Answer",
+        "Block",
+        "Drop",
+        "Failure",
+        "Hang",
+        "Step",
+        "Text",
+        "Thinking",
+        "ToolUse",
+        "answer",
+        "drop",
+        "fail",
+        "hang",
+        "refuse",
+        "say",
+        "think",
+        "use_tool",
+    ),
+    "_words": (
+        "ask_question",
+        "background_task",
+        "exit_plan_mode",
+        "structured",
+        "subagent",
+    ),
+}
+"""Where the names are."""
+
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found: object = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
 
 __all__ = [
     # What a test starts.
     "MessagesApi",
     "RealAgent",
+    "KIT_VARIABLE",
     "clean_environment",
     # The words of a script.
     "answer",
+    "ask_question",
+    "background_task",
     "drop",
+    "exit_plan_mode",
+    "expect",
     "fail",
     "hang",
     "refuse",
     "say",
+    "structured",
+    "subagent",
     "think",
     "use_tool",
+    "when",
     "CREDIT_TOO_LOW",
     "PROMPT_TOO_LONG",
     "Gate",
+    "Script",
     # What they make.
     "Answer",
     "Block",
     "Drop",
+    "Expectation",
+    "ExpectationFailed",
     "Failure",
     "Hang",
+    "Item",
+    "ScriptSource",
     "Scripted",
     "Step",
     "Text",
     "Thinking",
     "ToolUse",
+    "When",
     # What is kept.
     "Request",
     "RequestKind",
     "SideKind",
+    # Cassettes.
+    # Faults, and checks of what users write.
 ]

@@ -20,12 +20,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from types import TracebackType
 
-    from bridle.testing._api import Scripted, SideKind
+    from bridle.testing._api import SideKind
+    from bridle.testing._script import Item, Scripted, ScriptSource
 
-__all__ = ["PROGRAM_VARIABLE", "RealAgent", "clean_environment"]
+__all__ = ["KIT_VARIABLE", "PROGRAM_VARIABLE", "RealAgent", "clean_environment"]
 
 PROGRAM_VARIABLE: Final = "BRIDLE_TEST_AGENT"
 """Names the program for tests, if it is not the one that is installed."""
+
+KIT_VARIABLE: Final = "BRIDLE_TEST_KIT"
+"""Tells that a program was started by the test kit, and is meant to be."""
 
 # Port 9 is closed everywhere.
 _NOWHERE: Final = "http://127.0.0.1:9"
@@ -51,6 +55,7 @@ def clean_environment(home: str | os.PathLike[str], *, url: str = _NOWHERE) -> d
         "ANTHROPIC_API_KEY": "made-up",
         # Without it the program refuses root to switch permissions off.
         "IS_SANDBOX": "1",
+        KIT_VARIABLE: "1",
     }
 
 
@@ -69,10 +74,10 @@ class RealAgent:
 
     def __init__(
         self,
-        script: Iterable[Scripted] = (),
+        script: ScriptSource = (),
         *,
         program: str | os.PathLike[str] | None = None,
-        subagents: Iterable[Scripted] = (),
+        subagents: Iterable[Item] = (),
         otherwise: Scripted | None = None,
         side: Mapping[SideKind, Scripted] | None = None,
     ) -> None:

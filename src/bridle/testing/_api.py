@@ -9,27 +9,24 @@ import json
 import secrets
 import threading
 import time
-from collections import deque
-from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias, cast, get_args
 
 from bridle.errors import OptionsError, UsageError
 from bridle.testing._gate import Gate
 from bridle.testing._playing import Player
 from bridle.testing._requests import Request, kind_of
+from bridle.testing._script import NOT_OURS, Item, Script, Scripted, ScriptSource
 from bridle.testing._server import Exchange, Server
 from bridle.testing._steps import Answer, Step, fail, say
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from types import TracebackType
 
     from bridle.wire import JsonObject
 
 __all__ = ["MessagesApi", "Scripted", "SideKind"]
-
-Scripted: TypeAlias = Step | Callable[[Request], Step]
-"""A step, or a function that looks at the request and chooses one. It runs in a thread of the server's."""
 
 SideKind: TypeAlias = Literal["count_tokens", "probe", "title"]
 """The requests beside the conversation, which take nothing from a script."""
@@ -44,40 +41,35 @@ class MessagesApi:
             ...                         # ANTHROPIC_BASE_URL is api.url
         api.main_requests[1].tool_results
 
-    Each request of the main conversation takes the next step of the script; when it is used up, the answer is
-    `otherwise`. Requests of `subagents` have a script of their own, for all of them together. What the agent
-    asks beside these, the size of a prompt, whether a model is there, a title, is answered so that it is
-    content; `side` has other answers, which are given each time.
+    Each request of the main conversation takes the next step of the script, which may also be a `Script`, the
+    path of a file that has one, or None for the automatic one; when it is used up, the answer is `otherwise`.
+    Requests of `subagents` that were not given steps of their own have a script for all of them together.
+    What the agent asks beside these, the size of a prompt, whether a model is there, a title, is answered so
+    that it is content; `side` has other answers, which are given each time.
 
-    What a function in a script raises is raised at the end of the `with` block. Raises `OptionsError` for a
-    kind of `side` request that there is not.
+    What a function or an `expect` in a script raises is raised at the end of the `with` block. Raises
+    `OptionsError` for a script that is none, and for a kind of `side` request that there is not.
     """
 
     def __init__(
         self,
-        script: Iterable[Scripted] = (),
+        script: ScriptSource = (),
         *,
-        subagents: Iterable[Scripted] = (),
+        subagents: Iterable[Item] = (),
         otherwise: Scripted | None = None,
         side: Mapping[SideKind, Scripted] | None = None,
     ) -> None:
-        self._scripts = {"main": deque(script), "subagent": deque(subagents)}
-        self._otherwise: dict[str, Scripted] = {
-            "main": otherwise or say("(end of script)"),
-            "subagent": say("subagent done"),
-            "probe": say("ok"),
-            "title": _TITLE,
-            "other": fail(404),
-        }
+        self._script = Script.of(script, subagents=subagents, otherwise=otherwise)
+        self._side: dict[str, Scripted] = {"probe": say("ok"), "title": _TITLE, "other": fail(404)}
         for kind, scripted in (side or {}).items():
             if kind not in get_args(SideKind):
                 hint = f"There are {', '.join(map(repr, get_args(SideKind)))}."
                 raise OptionsError(f"`side` has a kind of request that means nothing: {kind!r}", hint=hint)
-            self._otherwise[kind] = scripted
+            self._side[kind] = scripted
         self._arrived = threading.Condition()
         self._requests: list[Request] = []
         self._hanging = Gate(after=0)
-        self._errors: list[Exception] = []
+        self._errors = self._script.errors
         self._server: Server | None = None
         # Ids of one API must differ from those of the next, which may go on with the same session.
         self._mark = secrets.token_hex(4)
@@ -106,8 +98,8 @@ class MessagesApi:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-        if error is None and self._errors:
-            raise self._errors[0]
+        if error is None:
+            self._script.check()
 
     @property
     def url(self) -> str:
@@ -121,10 +113,16 @@ class MessagesApi:
 
     # What tests do with it.
 
-    def add(self, *steps: Scripted) -> None:
-        """Add steps to the script."""
-        with self._arrived:
-            self._scripts["main"].extend(steps)
+    def add(self, *items: Item) -> None:
+        """Add items to the script.
+
+        Raises `OptionsError` for an item that is none.
+        """
+        self._script.add(*items)
+
+    def clear(self) -> None:
+        """Forget the steps that no request has taken."""
+        self._script.clear()
 
     def release(self) -> None:
         """Let all requests go on that `hang()` holds now."""
@@ -133,10 +131,9 @@ class MessagesApi:
         hanging.open()
 
     @property
-    def remaining(self) -> tuple[Scripted, ...]:
-        """The steps that no request has taken yet."""
-        with self._arrived:
-            return tuple(self._scripts["main"])
+    def remaining(self) -> tuple[Item, ...]:
+        """What is left of the script: what no request has taken yet."""
+        return self._script.remaining
 
     @property
     def requests(self) -> list[Request]:
@@ -181,11 +178,12 @@ class MessagesApi:
         with self._arrived:
             self._requests.append(request)
             number, hanging = len(self._requests), self._hanging
-            script = self._scripts.get(kind)
-            scripted = script.popleft() if script else self._otherwise.get(kind)
+            # Which step it is follows from the order of arrival; a function in the script may take its time.
+            is_side = kind not in ("main", "subagent")
+            chosen = partial(self._beside, request) if is_side else self._script.reserve(request)
             self._arrived.notify_all()
+        step = chosen()
         player = Player(exchange, request, id=f"{self._mark}{number:04}", hanging=hanging)
-        step = self._chosen(scripted, request)
         if kind == "count_tokens" and (step is None or isinstance(step, Answer)):
             player.send_json({"input_tokens": 10 if step is None else step.usage.get("input_tokens", 10)})
         elif exchange.method == "HEAD":
@@ -194,19 +192,22 @@ class MessagesApi:
         elif step is not None:
             player.play(step)
 
-    def _chosen(self, scripted: Scripted | None, request: Request) -> Step | None:
+    def _beside(self, request: Request) -> Step | None:
+        """The answer to a request beside the conversation."""
+        scripted = self._side.get(request.kind)
         if not callable(scripted):
             return scripted
         try:
             return scripted(request)
-        except Exception as error:  # noqa: BLE001 - raised at the end of the block
+        except NOT_OURS:
+            raise
+        except BaseException as error:  # noqa: BLE001 - raised at the end of the block
             self._errors.append(error)
-            # A status that the agent does not try again for long.
-            return fail(403, message=f"A function in the script raised {error!r}")
+            return fail(403, message=f"What `side` has for {request.kind!r} raised {error!r}")
 
     def __repr__(self) -> str:
         state = "not started" if self._server is None else "closed" if self._server.is_closing else self.url
-        return f"<MessagesApi {state} requests={len(self._requests)} remaining={len(self._scripts['main'])}>"
+        return f"<MessagesApi {state} requests={len(self._requests)} remaining={len(self.remaining)}>"
 
 
 def _read(body: bytes) -> JsonObject:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from bridle.testing._steps import Answer, Block, Failure, Text, Thinking, ToolUse
+from bridle.testing._steps import Answer, Block, Failure, Text, Thinking, ToolUse, split
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,7 +72,7 @@ def event_stream(answer: Answer, body: JsonObject) -> Iterator[Event]:
     for index, block in enumerate(answer.blocks):
         whole: JsonObject = body["content"][index]
         yield _event("content_block_start", index=index, content_block=_empty(whole))
-        for delta in _deltas(block, whole):
+        for delta in _deltas(block):
             is_piece = delta["type"] != "signature_delta"
             yield _event("content_block_delta", is_piece, index=index, delta=delta)
         yield _event("content_block_stop", index=index)
@@ -83,7 +83,10 @@ def event_stream(answer: Answer, body: JsonObject) -> Iterator[Event]:
 
 def count_pieces(answer: Answer) -> int:
     """How many pieces there are in its stream."""
-    return sum(1 if isinstance(block, ToolUse) else len(block.pieces) for block in answer.blocks)
+    return sum(
+        len(_input_pieces(block)) if isinstance(block, ToolUse) else len(block.pieces)
+        for block in answer.blocks
+    )
 
 
 def _empty(block: JsonObject) -> JsonObject:
@@ -92,7 +95,7 @@ def _empty(block: JsonObject) -> JsonObject:
     return {key: blank.get(key, value) for key, value in block.items()}
 
 
-def _deltas(block: Block, whole: JsonObject) -> Iterator[JsonObject]:
+def _deltas(block: Block) -> Iterator[JsonObject]:
     match block:
         case Text(pieces):
             for piece in pieces:
@@ -102,7 +105,12 @@ def _deltas(block: Block, whole: JsonObject) -> Iterator[JsonObject]:
                 yield {"type": "thinking_delta", "thinking": piece}
             yield {"type": "signature_delta", "signature": signature}
         case ToolUse():
-            yield {"type": "input_json_delta", "partial_json": json.dumps(whole["input"])}
+            for piece in _input_pieces(block):
+                yield {"type": "input_json_delta", "partial_json": piece}
+
+
+def _input_pieces(block: ToolUse) -> tuple[str, ...]:
+    return split(json.dumps(dict(block.input)), block.chunks)
 
 
 def error_body(failure: Failure, *, request_id: str) -> JsonObject:

@@ -5,10 +5,11 @@ Does not send them anywhere.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 import msgspec
 
@@ -17,6 +18,8 @@ from bridle.testing._gate import Gate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from bridle.testing._script import Item
 
 __all__ = [
     "CREDIT_TOO_LOW",
@@ -36,6 +39,7 @@ __all__ = [
     "hang",
     "refuse",
     "say",
+    "split",
     "think",
     "use_tool",
 ]
@@ -51,12 +55,18 @@ class Text(msgspec.Struct, frozen=True):
 
     pieces: tuple[str, ...]
 
+    def __post_init__(self) -> None:
+        _check_texts(self.pieces)
+
 
 class Thinking(msgspec.Struct, frozen=True):
     """A thought, in the pieces that it is streamed in."""
 
     pieces: tuple[str, ...]
     signature: str = "c2lnbmF0dXJl"
+
+    def __post_init__(self) -> None:
+        _check_texts(self.pieces)
 
 
 class ToolUse(msgspec.Struct, frozen=True):
@@ -66,6 +76,22 @@ class ToolUse(msgspec.Struct, frozen=True):
     input: Mapping[str, object] = {}
     id: str | None = None
     """Unset: one is made up each time that the step is played."""
+    steps: tuple[Item, ...] | None = None
+    """For a call that starts a subagent: what that one answers. Unset: what the script has for any."""
+    writes_plan: bool = False
+    """Whether its `plan` is written first to the file that the agent reads plans from."""
+    chunks: int = 1
+    """In how many pieces the input is streamed, at most."""
+
+    def __post_init__(self) -> None:
+        name = cast("object", self.name)
+        if not isinstance(name, str) or not name:
+            raise OptionsError(f"The name of a tool is {name!r}", hint='Write it: `use_tool("Read", …)`.')
+        try:
+            json.dumps(self.input, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            hint = "Give what a model can: texts, numbers, lists and mappings."
+            raise OptionsError(f"The input of {self.name!r} cannot be JSON: {error}", hint=hint) from error
 
 
 Block: TypeAlias = Text | Thinking | ToolUse
@@ -88,6 +114,11 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     gate: Gate | None = None
     """Where to stop until a test lets it go on."""
 
+    def __post_init__(self) -> None:
+        delay = cast("object", self.delay)
+        if not isinstance(delay, int | float) or not delay >= 0:
+            raise OptionsError(f"`delay` is {delay!r}", hint="Give seconds.")
+
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
     """An error of the API."""
@@ -106,6 +137,12 @@ class Hang(msgspec.Struct, frozen=True):
     then: Answer | Failure | Drop | None = None
     """What is answered then; unset: the connection is cut."""
 
+    def __post_init__(self) -> None:
+        then = cast("object", self.then)
+        if then is not None and not isinstance(then, Answer | Failure | Drop):
+            hint = 'Give `say("…")` or `fail(…)`.'
+            raise OptionsError(f"What follows a `hang` is {then!r:.80}", hint=hint)
+
 
 class Drop(msgspec.Struct, frozen=True):
     """A connection that is cut."""
@@ -116,6 +153,13 @@ class Drop(msgspec.Struct, frozen=True):
 
 Step: TypeAlias = Answer | Failure | Hang | Drop
 """What becomes of one request."""
+
+
+def _check_texts(pieces: tuple[object, ...]) -> None:
+    for piece in pieces:
+        if not isinstance(piece, str):
+            hint = f"Write `str(…)` around it, or `*` before it if it is a list. It is {piece!r:.60}."
+            raise OptionsError(f"A model says texts, and no {type(piece).__name__}", hint=hint)
 
 
 def say(
@@ -133,10 +177,11 @@ def say(
     It is streamed in the pieces that are given, or in as many equal `chunks`; one text that has a `delay` or
     a `gate` is streamed word by word.
 
-    Raises `OptionsError` if `chunks` is below 1.
+    Raises `OptionsError` if `chunks` is below 1, and for what is no text.
     """
+    _check_texts(text)
     if chunks is not None:
-        text = _split("".join(text), chunks)
+        text = split("".join(text), chunks)
     elif len(text) == 1 and (delay or gate):
         text = tuple(re.findall(r"\s*\S+\s*", text[0])) or text
     return Answer(
@@ -150,7 +195,8 @@ def say(
     )
 
 
-def _split(text: str, count: int) -> tuple[str, ...]:
+def split(text: str, count: int) -> tuple[str, ...]:
+    """A text in so many pieces of one size, or fewer if it is short."""
     if count < 1:
         raise OptionsError(f"`chunks` is {count}", hint="Give a number from 1 on, or leave it out.")
     size = max(1, -(-len(text) // count))
@@ -174,12 +220,18 @@ def use_tool(
     """The model calls a tool, with the input as keywords, as a mapping, or both.
 
     Several calls in one message, which run side by side, are an `answer()` of several.
+
+    Raises `OptionsError` for an input that cannot be JSON.
     """
+    mapping = cast("object", given)
+    if mapping is not None and not isinstance(mapping, Mapping):
+        raise OptionsError(f"The input of {name!r} is {mapping!r:.80}", hint="Give a mapping, or keywords.")
     return Answer(blocks=(ToolUse(name, {**(given or {}), **input}, tool_use_id),))
 
 
 def answer(
     *parts: Answer,
+    chunks: int | None = None,
     stop_reason: str | None = None,
     usage: Mapping[str, object] | None = None,
     model: str | None = None,
@@ -189,8 +241,15 @@ def answer(
 ) -> Answer:
     """One message that is made of several: `answer(think("…"), say("…"), use_tool(…), use_tool(…))`.
 
-    What is not given here is taken from the last part that has it.
+    Each block is streamed in as many equal `chunks`, the input of a tool too. What is not given here is taken
+    from the last part that has it.
+
+    Raises `OptionsError` if `chunks` is below 1, and for what is no part of a message.
     """
+    for each in cast("tuple[object, ...]", parts):
+        if not isinstance(each, Answer):
+            hint = "Only what `say()`, `think()`, `use_tool()` and the like make can be in one."
+            raise OptionsError(f"{each!r:.80} is no part of a message", hint=hint)
     whole = Answer(
         blocks=(),
         stop_reason=stop_reason,
@@ -202,7 +261,7 @@ def answer(
     )
     for part in reversed(parts):
         whole = Answer(
-            blocks=part.blocks + whole.blocks,
+            blocks=tuple(_in_chunks(block, chunks) for block in part.blocks) + whole.blocks,
             stop_reason=whole.stop_reason or part.stop_reason,
             stop_details=whole.stop_details or part.stop_details,
             usage=whole.usage or part.usage,
@@ -212,6 +271,17 @@ def answer(
             gate=whole.gate or part.gate,
         )
     return whole
+
+
+def _in_chunks(block: Block, count: int | None) -> Block:
+    if count is None:
+        return block
+    match block:
+        case ToolUse():
+            split("", count)
+            return msgspec.structs.replace(block, chunks=count)
+        case Text(pieces) | Thinking(pieces):
+            return msgspec.structs.replace(block, pieces=split("".join(pieces), count))
 
 
 def refuse(text: str = "", *, category: str = "cyber") -> Answer:
@@ -250,7 +320,8 @@ def fail(
     are messages that the agent knows. A 429 tells of a used-up limit in its headers. With `after`, the stream
     starts well, with that text, and the error is an event in it.
 
-    The agent tries again after 401, 429, 500 and 529, ten times; set `CLAUDE_CODE_MAX_RETRIES` for it.
+    The agent tries again after 401, 429, 500 and 529, ten times, and less often after others, but not after
+    403 and 413; set `CLAUDE_CODE_MAX_RETRIES` for it.
 
     Raises `OptionsError` for a status that is no error.
     """
