@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from bridle.testing._matching import Expectation, ExpectationFailed, When, expect, when
     from bridle.testing._requests import Request, RequestKind
     from bridle.testing._script import Item, Script, Scripted, ScriptSource
+    from bridle.testing._simulator._transport import SIMULATED_VERSION, Simulator
     from bridle.testing._steps import (
         CREDIT_TOO_LOW,
         PROMPT_TOO_LONG,
@@ -65,6 +66,10 @@ _HOMES = {
         "ScriptSource",
         "Scripted",
     ),
+    "_simulator._transport": (
+        "SIMULATED_VERSION",
+        "Simulator",
+    ),
     "_steps": (
         "CREDIT_TOO_LOW",
         "PROMPT_TOO_LONG",
@@ -113,8 +118,10 @@ def __dir__() -> list[str]:
 
 __all__ = [
     # What a test starts.
+    "Simulator",
     "MessagesApi",
     "RealAgent",
+    "SIMULATED_VERSION",
     "KIT_VARIABLE",
     "clean_environment",
     # The words of a script.

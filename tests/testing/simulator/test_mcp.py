@@ -1,0 +1,451 @@
+"""MCP servers of the simulated agent: those of the host, against recordings, and programs of their own."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+import bridle
+from bridle.testing import say, use_tool
+from bridle.testing._simulator._mcp_content import outcome_of
+from bridle.testing._simulator._transport import Simulator
+from bridle.testing._simulator._world import Outcome
+from bridle.wire import JsonObject
+from tests.testing.simulator.asked import Asked, Reply, call
+from tests.testing.simulator.replayed import Alike, recorded, replay, shown
+
+pytestmark = pytest.mark.anyio
+
+SERVER = str(Path(__file__).with_name("stdio_server.py"))
+SHORT = {"MCP_TOOL_TIMEOUT": "1000", "MCP_TIMEOUT": "50"}
+"""The first so that the text that tells of it is that of the recordings."""
+
+RECORDED = [
+    ("06-mcp-sdk-permission", 0),
+    ("06-mcp-raw-initialize-sdkMcpServers", 1),
+    *[("06-mcp-raw-variants", number) for number in range(13) if number != 2],
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The folder that the agent works in."""
+    path = tmp_path.resolve() / "project"
+    path.mkdir()
+    return path
+
+
+@pytest.mark.requirement("H1")
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize("name, number", RECORDED)
+async def test_servers_of_the_host_are_used_as_by_the_real_agent(
+    name: str, number: int, folder: Path
+) -> None:
+    assert shown(await replay(name, number, folder, SHORT)) == Alike(shown(recorded(name, number)))
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize("name, number", [("06-mcp-raw-variants", 2), ("06-mcp-sdk-tools", 0)])
+async def test_errors_of_tools_reach_the_model_without_a_hint_about_their_schema(
+    name: str, number: int, folder: Path
+) -> None:
+    # The program keeps the schemas of such tools from the model, and tells it after an error.
+    told = json.loads(json.dumps(shown(recorded(name, number))))
+    for _, part in told:
+        message = part.get("message") if isinstance(part, dict) else None
+        for block in (message or {}).get("content") or []:
+            if block.get("is_error") and block["content"].endswith("characters)"):
+                block["content"] = part["tool_use_result"].removeprefix("Error: ")
+    said = json.loads(json.dumps(shown(await replay(name, number, folder))))
+    assert said == Alike(told)
+
+
+# Servers of the host, one by one.
+
+
+class Host:
+    """Answers `mcp_message`, as a server would."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers: dict[str, Any] = {
+            "initialize": {"capabilities": {"tools": {}}, "serverInfo": {"name": "hand", "version": "1"}},
+            "tools/list": {"tools": [{"name": "look.up", "inputSchema": {"type": "object"}}]},
+            "tools/call": {"content": [{"type": "text", "text": "found"}]},
+            **{name.replace("_", "/"): answer for name, answer in answers.items()},
+        }
+
+    def __call__(self, subtype: str, fields: JsonObject) -> Reply:
+        message = fields["message"]
+        answer: Reply = self.answers.get(message.get("method"), {})
+        if not isinstance(answer, dict):
+            return answer
+        return {"mcp_response": {"jsonrpc": "2.0", "id": message.get("id"), "result": answer}}
+
+
+OF_HOST = ("--mcp-config", json.dumps({"mcpServers": {"my server": {"type": "sdk", "name": "my server"}}}))
+
+
+def methods(run: Asked) -> list[str]:
+    return [fields["message"].get("method", "answer") for fields in run.of("mcp_message")]
+
+
+async def test_the_greeting_goes_out_before_the_host_is_answered_and_the_rest_after(tmp_path: Path) -> None:
+    run = Asked(tmp_path, *OF_HOST, answer=Host())
+    async with run.running():
+        await run.mcp.start()
+        assert methods(run) == ["initialize"]
+        for _ in range(20):
+            await anyio.lowlevel.checkpoint()
+        assert methods(run) == ["initialize"]
+        await run.mcp.settle()
+        assert methods(run) == ["initialize", "notifications/initialized", "tools/list"]
+        assert [spec.name for spec in run.mcp.specs()] == ["mcp__my_server__look_up"]
+        assert run.mcp.owns("mcp__my_server__look_up")
+        assert not run.mcp.owns("mcp__my_server__other")
+
+
+async def test_a_server_with_a_manifest_is_not_greeted(tmp_path: Path) -> None:
+    run = Asked(tmp_path, answer=Host())
+    run.initialize = {
+        "sdkMcpServers": ["s"],
+        "sdkMcpServerManifests": {
+            "s": {
+                "initializeResult": {"serverInfo": {"name": "hand", "version": "1"}},
+                "toolsListResult": {"tools": [{"name": "t"}]},
+            }
+        },
+    }
+    async with run.running():
+        await run.mcp.start()
+        await run.mcp.settle()
+        assert run.asked == []
+        assert run.mcp.statuses(brief=True) == [{"name": "s", "status": "connected", "source": "sdk"}]
+        outcome = await run.mcp.call(call("mcp__s__t"))
+        assert outcome.content == [{"type": "text", "text": "found"}]
+        assert methods(run) == ["tools/call"]
+
+
+async def test_the_list_of_tools_is_asked_for_again_when_it_has_changed(tmp_path: Path) -> None:
+    host = Host()
+    run = Asked(tmp_path, *OF_HOST, answer=host)
+    async with run.running():
+        await run.mcp.start()
+        await run.mcp.settle()
+        host.answers["tools/list"] = {"tools": [{"name": "new"}]}
+        await run.mcp.receive("my server", {"method": "notifications/tools/list_changed"})
+        while not run.mcp.owns("mcp__my_server__new"):
+            await anyio.lowlevel.checkpoint()
+        await run.mcp.receive("nobody", {"method": "ping", "id": 1})
+        await run.mcp.receive("my server", {"method": "ping", "id": "p"})
+        await run.mcp.receive("my server", {"method": "roots/list", "id": "r"})
+        while methods(run).count("answer") < 2:
+            await anyio.lowlevel.checkpoint()
+    pong, refused = sorted(
+        (fields["message"] for fields in run.of("mcp_message") if "method" not in fields["message"]),
+        key=lambda message: message["id"],
+    )
+    assert pong["result"] == {}
+    assert refused["error"]["code"] == -32601
+
+
+async def test_a_call_that_is_given_up_is_taken_back_at_the_server(tmp_path: Path) -> None:
+    run = Asked(tmp_path, *OF_HOST, answer=Host(tools_call=None))
+    async with run.running():
+        await run.mcp.start()
+        await run.mcp.settle()
+        async with anyio.create_task_group() as turn:
+            turn.start_soon(run.mcp.call, call("mcp__my_server__look_up"))
+            while "tools/call" not in methods(run):
+                await anyio.lowlevel.checkpoint()
+            turn.cancel_scope.cancel()
+        while "notifications/cancelled" not in methods(run):
+            await anyio.lowlevel.checkpoint()
+        message = run.of("mcp_message")[-1]["message"]
+        assert message["params"] == {"requestId": 2, "reason": "AbortError: remote-cancel"}
+
+
+async def test_a_server_that_fails_is_tried_twice_and_then_has_no_tools(tmp_path: Path) -> None:
+    run = Asked(tmp_path, *OF_HOST, answer=Host(initialize="no such server"))
+    async with run.running():
+        await run.mcp.start()
+        await run.mcp.settle()
+        assert methods(run) == ["initialize", "initialize"]
+        assert run.mcp.specs() == []
+        (status,) = run.mcp.statuses()
+        assert (status["status"], status["scope"]) == ("failed", "user")
+        outcome = await run.mcp.call(call("mcp__my_server__look_up"))
+        assert outcome.is_error
+        assert outcome.detail == "Error: No such tool available: mcp__my_server__look_up"
+        with pytest.raises(LookupError, match="no such server"):
+            await run.mcp.reconnect("my server")
+
+
+@pytest.mark.parametrize("rule", ["mcp__my_server", "mcp__my_server__*", "mcp__my_server__look_up"])
+async def test_a_rule_takes_tools_away(rule: str, tmp_path: Path) -> None:
+    run = Asked(tmp_path, *OF_HOST, "--disallowedTools", rule, answer=Host())
+    async with run.running():
+        await run.mcp.start()
+        await run.mcp.settle()
+        assert run.mcp.specs() == []
+
+
+IMAGE = "iVBORw0KGgo="
+CONTENT: list[tuple[JsonObject, Any, Any]] = [
+    # result, content for the model, detail; PATH stands for a file that was kept
+    ({}, "(T completed with no output)", []),
+    ({"content": [{"type": "text", "text": ""}]}, "(T completed with no output)", "same"),
+    (
+        {"content": [{"type": "text", "text": "a", "annotations": {}}]},
+        [{"type": "text", "text": "a"}],
+        "same",
+    ),
+    ({"structuredContent": {"a": 1}}, '{"a":1}', {"content": '{"a":1}', "structuredContent": {"a": 1}}),
+    (
+        {"content": [{"type": "text", "text": "x"}], "_meta": {"k": 1}},
+        [{"type": "text", "text": "x"}],
+        {"content": [{"type": "text", "text": "x"}], "_meta": {"k": 1}},
+    ),
+    (
+        {"content": [{"type": "image", "data": IMAGE, "mimeType": "image/png"}]},
+        [
+            {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": IMAGE}},
+            {"type": "text", "text": "[Image: source: PATH.png]"},
+        ],
+        "same",
+    ),
+    (
+        {"content": [{"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}]},
+        [{"type": "text", "text": "[Audio from s] Binary content (audio/wav, 3 bytes) saved to PATH.wav"}],
+        "same",
+    ),
+    (
+        {"content": [{"type": "resource", "resource": {"uri": "u:1", "text": "hi"}}]},
+        [{"type": "text", "text": "[Resource from s at u:1] hi"}],
+        "same",
+    ),
+    (
+        {"content": [{"type": "resource_link", "uri": "u:2", "name": "b", "description": "d"}]},
+        [{"type": "text", "text": "[Resource link: b] u:2 (d)"}],
+        {
+            "content": [{"type": "text", "text": "[Resource link: b] u:2 (d)"}],
+            "resourceLinks": [{"uri": "u:2", "name": "b", "description": "d"}],
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize("result, content, detail", CONTENT)
+def test_results_become_what_the_program_makes_of_them(
+    result: JsonObject, content: Any, detail: Any, tmp_path: Path
+) -> None:
+    outcome = outcome_of(result, tool="T", server="s", folder=tmp_path / "kept")
+    text = json.dumps([outcome.content, outcome.detail])
+    for kept in tmp_path.glob("kept/*"):
+        assert kept.name.startswith("mcp-s-blob-")
+        text = text.replace(str(kept.with_suffix("")), "PATH")
+    found = json.loads(text)
+    if detail == "same":
+        detail = content if isinstance(content, list) else [{"type": "text", "text": ""}]
+    assert found == [content, detail]
+    assert not outcome.is_error
+
+
+@pytest.mark.parametrize(
+    "blocks, text",
+    [
+        ([{"type": "text", "text": "first"}, {"type": "text", "text": "second"}], "first\nsecond"),
+        ([], "Unknown error"),
+    ],
+)
+def test_errors_of_tools_are_told_as_text(blocks: list[JsonObject], text: str, tmp_path: Path) -> None:
+    outcome = outcome_of({"isError": True, "content": blocks}, tool="T", server="s", folder=tmp_path)
+    assert (outcome.is_error, outcome.content, outcome.detail) == (True, text, f"Error: {text}")
+
+
+# Programs of their own.
+
+
+def told(outcome: Outcome) -> JsonObject:
+    """The answer of the user, as the server passes it on."""
+    assert isinstance(outcome.content, list)
+    found: JsonObject = json.loads(outcome.content[0]["text"])
+    return found
+
+
+def started(*argv: str, env: dict[str, str] | None = None) -> JsonObject:
+    return {"type": "stdio", "command": sys.executable, "args": [SERVER, *argv], "env": env or {}}
+
+
+def with_servers(**servers: JsonObject) -> tuple[str, str]:
+    return ("--mcp-config", json.dumps({"mcpServers": servers}))
+
+
+async def test_a_program_is_started_listed_and_called(tmp_path: Path) -> None:
+    run = Asked(tmp_path, *with_servers(small=started(env={"WORD": "there"})))
+    async with run.running():
+        await run.mcp.start()
+        await run.mcp.settle()
+        (status,) = run.mcp.statuses()
+        assert (status["status"], status["transport"], status["source"]) == ("connected", "stdio", "dynamic")
+        assert status["serverInfo"] == {"name": "small", "version": "0.1"}
+        assert [tool["name"] for tool in status["tools"]] == ["echo", "ask", "visit", "die"]
+        assert status["config"]["command"] == sys.executable
+        outcome = await run.mcp.call(call("mcp__small__echo", text="hi"))
+        assert outcome.content == [{"type": "text", "text": "echo: hi there"}]
+        answer = await run.mcp.call_tool("mcp__small__echo", {"text": "direct"})
+        assert answer["content"][0]["text"] == "echo: direct there"
+        page = await run.mcp.read_resource("small", "ui://page")
+        assert page == {"contents": [{"uri": "ui://page", "text": "<p>hi</p>"}]}
+        dead = await run.mcp.call(call("mcp__small__die"))
+        assert (dead.is_error, dead.content) == (True, "Connection closed")
+
+
+@pytest.mark.parametrize(
+    "config, error",
+    [
+        ({"command": "/no/such/program"}, "ENOENT: no such file or directory, posix_spawn 'stdio'"),
+        ({"command": sys.executable, "args": ["-c", ""]}, "Connection closed"),
+        ({"type": "http", "url": "http://127.0.0.1:9/mcp"}, "does not speak to MCP servers over http"),
+    ],
+    ids=["missing", "dies", "http"],
+)
+async def test_a_server_that_cannot_be_reached_has_failed_and_says_why(
+    config: JsonObject, error: str, tmp_path: Path
+) -> None:
+    run = Asked(tmp_path, *with_servers(bad=config))
+    async with run.running():
+        await run.mcp.start()
+        await run.mcp.settle()
+        (status,) = run.mcp.statuses()
+        assert status["status"] == "failed"
+        assert error in status["error"]
+        assert "tools" not in status
+
+
+async def test_a_program_asks_the_user_through_the_host_and_hooks_hear_of_it(tmp_path: Path) -> None:
+    def host(subtype: str, fields: JsonObject) -> Reply:
+        return {"action": "accept", "content": {"name": "Ann"}} if subtype == "elicitation" else {}
+
+    run = Asked(tmp_path, *with_servers(small=started()), answer=host)
+    hook = [{"hookCallbackIds": ["h"]}]
+    run.hooks.register({"Elicitation": hook, "ElicitationResult": hook})
+    async with run.running():
+        await run.mcp.start()
+        await run.mcp.settle()
+        outcome = await run.mcp.call(call("mcp__small__ask"))
+        assert told(outcome) == {"action": "accept", "content": {"name": "Ann"}}
+        (asked,) = run.of("elicitation")
+        assert (asked["mode"], asked["property_order"]) == ("form", ["name"])
+        events = [fields["input"]["hook_event_name"] for fields in run.of("hook_callback")]
+        assert events == ["Elicitation", "ElicitationResult"]
+        run.answer = lambda subtype, fields: "no" if subtype == "elicitation" else {}
+        outcome = await run.mcp.call(call("mcp__small__ask"))
+        assert told(outcome) == {"action": "cancel"}
+        run.answer = lambda subtype, fields: {"action": "accept"} if subtype == "elicitation" else {}
+        await run.mcp.call(call("mcp__small__visit"))
+        assert [frame["subtype"] for frame in run.frames] == ["elicitation_complete"]
+
+
+async def test_a_question_of_a_program_is_taken_back_with_the_call(tmp_path: Path) -> None:
+    run = Asked(tmp_path, *with_servers(small=started()), answer=lambda subtype, fields: None)
+    async with run.running():
+        await run.mcp.start()
+        await run.mcp.settle()
+        async with anyio.create_task_group() as turn:
+            turn.start_soon(run.mcp.call, call("mcp__small__ask"))
+            while not run.of("elicitation"):
+                await anyio.lowlevel.checkpoint()
+            turn.cancel_scope.cancel()
+        while not run.withdrawn:
+            await anyio.lowlevel.checkpoint()
+        assert run.withdrawn == ["elicitation"]
+
+
+async def test_servers_are_switched_off_and_on_replaced_and_connected_again(tmp_path: Path) -> None:
+    run = Asked(tmp_path, *with_servers(small=started()))
+
+    def states() -> dict[str, str]:
+        return {status["name"]: status["status"] for status in run.mcp.statuses(brief=True)}
+
+    async with run.running():
+        await run.mcp.start()
+        await run.mcp.settle()
+        await run.mcp.toggle("small", enabled=False)
+        assert states() == {"small": "disabled"}
+        assert run.mcp.specs() == []
+        await run.mcp.settle()
+        await run.mcp.toggle("small", enabled=True)
+        assert states() == {"small": "connected"}
+        await run.mcp.reconnect("small")
+        assert run.mcp.owns("mcp__small__echo")
+        for unknown in (run.mcp.toggle("x", enabled=True), run.mcp.reconnect("x")):
+            with pytest.raises(LookupError, match="Server not found: x"):
+                await unknown
+        given = {"more": started(), "bad": {"command": "/no/such"}, "odd": {"type": "nonsense"}}
+        answer = await run.mcp.set_servers(given)
+        assert (answer["added"], answer["removed"]) == (["more", "bad", "odd"], [])
+        assert set(answer["errors"]) == {"bad", "odd"}
+        again = await run.mcp.set_servers({"more": given["more"]})
+        assert (again["added"], again["removed"], again["errors"]) == ([], ["bad", "odd"], {})
+        assert (await run.mcp.set_servers({}))["removed"] == ["more"]
+        assert states() == {"small": "connected"}
+
+
+@pytest.mark.parametrize(
+    "name, uri, error",
+    [
+        ("small", "file:///x", "mcp_read_resource: uri must use the ui:// scheme"),
+        ("nobody", "ui://x", "MCP server not connected: nobody"),
+    ],
+)
+async def test_a_resource_that_cannot_be_read_is_refused(
+    name: str, uri: str, error: str, tmp_path: Path
+) -> None:
+    run = Asked(tmp_path)
+    with pytest.raises(LookupError) as caught:
+        await run.mcp.read_resource(name, uri)
+    assert str(caught.value) == error
+    with pytest.raises(LookupError, match="MCP server not connected: nobody"):
+        await run.mcp.call_tool("mcp__nobody__t", {})
+
+
+# Through a session.
+
+
+async def test_a_tool_of_the_user_is_called_by_its_short_name() -> None:
+    @bridle.tool
+    async def lookup(ticket: int) -> str:
+        """Says who owns a ticket."""
+        return f"Ada owns {ticket}"
+
+    agent = Simulator([use_tool("lookup", ticket=7), say("Ada owns it.")])
+    with anyio.fail_after(20):
+        async with bridle.Session(tools=[lookup], transport=agent) as session:
+            result = await session.ask("Who owns ticket 7?")
+            (status,) = await session.mcp_status()
+    assert result.text == "Ada owns it."
+    assert agent.requests[1].tool_results[0]["content"] == [{"type": "text", "text": "Ada owns 7"}]
+    assert status.status == "connected"
+
+
+async def test_a_permission_prompt_may_be_a_tool(tmp_path: Path) -> None:
+    def host(subtype: str, fields: JsonObject) -> Reply:
+        return Host(
+            tools_list={"tools": [{"name": "ask"}]},
+            tools_call={"content": [{"type": "text", "text": '{"behavior": "deny", "message": "not you"}'}]},
+        )(subtype, fields)
+
+    run = Asked(tmp_path, *OF_HOST, "--permission-prompt-tool", "mcp__my_server__ask", answer=host)
+    async with run.running():
+        await run.mcp.start()
+        await run.mcp.settle()
+        decision = await run.permissions.decide(call("Bash", command="npm test"))
+        arguments = run.of("mcp_message")[-1]["message"]["params"]["arguments"]
+    assert getattr(decision, "message", "") == "not you"
+    assert set(arguments) == {"tool_name", "input", "tool_use_id"}

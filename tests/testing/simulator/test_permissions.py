@@ -1,0 +1,517 @@
+"""Permissions of the simulated agent, against recordings and observations of the real one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from bridle.testing._simulator._permissions import Allowed, Denied, ModeRefused
+from bridle.testing._simulator._rules import covers_path, read_rule
+from bridle.testing._simulator._world import ToolSpec
+from bridle.wire import JsonObject
+from tests.testing.simulator.asked import WITH_HOST, Asked, Reply, bash, call
+from tests.testing.simulator.replayed import Alike, recorded, replay, shown
+
+pytestmark = pytest.mark.anyio
+
+RECORDED = [
+    ("04-can-use-tool-allow", 0),
+    ("04-can-use-tool-deny", 0),
+    ("04-can-use-tool-callback-raises", 0),
+    ("04-can-use-tool-parallel", 0),
+    ("04-can-use-tool-updated-input", 0),
+    *[("04-permission-no-prompt-surface", number) for number in (0, 1, 2, 3, 4, 6, 7)],
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The folder that the agent works in."""
+    path = tmp_path.resolve() / "project"
+    path.mkdir()
+    return path
+
+
+@pytest.mark.requirement("H1")
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize("name, number", RECORDED)
+async def test_permissions_are_asked_for_as_by_the_real_agent(name: str, number: int, folder: Path) -> None:
+    assert shown(await replay(name, number, folder)) == Alike(shown(recorded(name, number)))
+
+
+# Rules.
+
+
+@pytest.mark.parametrize(
+    "rule, command, is_covered",
+    [
+        ("Bash(npm test)", "npm test", True),
+        ("Bash(npm test)", "npm test all", False),
+        ("Bash(git push:*)", "git push", True),
+        ("Bash(git push:*)", "git push origin", True),
+        ("Bash(git push:*)", "git pushy", False),
+        ("Bash(make *)", "make", True),
+        ("Bash(make *)", "make all", True),
+        ("Bash(make *)", "makex", False),
+        ("Bash(curl * http://x)", "curl -X http://x", True),
+        ("Bash(curl * http://x)", "curl http://y", False),
+        ("Read(npm test)", "npm test", False),
+        ("Bash", "npm test", False),
+    ],
+)
+def test_a_rule_covers_commands(rule: str, command: str, is_covered: bool) -> None:
+    assert read_rule(rule, "session").covers_command(command) is is_covered
+
+
+@pytest.mark.parametrize(
+    "rule, tool, is_covered",
+    [
+        ("Bash", "Bash", True),
+        ("Bash(*)", "Bash", True),
+        ("Bash(ls)", "Bash", False),
+        ("Read(*)", "Read", False),
+        ("Task", "Agent", True),
+        ("mcp__s", "mcp__s__t", True),
+        ("mcp__s", "mcp__st__t", False),
+        ("mcp__s__*", "mcp__s__t", True),
+        ("mcp__s__t", "mcp__s__t", True),
+        ("mcp__s__t", "mcp__s__u", False),
+        ("mcp__*", "mcp__s__t", True),
+    ],
+)
+def test_a_rule_covers_tools(rule: str, tool: str, is_covered: bool) -> None:
+    assert read_rule(rule, "session").covers_tool(tool) is is_covered
+
+
+@pytest.mark.parametrize(
+    "pattern, path, is_covered",
+    [
+        ("//etc/**", "/etc/hosts", True),
+        ("//etc/**", "/etcetera", False),
+        (".env", "/work/.env", True),
+        (".env", "/work/deep/.env", True),
+        (".env", "/elsewhere/.env", False),
+        ("src/**", "/work/src/a/b.py", True),
+        ("src/**", "/work/other/src/a.py", False),
+        ("./src/*", "/work/src/a.py", True),
+        ("/src/*.py", "/work/src/a.py", True),
+        ("src/*.py", "/work/src/a.txt", False),
+        ("**/test_?.py", "/work/a/b/test_1.py", True),
+        ("[ab].txt", "/work/a.txt", True),
+        ("[!ab].txt", "/work/a.txt", False),
+        ("node_modules/", "/work/node_modules/x/y.js", True),
+    ],
+)
+def test_a_rule_covers_files_as_gitignore_does(pattern: str, path: str, is_covered: bool) -> None:
+    rule = read_rule(f"Read({pattern})", "session")
+    assert covers_path(rule, Path(path), Path("/work")) is is_covered
+
+
+def settings(**permissions: list[str]) -> tuple[str, str]:
+    return ("--settings", json.dumps({"permissions": permissions}))
+
+
+# What the real agent does with each command in its default mode: run it, or ask, and why.
+COMMANDS: list[tuple[str, str]] = [
+    ("ls", "runs"),
+    ("ls | grep x", "runs"),
+    ("cat a.txt", "runs"),
+    ("find . -name x", "runs"),
+    ("git status", "runs"),
+    ("git log --oneline", "runs"),
+    ("docker ps", "runs"),
+    ("which ls && date", "runs"),
+    ("ls > /dev/null", "runs"),
+    ('echo "a > b"', "runs"),
+    ("npm test", "other"),
+    ("npm test 2>&1", "other"),
+    ("git commit -m x", "other"),
+    ("exit 1", "other"),
+    ("chmod +x a", "other"),
+    ("sort a.txt -o b.txt", "other"),
+    ("find . -delete", "other"),
+    ("echo $(ls)", "other"),
+    ("cat <<EOF\nx\nEOF", "other"),
+    ("ls && npm test", "subcommandResults"),
+    ("touch z; python x", "subcommandResults"),
+    ("echo hi > x.txt", "path"),
+    ("touch z", "path"),
+    ("rm -rf d", "path"),
+    ("sed -i s/a/b/ a.txt", "path"),
+    ("cat /etc/hostname", "path"),
+    ("cd /tmp && ls", "path"),
+    ("ls; touch /tmp/zzq", "path"),
+]
+
+
+@pytest.mark.parametrize("command, why", COMMANDS)
+async def test_commands_that_only_look_run_and_others_are_asked_for(
+    command: str, why: str, tmp_path: Path
+) -> None:
+    run = Asked(tmp_path, *WITH_HOST, answer=lambda subtype, fields: {"behavior": "allow"})
+    decision = await run.permissions.decide(bash(command))
+    assert isinstance(decision, Allowed)
+    asked = run.of("can_use_tool")
+    if why == "runs":
+        assert asked == []
+        assert decision.source == "config"
+    elif why == "path":
+        assert "blocked_path" in asked[0]
+        assert "decision_reason_type" not in asked[0]
+    else:
+        assert asked[0]["decision_reason_type"] == why
+        assert "blocked_path" not in asked[0]
+
+
+@pytest.mark.parametrize(
+    "command, rules",
+    [
+        ("npm run build", ["npm run *"]),
+        ("python3 x.py", ["python3 x.py"]),
+        ("make", ["make"]),
+        ("FOO=1 npm test", ["FOO=1 npm test"]),
+        ("xargs ls", ["xargs ls"]),
+        ("ls; git push", ["git push *"]),
+        ("touch z; python x", ["touch z *", "python x *"]),
+    ],
+)
+async def test_the_host_is_told_which_rule_would_save_the_question(
+    command: str, rules: list[str], tmp_path: Path
+) -> None:
+    run = Asked(tmp_path, *WITH_HOST, answer=lambda subtype, fields: {"behavior": "allow"})
+    await run.permissions.decide(bash(command))
+    (suggestion,) = run.of("can_use_tool")[0]["permission_suggestions"]
+    assert [rule["ruleContent"] for rule in suggestion["rules"]] == rules
+
+
+FILES: list[tuple[str, str, str, str]] = [
+    # mode, tool, path, what becomes of it
+    ("default", "Read", "a.txt", "mode"),
+    ("default", "Read", "/etc/hostname", "ask workingDir"),
+    ("default", "Write", "a.txt", "ask None"),
+    ("default", "Write", "/tmp/zz/a.txt", "ask workingDir"),
+    ("default", "Edit", ".git/config", "ask safetyCheck"),
+    ("acceptEdits", "Write", "a.txt", "mode"),
+    ("acceptEdits", "Write", "/tmp/zz/a.txt", "ask workingDir"),
+    ("acceptEdits", "Write", ".git/config", "ask safetyCheck"),
+    ("plan", "Read", "/etc/hostname", "mode"),
+    ("plan", "Write", "a.txt", "ask mode"),
+    ("plan", "Write", ".git/config", "denied classifier"),
+    ("plan", "Write", "{config}/plans/p.md", "other"),
+    ("dontAsk", "Read", "a.txt", "mode"),
+    ("dontAsk", "Write", "a.txt", "denied mode"),
+    ("bypassPermissions", "Write", ".git/config", "mode"),
+    ("bypassPermissions", "Write", "/tmp/zz/a.txt", "mode"),
+]
+
+
+@pytest.mark.parametrize("mode, tool, path, expected", FILES)
+async def test_files_are_judged_by_place_and_mode(
+    mode: str, tool: str, path: str, expected: str, tmp_path: Path
+) -> None:
+    run = Asked(tmp_path, *WITH_HOST, answer=lambda subtype, fields: {"behavior": "allow"})
+    run.permission_mode = mode
+    decision = await run.permissions.decide(call(tool, file_path=path.format(config=run.config_dir)))
+    assert decision.meta is not None
+    found = str(decision.meta["permission_decision"].get("reason_type"))
+    if asked := run.of("can_use_tool"):
+        found = f"ask {asked[0].get('decision_reason_type')}"
+        whole = run.cwd / path
+        assert asked[0]["input"]["file_path"] == str(whole)
+    elif isinstance(decision, Denied):
+        found = f"denied {found}"
+        assert run.frames[-1]["subtype"] == "permission_denied"
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    "rules, tool, expected",
+    [
+        (settings(deny=["Bash(rm:*)"]), bash("ls && rm x"), "subcommandResults"),
+        (settings(deny=["Bash(rm x)"]), bash("rm x"), "rule"),
+        (settings(deny=["Read(.env)"]), bash("cat .env"), "subcommandResults"),
+        (settings(deny=["WebFetch(domain:a.com)"]), call("WebFetch", url="https://a.com/x"), "rule"),
+        (("--disallowedTools", "Bash(rm:*)"), bash("rm x"), "subcommandResults"),
+    ],
+    ids=["part", "whole", "file", "domain", "flag"],
+)
+@pytest.mark.parametrize("mode", ["default", "bypassPermissions"])
+async def test_a_rule_denies_in_every_mode_and_the_host_is_told(
+    rules: tuple[str, str], tool: Any, expected: str, mode: str, tmp_path: Path
+) -> None:
+    run = Asked(tmp_path, *WITH_HOST, *rules)
+    run.permission_mode = mode
+    decision = await run.permissions.decide(tool)
+    assert isinstance(decision, Denied)
+    assert not decision.was_asked
+    assert run.asked == []
+    (told,) = run.frames
+    assert (told["subtype"], told["decision_reason_type"]) == ("permission_denied", expected)
+    assert told["message"] == decision.message
+    assert run.permissions.denials == [
+        {"tool_name": tool.name, "tool_use_id": "toolu_1", "tool_input": tool.input}
+    ]
+
+
+async def test_a_barred_file_is_refused_before_hooks_hear_of_it(tmp_path: Path) -> None:
+    run = Asked(tmp_path, *WITH_HOST, *settings(deny=["Read(.env)"]))
+    run.hooks.register({"PreToolUse": [{"hookCallbackIds": ["h"]}]})
+    decision = await run.permissions.decide(call("Read", file_path=".env"))
+    assert isinstance(decision, Denied)
+    assert decision.message.startswith("<tool_use_error>File is in a directory that is denied")
+    assert run.asked == []
+    assert run.frames == []
+    assert len(run.permissions.denials) == 1
+
+
+async def test_an_ask_rule_asks_even_where_a_hook_and_the_mode_allow(tmp_path: Path) -> None:
+    allow = {"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "allow"}}
+
+    def host(subtype: str, fields: JsonObject) -> Reply:
+        return allow if subtype == "hook_callback" else {"behavior": "deny", "message": "no"}
+
+    run = Asked(tmp_path, *WITH_HOST, *settings(ask=["Bash(ls:*)"]), answer=host)
+    run.permission_mode = "bypassPermissions"
+    run.hooks.register({"PreToolUse": [{"hookCallbackIds": ["h"]}]})
+    decision = await run.permissions.decide(bash("ls -l"))
+    assert isinstance(decision, Denied)
+    (asked,) = run.of("can_use_tool")
+    assert asked["decision_reason_type"] == "rule"
+    assert asked["decision_reason_rule_source"] == "flagSettings"
+
+
+async def test_rules_of_settings_files_count_as_far_as_the_sources_are_loaded(
+    folder: Path, tmp_path: Path
+) -> None:
+    place = folder / ".claude"
+    place.mkdir()
+    (place / "settings.json").write_text(json.dumps({"permissions": {"allow": ["Bash(npm test)"]}}))
+    run = Asked(tmp_path, *WITH_HOST)
+    assert isinstance(await run.permissions.decide(bash("npm test")), Allowed)
+    none = Asked(tmp_path, *WITH_HOST, "--setting-sources", "")
+    await none.permissions.decide(bash("npm test"))
+    assert (len(run.asked), len(none.asked)) == (0, 1)
+
+
+# What the host says.
+
+
+@pytest.mark.parametrize(
+    "answer, message, meta",
+    [
+        ("it broke", "Tool permission request failed: Error: it broke", ("config", "other")),
+        ({}, "The canUseTool callback returned an invalid", ("config", "other")),
+        ({"behavior": "deny"}, "The canUseTool callback returned an invalid", ("config", "other")),
+        ({"behavior": "perhaps"}, "The canUseTool callback returned an invalid", ("config", "other")),
+        ({"behavior": "allow", "updatedInput": 5}, "The canUseTool callback", ("config", "other")),
+        ({"behavior": "deny", "message": "never"}, "never", ("user_reject", None)),
+    ],
+)
+async def test_a_refusal_and_an_unusable_answer_keep_the_call_from_running(
+    answer: Reply, message: str, meta: tuple[str, str | None], tmp_path: Path
+) -> None:
+    run = Asked(tmp_path, *WITH_HOST, answer=lambda subtype, fields: answer)
+    decision = await run.permissions.decide(bash("npm test"))
+    assert isinstance(decision, Denied)
+    assert decision.message.startswith(message)
+    assert decision.detail == f"Error: {decision.message}"
+    assert decision.was_asked
+    assert decision.meta is not None
+    told = decision.meta["permission_decision"]
+    assert (told["source"], told.get("reason_type")) == meta
+    assert len(run.permissions.denials) == 1
+
+
+async def test_a_denial_that_interrupts_does_not_show_its_message_to_the_model(tmp_path: Path) -> None:
+    answer = {"behavior": "deny", "message": "stop it", "interrupt": True}
+    run = Asked(tmp_path, *WITH_HOST, answer=lambda subtype, fields: answer)
+    decision = await run.permissions.decide(bash("npm test"))
+    assert isinstance(decision, Denied)
+    assert decision.interrupt
+    assert "stop it" not in decision.message
+    assert decision.meta == {"id": "toolu_1", "non_execution_kind": "user-rejected"}
+
+
+async def test_a_host_that_is_gone_denies(tmp_path: Path) -> None:
+    run = Asked(tmp_path, *WITH_HOST)
+    run.is_gone = True
+    decision = await run.permissions.decide(bash("npm test"))
+    assert isinstance(decision, Denied)
+    assert decision.message.endswith("AbortError: Tool permission stream closed before response received")
+    run.hooks.register({"PreToolUse": [{"hookCallbackIds": ["h"]}]})
+    decision = await run.permissions.decide(bash("ls"))
+    assert isinstance(decision, Denied)
+    assert decision.meta == {"id": "toolu_1", "non_execution_kind": "cancelled"}
+
+
+SPEC = ToolSpec(name="Bash", input_schema={"type": "object", "required": ["command"]})
+
+
+@pytest.mark.parametrize(
+    "changed, expected",
+    [({"command": "echo 2"}, {"command": "echo 2"}), ({}, {"command": "npm test"}), ({"x": 1}, None)],
+)
+async def test_the_host_may_change_the_input_if_it_fits_the_tool(
+    changed: JsonObject, expected: JsonObject | None, tmp_path: Path
+) -> None:
+    answer = {"behavior": "allow", "updatedInput": changed}
+    run = Asked(tmp_path, *WITH_HOST, answer=lambda subtype, fields: answer, offered=[SPEC])
+    decision = await run.permissions.decide(bash("npm test"))
+    if expected is not None:
+        assert isinstance(decision, Allowed)
+        assert decision.input == expected
+        return
+    assert isinstance(decision, Denied)
+    assert "The required parameter `command` is missing" in decision.message
+    assert run.permissions.denials == []
+
+
+async def test_changed_permissions_hold_for_what_follows(tmp_path: Path) -> None:
+    def host(subtype: str, fields: JsonObject) -> Reply:
+        return {"behavior": "allow", "updatedPermissions": fields["permission_suggestions"]}
+
+    run = Asked(tmp_path, *WITH_HOST, answer=host)
+    await run.permissions.decide(bash("npm test"))
+    await run.permissions.decide(bash("npm test all"))
+    assert len(run.asked) == 1
+    await run.permissions.decide(call("Write", file_path="a.txt"))
+    await run.permissions.decide(call("Write", file_path="b.txt"))
+    assert len(run.asked) == 2
+    assert run.permission_mode == "acceptEdits"
+    assert run.frames == [
+        {"type": "system", "subtype": "status", "status": None, "permissionMode": "acceptEdits"}
+    ]
+    await run.permissions.decide(call("Write", file_path="/elsewhere/a.txt"))
+    await run.permissions.decide(call("Write", file_path="/elsewhere/b.txt"))
+    assert len(run.asked) == 3
+
+
+def test_updates_add_replace_and_remove(tmp_path: Path) -> None:
+    run = Asked(tmp_path)
+
+    def update(kind: str, *rules: str) -> JsonObject:
+        named = [{"toolName": "Bash", "ruleContent": rule} for rule in rules]
+        return {"type": kind, "rules": named, "behavior": "allow", "destination": "session"}
+
+    def rules() -> list[str]:
+        return [rule["rule"] for rule in run.permissions.listing()["state"]["rules"]]
+
+    run.permissions.apply([update("addRules", "a", "b")])
+    assert rules() == ["Bash(a)", "Bash(b)"]
+    run.permissions.apply([update("removeRules", "a"), {"type": "addDirectories", "directories": ["/x"]}])
+    assert rules() == ["Bash(b)"]
+    assert run.permissions.listing()["state"]["workspaceDirectories"] == ["/x"]
+    run.permissions.apply([update("replaceRules", "c"), {"type": "removeDirectories", "directories": ["/x"]}])
+    assert rules() == ["Bash(c)"]
+    assert run.permissions.listing()["state"]["workspaceDirectories"] == []
+    run.permissions.apply([{"type": "unheard of"}, {"type": "setMode", "mode": "bypassPermissions"}])
+    assert run.permission_mode == "default"
+
+
+@pytest.mark.parametrize(
+    "argv, mode, code",
+    [
+        ((), "acceptEdits", None),
+        ((), "nonsense", "invalid_mode"),
+        ((), "bypassPermissions", "bypass_not_launched"),
+        (("--allow-dangerously-skip-permissions",), "bypassPermissions", None),
+    ],
+)
+def test_a_mode_can_be_set_or_is_refused_with_the_programs_code(
+    argv: tuple[str, ...], mode: str, code: str | None, tmp_path: Path
+) -> None:
+    run = Asked(tmp_path, *argv)
+    if code is None:
+        run.permissions.set_mode(mode)
+        assert run.permission_mode == mode
+        return
+    with pytest.raises(ModeRefused) as caught:
+        run.permissions.set_mode(mode)
+    assert caught.value.code == code
+    assert run.frames == []
+
+
+# Hooks beside the host.
+
+
+def deciding(**decision: object) -> JsonObject:
+    return {"hookSpecificOutput": {"hookEventName": "PermissionRequest", "decision": decision}}
+
+
+async def test_a_hook_that_is_faster_withdraws_the_question_to_the_host(tmp_path: Path) -> None:
+    def host(subtype: str, fields: JsonObject) -> Reply:
+        return None if subtype == "can_use_tool" else deciding(behavior="deny", message="hook says no")
+
+    run = Asked(tmp_path, *WITH_HOST, answer=host)
+    run.hooks.register({"PermissionRequest": [{"hookCallbackIds": ["h"]}]})
+    async with run.running():
+        decision = await run.permissions.decide(bash("npm test"))
+        assert isinstance(decision, Denied)
+        assert (decision.message, decision.source) == ("hook says no", "hook")
+        assert [kind for kind, _ in run.asked] == ["can_use_tool", "hook_callback"]
+        assert run.withdrawn == ["can_use_tool"]
+
+
+async def test_a_host_that_is_faster_leaves_the_hook_alone(tmp_path: Path) -> None:
+    def host(subtype: str, fields: JsonObject) -> Reply:
+        return {"behavior": "allow"} if subtype == "can_use_tool" else None
+
+    run = Asked(tmp_path, *WITH_HOST, answer=host)
+    run.hooks.register({"PermissionRequest": [{"hookCallbackIds": ["h"]}]})
+    async with run.running():
+        decision = await run.permissions.decide(bash("npm test"))
+        assert isinstance(decision, Allowed)
+        assert decision.source == "user_temporary"
+        assert run.withdrawn == []
+
+
+async def test_both_questions_end_with_the_turn(tmp_path: Path) -> None:
+    run = Asked(tmp_path, *WITH_HOST, answer=lambda subtype, fields: None)
+    run.hooks.register({"PermissionRequest": [{"hookCallbackIds": ["h"]}]})
+    async with run.running():
+        async with anyio.create_task_group() as turn:
+            turn.start_soon(run.permissions.decide, bash("npm test"))
+            while len(run.asked) < 2:
+                await anyio.lowlevel.checkpoint()
+            turn.cancel_scope.cancel()
+        while len(run.withdrawn) < 2:
+            await anyio.lowlevel.checkpoint()
+        assert sorted(run.withdrawn) == ["can_use_tool", "hook_callback"]
+
+
+@pytest.mark.parametrize("argv", [(), (*WITH_HOST, "--permission-prompts", "none")])
+async def test_a_hook_can_allow_where_nobody_can_be_asked(argv: tuple[str, ...], tmp_path: Path) -> None:
+    run = Asked(tmp_path, *argv, answer=lambda subtype, fields: deciding(behavior="allow"))
+    decision = await run.permissions.decide(bash("npm test"))
+    assert isinstance(decision, Denied)
+    assert run.frames[0]["subtype"] == "permission_denied"
+    run.hooks.register({"PermissionRequest": [{"hookCallbackIds": ["h"]}]})
+    assert isinstance(await run.permissions.decide(bash("npm test")), Allowed)
+
+
+async def test_a_hook_puts_a_call_off(tmp_path: Path) -> None:
+    defer = {"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "defer"}}
+    run = Asked(tmp_path, answer=lambda subtype, fields: defer)
+    run.hooks.register({"PreToolUse": [{"hookCallbackIds": ["h"]}]})
+    decision = await run.permissions.decide(bash("ls"))
+    assert isinstance(decision, Denied)
+    assert decision.deferred
+    assert run.permissions.denials == []
+
+
+async def test_a_hook_changes_the_input_and_rules_judge_what_it_made_of_it(tmp_path: Path) -> None:
+    changed = {"hookSpecificOutput": {"hookEventName": "PreToolUse", "updatedInput": {"command": "rm x"}}}
+
+    def host(subtype: str, fields: JsonObject) -> Reply:
+        return changed if subtype == "hook_callback" else {"behavior": "allow"}
+
+    run = Asked(tmp_path, *WITH_HOST, *settings(deny=["Bash(rm:*)"]), answer=host)
+    run.hooks.register({"PreToolUse": [{"hookCallbackIds": ["h"]}]})
+    decision = await run.permissions.decide(bash("ls"))
+    assert isinstance(decision, Denied)
+    assert decision.message == "Permission to use Bash with command rm x has been denied."

@@ -1,0 +1,151 @@
+"""The tool `Bash` of the simulated agent: what the comparison with the program does not show."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+import pytest
+
+from bridle.testing._simulator._world import Outcome, ToolCall
+from tests.testing.simulator.test_background import is_running, pid_in, until
+from tests.testing.simulator.world import World
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def read(path: str) -> bytes:
+    return Path(path).read_bytes()
+
+
+async def test_a_cancelled_call_kills_the_command_with_all_that_it_started(
+    world: World, tmp_path: Path
+) -> None:
+    pid = 0
+    async with world.running():
+        async with anyio.create_task_group() as turn:
+            command = f": ; sleep 600 & echo $! > {tmp_path}/pid; sleep 600"
+            turn.start_soon(lambda: world.use("Bash", command=command))
+            pid = await pid_in(tmp_path / "pid")
+            turn.cancel_scope.cancel()
+        await until(lambda: not is_running(pid))
+        outcome = await world.use("Bash", command="echo still here")
+        assert outcome.content == "still here"
+    assert world.frames == []
+
+
+async def test_a_cancelled_call_that_was_told_of_is_told_to_have_ended(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bridle.testing._simulator._tool_bash._ANNOUNCED_AFTER", 0.01)
+    async with world.running():
+        async with anyio.create_task_group() as turn:
+            turn.start_soon(lambda: world.use("Bash", command=": ; sleep 600"))
+            await until(lambda: bool(world.frames))
+            turn.cancel_scope.cancel()
+        assert [frame["subtype"] for frame in world.frames] == ["task_started", "task_notification"]
+        assert world.background.running() == []
+
+
+async def test_commands_run_side_by_side(world: World, tmp_path: Path) -> None:
+    outcomes: list[Outcome] = []
+
+    async def meet(mine: str, other: str) -> None:
+        command = f"touch {tmp_path}/{mine}; until [ -e {tmp_path}/{other} ]; do sleep 0.01; done; echo met"
+        outcomes.append(await world.use("Bash", command=command))
+
+    async with world.running(), anyio.create_task_group() as group:
+        group.start_soon(meet, "a", "b")
+        group.start_soon(meet, "b", "a")
+    assert [outcome.content for outcome in outcomes] == ["met", "met"]
+
+
+async def test_commands_have_the_variables_of_the_run_and_no_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OF_THE_TEST", "1")
+    async with world.running():
+        outcome = await world.use("Bash", command="env")
+    assert isinstance(outcome.content, str)
+    variables = dict(line.split("=", 1) for line in outcome.content.splitlines())
+    assert "OF_THE_TEST" not in variables
+    assert variables["HOME"] == world.environment["HOME"]
+    assert variables["PWD"] == str(world.cwd)
+    assert variables["CLAUDE_CODE_SESSION_ID"] == world.session_id
+
+
+async def test_a_subagent_does_not_take_the_conversation_to_another_folder(world: World) -> None:
+    async with world.running():
+        for command in ("mkdir sub", "cd sub", "cd /"):
+            call = ToolCall(id="toolu_1", name="Bash", input={"command": command}, agent_id="a1")
+            outcome = await world.tools.perform(call)
+            assert outcome.content == "(Bash completed with no output)"
+        assert (await world.use("Bash", command="pwd")).content == str(world.cwd)
+
+
+async def test_a_command_may_go_to_an_added_folder(tmp_path: Path) -> None:
+    added = World(tmp_path).cwd.parent / "added"
+    added.mkdir()
+    world = World(tmp_path, add_dirs=(str(added),))
+    async with world.running():
+        await world.use("Bash", command=f"cd {added}")
+        assert (await world.use("Bash", command="pwd")).content == str(added)
+
+
+async def test_output_of_any_length_and_kind_is_read(world: World) -> None:
+    async with world.running():
+        outcome = await world.use("Bash", command="printf '\\377\\n'; head -c 3000000 /dev/zero | tr '\\0' x")
+        detail = outcome.detail
+        assert isinstance(detail, dict)
+        assert detail["persistedOutputSize"] == 3_000_002
+        assert len(read(detail["persistedOutputPath"])) == 3_000_002
+        assert detail["stdout"].startswith("\ufffd\nxxx")
+
+
+async def test_no_file_is_left_of_a_command_that_has_ended(world: World) -> None:
+    async with world.running():
+        await world.use("Bash", command="echo a")
+        await world.use("Bash", command="exit 1")
+        await world.use("Bash", command="sleep 1", timeout=50)
+    assert [path for path in world.config_dir.rglob("*") if path.is_file()] == []
+
+
+async def test_a_folder_that_is_gone_is_an_error_for_the_model(world: World) -> None:
+    async with world.running():
+        world.cwd.rmdir()
+        outcome = await world.use("Bash", command="ls")
+    assert outcome.is_error
+    assert str(outcome.content).startswith(f'Working directory "{world.cwd}" no longer exists')
+
+
+@pytest.mark.parametrize("name, code", [("TERM", 144), ("KILL", 1), ("HUP", 1)])
+async def test_a_command_that_a_signal_ends_has_the_exit_code_of_the_program(
+    name: str, code: int, world: World
+) -> None:
+    async with world.running():
+        outcome = await world.use("Bash", command=f"kill -{name} $$")
+    assert outcome.content == f"Exit code {code}"
+
+
+async def test_a_refusal_that_needs_no_question_can_be_told_before_one_is_asked(world: World) -> None:
+    def check(name: str, **given: object) -> Outcome | None:
+        return world.tools.check(ToolCall(id="toolu_1", name=name, input=given))
+
+    assert check("Bash", command="echo a") is None
+    assert check("Read", file_path="missing.txt") is None
+    for wrong in (
+        check("Bash"),
+        check("Bash", command="sleep 60"),
+        check("Glob", pattern="*"),
+        check("Read", file_path="a.zip"),
+        check("Edit", file_path="missing.txt", old_string="a", new_string="b"),
+        check("TaskStop", task_id="bnope"),
+    ):
+        assert wrong is not None
+        assert wrong.is_error
+        assert str(wrong.content).startswith("<tool_use_error>")
