@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from bridle.testing._agent import KIT_VARIABLE, RealAgent, clean_environment
     from bridle.testing._api import MessagesApi, SideKind
+    from bridle.testing._cassettes import Replay, record, replay
     from bridle.testing._gate import Gate
     from bridle.testing._matching import Expectation, ExpectationFailed, When, expect, when
+    from bridle.testing._replay_matching import ReplayMismatch
     from bridle.testing._requests import Request, RequestKind
     from bridle.testing._script import Item, Script, Scripted, ScriptSource
     from bridle.testing._simulator._transport import SIMULATED_VERSION, Simulator
@@ -48,6 +50,11 @@ _HOMES = {
         "MessagesApi",
         "SideKind",
     ),
+    "_cassettes": (
+        "Replay",
+        "record",
+        "replay",
+    ),
     "_gate": ("Gate",),
     "_matching": (
         "Expectation",
@@ -56,6 +63,7 @@ _HOMES = {
         "expect",
         "when",
     ),
+    "_replay_matching": ("ReplayMismatch",),
     "_requests": (
         "Request",
         "RequestKind",
@@ -165,5 +173,9 @@ __all__ = [
     "RequestKind",
     "SideKind",
     # Cassettes.
+    "Replay",
+    "ReplayMismatch",
+    "record",
+    "replay",
     # Faults, and checks of what users write.
 ]
