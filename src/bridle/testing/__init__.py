@@ -11,6 +11,11 @@ if TYPE_CHECKING:
     from bridle.testing._agent import KIT_VARIABLE, RealAgent, clean_environment
     from bridle.testing._api import MessagesApi, SideKind
     from bridle.testing._cassettes import Replay, record, replay
+    from bridle.testing._check_store import check_store
+    from bridle.testing._check_transport import check_transport
+    from bridle.testing._contract import ContractBroken
+    from bridle.testing._faults import Fault, Faults
+    from bridle.testing._faulty import Faulty
     from bridle.testing._gate import Gate
     from bridle.testing._matching import Expectation, ExpectationFailed, When, expect, when
     from bridle.testing._replay_matching import ReplayMismatch
@@ -55,6 +60,14 @@ _HOMES = {
         "record",
         "replay",
     ),
+    "_check_store": ("check_store",),
+    "_check_transport": ("check_transport",),
+    "_contract": ("ContractBroken",),
+    "_faults": (
+        "Fault",
+        "Faults",
+    ),
+    "_faulty": ("Faulty",),
     "_gate": ("Gate",),
     "_matching": (
         "Expectation",
@@ -178,4 +191,10 @@ __all__ = [
     "record",
     "replay",
     # Faults, and checks of what users write.
+    "ContractBroken",
+    "Fault",
+    "Faults",
+    "Faulty",
+    "check_store",
+    "check_transport",
 ]
