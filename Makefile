@@ -6,6 +6,10 @@ VENV ?= .venv
 PYTHON ?=
 # How long to fuzz.
 SECONDS ?= 60
+# Tests wait for processes about as much as they compute, so there are half as many again as cores.
+WORKERS ?= $(shell echo $$(( ($$(getconf _NPROCESSORS_ONLN) * 3 + 1) / 2 )))
+# How many sessions `make soak` runs.
+SESSIONS ?= 2000
 # More arguments for pytest: make test ARGS="-k framing -x"
 ARGS ?=
 
@@ -18,7 +22,7 @@ STAMP := $(VENV)/.installed-$(PLACE)
 FUZZ_STAMP := .venv-fuzz/.installed-$(PLACE)
 
 # What the type checkers read; folders that are absent are left out. fuzz/ is: atheris is not installed here.
-TYPED := $(wildcard src tests scripts examples benchmarks)
+TYPED := $(wildcard src tests scripts benchmarks)
 
 PIP_INSTALL = $(PY) -m pip --disable-pip-version-check install -qq --constraint constraints.txt
 # Without it, pip would build with the newest hatchling. Not for the first call: older pips do not know it.
@@ -39,8 +43,8 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: run
-run: $(STAMP) ## play a recorded session as a conversation
-	@$(PY) examples/replay.py
+run: $(STAMP) ## show a live session: no key, no network
+	@$(BIN)/bridle demo
 
 # The program that Bridle drives, for the tests that need it; where it cannot be had, they are skipped.
 .PHONY: agent
@@ -50,7 +54,7 @@ agent: $(STAMP)
 .PHONY: test
 test: $(STAMP) agent ## run the tests, in parallel and in random order
 	@echo "== tests on $$($(PY) -c 'import platform; print("Python", platform.python_version())')"
-	@$(PY) -m pytest -n auto $(ARGS)
+	@$(PY) -m pytest -n $(WORKERS) $(ARGS)
 
 # The last before 2.0: its servers have another inside. With the newest one these tests are among all others.
 .PHONY: test-mcp1
@@ -68,7 +72,7 @@ test-all: test ## run the tests on every other Python from 3.11 on, too
 	done
 
 .PHONY: check
-check: lint layers types coverage ## what CI runs: lint, layers, types, tests with coverage
+check: lint layers types test ## what CI runs: lint, layers, types, tests
 
 .PHONY: lint
 lint: $(STAMP) ## check format and style
@@ -91,10 +95,20 @@ types: $(STAMP) ## check the types with mypy and pyright
 	@echo "== pyright"
 	@$(PY) -m pyright --pythonpath $(PY) $(TYPED)
 
+# Not part of `check`: on Python 3.11 it makes the tests take two to three times as much CPU.
 .PHONY: coverage
 coverage: $(STAMP) agent ## run the tests with branch coverage; fails below the limit
 	@echo "== tests with branch coverage"
-	@$(PY) -m pytest -n auto --cov --cov-report=term --cov-report=html:build/coverage $(ARGS)
+	@$(PY) -m pytest -n $(WORKERS) --cov --cov-report=term --cov-report=html:build/coverage $(ARGS)
+
+# Among all tests, the real program plays only some of the scenes.
+.PHONY: conformance
+conformance: $(STAMP) agent ## play every scene with the simulated agent and with the real program
+	@BRIDLE_CONFORMANCE=1 $(PY) -m pytest -n $(WORKERS) tests/conformance $(ARGS)
+
+.PHONY: soak
+soak: $(STAMP) ## run short sessions under random faults: SESSIONS=2000, ARGS="--agent process"
+	@$(PY) scripts/soak.py --sessions $(SESSIONS) $(ARGS)
 
 .PHONY: bench
 bench: $(STAMP) ## measure speed

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from bridle.testing._check_store import check_store
     from bridle.testing._check_transport import check_transport
     from bridle.testing._contract import ContractBroken
+    from bridle.testing._conversation import conversation
     from bridle.testing._faults import Fault, Faults
     from bridle.testing._faulty import Faulty
     from bridle.testing._gate import Gate
@@ -63,6 +64,7 @@ _HOMES = {
     "_check_store": ("check_store",),
     "_check_transport": ("check_transport",),
     "_contract": ("ContractBroken",),
+    "_conversation": ("conversation",),
     "_faults": (
         "Fault",
         "Faults",
@@ -188,6 +190,7 @@ __all__ = [
     # Cassettes.
     "Replay",
     "ReplayMismatch",
+    "conversation",
     "record",
     "replay",
     # Faults, and checks of what users write.

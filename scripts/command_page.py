@@ -1,0 +1,56 @@
+"""Write the tables in docs/command.md: the flags and the exit codes, from the code."""
+
+import ast
+import inspect
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+from bridle.app._failing import Code
+from bridle.app._flags import FLAGS
+
+PAGE = Path(__file__).parents[1] / "docs" / "command.md"
+
+
+def codes() -> Iterator[str]:
+    """A line for each exit code: its docstring is what it means."""
+    yield "| code | when |"
+    yield "|---|---|"
+    (body,) = [
+        node.body for node in ast.parse(inspect.getsource(Code)).body if isinstance(node, ast.ClassDef)
+    ]
+    meanings = {"OK": "It was done."}
+    for node, after in pairwise(body):
+        if (
+            isinstance(node, ast.Assign)
+            and isinstance(after, ast.Expr)
+            and isinstance(after.value, ast.Constant)
+        ):
+            (target,) = node.targets
+            meanings[ast.unparse(target)] = " ".join(str(after.value.value).split())
+    for code in Code:
+        yield f"| {int(code)} | {meanings[code.name]} |"
+
+
+def flags() -> Iterator[str]:
+    """A line for each flag."""
+    yield "| flag | option | |"
+    yield "|---|---|---|"
+    for flag in FLAGS:
+        names = ", ".join(f"`{name}{f' {flag.value}' if flag.value else ''}`" for name in flag.names)
+        option = f"`{flag.option}.{flag.key}`" if flag.key else f"`{flag.option}`"
+        yield f"| {names} | {option} | {flag.help} |"
+
+
+def page() -> str:
+    """The page with its tables."""
+    text = PAGE.read_text(encoding="utf-8")
+    for name, lines in (("codes", codes()), ("flags", flags())):
+        start, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
+        before, _, rest = text.partition(start)
+        text = before + start + "".join(f"{line}\n" for line in lines) + end + rest.partition(end)[2]
+    return text
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

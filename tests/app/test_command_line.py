@@ -1,0 +1,169 @@
+"""The command line as a whole: help, versions, mistakes, streams that cannot show everything."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import bridle
+from bridle.app import _commands, main
+from tests import tapes
+from tests.app.machines import COMMAND, Screen, clean, run
+
+COMMANDS = ("demo", "run", "chat", "doctor", "replay", "trace")
+BOXES = set("─│╭╮╰╯┌┐└┘━┃")
+
+
+def test_it_tells_its_version() -> None:
+    assert run("--version") == (0, f"bridle {bridle.__version__}\n", "")
+
+
+@pytest.mark.parametrize("command", [(), *((name,) for name in COMMANDS), ("trace", "show")], ids="-".join)
+def test_help_in_a_pipe_is_plain(command: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*command, "--help"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert out.startswith(f"Usage: {' '.join(('bridle', *command))} ")
+    assert not BOXES & set(out)
+    assert "\x1b" not in out
+
+
+def test_help_lists_every_command() -> None:
+    out = run("--help").out
+    assert [name for name in COMMANDS if f"\n  {name} " not in out] == []
+
+
+def test_help_at_a_terminal_is_drawn() -> None:
+    with Screen("--help") as screen:
+        assert screen.end() == 0
+        assert "╭" in screen.text
+
+
+def test_help_needs_nothing_of_the_library() -> None:
+    code = (
+        "import sys; from bridle.app import main; main(['--help'])\n"
+        "names = {name.split('.')[1] for name in sys.modules if name.startswith('bridle.')}\n"
+        "print(sorted(names), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=clean()
+    )
+    loaded = set(eval(done.stderr))
+    assert not loaded & {"session", "sync", "handlers", "transports", "testing", "launch"}
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (("fly",), "error: No such command 'fly'. Try `bridle --help`.\n"),
+        (("run", "--fly"), "error: No such option: --fly. Try `bridle run --help`.\n"),
+        (("trace", "show"), "error: Missing argument 'FILE'. Try `bridle trace show --help`.\n"),
+        (("demo", "--agent", "dreamt"), "error: Invalid value for '--agent'"),
+        (("run", "x", "--max-turns", "many"), "error: Invalid value for '--max-turns'"),
+        (("run", "x", "--max-turns", "0"), "error: `--max-turns` must be a whole number of 1 or more"),
+        (("run", "x", "--env", "NAME"), "error: `--env` is 'NAME'. Give a name and a value"),
+        (("run", "x", "--agent-arg", "--"), "error: `--agent-arg` is '--'. Give the name of a flag"),
+        (("run", "x", "--resume", "a", "--continue"), "error: "),
+        (("demo", "--svg", "/no/folder/x.svg"), "error: /no/folder/x.svg: No such file or directory.\n"),
+        (("replay", "no-such-file"), "error: no-such-file: No such file or directory.\n"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, tuple) else "",
+)
+def test_a_mistake_is_one_line(
+    arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(said)
+    assert err.count("\n") == 1
+
+
+def test_without_a_command_it_shows_the_help_and_fails() -> None:
+    code, out, err = run()
+    assert (code, out) == (2, "")
+    assert err.startswith("Usage: bridle ")
+
+
+@pytest.mark.parametrize("place", ["before", "after"])
+def test_debug_shows_the_traceback_and_changes_no_code(
+    place: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ("--debug",)
+    command = ("run", "x", "--max-turns", "0")
+    assert main([*flags, *command] if place == "before" else [*command, *flags]) == 2
+    err = capsys.readouterr().err
+    assert "Traceback" in err
+    assert "OptionsError" in err
+
+
+def test_a_fault_of_ours_is_one_line_too() -> None:
+    code = (
+        "import sys, bridle.app._replay as module; from bridle.app import main\n"
+        "def broken(*args, **fields): raise ZeroDivisionError('by zero')\n"
+        "module.read_trace = broken\n"
+        "sys.exit(main(['replay', 'x']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=clean()
+    )
+    assert done.returncode == 1
+    assert done.stderr == "error: ZeroDivisionError: by zero (--debug shows where)\n"
+
+
+def shell(line: str) -> subprocess.CompletedProcess[str]:
+    """What a shell makes of a command line; `bridle` has its streams buffered, as most have."""
+    command = f'bridle() {{ {" ".join(COMMAND)} "$@"; }}\n{line}'
+    environment = clean({"PYTHONUNBUFFERED": ""})
+    return subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, check=False, env=environment
+    )
+
+
+@pytest.mark.parametrize(
+    "line, code, said",
+    [
+        ("bridle run <&-", 2, "error: The prompt that came on stdin is empty.\n"),
+        ("bridle --version >&-", 0, ""),
+        ("bridle fly 2>&-", 2, ""),
+    ],
+    ids=["stdin", "stdout", "stderr"],
+)
+def test_a_stream_that_is_closed_is_no_failure(line: str, code: int, said: str) -> None:
+    done = shell(line)
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", said)
+
+
+@pytest.mark.parametrize(
+    "arguments", ["--help", f"replay {tapes.FOLDER}/19-plan-mode.jsonl.gz"], ids=["help", "replay"]
+)
+def test_a_full_disk_is_said_once(arguments: str) -> None:
+    done = shell(f"bridle {arguments} >/dev/full")
+    assert done.returncode == 1
+    assert done.stderr == "error: Reading or writing failed: No space left on device.\n"
+
+
+def test_ctrl_c_before_anything_has_begun_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_commands, "carry_out", interrupted)
+    assert main(["--version"]) == 130
+
+
+@pytest.mark.parametrize("package", ["typer", "rich"])
+def test_without_the_extra_it_says_how_to_get_it(
+    package: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    assert main(["--version"]) == 1
+    assert capsys.readouterr().err == (
+        "The bridle command needs two more packages: pip install 'bridle[app]'\n"
+    )
+
+
+def test_it_can_be_called_by_python() -> None:
+    assert COMMAND[1:] == ("-m", "bridle.app")
+    assert main(["--version"]) == 0

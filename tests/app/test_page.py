@@ -1,0 +1,81 @@
+"""docs/command.md says what the command does."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bridle.app._commands import carry_out
+from bridle.testing import Request, Step, say, use_tool
+from scripts import command_page, demo_picture
+from tests import tapes
+from tests.app.machines import COMMAND, clean, machine
+
+PAGE = command_page.PAGE.read_text(encoding="utf-8")
+SAMPLES = [
+    sample
+    for block in re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
+    for sample in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE)
+]
+ANSWERS: dict[str, tuple[Step, ...]] = {
+    "When do we ship?": (say("It says **Friday**."),),
+    "Write a commit message": (say("Parse tabs"),),
+    "What is 6 times 7?": (say("42"),),
+    "How many TODOs are there?": (use_tool("StructuredOutput", count=2), say("Counted.")),
+    "Make a file": (use_tool("Bash", command="touch file", description="Make it"), say("I may not.")),
+}
+VARYING = re.compile(r"\d+\.\d s · |session [0-9a-f-]{36}")
+
+
+def model(request: Request) -> Step:
+    (prompt,) = [prompt for prompt in ANSWERS if prompt in request.prompt]
+    rounds = len([message for message in request.messages if message.get("role") == "assistant"])
+    return ANSWERS[prompt][rounds]
+
+
+@pytest.mark.parametrize("command, shown", SAMPLES, ids=[command for command, _ in SAMPLES])
+def test_a_sample_prints_what_is_shown(command: str, shown: str) -> None:
+    with machine(otherwise=model) as here:
+        schema = {"type": "object", "properties": {"count": {"type": "integer"}}, "required": ["count"]}
+        (here.folder / "schema.json").write_text(json.dumps(schema))
+        (here.folder / "change.diff").write_text("+ tabs\n")
+        shutil.copy(tapes.FOLDER / "04-can-use-tool-deny.jsonl.gz", here.folder / "session.jsonl.gz")
+        if "|" not in command:
+            command += " </dev/null"
+        done = subprocess.run(
+            ["bash", "-c", f'bridle() {{ {" ".join(COMMAND)} "$@"; }}\n{command} 2>&1'],
+            capture_output=True,
+            encoding="utf-8",
+            env=clean(here.environment),
+            cwd=here.folder,
+            check=True,
+        )
+    assert VARYING.sub("", done.stdout) == VARYING.sub("", shown)
+
+
+def test_the_tables_are_those_of_the_code() -> None:
+    assert command_page.page() == PAGE, "run `.venv/bin/python scripts/command_page.py`"
+
+
+def test_every_command_is_on_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+    carry_out(["--help"])
+    commands = re.findall(r"^  (\w+)  ", capsys.readouterr().out.partition("Commands:")[2], re.MULTILINE)
+    assert len(commands) == 6
+    assert [name for name in commands if f"| `bridle {name}" not in PAGE] == []
+
+
+def test_the_picture_is_that_of_the_demo(tmp_path: Path) -> None:
+    path = tmp_path / "demo.svg"
+    demo_picture.make(path)
+    assert _words(path) == _words(demo_picture.PICTURE), "run `.venv/bin/python scripts/demo_picture.py`"
+
+
+def _words(path: Path) -> list[str]:
+    """What is on a picture, whatever the numbers are: versions and sums change."""
+    words = re.findall(r">([^<\n]+)</text>", path.read_text(encoding="utf-8"))
+    return [re.sub(r"[\d.,]+", "0", word) for word in words]
