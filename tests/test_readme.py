@@ -32,7 +32,7 @@ def test_an_example_prints_what_is_shown(name: str, tmp_path: Path, monkeypatch:
     code, shown = EXAMPLES[name]
     printed = io.StringIO()
     with contextlib.ExitStack() as stack:
-        if TALKS.search(code):
+        if TALKS.search(code) and "Simulator" not in code:
             stack.enter_context(documented_agent(tmp_path, monkeypatch))
         stack.enter_context(contextlib.redirect_stdout(printed))
         exec(compile(code, name, "exec", dont_inherit=True), {"__name__": "example"})
