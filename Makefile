@@ -101,10 +101,10 @@ coverage: $(STAMP) agent ## run the tests with branch coverage; fails below the 
 	@echo "== tests with branch coverage"
 	@$(PY) -m pytest -n $(WORKERS) --cov --cov-report=term --cov-report=html:build/coverage $(ARGS)
 
-# Among all tests, the real program plays only some of the scenes.
+# Among all tests, the real program plays only some of the scenes, and of the examples in the documentation.
 .PHONY: conformance
-conformance: $(STAMP) agent ## play every scene with the simulated agent and with the real program
-	@BRIDLE_CONFORMANCE=1 $(PY) -m pytest -n $(WORKERS) tests/conformance $(ARGS)
+conformance: $(STAMP) agent ## play every scene and example with the real program, too
+	@BRIDLE_CONFORMANCE=1 $(PY) -m pytest -n $(WORKERS) tests/conformance tests/test_readme.py $(ARGS)
 
 .PHONY: soak
 soak: $(STAMP) ## run short sessions under random faults: SESSIONS=2000, ARGS="--agent process"

@@ -1,4 +1,4 @@
-"""The agent that the examples of the README and of `docs/` talk to: the real program, its model a table.
+"""The agent that the examples of the README and of `docs/` talk to, simulated or real: its model is a table.
 
 Does not know the examples: each prompt that they send is a line of the table.
 """
@@ -15,7 +15,19 @@ from typing import Final, cast
 
 import pytest
 
-from bridle.testing import MessagesApi, Request, Step, answer, clean_environment, fail, hang, say, use_tool
+from bridle.testing import (
+    MessagesApi,
+    Request,
+    Simulator,
+    Step,
+    answer,
+    clean_environment,
+    fail,
+    hang,
+    say,
+    use_tool,
+)
+from bridle.transports import Transport, intercept
 from bridle.wire import JsonObject
 from tests.real_program import require_program
 
@@ -181,29 +193,54 @@ def _text(message: JsonObject) -> str:
 
 
 @contextmanager
-def documented_agent(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
-    """A machine on which the program is installed, with a small project as the current folder.
+def documented_agent(folder: Path, monkeypatch: pytest.MonkeyPatch, *, is_real: bool) -> Generator[None]:
+    """A machine on which an agent is installed, with a small project as the current folder.
 
-    Skips the test if the program is not there.
+    Skips the test if it is to be the real program, and that is not there.
     """
-    program = require_program()
-    home, project, programs = folder / "home", folder / "project", folder / "bin"
+    home, project = folder / "home", folder / "project"
     for name, text in FILES.items():
         path = project / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     (project / "diagram.png").write_bytes(_png())
     home.mkdir()
-    programs.mkdir()
-    (programs / "claude").symlink_to(program)
     for name in list(os.environ):
         if name.startswith(("ANTHROPIC_", "CLAUDE")) or name.upper().endswith("_PROXY"):
             monkeypatch.delenv(name)
+    monkeypatch.chdir(project)
+    with _real(folder, monkeypatch) if is_real else _simulated(home, project, monkeypatch):
+        yield
+
+
+@contextmanager
+def _real(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
+    programs = folder / "bin"
+    programs.mkdir()
+    (programs / "claude").symlink_to(require_program())
     with MessagesApi(otherwise=model, subagents=[model] * SUBAGENT_REQUESTS) as api:
-        for name, value in clean_environment(home, url=api.url).items():
+        for name, value in clean_environment(folder / "home", url=api.url).items():
             monkeypatch.setenv(name, value)
         monkeypatch.setenv("PATH", str(programs), prepend=os.pathsep)
-        monkeypatch.chdir(project)
+        yield
+
+
+@contextmanager
+def _simulated(home: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
+    for name, value in clean_environment(home).items():
+        monkeypatch.setenv(name, value)
+    subagents = [model] * SUBAGENT_REQUESTS
+    agent = Simulator([], otherwise=model, subagents=subagents, folder=project, config_dir=home / ".claude")
+
+    def change(transport: Transport) -> Transport:
+        command = getattr(transport, "command", None)
+        if command is None:
+            return transport
+        another = agent.again()
+        another.prepare(command)
+        return another
+
+    with agent, intercept(change, everywhere=True):
         yield
 
 

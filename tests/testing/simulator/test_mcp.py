@@ -449,3 +449,27 @@ async def test_a_permission_prompt_may_be_a_tool(tmp_path: Path) -> None:
         arguments = run.of("mcp_message")[-1]["message"]["params"]["arguments"]
     assert getattr(decision, "message", "") == "not you"
     assert set(arguments) == {"tool_name", "input", "tool_use_id"}
+
+
+async def test_a_prompt_finds_the_tools_that_were_there_when_it_was_sent() -> None:
+    @bridle.tool
+    def first() -> str:
+        """The first."""
+        return "one"
+
+    @bridle.tool
+    def second() -> str:
+        """The second."""
+        return "two"
+
+    server = bridle.ToolServer("library", [first])
+    calls = [use_tool("mcp__library__first"), say("a"), use_tool("mcp__library__second"), say("b")]
+    agent = Simulator(calls)
+    with anyio.fail_after(30):
+        async with bridle.Session(
+            transport=agent, mcp_servers={"library": server}, allowed_tools=["mcp__library"]
+        ) as session:
+            await session.ask("one")
+            server.add(second)
+            await session.ask("two")
+    assert "two" in str(agent.requests[-1].tool_results)

@@ -35,6 +35,8 @@ class McpServers:
         self._dynamic: set[str] = set()
         """Those of `mcp_set_servers`."""
         self._released = anyio.Event()
+        self._unhandled: set[anyio.Event] = set()
+        """What servers of the host have sent by themselves; set when it is done."""
         self._questions: dict[str, set[anyio.CancelScope]] = {}
         """What servers ask the user at the moment."""
 
@@ -59,6 +61,8 @@ class McpServers:
         for server in list(self._servers.values()):
             if server.status != "disabled":
                 await server.settled.wait()
+        for listed in list(self._unhandled):
+            await listed.wait()
 
     def _make(self, name: str, config: JsonObject) -> Server:
         asked = self._run.initialize or {}
@@ -235,15 +239,21 @@ class McpServers:
         """Take a message that a server of the host sent by itself (`mcp_message` of the host)."""
         server = self._servers.get(name)
         if server is not None:
-            self._run.tasks.start_soon(self._answer, server, message, name="simulated MCP client")
+            # Noted before anything else: a prompt that follows is to find the tools as they are then.
+            answered = anyio.Event()
+            self._unhandled.add(answered)
+            self._run.tasks.start_soon(self._answer, server, message, answered, name="simulated MCP client")
 
-    async def _answer(self, server: Server, message: JsonObject) -> None:
-        answer = await self._receiver(server.name)(message)
+    async def _answer(self, server: Server, message: JsonObject, answered: anyio.Event) -> None:
         try:
+            answer = await self._receiver(server.name)(message)
             if answer is not None:
                 await server.respond(answer)
         except WireError as error:
             self._run.complain(str(error))
+        finally:
+            self._unhandled.discard(answered)
+            answered.set()
 
     def _receiver(self, name: str) -> OnMessage:
         """What is done with messages of a server."""
