@@ -8,6 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
+from anyio import to_thread
 
 from bridle.errors import AgentNotFound, UsageError
 from bridle.testing import (
@@ -200,7 +201,7 @@ async def test_a_held_stream_can_be_interrupted() -> None:
             await one.until(
                 lambda event: isinstance(event, StreamEvent) and event.event["type"] == "content_block_delta"
             )
-            assert gate.reached.is_set()
+            await to_thread.run_sync(gate.wait_reached)
             await one.request(Interrupt())
             result = await one.until(lambda event: isinstance(event, ResultMessage))
             assert result.terminal_reason == "aborted_streaming"
@@ -217,7 +218,7 @@ async def test_a_held_stream_goes_on_when_the_gate_opens() -> None:
                 assert (await one.turn("count")).result == "one two"
 
             tasks.start_soon(turn)
-            await anyio.to_thread.run_sync(gate.wait_reached)
+            await to_thread.run_sync(gate.wait_reached)
             gate.open()
 
 
