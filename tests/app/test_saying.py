@@ -51,9 +51,9 @@ def test_what_a_tool_gives_is_told_from_what_goes_wrong(is_error: bool, kind: st
 @pytest.mark.parametrize(
     "name, input, cwd, words",
     [
-        ("Read", {"file_path": "/work/src/a.py"}, "/work", "src/a.py"),
-        ("Read", {"file_path": "/workshop/a.py"}, "/work", "/workshop/a.py"),
-        ("Bash", {"command": "cat /work/a"}, "/work", "cat /work/a"),
+        ("Read", {"file_path": "/project/src/a.py"}, "/project", "src/a.py"),
+        ("Read", {"file_path": "/workshop/a.py"}, "/project", "/workshop/a.py"),
+        ("Bash", {"command": "cat /project/a"}, "/project", "cat /project/a"),
         ("mcp__tools__lookup", {"ticket": 7, "deep": True}, None, "ticket=7 deep=true"),
         ("Bash", {"command": ["odd"]}, None, 'command=["odd"]'),
         ("Bash", {"command": "a\n  b"}, None, "a b"),

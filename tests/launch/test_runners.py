@@ -18,7 +18,7 @@ from bridle.launch._far_side import ARGV
 from bridle.options import Options
 
 PLAIN = Command(("claude", "--flag=a b"))
-FULL = Command(("claude", f"--settings={FOLDER}/a"), env={"A": "b"}, cwd="/work", files=(File("a", b"b"),))
+FULL = Command(("claude", f"--settings={FOLDER}/a"), env={"A": "b"}, cwd="/project", files=(File("a", b"b"),))
 SCRIPT = shlex.join(ARGV)
 AT_HOST = shlex.quote(f"exec {SCRIPT}")
 

@@ -93,23 +93,23 @@ def test_a_rule_covers_tools(rule: str, tool: str, is_covered: bool) -> None:
     [
         ("//etc/**", "/etc/hosts", True),
         ("//etc/**", "/etcetera", False),
-        (".env", "/work/.env", True),
-        (".env", "/work/deep/.env", True),
+        (".env", "/project/.env", True),
+        (".env", "/project/deep/.env", True),
         (".env", "/elsewhere/.env", False),
-        ("src/**", "/work/src/a/b.py", True),
-        ("src/**", "/work/other/src/a.py", False),
-        ("./src/*", "/work/src/a.py", True),
-        ("/src/*.py", "/work/src/a.py", True),
-        ("src/*.py", "/work/src/a.txt", False),
-        ("**/test_?.py", "/work/a/b/test_1.py", True),
-        ("[ab].txt", "/work/a.txt", True),
-        ("[!ab].txt", "/work/a.txt", False),
-        ("node_modules/", "/work/node_modules/x/y.js", True),
+        ("src/**", "/project/src/a/b.py", True),
+        ("src/**", "/project/other/src/a.py", False),
+        ("./src/*", "/project/src/a.py", True),
+        ("/src/*.py", "/project/src/a.py", True),
+        ("src/*.py", "/project/src/a.txt", False),
+        ("**/test_?.py", "/project/a/b/test_1.py", True),
+        ("[ab].txt", "/project/a.txt", True),
+        ("[!ab].txt", "/project/a.txt", False),
+        ("node_modules/", "/project/node_modules/x/y.js", True),
     ],
 )
 def test_a_rule_covers_files_as_gitignore_does(pattern: str, path: str, is_covered: bool) -> None:
     rule = read_rule(f"Read({pattern})", "session")
-    assert covers_path(rule, Path(path), Path("/work")) is is_covered
+    assert covers_path(rule, Path(path), Path("/project")) is is_covered
 
 
 def settings(**permissions: list[str]) -> tuple[str, str]:
