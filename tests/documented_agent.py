@@ -27,7 +27,6 @@ from bridle.testing import (
     say,
     use_tool,
 )
-from bridle.transports import Transport, intercept
 from bridle.wire import JsonObject
 from tests.real_program import require_program
 
@@ -232,15 +231,7 @@ def _simulated(home: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> Ge
     subagents = [model] * SUBAGENT_REQUESTS
     agent = Simulator([], otherwise=model, subagents=subagents, folder=project, config_dir=home / ".claude")
 
-    def change(transport: Transport) -> Transport:
-        command = getattr(transport, "command", None)
-        if command is None:
-            return transport
-        another = agent.again()
-        another.prepare(command)
-        return another
-
-    with agent, intercept(change, everywhere=True):
+    with agent, agent.stand_in(everywhere=True):
         yield
 
 

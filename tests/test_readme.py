@@ -30,8 +30,8 @@ TALKS = re.compile(r"\bbridle\.(?:sync\.)?(?:run|stream|Session)\(")
 ABOUT_THE_PROGRAM = {
     # Where it is looked for, its process, its absence.
     *("errors.md 3", "errors.md 4", "turns.md 6"),
-    # They bring an agent of their own, or put something in the way themselves.
-    *("testing.md 3", "cassettes.md 1", "cassettes.md 2"),
+    # They put something in the way themselves.
+    *("cassettes.md 1", "cassettes.md 2"),
 }
 """Examples that talk to the real program; with `make conformance`, all of them do."""
 
@@ -42,7 +42,7 @@ def test_an_example_prints_what_is_shown(name: str, tmp_path: Path, monkeypatch:
     printed = io.StringIO()
     with contextlib.ExitStack() as stack:
         if TALKS.search(code) and "Simulator" not in code:
-            is_real = name in ABOUT_THE_PROGRAM or bool(os.environ.get("BRIDLE_CONFORMANCE"))
+            is_real = name in ABOUT_THE_PROGRAM or "RealAgent" in code or "BRIDLE_CONFORMANCE" in os.environ
             stack.enter_context(documented_agent(tmp_path, monkeypatch, is_real=is_real))
         stack.enter_context(contextlib.redirect_stdout(printed))
         exec(compile(code, name, "exec", dont_inherit=True), {"__name__": "example"})

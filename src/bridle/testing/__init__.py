@@ -4,8 +4,9 @@ faults, and checks for what you write yourself.
 No network and no key are needed. Nothing here is for production. Names are loaded when they are first used.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from bridle._lazy import lazily
 
 if TYPE_CHECKING:
     from bridle.testing._agent import KIT_VARIABLE, RealAgent, clean_environment
@@ -124,20 +125,7 @@ _HOMES = {
 }
 """Where the names are."""
 
-_HOME = {name: home for home, names in _HOMES.items() for name in names}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found: object = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
-    globals()[name] = found
-    return found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
-
+__getattr__, __dir__ = lazily(__name__, _HOMES)
 
 __all__ = [
     # What a test starts.

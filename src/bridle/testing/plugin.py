@@ -137,10 +137,9 @@ def agent(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
     # Not the `tmp_path` of the test, which has it for itself.
     root = tmp_path_factory.mktemp("agent")
-    with Simulator(folder=_made(root / "project"), config_dir=_made(root / "config")) as simulator:
-        with _traced(request), _replacing(simulator):
-            yield simulator
-        simulator.check()
+    simulator = Simulator(folder=root / "project", config_dir=root / "config")
+    with simulator, _traced(request), simulator.stand_in(everywhere=True):
+        yield simulator
 
 
 @pytest.fixture
@@ -195,26 +194,6 @@ def cassette(request: pytest.FixtureRequest) -> Iterator[Path]:
 
 class _Stopped(Exception):
     """The test did not come to its end, so nothing can be said of what is missing."""
-
-
-def _replacing(simulator: Simulator) -> AbstractContextManager[None]:
-    """Sessions that would start a program get the simulator."""
-    from bridle.transports import intercept
-
-    def change(transport: Transport) -> Transport:
-        command = getattr(transport, "command", None)
-        if command is None:
-            return transport
-        another = simulator.again()
-        another.prepare(command)
-        return another
-
-    return intercept(change, everywhere=True)
-
-
-def _made(folder: Path) -> Path:
-    folder.mkdir(exist_ok=True)
-    return folder
 
 
 _PLAIN_NAME: Final = re.compile(r"(\w+\.)*[a-z0-9_]+(\[[a-z0-9_.-]*[a-z0-9_]\])?", re.ASCII)

@@ -9,6 +9,7 @@ import os
 import socket
 import weakref
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self, Unpack
@@ -25,7 +26,7 @@ from bridle.testing._simulator._hanging import Hanging
 from bridle.testing._simulator._life import Life
 from bridle.testing._simulator._places import Places
 from bridle.testing._simulator._request_log import RequestLog
-from bridle.transports import Command, Transport
+from bridle.transports import Command, ProcessTransport, Transport, Unreachable, intercept
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -112,6 +113,25 @@ class Simulator(Transport):
         other.command, other.written, other._launcher = None, [], None
         other._reset()
         return other
+
+    def stand_in(self, *, everywhere: bool = False) -> AbstractContextManager[None]:
+        """Have every session that would start a program talk to this agent, as long as the block runs.
+
+            with Simulator([say("Hello!")]) as agent, agent.stand_in():
+                assert greet() == "Hello!"          # calls bridle.run() somewhere
+
+        With `everywhere`, this counts for all threads and tasks of the process. Sessions that are given a
+        `transport` keep it.
+        """
+
+        def change(transport: Transport) -> Transport:
+            if not isinstance(transport, ProcessTransport | Unreachable):
+                return transport
+            another = self.again()
+            another.prepare(transport.command)
+            return another
+
+        return intercept(change, everywhere=everywhere)
 
     # For tests.
 
