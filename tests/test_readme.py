@@ -28,8 +28,8 @@ TALKS = re.compile(r"\bbridle\.(?:sync\.)?(?:run|stream|Session)\(")
 """What shows that an example needs an agent."""
 
 ABOUT_THE_PROGRAM = {
-    # Where it is looked for, its process, its absence.
-    *("errors.md 3", "errors.md 4", "turns.md 6"),
+    # Where it is looked for, and its process.
+    *("errors.md 3", "errors.md 4"),
     # They put something in the way themselves.
     *("cassettes.md 1", "cassettes.md 2"),
 }

@@ -11,7 +11,7 @@ import pytest
 
 import bridle
 from bridle.command import Command
-from bridle.errors import AgentNotFound, UsageError
+from bridle.errors import AgentNotFound, SessionNotFound, UsageError
 from bridle.options import Options
 from bridle.session import Session
 from bridle.transports import (
@@ -97,6 +97,14 @@ async def test_an_interceptor_is_given_the_process_that_would_be_started(program
 async def test_without_another_choice_a_missing_program_is_still_an_error(tmp_path: Path) -> None:
     with intercept(lambda transport: transport), pytest.raises(AgentNotFound):
         await bridle.run("hello", cli_path=tmp_path / "no-such-program")
+
+
+async def test_with_something_in_the_way_there_must_still_be_a_session_to_continue(
+    program: Any, tmp_path: Path
+) -> None:
+    environment = {"CLAUDE_CONFIG_DIR": str(tmp_path / "config")}
+    with intercept(lambda transport: transport), pytest.raises(SessionNotFound, match="to continue"):
+        await bridle.run("hello", cli_path=program("echo"), continue_conversation=True, env=environment)
 
 
 async def test_the_innermost_interceptor_comes_first() -> None:

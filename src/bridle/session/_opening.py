@@ -35,7 +35,7 @@ from bridle.options import JsonSchemaFormat
 from bridle.redaction import preview
 from bridle.session._required_servers import required_servers, wait_for_servers
 from bridle.session._startup import startup_failure
-from bridle.transcripts import config_folder, has_sessions, project_folder
+from bridle.transcripts import check_can_continue, config_folder
 from bridle.transports import (
     ProcessTransport,
     Transport,
@@ -79,12 +79,11 @@ def make_transport(options: Options) -> Transport:
 
 
 def _to_program(options: Options) -> Transport:
-    # What is in the way may have sessions of its own, and need no program.
-    if not is_intercepted():
-        _check_continued(options)
     try:
+        _check_continued(options)
         command = make_command(options)
-    except AgentNotFound as error:
+    except (AgentNotFound, SessionNotFound) as error:
+        # What is in the way may have sessions of its own, and need no program.
         if not is_intercepted():
             raise
         return Unreachable(_command_without_program(options), error)
@@ -186,21 +185,14 @@ async def _probed(error: BridleError, options: Options) -> BridleError:
 
 
 def _check_continued(options: Options) -> None:
-    """The program would begin a new session where there is none to go on with, and not say so."""
     if not options.continue_conversation or options.runner is not None or options.user is not None:
         return
     try:
         cwd = options.cwd or Path.cwd()
     except FileNotFoundError:
         raise FolderNotFound(".") from None
-    config = _config_folder(options)
-    folder = None if config is None else project_folder(config, cwd)
-    if folder is not None and not has_sessions(folder):
-        raise SessionNotFound(
-            "the latest",
-            searched=[str(folder)],
-            message=f"there is no session to continue in {cwd}",
-        )
+    if (config := _config_folder(options)) is not None:
+        check_can_continue(config, cwd)
 
 
 def _searched(options: Options) -> list[str]:

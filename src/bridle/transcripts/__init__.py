@@ -5,7 +5,13 @@ Does not talk to a running agent.
 """
 
 from bridle.transcripts._memory_store import MemoryStore
-from bridle.transcripts._places import config_folder, has_sessions, project_folder, project_key
+from bridle.transcripts._places import (
+    check_can_continue,
+    config_folder,
+    has_sessions,
+    project_folder,
+    project_key,
+)
 from bridle.transcripts._store import (
     SessionKey,
     SessionListSubkeysKey,
@@ -25,6 +31,7 @@ __all__ = [
     "SessionStoreEntry",
     "SessionStoreListEntry",
     "SessionSummaryEntry",
+    "check_can_continue",
     "config_folder",
     "fold_session_summary",
     "has_sessions",

@@ -11,6 +11,8 @@ import unicodedata
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from bridle.errors import SessionNotFound
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -51,6 +53,18 @@ def has_sessions(folder: Path) -> bool:
             return any(entry.name.endswith(".jsonl") and entry.stat().st_size for entry in entries)
     except OSError:
         return False
+
+
+def check_can_continue(config: Path, cwd: str | os.PathLike[str]) -> None:
+    """Raise `SessionNotFound` if there is no session of this folder to go on with: the program would begin a
+    new one, and not say so."""
+    folder = project_folder(config, cwd)
+    if not has_sessions(folder):
+        raise SessionNotFound(
+            "the latest",
+            searched=[str(folder)],
+            message=f"there is no session to continue in {os.fspath(cwd)}",
+        )
 
 
 def _checksum(codes: list[int]) -> str:

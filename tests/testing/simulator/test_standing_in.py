@@ -7,7 +7,7 @@ import threading
 import pytest
 
 import bridle
-from bridle.errors import AgentNotFound
+from bridle.errors import AgentNotFound, SessionNotFound
 from bridle.testing import Simulator, say
 
 MISSING = "/nowhere/claude"
@@ -61,3 +61,13 @@ def test_an_agent_that_a_session_is_given_is_kept() -> None:
     with Simulator([say("one")]) as agent, agent.stand_in():
         assert bridle.sync.run("hi", transport=other).text == "the other"
     assert agent.requests == []
+
+
+def test_there_must_be_a_session_to_continue() -> None:
+    with Simulator([say("one"), say("two")]) as agent, agent.stand_in():
+        with pytest.raises(SessionNotFound):
+            bridle.sync.run("first", cli_path=MISSING, continue_conversation=True)
+        ask("first")
+        again = bridle.sync.run("second", cli_path=MISSING, continue_conversation=True)
+    assert again.text == "two"
+    assert "first" in str(agent.requests[-1].messages)
