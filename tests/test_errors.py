@@ -26,6 +26,7 @@ from bridle.errors import (
     FolderNotFound,
     FrameTooLarge,
     LaunchError,
+    LeaseLost,
     LimitReached,
     MalformedFrame,
     McpServerFailed,
@@ -36,7 +37,11 @@ from bridle.errors import (
     ProtocolError,
     RequestFailed,
     RequestTimedOut,
+    SessionBusy,
+    SessionExists,
     SessionNotFound,
+    StoreError,
+    StoreTimedOut,
     ToolFailed,
     TranscriptDamaged,
     TranscriptError,
@@ -218,6 +223,31 @@ CASES = [
         {"path": "a"},
     ),
     Case(
+        SessionExists,
+        {"id": "s-9", "where": "/t"},
+        ("'s-9' already in '/t'", "Delete it first"),
+        {"id": ""},
+    ),
+    Case(
+        SessionBusy,
+        {"id": "s-9", "holder": "host-a", "retry_after": 12.5},
+        ("'s-9' is in use by host-a", "again in 12.5 s"),
+        {"id": ""},
+    ),
+    Case(LeaseLost, {"id": "s-9", "holder": "host-b"}, ("'s-9'", "host-b has it"), {"id": ""}),
+    Case(
+        StoreError,
+        {"store": "redis://h", "operation": "append", "reason": "refused", "retryable": True, **SESSION},
+        ("redis://h", "`append`: refused", "be reached"),
+        {"store": "", "operation": ""},
+    ),
+    Case(
+        StoreTimedOut,
+        {"store": "redis://h", "operation": "load", "timeout": 2.5},
+        ("`load` within 2.5 s",),
+        {"store": "", "operation": ""},
+    ),
+    Case(
         UsageError,
         {"message": "it is closed", "hint": "Use `async with`.", **SESSION},
         ("it is closed", "Use `async"),
@@ -289,7 +319,7 @@ def test_the_tree_in_the_docstring_is_the_real_one() -> None:
     for line in re.findall(r"[├└]─ (.+)", errors.__doc__):
         parent, colon, children = line.rpartition(": ")
         if colon:
-            drawn[parent] = {"BridleError"}
+            drawn.setdefault(parent, {"BridleError"})
         for name, also in re.findall(r"(\w+)(?: \(also (\w+)\))?(?:, |$)", children):
             drawn[name] = {parent or "BridleError", also} - {""}
     assert drawn == {kind.__name__: {base.__name__ for base in kind.__bases__} for kind in everyone()}
@@ -299,7 +329,8 @@ def test_only_redaction_and_typing_are_imported() -> None:
     sources = Path(errors.__file__).parent.glob("*.py")
     nodes = [node for path in sources for node in ast.parse(path.read_text(encoding="utf-8")).body]
     imported = {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
-    assert imported == {"__future__", "typing", "bridle.errors._keeping", "bridle.redaction"}
+    own = {f"bridle.errors.{name}" for name in ("_keeping", "_root", "_transcripts")}
+    assert imported == {"__future__", "typing", "bridle.redaction", *own}
     assert not any(isinstance(node, ast.Import) for node in nodes)
 
 

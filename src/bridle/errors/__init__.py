@@ -9,7 +9,8 @@ Does not decide when to raise: foreign exceptions are turned into these where th
     ├─ ProtocolError: MalformedFrame, FrameTooLarge, MessageInvalid
     ├─ RequestFailed: Unsupported, RequestTimedOut (also TimeoutError)
     ├─ TurnFailed: TurnTimedOut (also TimeoutError), TurnInterrupted, LimitReached, ApiFailed, OutputInvalid
-    ├─ TranscriptError: SessionNotFound, TranscriptDamaged
+    ├─ TranscriptError: SessionNotFound, SessionExists, SessionBusy, LeaseLost, TranscriptDamaged, StoreError
+    ├─ StoreError: StoreTimedOut (also TimeoutError)
     ├─ UsageError (also RuntimeError), OptionsError (also ValueError)
     └─ ToolFailed, Denied
 
@@ -19,17 +20,27 @@ to do next. Secrets are masked in all that is shown, and in `message`, `hint`, `
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
-from bridle.errors._keeping import pickled, reason_of, restored
+from bridle.errors._keeping import reason_of
+from bridle.errors._root import Aside, BridleError, Told, in_seconds
+from bridle.errors._transcripts import (
+    LeaseLost,
+    SessionBusy,
+    SessionExists,
+    SessionNotFound,
+    StoreError,
+    StoreTimedOut,
+    TranscriptDamaged,
+    TranscriptError,
+)
 from bridle.redaction import mask, mask_argv, preview, preview_value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from os import PathLike
-    from typing import TypeAlias, Unpack
+    from typing import Unpack
 
-    StrPath: TypeAlias = str | PathLike[str]
+    from bridle.errors._root import StrPath
 
 __all__: list[str] = ["BridleError", "UsageError", "OptionsError", "ToolFailed", "Denied"]
 __all__ += ["LaunchError", "AgentNotFound", "AgentTooOld", "FolderNotFound", "UserNotFound", "CommandTooLong"]
@@ -37,6 +48,7 @@ __all__ += ["ConnectionLost", "ProcessExited", "TransportClosed", "RequestFailed
 __all__ += ["RequestTimedOut", "ProtocolError", "MalformedFrame", "FrameTooLarge", "MessageInvalid"]
 __all__ += ["TurnFailed", "TurnTimedOut", "TurnInterrupted", "LimitReached", "ApiFailed", "OutputInvalid"]
 __all__ += ["McpServerFailed", "TranscriptError", "SessionNotFound", "TranscriptDamaged"]
+__all__ += ["SessionExists", "SessionBusy", "LeaseLost", "StoreError", "StoreTimedOut"]
 
 _SHOWN_LINES = 10
 _INSTALL = "npm install -g @anthropic-ai/claude-code"
@@ -47,63 +59,13 @@ _STOP_SIGNALS = (1, 2, 15)
 _PASSING_KINDS = ("rate_limit", "overloaded", "server_error", "connection_failed", "unknown")
 
 
-class _Aside(TypedDict, total=False):
-    hint: str
-    session_id: str | None
-
-
-class _Told(_Aside, total=False):
-    message: str
-
-
-class _Launch(_Told, total=False):
+class _Launch(Told, total=False):
     argv: Sequence[str]
 
 
-class _Turn(_Told, total=False):
+class _Turn(Told, total=False):
     result: object
     messages: Sequence[object]
-
-
-class BridleError(Exception):
-    """The root of everything that Bridle raises.
-
-    `message` is what whoever raised it had to say, empty where the facts say it all; `hint`, what to do next;
-    `session_id`, the session that it happened in, if there was one yet; `result`, what had come of the turn
-    by then, if one ran. `retryable` tells whether the same call, made again in a new session, can succeed. It
-    does not tell what the failed one had done: resume a turn that has run tools instead of sending it again.
-    """
-
-    hint: str = ""
-    retryable: bool = False
-    result: object = None
-    # What happened, with the facts: a clause that can stand in brackets, and lines for what is longer.
-    _what: str = ""
-    _evidence: tuple[str, ...] = ()
-
-    def __init__(self, message: str = "", *, hint: str = "", session_id: str | None = None) -> None:
-        self.message = mask(message)
-        super().__init__(*([self.message] if message else []))
-        self.session_id, self.hint = session_id, mask(hint) or self.hint
-
-    def __str__(self) -> str:
-        what, text = preview(self._what, 1000), self.message.strip()
-        if what:
-            text = f"{text.rstrip('.')} ({what})" if text else what[0].upper() + what[1:]
-        if self.hint:
-            text += f" {self.hint}" if text.endswith((".", "!", "?")) else f". {self.hint}"
-        session = [f"Session: {self.session_id}"] if self.session_id and self.session_id not in text else []
-        return mask("\n  ".join([text or type(self).__name__, *self._evidence, *session]))
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({preview(str(self).splitlines()[0], 120)!r})"
-
-    def add_note(self, note: str, /) -> None:
-        super().add_note(mask(note))
-
-    def __reduce__(self) -> tuple[object, ...]:
-        facts = {name: list(fact) if name == "__notes__" else fact for name, fact in vars(self).items()}
-        return restored, (type(self), self.args, pickled(self.__cause__)), facts
 
 
 class LaunchError(BridleError):
@@ -112,7 +74,7 @@ class LaunchError(BridleError):
     hint = "Check that `cli_path` names a program that this user may run."
     _what = "the agent could not be started"
 
-    def __init__(self, message: str = "", *, argv: Sequence[str] = (), **told: Unpack[_Aside]) -> None:
+    def __init__(self, message: str = "", *, argv: Sequence[str] = (), **told: Unpack[Aside]) -> None:
         super().__init__(message, **told)
         self.argv: tuple[str, ...] = tuple(mask_argv(argv))
         self._evidence = (f"Command: {preview(' '.join(self.argv))}",) if argv else ()
@@ -185,7 +147,7 @@ class McpServerFailed(BridleError):
     hint = "Check its command or its address, or leave out `required` to start without it."
 
     def __init__(
-        self, name: str, reason: str = "", status: str | None = "failed", **told: Unpack[_Told]
+        self, name: str, reason: str = "", status: str | None = "failed", **told: Unpack[Told]
     ) -> None:
         super().__init__(**told)
         self.name, self.reason, self.status = name, reason, status
@@ -225,7 +187,7 @@ class ProcessExited(ConnectionLost):
         returncode: int | None = None,
         signal: int | None = None,
         stderr_tail: str = "",
-        **told: Unpack[_Told],
+        **told: Unpack[Told],
     ) -> None:
         super().__init__(**told)
         self.returncode, self.stderr_tail = returncode, mask(stderr_tail)
@@ -257,7 +219,7 @@ class TransportClosed(ConnectionLost):
     hint = "Open a new session."
     retryable = False
 
-    def __init__(self, why: str, **told: Unpack[_Told]) -> None:
+    def __init__(self, why: str, **told: Unpack[Told]) -> None:
         super().__init__(**told)
         self.why = why
         self._what = _joined("the transport is not open", why)
@@ -275,7 +237,7 @@ class MalformedFrame(ProtocolError):
 
     hint = "Something else may write to the agent's stdout: a shell profile, a wrapper script, a debug print."
 
-    def __init__(self, line: bytes, reason: str = "", **told: Unpack[_Told]) -> None:
+    def __init__(self, line: bytes, reason: str = "", **told: Unpack[Told]) -> None:
         super().__init__(**told)
         self.line, self.reason = line, reason
         self._what = _joined(f"the line {preview(line)!r} is not a JSON object", reason)
@@ -286,7 +248,7 @@ class FrameTooLarge(ProtocolError):
 
     hint = "Raise `max_buffer_size`, or leave it unset to get an `OversizedMessage` in its place."
 
-    def __init__(self, size: int, limit: int, **told: Unpack[_Told]) -> None:
+    def __init__(self, size: int, limit: int, **told: Unpack[Told]) -> None:
         super().__init__(**told)
         self.size, self.limit = size, limit
         self._what = f"a frame of {size} bytes is over the limit of {limit}"
@@ -297,7 +259,7 @@ class MessageInvalid(ProtocolError):
 
     hint = "`data` has all of it: correct it if your code made it, update Bridle if the agent did."
 
-    def __init__(self, data: object, reason: str = "", **told: Unpack[_Told]) -> None:
+    def __init__(self, data: object, reason: str = "", **told: Unpack[Told]) -> None:
         super().__init__(**told)
         self.data, self.reason = data, reason
         self._what = _joined(f"the message {preview_value(data)} is not valid", reason)
@@ -310,7 +272,7 @@ class RequestFailed(BridleError):
     _says = "the agent refused {}"
 
     def __init__(
-        self, request: object, message: str = "", code: int | str | None = None, **told: Unpack[_Aside]
+        self, request: object, message: str = "", code: int | str | None = None, **told: Unpack[Aside]
     ) -> None:
         super().__init__(message, **told)
         self.request, self.code = request, code
@@ -333,10 +295,10 @@ class RequestTimedOut(RequestFailed, TimeoutError):
     retryable = True
     _says = "the agent did not answer {}"
 
-    def __init__(self, request: object, timeout: float | None = None, **told: Unpack[_Told]) -> None:
+    def __init__(self, request: object, timeout: float | None = None, **told: Unpack[Told]) -> None:
         super().__init__(request, **told)
         self.timeout = timeout
-        self._what += _seconds(" within", timeout) or " in time"
+        self._what += in_seconds(" within", timeout) or " in time"
 
 
 class TurnFailed(BridleError):
@@ -344,7 +306,7 @@ class TurnFailed(BridleError):
 
     hint = "`result` and `messages` show how far it came."
 
-    def __init__(self, result: object = None, messages: Sequence[object] = (), **told: Unpack[_Told]) -> None:
+    def __init__(self, result: object = None, messages: Sequence[object] = (), **told: Unpack[Told]) -> None:
         super().__init__(**told)
         self.result = result
         self.messages: tuple[object, ...] = tuple(messages)
@@ -362,7 +324,7 @@ class TurnTimedOut(TurnFailed, TimeoutError):
     def __init__(self, which: str, timeout: float | None = None, **told: Unpack[_Turn]) -> None:
         super().__init__(**told)
         self.which, self.timeout = which, timeout
-        self._what = f"the turn ran into its `{which}` deadline{_seconds(' of', timeout)}"
+        self._what = f"the turn ran into its `{which}` deadline{in_seconds(' of', timeout)}"
 
 
 class TurnInterrupted(TurnFailed):
@@ -415,7 +377,7 @@ class ApiFailed(TurnFailed):
 
     def _advice(self) -> str:
         if self.retryable:
-            return f"Try again{_seconds(' in', self.retry_after) or ' later'}."
+            return f"Try again{in_seconds(' in', self.retry_after) or ' later'}."
         if self.status in (401, 403) or self.kind == "authentication_failed":
             return "Check the API key that the agent is given, or log in with `claude auth login`."
         return "The same request would fail again: change the model, the prompt or its size."
@@ -433,38 +395,6 @@ class OutputInvalid(TurnFailed):
         shown = [preview(error) for error in self.errors[:_SHOWN_LINES]]
         more = [f"… and {len(errors) - len(shown)} more in `errors`"] if len(errors) > len(shown) else []
         self._evidence = (*shown, *more, *self._evidence)
-
-
-class TranscriptError(BridleError):
-    """A session on disk, or in a store, cannot be used."""
-
-    hint = "List the sessions to see which there are."
-    _what = "the transcript cannot be used"
-
-
-class SessionNotFound(TranscriptError):
-    """There is no session `id` in any of the places `searched`; none was started instead."""
-
-    hint = "List the sessions to see which there are; each belongs to the folder that it was started in."
-
-    def __init__(self, id: str, searched: Sequence[str] = (), **told: Unpack[_Told]) -> None:
-        super().__init__(**told)
-        self.id = self.session_id = id
-        self.searched: tuple[str, ...] = tuple(searched)
-        self._what = f"there is no session {id!r}"
-        self._evidence = ("Searched:", *(f"  {path}" for path in searched)) if searched else ()
-
-
-class TranscriptDamaged(TranscriptError):
-    """The transcript `path` cannot be read at `line_number`, counted from 1; None if all of it cannot."""
-
-    hint = "Restore the file, or remove what cannot be read."
-
-    def __init__(self, path: StrPath, line_number: int | None = None, **told: Unpack[_Told]) -> None:
-        super().__init__(**told)
-        self.path, self.line_number = str(path), line_number
-        place = "" if line_number is None else f" at line {line_number}"
-        self._what = f"the transcript {self.path!r} is damaged{place}"
 
 
 class UsageError(BridleError, RuntimeError):
@@ -495,5 +425,6 @@ def _joined(clause: str, reason: str) -> str:
     return f"{clause}: {preview(reason)}" if reason else clause
 
 
-def _seconds(word: str, number: float | None) -> str:
-    return "" if number is None else f"{word} {number:g} s"
+# Tracebacks show where users find a class, not where it is written.
+for _moved in (BridleError, *BridleError.__subclasses__(), *TranscriptError.__subclasses__(), StoreTimedOut):
+    _moved.__module__ = __name__
