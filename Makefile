@@ -51,8 +51,14 @@ run: $(STAMP) ## show a live session: no key, no network
 agent: $(STAMP)
 	@$(PY) scripts/agent_program.py
 
+# PostgreSQL and Redis, for the tests of the stores, which start their own; where they cannot be had, they are
+# skipped.
+.PHONY: servers
+servers: $(STAMP)
+	@$(PY) scripts/test_servers.py
+
 .PHONY: test
-test: $(STAMP) agent ## run the tests, in parallel and in random order
+test: $(STAMP) agent servers ## run the tests, in parallel and in random order
 	@echo "== tests on $$($(PY) -c 'import platform; print("Python", platform.python_version())')"
 	@$(PY) -m pytest -n $(WORKERS) $(ARGS)
 
@@ -87,17 +93,18 @@ layers: $(STAMP) ## check that imports keep to the layers
 	@$(BIN)/lint-imports --no-logo
 
 .PHONY: types
+# Side by side, because each of them uses one core.
 types: $(STAMP) ## check the types with mypy and pyright
-	@echo "== mypy"
-	@$(PY) -m mypy $(TYPED)
-	@echo "== mypy, as on Windows"
-	@$(PY) -m mypy --platform win32 src/bridle/transports
-	@echo "== pyright"
-	@$(PY) -m pyright --pythonpath $(PY) $(TYPED)
+	@mkdir -p build
+	@$(PY) -m pyright --pythonpath $(PY) $(TYPED) >build/pyright.log 2>&1 & pyright=$$!; \
+	trap 'kill $$pyright 2>/dev/null' EXIT; \
+	echo "== mypy" && $(PY) -m mypy $(TYPED) && \
+	echo "== mypy, as on Windows" && $(PY) -m mypy --platform win32 src/bridle/transports && \
+	echo "== pyright" && { wait $$pyright; code=$$?; cat build/pyright.log; exit $$code; }
 
 # Not part of `check`: on Python 3.11 it makes the tests take two to three times as much CPU.
 .PHONY: coverage
-coverage: $(STAMP) agent ## run the tests with branch coverage; fails below the limit
+coverage: $(STAMP) agent servers ## run the tests with branch coverage; fails below the limit
 	@echo "== tests with branch coverage"
 	@$(PY) -m pytest -n $(WORKERS) --cov --cov-report=term --cov-report=html:build/coverage $(ARGS)
 
@@ -111,7 +118,7 @@ soak: $(STAMP) ## run short sessions under random faults: SESSIONS=2000, ARGS="-
 	@$(PY) scripts/soak.py --sessions $(SESSIONS) $(ARGS)
 
 .PHONY: bench
-bench: $(STAMP) ## measure speed
+bench: $(STAMP) servers ## measure speed
 	@$(PY) benchmarks/run.py $(ARGS)
 
 .PHONY: fuzz

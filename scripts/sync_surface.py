@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-SOURCES = ROOT / "src" / "bridle" / "session"
+SOURCES = ROOT / "src" / "bridle"
 TARGETS = ROOT / "src" / "bridle" / "sync"
 
 LAYOUT: dict[str, dict[str, tuple[str, ...]]] = {
@@ -32,8 +32,15 @@ LAYOUT: dict[str, dict[str, tuple[str, ...]]] = {
     "_run": {
         "_run": ("TurnContext", "run", "stream"),
     },
+    "_transcripts": {
+        "_hits": ("Hits",),
+        "_sessions": ("Sessions",),
+    },
 }
 """What each module has, and from which: a class before those that derive from it."""
+
+PACKAGES = {"_hits": "transcripts", "_sessions": "transcripts"}
+"""Where the async modules are that are not in `session`."""
 
 PARTS = {
     "Requests": (
@@ -49,12 +56,13 @@ PARTS = {
 ATTRIBUTES = {"Session": {"options": "Options"}, "Queued": {"turn": "Turn"}}
 """What objects have beside methods and properties, and of which type."""
 
-MADE_BY_USERS = ("Session",)
+MADE_BY_USERS = ("Session", "Sessions")
 
 HEADS = {
     "_requests": "What a session can ask the agent, without `await`.",
     "_surface": "Sessions and turns, without `await`.",
     "_run": "`run` and `stream`, without `await`.",
+    "_transcripts": "Sessions that are kept, without `await`.",
 }
 
 WORDS = {
@@ -63,6 +71,8 @@ WORDS = {
     "async with": "with",
     "async for": "for",
     "await ": "",
+    " bridle.Sessions": " bridle.sync.Sessions",
+    "=bridle.Sessions": "=bridle.sync.Sessions",
     "Cancelling": "Interrupting",
     "StopAsyncIteration": "StopIteration",
     "several tasks": "several threads",
@@ -130,7 +140,9 @@ class Source(NamedTuple):
 
     @classmethod
     def read(cls, name: str) -> Source:
-        tree = ast.parse((SOURCES / f"{name}.py").read_text(encoding="utf-8"))
+        package = package_of(name)
+        path = SOURCES / package / f"{name}.py"
+        tree = ast.parse(path.read_text(encoding="utf-8"))
         definitions: dict[str, ast.ClassDef | Function] = {}
         overloads: dict[str, list[Function]] = {}
         places: dict[str, str] = {}
@@ -143,12 +155,17 @@ class Source(NamedTuple):
                     overloads.setdefault(node.name, []).append(node)
                 case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
                     definitions[node.name] = node
-                    places[node.name] = f"bridle.session.{name}"
+                    places[node.name] = f"bridle.{package}.{name}"
                 case ast.Assign(targets=[ast.Name(variable)]) | ast.AnnAssign(target=ast.Name(variable)):
-                    places[variable] = f"bridle.session.{name}"
+                    places[variable] = f"bridle.{package}.{name}"
                 case _:
                     pass
         return cls(name, definitions, overloads, places)
+
+
+def package_of(source: str) -> str:
+    """The package that an async module is in."""
+    return PACKAGES.get(source, "session")
 
 
 def imported(target: str, used: set[str], sources: list[Source]) -> Iterator[str]:
@@ -158,7 +175,7 @@ def imported(target: str, used: set[str], sources: list[Source]) -> Iterator[str
     for name in sorted(used & TYPING):
         yield f"from typing import {name}"
     for name in LAYOUT[target]:
-        yield f"from bridle.session import {name}"
+        yield f"from bridle.{package_of(name)} import {name}"
     for name in sorted(used & {"Wrapper", "wrap"}):
         yield f"from bridle.sync._wrapper import {name}"
     if "portal" in used:
@@ -294,13 +311,19 @@ def of(kind: str, value: str, loop: str = "self._portal") -> str:
 def arguments(args: ast.arguments, *, skipped: int = 1) -> Iterator[str]:
     """How a call passes its own arguments on."""
     for arg in [*args.posonlyargs, *args.args][skipped:]:
-        yield arg.arg
+        yield passed_on(arg)
     if args.vararg:
         yield f"*{args.vararg.arg}"
     for arg in args.kwonlyargs:
-        yield f"{arg.arg}={arg.arg}"
+        yield f"{arg.arg}={passed_on(arg)}"
     if args.kwarg:
         yield f"**{args.kwarg.arg}"
+
+
+def passed_on(arg: ast.arg) -> str:
+    """An argument for the async form: what a wrapper wraps."""
+    is_wrapper = arg.annotation is not None and ast.unparse(arg.annotation) in WRAPPED
+    return f"{arg.arg}._async" if is_wrapper else arg.arg
 
 
 def decorators(node: Function) -> list[str]:

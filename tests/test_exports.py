@@ -62,7 +62,6 @@ def test_all_names_what_is_there(name: str) -> None:
     "name",
     [
         "bridle.protocol",
-        "bridle.transcripts",
         "bridle.transports",
         "bridle.wire",
         "bridle.wire.control",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from bridle import session as session
     from bridle import sync as sync
     from bridle import testing as testing
+    from bridle import transcripts as transcripts
     from bridle import transports as transports
     from bridle import wire as wire
     from bridle.errors import (
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         FolderNotFound,
         FrameTooLarge,
         LaunchError,
+        LeaseLost,
         LimitReached,
         MalformedFrame,
         McpServerFailed,
@@ -41,7 +43,11 @@ if TYPE_CHECKING:
         ProtocolError,
         RequestFailed,
         RequestTimedOut,
+        SessionBusy,
+        SessionExists,
         SessionNotFound,
+        StoreError,
+        StoreTimedOut,
         ToolFailed,
         TranscriptDamaged,
         TranscriptError,
@@ -138,6 +144,7 @@ if TYPE_CHECKING:
         run,
         stream,
     )
+    from bridle.transcripts import Sessions
     from bridle.wire import (
         ActiveGoalMessage,
         ApiRetryMessage,
@@ -221,12 +228,12 @@ if TYPE_CHECKING:
         WorkerShuttingDownMessage,
     )
 
-_MODULES = ("session", "options", "wire", "errors", "launch", "handlers")
+_MODULES = ("session", "options", "wire", "errors", "launch", "handlers", "transcripts")
 """Where the names are."""
 
 _PACKAGES = (
     *("command", "errors", "handlers", "launch", "options"),
-    *("session", "sync", "testing", "transports", "wire"),
+    *("session", "sync", "testing", "transcripts", "transports", "wire"),
 )
 
 
@@ -247,8 +254,6 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "MINIMUM_AGENT_VERSION",
-    "__version__",
     "ActiveGoalMessage",
     "AdaptiveThinking",
     "AgentDefinition",
@@ -308,10 +313,12 @@ __all__ = [
     "JsonSchemaFormat",
     "Kubectl",
     "LaunchError",
+    "LeaseLost",
     "LimitReached",
     "Local",
     "LocalCommandOutputMessage",
     "LocalPlugin",
+    "MINIMUM_AGENT_VERSION",
     "MalformedFrame",
     "MalformedLine",
     "McpServer",
@@ -364,6 +371,8 @@ __all__ = [
     "ServerToolResultBlock",
     "ServerToolUseBlock",
     "Session",
+    "SessionBusy",
+    "SessionExists",
     "SessionInfo",
     "SessionMetadataMessage",
     "SessionNotFound",
@@ -371,10 +380,13 @@ __all__ = [
     "SessionStateChangedMessage",
     "SessionTitleChangedMessage",
     "SessionWritesLostMessage",
+    "Sessions",
     "SseServer",
     "Ssh",
     "StatusMessage",
     "StdioServer",
+    "StoreError",
+    "StoreTimedOut",
     "StreamEvent",
     "SystemMessage",
     "TaskNotificationMessage",
@@ -388,7 +400,6 @@ __all__ = [
     "ThinkingDisplay",
     "ThinkingTokensMessage",
     "Timeouts",
-    "Trace",
     "Tool",
     "ToolContext",
     "ToolFailed",
@@ -400,6 +411,7 @@ __all__ = [
     "ToolServer",
     "ToolUseBlock",
     "ToolUseSummaryMessage",
+    "Trace",
     "TranscriptDamaged",
     "TranscriptError",
     "TransportClosed",
@@ -421,6 +433,7 @@ __all__ = [
     "WebFetchToolResultBlock",
     "WebSearchToolResultBlock",
     "WorkerShuttingDownMessage",
+    "__version__",
     "add_context",
     "allow",
     "ask",

@@ -1,18 +1,27 @@
-"""The two surfaces are one: what is async in `bridle.session` is there without `await` in `bridle.sync`."""
+"""The two surfaces are one: what is async in `bridle.session` and `bridle.transcripts` is there without
+`await` in `bridle.sync`."""
 
 from __future__ import annotations
 
 import inspect
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import bridle.session
 import bridle.sync
-from scripts.sync_surface import ATTRIBUTES, LAYOUT, RENAMED, TARGETS, written
+import bridle.transcripts
+from scripts.sync_surface import ATTRIBUTES, LAYOUT, MADE_BY_USERS, RENAMED, TARGETS, written
 
 CLASSES = [name for name in bridle.sync.__all__ if name[0].isupper()]
 FUNCTIONS = [name for name in bridle.sync.__all__ if name[0].islower()]
+
+
+def async_form(name: str) -> Any:
+    """What `bridle.sync` has under this name, with `await`."""
+    package = bridle.session if name in bridle.session.__all__ else bridle.transcripts
+    return getattr(package, name)
 
 
 @pytest.mark.parametrize("module", LAYOUT)
@@ -41,17 +50,17 @@ def returned(member: object) -> object:
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_each_class_has_the_same_members(name: str) -> None:
-    ours, theirs = members(getattr(bridle.sync, name)), members(getattr(bridle.session, name))
+    ours, theirs = members(getattr(bridle.sync, name)), members(async_form(name))
     assert set(ours) == set(theirs) | set(ATTRIBUTES.get(name, ()))
 
 
 def pairs() -> list[tuple[str, str]]:
-    return [(name, member) for name in CLASSES for member in members(getattr(bridle.session, name))]
+    return [(name, member) for name in CLASSES for member in members(async_form(name))]
 
 
 @pytest.mark.parametrize("name, member", pairs())
 def test_each_member_is_called_alike_and_returns_alike(name: str, member: str) -> None:
-    our, their = members(getattr(bridle.sync, name))[member], members(getattr(bridle.session, name))[member]
+    our, their = members(getattr(bridle.sync, name))[member], members(async_form(name))[member]
     assert isinstance(our, property) == isinstance(their, property)
     assert returned(our) == returned(their)
     if not isinstance(our, property):
@@ -64,13 +73,14 @@ def test_each_member_is_called_alike_and_returns_alike(name: str, member: str) -
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_each_function_is_called_alike_and_returns_alike(name: str) -> None:
-    our, their = getattr(bridle.sync, name), getattr(bridle.session, name)
+    our, their = getattr(bridle.sync, name), async_form(name)
     assert inspect.signature(our) == inspect.signature(their)
     assert not inspect.iscoroutinefunction(our)
 
 
-def test_sessions_are_made_alike() -> None:
-    assert inspect.signature(bridle.sync.Session) == inspect.signature(bridle.session.Session)
+@pytest.mark.parametrize("name", MADE_BY_USERS)
+def test_sessions_are_made_alike(name: str) -> None:
+    assert inspect.signature(getattr(bridle.sync, name)) == inspect.signature(async_form(name))
 
 
 def waits(kind: object) -> bool:
@@ -82,6 +92,9 @@ def waits(kind: object) -> bool:
 
 def test_all_that_has_to_be_awaited_is_there() -> None:
     everything = {name: getattr(bridle.session, name) for name in bridle.session.__all__}
+    kept = {name: getattr(bridle.transcripts, name) for name in bridle.transcripts.__all__}
+    # What stores are asked is asked by Bridle, or in the event loop of whoever wrote the store.
+    everything |= {name: kind for name, kind in kept.items() if not name.endswith("Store")}
     have_to_wait = {name for name, kind in everything.items() if waits(kind)}
     assert have_to_wait <= set(bridle.sync.__all__) <= set(everything)
 

@@ -57,6 +57,15 @@ async def test_a_test_can_look_into_it() -> None:
     assert store.size == 1
 
 
+@pytest.mark.anyio
+async def test_it_can_be_closed_and_goes_on() -> None:
+    async with MemoryStore() as store:
+        await store.append(KEY, entries({"uuid": "1"}))
+    await store.close()
+    assert await store.load(KEY) == [{"type": "user", "uuid": "1"}]
+    assert repr(store) == "MemoryStore()"
+
+
 def test_whether_a_store_has_an_optional_method() -> None:
     class Minimal(SessionStore):
         async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None: ...
@@ -75,17 +84,30 @@ def test_whether_a_store_has_an_optional_method() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(
-    "method, argument",
-    [("list_sessions", "p"), ("list_session_summaries", "p"), ("delete", KEY), ("list_subkeys", KEY)],
+    "method, arguments",
+    [
+        ("list_sessions", ["p"]),
+        ("list_session_summaries", ["p"]),
+        ("delete", [KEY]),
+        ("list_subkeys", [KEY]),
+        ("append_batch", [KEY, [], "batch"]),
+        ("list_projects", []),
+        ("find_session", ["s"]),
+        ("acquire_lease", [KEY, "me", 1]),
+        ("renew_lease", [KEY, "token", 1]),
+        ("release_lease", [KEY, "token"]),
+        ("close", []),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
 )
-async def test_what_is_not_written_says_so(method: str, argument: Any) -> None:
+async def test_what_is_not_written_says_so(method: str, arguments: list[Any]) -> None:
     class Minimal(SessionStore):
         async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None: ...
 
         async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None: ...
 
     with pytest.raises(NotImplementedError):
-        await getattr(Minimal(), method)(argument)
+        await getattr(Minimal(), method)(*arguments)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 import bridle
 from bridle.testing import RealAgent, say
 from bridle.transcripts import config_folder, has_sessions, project_folder, project_key
+from bridle.transcripts._places import is_same_project
 from tests.real_program import require_program
 
 
@@ -30,6 +31,21 @@ from tests.real_program import require_program
 )
 def test_a_folder_has_a_key(path: str, key: str) -> None:
     assert project_key(path) == key
+
+
+@pytest.mark.parametrize(
+    "name, key, is_same",
+    [
+        ("-srv", "-srv", True),
+        ("-srv-a", "-srv", False),
+        ("x" * 200 + "-abc", "x" * 200 + "-xyz", True),
+        ("x" * 200 + "-abc", "x" * 199 + "y-xyz", False),
+        ("x" * 200, "x" * 200 + "-xyz", False),
+        ("x" * 200 + "-abc", "x" * 200, False),
+    ],
+)
+def test_the_checksum_of_a_long_name_does_not_matter(name: str, key: str, is_same: bool) -> None:
+    assert is_same_project(name, key) is is_same
 
 
 def test_a_link_has_the_key_of_what_it_leads_to(tmp_path: Path) -> None:

@@ -1,29 +1,48 @@
 """Bridle without `await`: the same names, for scripts, threads, workers and notebooks.
 
 All of it runs in one event loop, in a thread of its own; nothing is decided here. The values that come back
-are those of `bridle.session`.
+are those of `bridle.session` and `bridle.transcripts`. Each name is loaded when it is first used: whoever
+only lists sessions needs nothing of those that run.
 """
 
-from bridle.sync._requests import Requests
-from bridle.sync._run import TurnContext, run, stream
-from bridle.sync._surface import (
-    Following,
-    Queued,
-    Reader,
-    Session,
-    TextReader,
-    Turn,
-)
+from typing import TYPE_CHECKING
+
+from bridle._lazy import lazily
+
+if TYPE_CHECKING:
+    from bridle.sync._requests import Requests
+    from bridle.sync._run import TurnContext, run, stream
+    from bridle.sync._surface import (
+        Following,
+        Queued,
+        Reader,
+        Session,
+        TextReader,
+        Turn,
+    )
+    from bridle.sync._transcripts import Hits, Sessions
 
 __all__ = [
     "Following",
+    "Hits",
     "Queued",
     "Reader",
     "Requests",
     "Session",
+    "Sessions",
     "TextReader",
     "Turn",
     "TurnContext",
     "run",
     "stream",
 ]
+
+_HOMES = {
+    "_requests": ("Requests",),
+    "_run": ("TurnContext", "run", "stream"),
+    "_surface": ("Following", "Queued", "Reader", "Session", "TextReader", "Turn"),
+    "_transcripts": ("Hits", "Sessions"),
+}
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazily(__name__, _HOMES)

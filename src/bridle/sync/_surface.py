@@ -274,8 +274,8 @@ class Session(Requests, Generic[Output_co]):
         """Start the agent and wait until it is ready. A second call changes nothing.
 
         Raises a `LaunchError` (`AgentNotFound`, `AgentTooOld`, `FolderNotFound`, …), `SessionNotFound`,
-        `ProcessExited` with what the program says about it, or `RequestTimedOut` after `timeouts.connect`.
-        Nothing is left running then.
+        `ProcessExited` with what the program says about it, or `RequestTimedOut` after `timeouts.connect`;
+        with a `session_store` also `SessionBusy` or a `StoreError`. Nothing is left running then.
         """
         self._wait(self._async.connect)
 

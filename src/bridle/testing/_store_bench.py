@@ -7,25 +7,45 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 from uuid import uuid4
 
+from bridle.errors import LeaseLost, SessionBusy
 from bridle.testing._contract import Violation, opened
 from bridle.transcripts import SessionKey, SessionStore, SessionStoreEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Awaitable, Callable, Collection
 
     from bridle.testing._contract import Make
 
-__all__ = ["Bench", "expect_loaded", "make_entries", "make_entry", "make_key", "make_name", "shown"]
+__all__ = [
+    "ANOTHER",
+    "Bench",
+    "expect_busy",
+    "expect_loaded",
+    "expect_lost",
+    "make_entries",
+    "make_entry",
+    "make_key",
+    "make_name",
+    "make_titles",
+    "shown",
+]
+
+ANOTHER: Final = "another object on the same data"
+"""Stands among the methods that a clause needs."""
 
 
 class Bench:
     """Makes stores."""
 
-    def __init__(self, make: Make[SessionStore]) -> None:
-        self._make = make
+    def __init__(
+        self,
+        make: Make[SessionStore],
+        again: Callable[[Any], object] | None = None,
+    ) -> None:
+        self._make, self._again = make, again
         self._doing = ""
 
     def told(self) -> str:
@@ -37,6 +57,27 @@ class Bench:
         async with opened(self._make, _is_store, "store") as store:
             self._doing = "it was used"
             yield cast("SessionStore", store)
+
+    @asynccontextmanager
+    async def two(self) -> AsyncGenerator[tuple[SessionStore, SessionStore]]:
+        """Two objects on the same data."""
+        again = self._again
+        async with self.made() as one:
+            make: Callable[[], object] = self._make if again is None else lambda: again(one)
+            async with opened(make, _is_store, "store") as two:
+                yield one, cast("SessionStore", two)
+
+    async def can_make_two(self) -> bool:
+        """Whether there are two, and one has what the other stores."""
+        if self._again is not None:
+            return True
+        async with self.two() as (one, two):
+            key, entries = make_key(), make_entries(1)
+            try:
+                await one.append(key, entries)
+                return one is not two and await two.load(key) == entries
+            except Exception:  # noqa: BLE001 - what is wrong with it is seen later
+                return False
 
 
 def _is_store(made: object) -> bool:
@@ -64,6 +105,28 @@ def make_entry(number: int = 0, **fields: object) -> SessionStoreEntry:
 
 def make_entries(count: int) -> list[SessionStoreEntry]:
     return [make_entry(number) for number in range(count)]
+
+
+def make_titles(count: int) -> list[SessionStoreEntry]:
+    """Entries without a `uuid`."""
+    titles = [{"type": "custom-title", "customTitle": f"title {number}"} for number in range(count)]
+    return cast("list[SessionStoreEntry]", titles)
+
+
+async def expect_busy(call: Awaitable[object], where: str = "") -> SessionBusy:
+    try:
+        await call
+    except SessionBusy as busy:
+        return busy
+    raise Violation(f"{where}another has the lease, and there was no SessionBusy")
+
+
+async def expect_lost(call: Awaitable[object]) -> LeaseLost:
+    try:
+        await call
+    except LeaseLost as lost:
+        return lost
+    raise Violation("the lease is not there, and there was no LeaseLost")
 
 
 async def expect_loaded(

@@ -28,7 +28,7 @@ __all__ = ["CLAUSES"]
 
 _LARGE_BATCH: Final = 5000
 _WRITERS: Final = 10
-_BATCHES: Final = 10
+_BATCHES: Final = 6
 
 CLAUSES: Final[dict[tuple[str, ...], Clauses[Bench]]] = {
     (): Clauses(),

@@ -1,41 +1,117 @@
 """What the agent's program leaves on disk: where the sessions of a project are; and stores that keep sessions
 elsewhere.
 
-Does not talk to a running agent.
+Does not talk to a running agent. Names are loaded when they are first used.
 """
 
-from bridle.transcripts._memory_store import MemoryStore
-from bridle.transcripts._places import (
-    check_can_continue,
-    config_folder,
-    has_sessions,
-    project_folder,
-    project_key,
-)
-from bridle.transcripts._store import (
-    SessionKey,
-    SessionListSubkeysKey,
-    SessionStore,
-    SessionStoreEntry,
-    SessionStoreListEntry,
-    SessionSummaryEntry,
-    offers,
-)
-from bridle.transcripts._summary import fold_session_summary
+from typing import TYPE_CHECKING
+
+from bridle._lazy import lazily
+
+if TYPE_CHECKING:
+    from bridle.transcripts._entry import TranscriptEntry
+    from bridle.transcripts._exporting import ExportFormat
+    from bridle.transcripts._hits import Hits
+    from bridle.transcripts._places import (
+        check_can_continue,
+        config_folder,
+        has_sessions,
+        project_folder,
+        project_key,
+    )
+    from bridle.transcripts._sessions import Sessions
+    from bridle.transcripts._store import (
+        SessionKey,
+        SessionListSubkeysKey,
+        SessionStore,
+        SessionStoreEntry,
+        SessionStoreListEntry,
+        SessionSummaryEntry,
+        offers,
+    )
+    from bridle.transcripts._store_calls import StoreCalls
+    from bridle.transcripts._subpaths import check_project_key, check_subpath
+    from bridle.transcripts._summary import fold_session_summary
+    from bridle.transcripts._values import Bundle, SearchHit, SessionQuery, StoredSession
+    from bridle.transcripts.stores._file import FileStore
+    from bridle.transcripts.stores._memory import MemoryStore
+    from bridle.transcripts.stores._opening import open_store
+    from bridle.transcripts.stores._postgres import PostgresStore
+    from bridle.transcripts.stores._redis import RedisStore
+    from bridle.transcripts.stores._s3 import S3Store
+    from bridle.transcripts.stores._sqlite import SqliteStore
+
+_HOMES = {
+    "_entry": ("TranscriptEntry",),
+    "_exporting": ("ExportFormat",),
+    "_hits": ("Hits",),
+    "_places": (
+        "check_can_continue",
+        "config_folder",
+        "has_sessions",
+        "project_folder",
+        "project_key",
+    ),
+    "_sessions": ("Sessions",),
+    "_store": (
+        "SessionKey",
+        "SessionListSubkeysKey",
+        "SessionStore",
+        "SessionStoreEntry",
+        "SessionStoreListEntry",
+        "SessionSummaryEntry",
+        "offers",
+    ),
+    "_store_calls": ("StoreCalls",),
+    "_subpaths": ("check_project_key", "check_subpath"),
+    "_summary": ("fold_session_summary",),
+    "_values": ("Bundle", "SearchHit", "SessionQuery", "StoredSession"),
+    "stores._file": ("FileStore",),
+    "stores._memory": ("MemoryStore",),
+    "stores._opening": ("open_store",),
+    "stores._postgres": ("PostgresStore",),
+    "stores._redis": ("RedisStore",),
+    "stores._s3": ("S3Store",),
+    "stores._sqlite": ("SqliteStore",),
+}
+"""Where the names are."""
+
+__getattr__, __dir__ = lazily(__name__, _HOMES)
 
 __all__ = [
+    # Sessions that are kept.
+    "Bundle",
+    "ExportFormat",
+    "Hits",
+    "SearchHit",
+    "SessionQuery",
+    "Sessions",
+    "StoredSession",
+    "TranscriptEntry",
+    # Stores.
+    "FileStore",
     "MemoryStore",
+    "PostgresStore",
+    "RedisStore",
+    "S3Store",
+    "SqliteStore",
+    "open_store",
+    # The contract of a store.
     "SessionKey",
     "SessionListSubkeysKey",
     "SessionStore",
     "SessionStoreEntry",
     "SessionStoreListEntry",
     "SessionSummaryEntry",
-    "check_can_continue",
-    "config_folder",
+    "StoreCalls",
     "fold_session_summary",
-    "has_sessions",
     "offers",
+    # Where the program keeps its sessions.
+    "check_can_continue",
+    "check_project_key",
+    "check_subpath",
+    "config_folder",
+    "has_sessions",
     "project_folder",
     "project_key",
 ]

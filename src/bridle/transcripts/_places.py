@@ -39,11 +39,28 @@ def project_key(cwd: str | os.PathLike[str]) -> str:
 
     A long one is cut, and ends in a checksum. Both are counted in UTF-16 units, as the program does.
     """
-    path = unicodedata.normalize("NFC", os.path.realpath(cwd))
+    try:
+        path = os.path.realpath(cwd)
+    except ValueError:
+        # No folder can have this name, but a line of a transcript may say so.
+        path = os.path.join(os.getcwd(), cwd)  # noqa: PTH109, PTH118
+    path = unicodedata.normalize("NFC", path)
     units = path.encode("utf-16-le", "surrogatepass")
     codes = [int.from_bytes(units[index : index + 2], "little") for index in range(0, len(units), 2)]
     key = re.sub(r"[^a-zA-Z0-9]", "-", "".join(chr(code) for code in codes))
     return key if len(key) <= _LONGEST_KEY else f"{key[:_LONGEST_KEY]}-{_checksum(codes)}"
+
+
+def is_same_project(name: str, key: str) -> bool:
+    """Whether a folder of this name may hold the sessions of the project with this key.
+
+    The checksum at the end of a long key depends on the runtime that the program was built with; what comes
+    before it does not.
+    """
+    if name == key:
+        return True
+    cut = key[: _LONGEST_KEY + 1]
+    return len(key) > _LONGEST_KEY and cut.endswith("-") and name.startswith(cut)
 
 
 def has_sessions(folder: Path) -> bool:

@@ -72,6 +72,9 @@ class SessionStore(Protocol):
     * What is given out and what was given can be changed by others without effect.
 
     Any exception is a failure; the session goes on. `bridle.testing.check_store` checks a store of yours.
+
+    The methods from `append_batch` on make a store strict: nothing is kept twice, one writer at a time. All
+    stores that come with Bridle have them; without them the rest works.
     """
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
@@ -100,6 +103,44 @@ class SessionStore(Protocol):
     async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
         """The subpaths of a session, in any order. Optional."""
         return _refuse("list_subkeys")
+
+    async def append_batch(self, key: SessionKey, entries: list[SessionStoreEntry], batch: str) -> None:
+        """As `append`, for a batch that may have come before: if one with this id was added to this
+        transcript, nothing is added, whether its entries have uuids or not. Optional."""
+        _refuse("append_batch")
+
+    async def list_projects(self) -> list[str]:
+        """The keys of all projects that have a session, in any order. Optional."""
+        return _refuse("list_projects")
+
+    async def find_session(self, session_id: str) -> list[str]:
+        """The keys of the projects that have a session of this id, in any order. Optional."""
+        return _refuse("find_session")
+
+    async def acquire_lease(self, key: SessionListSubkeysKey, holder: str, seconds: float) -> str:
+        """Become the only writer of a session, which need not be there yet, for so long; gives a token.
+        `holder` is for people to read. Optional.
+
+        Raises `SessionBusy` if there is another writer, be it by this same object. While a lease runs, all
+        that would write to the session through another object (`append`, `append_batch`, `delete`) raises
+        `SessionBusy`; so does a writer whose own has run out if somebody else has it now. With no lease,
+        anybody may write.
+        """
+        _refuse("acquire_lease")
+        return ""
+
+    async def renew_lease(self, key: SessionListSubkeysKey, token: str, seconds: float) -> None:
+        """Let a lease run for so long from now on. One that has run out, and that nobody else took, is had
+        again. Raises `LeaseLost` if somebody did, or if it was released. Optional."""
+        _refuse("renew_lease")
+
+    async def release_lease(self, key: SessionListSubkeysKey, token: str) -> None:
+        """End a lease. One that is not there any more is no error. Optional."""
+        _refuse("release_lease")
+
+    async def close(self) -> None:
+        """Let go of connections and files. What is asked afterwards may connect again. Optional."""
+        _refuse("close")
 
 
 def _refuse(method: str) -> list[Any]:

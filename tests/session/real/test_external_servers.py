@@ -52,7 +52,7 @@ class Refusing(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.do_POST()
 
-    def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002
+    def log_message(self, format: str, *args: object) -> None: ...
 
 
 @contextmanager

@@ -153,6 +153,7 @@ class Life:
         is_inherited = chosen is None or chosen == os.environ.get("CLAUDE_CONFIG_DIR")
         self._config = places.config_dir if is_inherited else Path(str(chosen))
         self._env = {**env, "CLAUDE_CONFIG_DIR": str(self._config)}
+        _take_over(self._private / "config", self._config)
         self._has_begun = False
         self.code: int | None = None
         self.crash: BaseException | None = None
@@ -241,3 +242,12 @@ class Life:
         """End it, from any thread and at any time."""
         self.cancel()
         self.leave()
+
+
+def _take_over(given: Path, config: Path) -> None:
+    """Move sessions that came with the command to where this agent keeps its own."""
+    for path in sorted(given.glob("projects/**/*")) if given != config else ():
+        place = config / path.relative_to(given)
+        if path.is_file():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            path.replace(place)
