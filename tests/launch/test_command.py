@@ -70,7 +70,7 @@ FLAGS: list[tuple[dict[str, Any], list[str]]] = [
     ),
     ({"session_id": SESSION}, [f"--session-id={SESSION}"]),
     ({"persist_session": False}, ["--no-session-persistence"]),
-    ({"session_store": object()}, ["--session-mirror"]),
+    ({"session_store": "agents.db"}, ["--session-mirror"]),
     ({"include_partial_messages": True}, ["--include-partial-messages"]),
     ({"include_hook_events": True}, ["--include-hook-events"]),
     ({"replay_user_messages": True}, ["--replay-user-messages"]),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bridle.errors import OptionsError
+from bridle.launch import Ssh
 from bridle.options import FilePrompt, Isolation, Options, PermissionShadowedWarning, PresetPrompt
 from bridle.options._validation import RULES
 
@@ -20,15 +21,19 @@ def ids(examples: list[Any]) -> list[str]:
 ID = "550e8400-e29b-41d4-a716-446655440000"
 
 
-class Store:
-    """A session store that can find the latest session."""
-
-    def list_sessions(self) -> list[str]:
-        return []
-
-
 class PlainStore:
-    """A session store that cannot."""
+    """A session store that cannot find the latest session."""
+
+    async def append(self, key: Any, entries: Any) -> None: ...
+
+    async def load(self, key: Any) -> None: ...
+
+
+class Store(PlainStore):
+    """One that can."""
+
+    async def list_sessions(self, project: str) -> list[Any]:
+        return []
 
 
 def ask() -> None:
@@ -72,6 +77,8 @@ BROKEN: list[tuple[dict[str, Any], str]] = [
     ({"session_store": Store(), "persist_session": False}, "needs `persist_session`"),
     ({"session_store": Store(), "enable_file_checkpointing": True}, "cannot keep the copies"),
     ({"session_store": PlainStore(), "continue_conversation": True}, "`list_sessions`"),
+    ({"session_store": Store(), "resume": "a", "runner": Ssh("box")}, "the `runner` leads to"),
+    ({"session_store": "a.db", "resume": "a", "runner": Ssh("box")}, "the `runner` leads to"),
     ({"isolation": "hermetic", "resume": "a"}, "has no sessions"),
     ({"isolation": "hermetic", "continue_conversation": True}, "has no sessions"),
     ({"isolation": "hermetic", "setting_sources": ["user"]}, "`setting_sources` names some"),
@@ -103,6 +110,9 @@ WORKING: list[dict[str, Any]] = [
     {"session_id": ID, "resume": "a", "fork_session": True},
     {"session_store": PlainStore(), "resume": "a"},
     {"session_store": Store(), "continue_conversation": True},
+    {"session_store": "sqlite:///a.db", "continue_conversation": True},
+    {"session_store": Store(), "runner": Ssh("box")},
+    {"session_store": Store(), "resume": "a", "runner": Ssh("box"), "isolation": "hermetic"},
     {"persist_session": False},
     {"enable_file_checkpointing": True},
     {"isolation": "hermetic"},

@@ -35,6 +35,7 @@ from bridle.options import (
 )
 from bridle.options._names import OTHER_NAMES
 from bridle.options._normal import READERS
+from bridle.transcripts import MemoryStore
 
 AGENT = {"description": "d", "prompt": "p"}
 CIRCLE: dict[str, object] = {}
@@ -46,6 +47,14 @@ class NoRunner:
 
     is_local = True
     wrap = None
+
+
+class BlockingStore:
+    """A session store whose methods cannot be awaited."""
+
+    def append(self, key: object, entries: object) -> None: ...
+
+    def load(self, key: object) -> None: ...
 
 
 REFUSED: list[tuple[str, object, str]] = [
@@ -91,6 +100,10 @@ REFUSED: list[tuple[str, object, str]] = [
     ("runner", NoRunner(), "must be a runner"),
     ("transport", "socket", "must be a transport"),
     ("session_store", {"a": "b"}, "must be a session store"),
+    ("session_store", object(), "with async `append` and `load`"),
+    ("session_store", MemoryStore, "with async `append` and `load`"),
+    ("session_store", BlockingStore(), "with async `append` and `load`"),
+    ("session_store", "", "must be a path"),
     ("permission", "ask", "must be a function"),
     ("stderr", "log.txt", "must be a function"),
     ("on_question", "ask", "must be a function"),

@@ -86,7 +86,8 @@ PLACES: dict[str, Callable[[str], object]] = {
         agents={"a": {"description": "d", "prompt": "p", "mcpServers": [{"s": {"env": {"API_KEY": secret}}}]}}
     ),
     "prompt": lambda secret: Options(system_prompt=f"Use the token=sk-ant-{secret} for it."),
-    "store": lambda secret: Options(session_store=Store(secret)),
+    "store": lambda secret: ANYTHING(session_store=Store(secret)),
+    "store url": lambda secret: Options(session_store=f"postgresql://me:{secret}@host/agents"),
     "transport": lambda secret: Options(transport=Store(secret)),
     "settings env": lambda secret: Options(settings={"env": {"PLAIN": secret}}),
     "settings text of any name": lambda secret: Options(settings=f'{{"env": {{"PLAIN": "{secret}"}}}}'),
@@ -111,6 +112,10 @@ class Store:
     def __repr__(self) -> str:
         return f"Store(password={self.password})"
 
+    async def append(self, key: object, entries: object) -> None: ...
+
+    async def load(self, key: object) -> None: ...
+
 
 @pytest.mark.parametrize("place", PLACES)
 @given(secret=SECRETS)
@@ -131,7 +136,7 @@ MISTAKES: dict[str, Callable[[str], object]] = {
     "server": lambda secret: ANYTHING(mcp_servers={"s": f"npx server --key {secret}"}),
     "server url": lambda secret: HttpServer(url=f"me:{secret}@host"),
     "managed_settings": lambda secret: ANYTHING(managed_settings=secret),
-    "store": lambda secret: ANYTHING(session_store=secret),
+    "store": lambda secret: ANYTHING(session_store={"password": secret}),
     "extra_args list": lambda secret: ANYTHING(extra_args=["--token", secret]),
     "env_policy": lambda secret: ANYTHING(env_policy={"PLAIN": secret}),
     "hook": lambda secret: ANYTHING(hooks={"Stop": functools.partial(print, secret)}),

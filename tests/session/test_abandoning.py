@@ -21,6 +21,7 @@ import pytest
 from bridle.options import Timeouts
 from bridle.session import Session, SessionState
 from tests.session.other_end import OtherEnd, answering
+from tests.session.stores import Told, mirrored
 from tests.session.surroundings import (
     QUICK,
     Program,
@@ -396,3 +397,28 @@ def test_loops_one_after_the_other(anyio_backend: Any, program: Program) -> None
             return (await session.ask("a")).text
 
     assert [run(anyio_backend, main) for _ in range(5)] == ["done"] * 5
+
+
+def test_a_loop_that_ends_with_the_session_open_stores_what_came(
+    anyio_backend: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = Told()
+    held: list[Any] = []
+
+    async def main() -> None:
+        agent = OtherEnd()
+        async with agent_of(agent):
+            session = Session(transport=agent.transport, session_store=store)
+            held.append(session)
+            await session.connect()
+            await session.ask("go")
+            await agent.say(mirrored(1), mirrored(2))
+            # The answer comes behind them.
+            await session.request("mcp_status")
+
+    run(anyio_backend, main)
+    assert store.numbers() == [1, 2]
+    assert store.is_free
+    held.clear()
+    gc.collect()
+    assert not caplog.records

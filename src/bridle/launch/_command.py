@@ -24,7 +24,7 @@ from bridle.launch._user import look_up_user
 from bridle.options import check_place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from bridle.command import UserId
     from bridle.options import Options
@@ -46,6 +46,7 @@ def make_command(
     mode: Mode = Mode.STREAMING,
     prompt: str | None = None,
     program: str | None = None,
+    files: Iterable[File] = (),
     environ: Mapping[str, str] | None = None,
     platform: str = sys.platform,
 ) -> Command:
@@ -53,8 +54,8 @@ def make_command(
 
     With `Mode.ONE_SHOT_ARGV`, the prompt is on the command line; in the other modes whoever starts it writes
     the prompt, and it is given here only because an empty one means streaming. `program` is taken as it
-    is: nothing is looked for, and it does not matter whether it could run here. `environ` and
-    `platform` stand for this machine.
+    is: nothing is looked for, and it does not matter whether it could run here. `files` are added to
+    those that the options need. `environ` and `platform` stand for this machine.
 
     Raises `AgentNotFound`, `FolderNotFound`, `UserNotFound`, `CommandTooLong`, and `OptionsError` for options
     that cannot be used in this mode or with this runner.
@@ -65,7 +66,7 @@ def make_command(
     euid = os.geteuid() if platform == sys.platform and hasattr(os, "geteuid") else None
     if program is None:
         check_place(options, euid=euid if user is None else user.uid, platform=platform, environ=env)
-    made, files = _arguments(options, mode)
+    made, own_files = _arguments(options, mode)
     words = (program,) if program is not None else _program(options, environ, platform)
     first = [Argument(word, "cli_path") for word in words]
     arguments = [*first, *(Argument(word, "mode") for word in _OUTPUT), *made, *_mode(mode, prompt)]
@@ -74,7 +75,7 @@ def make_command(
         env=env,
         far_env=kept_elsewhere(options),
         cwd=absolute(options.cwd) if options.cwd is not None and runs_here(options.runner) else options.cwd,
-        files=tuple(files),
+        files=(*own_files, *files),
         folders=isolation_folders(options.isolation),
         user=user,
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
-from typing import Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
 
 from bridle.command import Runner
 from bridle.options._parts import (
@@ -27,6 +27,12 @@ from bridle.options._parts import (
 from bridle.options._sandbox import Sandbox
 from bridle.options._servers import AgentDefinition, McpServer
 from bridle.wire.choices import Beta, EffortLevel, PermissionMode, SettingSource
+
+if TYPE_CHECKING:
+    from bridle.transcripts import SessionStore
+else:
+    # It is of a layer above; whoever asks for the hints at run time learns no more than that.
+    SessionStore = object
 
 StrPath: TypeAlias = str | PathLike[str]
 
@@ -119,7 +125,7 @@ class OptionFields(TypedDict, total=False):
     title: str | None
     persist_session: bool
     enable_file_checkpointing: bool
-    session_store: object | None
+    session_store: SessionStore | str | PathLike[str] | None
     session_store_flush: Literal["batched", "eager"]
 
     include_partial_messages: bool

@@ -5,8 +5,10 @@ Looks at one option at a time. What options mean for each other is in `_validati
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Final, cast
 
 from bridle.command import Runner
@@ -66,6 +68,7 @@ from bridle.wire.choices import SETTING_SOURCES
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z", re.IGNORECASE)
 _ABSOLUTE: Final = re.compile(r"/|[A-Za-z]:[\\/]|\\\\")
+_STORING: Final = ("append", "load")
 _LARGEST_UID: Final = 2**32 - 2
 """One more stands for "no user" in the system's calls."""
 
@@ -81,6 +84,23 @@ def _is_uuid(place: str, value: str) -> None:
 def _is_absolute(place: str, value: str) -> None:
     if not _ABSOLUTE.match(value):
         raise fault(place, "an absolute path", value, "Give `Path(…).resolve()`.")
+
+
+def _session_store(place: str, value: object) -> object:
+    if is_path(value):
+        # A path stays one: as text it might be taken for a URL.
+        return path_text(place, value) if isinstance(value, str) else Path(path_text(place, value))
+    if isinstance(value, type) or not all(_is_async(getattr(value, name, None)) for name in _STORING):
+        wanted = "a session store, with async `append` and `load`, or its URL or path"
+        raise fault(place, wanted, value, "Derive it from `bridle.transcripts.SessionStore`.", hidden=True)
+    return value
+
+
+def _is_async(method: object) -> bool:
+    """Whether it can be awaited, as far as that is known without calling it."""
+    own = inspect.unwrap(method) if callable(method) else method
+    is_plain = inspect.isfunction(own) or inspect.ismethod(own)
+    return callable(own) and (not is_plain or inspect.iscoroutinefunction(own))
 
 
 def _has_no_comma(place: str, value: str) -> None:
@@ -311,7 +331,7 @@ READERS: Final[Mapping[str, Reader]] = {
     "title": optional(text),
     "persist_session": switch,
     "enable_file_checkpointing": switch,
-    "session_store": optional(thing("a session store")),
+    "session_store": optional(_session_store),
     "session_store_flush": choice("batched", "eager"),
     # What comes back.
     "include_partial_messages": switch,

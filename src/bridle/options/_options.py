@@ -18,6 +18,7 @@ from bridle.options._validation import check, warn_of_shadowed_permission
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from os import PathLike
     from typing import Self, Unpack
 
     from bridle.command import Runner
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     )
     from bridle.options._sandbox import Sandbox
     from bridle.options._servers import AgentDefinition, McpServer
+    from bridle.transcripts import SessionStore
     from bridle.wire import JsonObject
     from bridle.wire.choices import Beta, EffortLevel, PermissionMode, SettingSource
 
@@ -246,10 +248,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, met
     """Whether the session is kept on disk, so that it can be resumed."""
     enable_file_checkpointing: bool = False
     """Keep copies of files before they are changed, for `rewind_files`. Not with `session_store`."""
-    session_store: object | None = None
-    """Where sessions are kept besides the disk. Needs `persist_session`."""
+    session_store: SessionStore | str | PathLike[str] | None = None
+    """Where sessions are kept besides the disk, and resumed from: a store, or its URL or path, which is
+    opened and closed with the session. Needs `persist_session`."""
     session_store_flush: Literal["batched", "eager"] = "batched"
-    """Whether the store gets entries in batches or at once."""
+    """Whether the store gets entries in batches or at once. Before a result it has all of them either way."""
 
     # What comes back.
 

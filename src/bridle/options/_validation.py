@@ -14,7 +14,7 @@ import msgspec
 
 from bridle.errors import OptionsError
 from bridle.options._parts import FilePrompt, PresetPrompt
-from bridle.options._readers import is_list, is_mapping
+from bridle.options._readers import is_list, is_mapping, is_path
 from bridle.options._rules import allows_whole_tool
 
 if TYPE_CHECKING:
@@ -148,11 +148,24 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(
         lambda o: (
             o.session_store is not None
+            and not is_path(o.session_store)
             and o.continue_conversation
             and not callable(getattr(o.session_store, "list_sessions", None))
         ),
         "`continue_conversation` needs a `session_store` with `list_sessions`, to find the latest session",
         "Add that method, or name the session as `resume`.",
+    ),
+    Rule(
+        lambda o: (
+            o.session_store is not None
+            and _goes_on(o)
+            and o.transport is None
+            and o.runner is not None
+            and not o.runner.is_local
+            and not _is_fresh(o)
+        ),
+        "a session of a `session_store` cannot be put onto the machine that the `runner` leads to",
+        'Use `isolation="hermetic"`, for which it travels with the command.',
     ),
     # Isolation.
     Rule(

@@ -7,7 +7,8 @@ and then ends it. What a request means is known to the router, how the agent is 
 from __future__ import annotations
 
 import logging
-from contextvars import Context
+from contextlib import suppress
+from contextvars import Context, ContextVar
 from copy import copy
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
@@ -30,7 +31,7 @@ from bridle.protocol import (
 )
 from bridle.session._answering import Answering
 from bridle.session._background import background
-from bridle.session._ending import call_from_outside, why_lost
+from bridle.session._ending import call_from_outside, close_transport, end_transport, why_lost
 from bridle.session._failures import failure_of_retry
 from bridle.session._info import CHANGES_INFO, SessionInfo
 from bridle.session._pending import Pending, failure_of_request
@@ -39,7 +40,7 @@ from bridle.session._stopping import stop
 from bridle.session._stream import BUDGET, CEILING, Flow
 from bridle.session._turn_state import Doom, TurnState, Until
 from bridle.session._watching import Watch
-from bridle.wire import ApiRetryMessage, KeepAlive, Message, TranscriptMirror
+from bridle.wire import ApiRetryMessage, KeepAlive, Message, ResultMessage, TranscriptMirror
 from bridle.wire.control import GenericRequest, Interrupt
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from bridle.handlers import Handlers
     from bridle.options import Options
     from bridle.protocol import Event, RequestEvent
+    from bridle.session._keeping import Keeping
     from bridle.transports import Transport
     from bridle.wire import JsonObject, RequestId
     from bridle.wire.control import Request
@@ -75,6 +77,10 @@ _SPECIAL: Final[frozenset[type]] = frozenset((*_REQUEST_EVENTS, *_SERVICE, ApiRe
 """What means more than a message that is handed on."""
 
 
+_serves: ContextVar[object] = ContextVar("bridle connection", default=None)
+"""Which connection a task belongs to."""
+
+
 class Connection:
     """Runs from `open` until it is closed, abandoned, or lost."""
 
@@ -84,10 +90,13 @@ class Connection:
         handlers: Handlers,
         options: Options,
         *,
+        keeping: Keeping | None = None,
         budget: int = BUDGET,
         ceiling: int = CEILING,
     ) -> None:
         self.transport = transport
+        self._keeping = keeping
+        self.mirror = None if keeping is None else keeping.mirror
         self.timeouts = options.timeouts
         self.info = SessionInfo()
         self.flow = Flow(budget, ceiling, is_strict=bool(options.max_buffer_size))
@@ -96,6 +105,11 @@ class Connection:
             can_be_asked=handlers.can_be_asked,
             is_resumed=bool(options.resume or options.continue_conversation),
         )
+        self._special = _SPECIAL
+        if keeping is not None:
+            keeping.mirror.tell = self.routing.announce
+            keeping.on_crash = self.end_with
+            self._special |= keeping.mirror.concerned
         self.error: BridleError | None = None
         """Why it ended, if it was not asked to."""
         self.crash: BaseException | None = None
@@ -110,6 +124,8 @@ class Connection:
         self._is_closing = False
         self._why_closed = ""
         self._end_error: BaseException = TransportClosed("it is not open yet")
+        self._told_everybody: BaseException | None = None
+        """What readers of everything raise at the end."""
         self._is_paused = False
         self._up = anyio.Event()
         self._done = anyio.Event()
@@ -158,7 +174,7 @@ class Connection:
         except BaseException:
             # Nothing runs yet that would end it.
             self._is_closing = True
-            await self._close_transport()
+            await close_transport(self.transport)
             raise
 
     async def close(self, why: str = "the session was closed") -> None:
@@ -168,6 +184,8 @@ class Connection:
             self._why_closed = why
         self._is_closing = True
         self.flow.moved()
+        if self.mirror is not None:
+            self.mirror.open_gates()
         try:
             if is_first and self.routing.outstanding:
                 for state in self.routing.outstanding:
@@ -179,7 +197,7 @@ class Connection:
             raise
         except BaseException:
             # Cut short: it goes on without the caller.
-            self.start(self._close_transport)
+            self.start(close_transport, self.transport)
             raise
         if not self._up.is_set() or current_token() != self.token:
             # Nothing to wait for yet, or on another loop, which may be long gone.
@@ -188,8 +206,9 @@ class Connection:
             await self._done.wait()
         if not self._done.is_set():
             self._cancel()
-        # Its tasks end now; not shielded, because this may be one of them.
-        with anyio.move_on_after(_END_SECONDS):
+        limit = _END_SECONDS + (0 if self._keeping is None else self._keeping.bound)
+        # Its tasks end now, and this may be one of them.
+        with anyio.move_on_after(limit, shield=_serves.get() is not self._gone):
             await self._gone.wait()
 
     def _told_closed(self, _: TurnState) -> BaseException:
@@ -207,7 +226,7 @@ class Connection:
         """Begin to end it, from any thread and at any time, without waiting."""
         self._why_closed = "the session was dropped"
         self._is_closing = True
-        is_ending = self._end_transport()
+        is_ending = end_transport(self.transport)
         if (self._is_paused or not is_ending) and self._up.is_set() and not self._done.is_set():
             call_from_outside(self._cancel, self.token)
 
@@ -235,33 +254,25 @@ class Connection:
                 self._finish(error)
                 if is_lost:
                     # What is at the other end may not know.
-                    await self._close_transport()
+                    await close_transport(self.transport)
                 self._tasks.cancel_scope.cancel()
         finally:
-            if not self._done.is_set():
-                # The event loop goes down with the session open, or it was abandoned.
-                self._why_closed = self._why_closed or "the event loop ended with the session open"
-                self._is_closing = True
-                if not self._end_transport():
-                    await self._close_transport(_END_SECONDS)
-                self._finish(None)
             # It leads to the event loop, and so to what the program's main task raised, and its frames.
             self._tasks = None
-            self._gone.set()
-
-    def _end_transport(self) -> bool:
-        """Begin to end the agent, without waiting; False if its transport cannot do that."""
-        end = getattr(self.transport, "end", None)
-        if end is not None:
-            end()
-        return end is not None
-
-    async def _close_transport(self, seconds: float | None = None) -> None:
-        try:
-            with anyio.move_on_after(seconds, shield=True):
-                await self.transport.close()
-        except Exception:
-            log.exception("a transport could not be closed")
+            try:
+                if not self._done.is_set():
+                    # The event loop goes down with the session open, or it was abandoned.
+                    self._why_closed = self._why_closed or "the event loop ended with the session open"
+                    self._is_closing = True
+                    if not end_transport(self.transport):
+                        await close_transport(self.transport, _END_SECONDS)
+                    await self._read_rest()
+                    self._finish(None)
+                if self._keeping is not None:
+                    await self._keeping.finish()
+            finally:
+                self.routing.everything.end(self._told_everybody)
+                self._gone.set()
 
     def _finish(self, error: BaseException | None) -> None:
         # First: a last line that has no end may be a result.
@@ -271,9 +282,10 @@ class Connection:
         is_failure = not self._is_closing and (error is not None or bool(self.routing.outstanding))
         self.error = told if is_failure else None
         self._end_error = self.crash or told
-        self.routing.receive_eof(
-            self._end_error, anyio.current_time(), is_failure=is_failure or self.crash is not None
-        )
+        self._told_everybody = self._end_error if is_failure or self.crash is not None else None
+        self.routing.receive_eof(self._end_error, anyio.current_time())
+        if self._keeping is None:
+            self.routing.everything.end(self._told_everybody)
         self._done.set()
         self.on_end()
 
@@ -289,6 +301,12 @@ class Connection:
             if not data:
                 break
             self._take(peer.receive(data), len(data))
+
+    async def _read_rest(self) -> None:
+        """Take what the agent still writes of its transcript, if anybody keeps it."""
+        if self._keeping is not None:
+            with anyio.move_on_after(_END_SECONDS, shield=True), suppress(Exception):
+                await self._read()
 
     def _may_pause(self) -> bool:
         """Whether nothing can be behind what is not read yet that somebody waits for."""
@@ -313,7 +331,7 @@ class Connection:
     def _take(self, events: list[Event], size: int) -> None:
         now = anyio.current_time()
         self.flow.arrived(size)
-        if not _SPECIAL.isdisjoint(map(type, events)):
+        if not self._special.isdisjoint(map(type, events)):
             self._sort(events, size // len(events), now)
         else:
             # If there is none, it is a piece of a long one.
@@ -338,6 +356,13 @@ class Connection:
             if isinstance(event, _REQUEST_EVENTS):
                 hand_on()
                 self._on_request_event(event)
+            elif self.mirror is not None and self.mirror.takes(event):
+                pass
+            elif isinstance(event, ResultMessage) and self.mirror is not None and not self._is_closing:
+                gate = self.mirror.gate(event)
+                hand_on()
+                self._watch.heard_at = now
+                self.routing.receive([event], share, now, gate)
             elif not isinstance(event, _SERVICE):
                 messages.append(cast("Message", event))
                 if isinstance(event, ApiRetryMessage):
@@ -445,11 +470,9 @@ class Connection:
         """Start a task of this connection, in a copy of a context."""
         tasks = self._tasks
         if tasks is not None and not self._done.is_set():
-
-            def begin() -> None:
-                tasks.start_soon(function, *arguments)
-
-            (context or Context()).copy().run(begin)
+            context = (context or Context()).copy()
+            context.run(_serves.set, self._gone)
+            _ = context.run(tasks.start_soon, function, *arguments)
 
     # Turns.
 

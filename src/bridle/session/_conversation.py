@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     from bridle.options import Options
     from bridle.session._answering import Answerer
     from bridle.session._feeding import Prompts
+    from bridle.session._keeping import Keeping
     from bridle.session._prompts import Prompt
+    from bridle.session._resuming import Restored
     from bridle.session._session import Session
     from bridle.session._stream import Position
     from bridle.session._turn_state import TurnState, Until
@@ -88,25 +90,45 @@ class Conversation:
                 raise TransportClosed("the session was closed", hint="Open a new one.")
             if self.is_ready:
                 return
-            request = self.handlers.complete(make_initialize(self.options))
-            transport = make_transport(self.options)
-            connection = Connection(
-                transport, self.handlers, self.options, budget=self.budget, ceiling=self.ceiling
-            )
-            self._context = copy_context()
-            self.handlers.begin()
-            self.followers.begin()
-            self._take(connection)
-            try:
-                await connection.open()
-                self._serving = Serving(self.handlers, connection, self._context)
-                answer = await initialize(connection, request, self.options, self._begin_to_serve)
-                connection.info = connection.info.with_initialized(answer)
-            except BaseException:
-                self._finalizer.detach()
-                self.connection = None
-                raise
+            if self.options.session_store is None:
+                await self._open(self.options)
+            else:
+                await self._open_kept()
             self.is_ready = True
+
+    async def _open_kept(self) -> None:
+        # Here, because most sessions have no store.
+        from bridle.session._keeping import Keeping
+
+        keeping = Keeping(self.options)
+        restored = await keeping.begin(self.options)
+        try:
+            await self._open(self.options if restored is None else restored.options, keeping, restored)
+        except BaseException:
+            await keeping.finish()
+            raise
+
+    async def _open(
+        self, options: Options, keeping: Keeping | None = None, restored: Restored | None = None
+    ) -> None:
+        request = self.handlers.complete(make_initialize(options))
+        transport = make_transport(options, restored)
+        connection = Connection(
+            transport, self.handlers, options, keeping=keeping, budget=self.budget, ceiling=self.ceiling
+        )
+        self._context = copy_context()
+        self.handlers.begin()
+        self.followers.begin()
+        self._take(connection)
+        try:
+            await connection.open()
+            self._serving = Serving(self.handlers, connection, self._context)
+            answer = await initialize(connection, request, options, self._begin_to_serve)
+            connection.info = connection.info.with_initialized(answer)
+        except BaseException:
+            self._finalizer.detach()
+            self.connection = None
+            raise
 
     def _take(self, connection: Connection) -> None:
         this = weakref.ref(self)

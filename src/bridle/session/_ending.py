@@ -9,6 +9,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
+import anyio
 from anyio import from_thread
 
 from bridle.errors import BridleError, ConnectionLost, ProcessExited
@@ -37,6 +38,23 @@ def why_lost(error: BaseException | None, transport: Transport) -> BridleError:
         tail = str(getattr(transport, "stderr_tail", ""))
         return ProcessExited(code, stderr_tail=tail, message="the agent ended its output")
     return ConnectionLost("the agent ended its output")
+
+
+def end_transport(transport: Transport) -> bool:
+    """Begin to end the agent, without waiting; False if its transport cannot do that."""
+    end = getattr(transport, "end", None)
+    if end is not None:
+        end()
+    return end is not None
+
+
+async def close_transport(transport: Transport, seconds: float | None = None) -> None:
+    """End the agent, whatever becomes of the caller. That it fails is logged."""
+    try:
+        with anyio.move_on_after(seconds, shield=True):
+            await transport.close()
+    except Exception:
+        log.exception("a transport could not be closed")
 
 
 def call_from_outside(function: Callable[[], object], token: EventLoopToken) -> None:

@@ -50,10 +50,11 @@ from bridle.wire.control import McpStatus
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridle.command import Command
+    from bridle.command import Command, File
     from bridle.handlers import Handlers, Shape
     from bridle.options import Options
     from bridle.session._connection import Connection
+    from bridle.session._resuming import Restored
     from bridle.wire.control import Initialize, Initialized, McpServerStatus
 
 _PROGRAM: Final = "claude"
@@ -62,33 +63,50 @@ _PROBE_SECONDS: Final = 2.0
 """How long the program may take to say its version when it has failed to start."""
 
 
-def make_transport(options: Options) -> Transport:
+class _Placing(ProcessTransport):
+    """A program that resumes a session which has to be put where it looks first."""
+
+    restored: Restored | None
+    own_command: Command
+    """As it is started; whoever stands in for the program gets the session with the command."""
+
+    async def connect(self) -> None:
+        if self.restored is not None:
+            await self.restored.place()
+            self.restored, self.command = None, self.own_command
+        await super().connect()
+
+
+def make_transport(options: Options, restored: Restored | None = None) -> Transport:
     """What leads to the agent. Raises a `LaunchError` or an `OptionsError` if there is no way."""
     transport = options.transport
     if transport is None:
-        transport = _to_program(options)
+        transport = _to_program(options, restored)
     elif not isinstance(transport, Transport):
         raise OptionsError(
             f"`transport` is {transport!r}, which is no transport",
             hint="Give an object of a class derived from `bridle.transports.Transport`.",
         )
     elif type(transport).prepare is not Transport.prepare:
-        transport.prepare(_command_without_program(options))
+        transport.prepare(_command_without_program(options, restored))
     transport = intercepted(transport)
     return transport if options.trace is None else traced(transport, options.trace)
 
 
-def _to_program(options: Options) -> Transport:
+def _to_program(options: Options, restored: Restored | None) -> Transport:
+    is_placed = restored is not None and restored.places.config is not None
     try:
         _check_continued(options)
-        command = make_command(options)
+        own = command = make_command(options, files=() if is_placed else _files(restored))
+        if is_placed and is_intercepted():
+            command = make_command(options, files=_files(restored))
     except (AgentNotFound, SessionNotFound) as error:
         # What is in the way may have sessions of its own, and need no program.
         if not is_intercepted():
             raise
-        return Unreachable(_command_without_program(options), error)
+        return Unreachable(_command_without_program(options, restored), error)
     timeouts = options.timeouts
-    return ProcessTransport(
+    transport = (_Placing if is_placed else ProcessTransport)(
         command,
         stderr=options.stderr,
         max_buffer_size=options.max_buffer_size,
@@ -96,10 +114,17 @@ def _to_program(options: Options) -> Transport:
         terminate=timeouts.terminate,
         write_timeout=timeouts.write,
     )
+    if isinstance(transport, _Placing):
+        transport.restored, transport.own_command = restored, own
+    return transport
 
 
-def _command_without_program(options: Options) -> Command:
-    return make_command(options, program=options.cli_path or _PROGRAM)
+def _command_without_program(options: Options, restored: Restored | None) -> Command:
+    return make_command(options, program=options.cli_path or _PROGRAM, files=_files(restored))
+
+
+def _files(restored: Restored | None) -> tuple[File, ...]:
+    return () if restored is None else restored.layout.files
 
 
 def prepared(options: Options, handlers: Handlers, shape: Shape[object] | None) -> Options:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from bridle.protocol import TurnEvent
+    from bridle.session._holding import Gate
     from bridle.session._stream import Flow
     from bridle.session._turn_state import TurnState
     from bridle.wire import Message
@@ -120,33 +121,38 @@ class Routing:
 
     # What arrives.
 
-    def receive(self, messages: list[Message], size: int, now: float) -> None:
-        """Take messages that came together."""
+    def receive(self, messages: list[Message], size: int, now: float, gate: Gate | None = None) -> None:
+        """Take messages that came together; behind a gate, a result alone."""
         if self._current is not None and _PLAIN.issuperset(map(type, messages)):
             # By far the most of them, where partial messages were asked for.
             for state in self._current or self._hearing:
                 state.take_partials(messages)
                 state.stream.append(messages, size)
         else:
-            self._sort(messages, size // len(messages), now)
-        self.everything.append(messages, size)
+            self._sort(messages, size // len(messages), now, gate)
+        self.everything.append(messages, size, gate)
 
-    def receive_eof(self, error: BaseException, now: float, *, is_failure: bool) -> None:
-        """Nothing more will come: turns without a result fail with `error`, and all else if it is a
-        failure."""
+    def announce(self, message: Message) -> None:
+        """Give a message of our own to whoever reads. It says nothing about the agent."""
+        for state in self._listening:
+            state.messages.append(message)
+            state.stream.append([message], 0)
+        self.everything.append([message], 0)
+
+    def receive_eof(self, error: BaseException, now: float) -> None:
+        """Nothing more will come: turns without a result fail with `error`. `everything` is not ended yet."""
         self._apply(self.turns.receive_eof(), now)
         self._current = None
         for state in list(self.outstanding):
             self._end(state, now, error)
         for state in list(self.settling):
             self._settled(state, now)
-        self.everything.end(error if is_failure else None)
 
     def give_up_settling(self, state: TurnState, now: float) -> None:
         """Its background work has been waited for long enough."""
         self._settled(state, now)
 
-    def _sort(self, messages: list[Message], share: int, now: float) -> None:
+    def _sort(self, messages: list[Message], share: int, now: float, gate: Gate | None) -> None:
         pending: dict[TurnState, list[Message]] = {}
         for message in messages:
             if isinstance(message, CommandLifecycleMessage):
@@ -161,12 +167,14 @@ class Routing:
                 self._reports.began(message, states)
             for state in states:
                 state.take(message, now)
+                if gate is not None:
+                    state.hold(gate)
                 pending.setdefault(state, []).append(message)
             if events:
                 # Before a stream is ended: it takes nothing more then.
-                _deliver(pending, share)
+                _deliver(pending, share, gate)
                 self._apply(events, now)
-        _deliver(pending, share)
+        _deliver(pending, share, gate)
 
     def _recipients(self, message: Message, events: list[TurnEvent]) -> list[TurnState]:
         if isinstance(message, ResultMessage):
@@ -176,6 +184,11 @@ class Routing:
             return self._states([message.command_uuid])
         if owners := self._reports.owners_of(message):
             return owners
+        return self._listening
+
+    @property
+    def _listening(self) -> list[TurnState]:
+        """The turns that hear what names none."""
         if self._current is not None:
             return self._current or self._hearing
         # Nothing is being worked on, so it leads to the next turn.
@@ -304,7 +317,7 @@ class Routing:
             state.is_owed_report = self._reports.is_owed_to(state)
 
 
-def _deliver(pending: dict[TurnState, list[Message]], share: int) -> None:
+def _deliver(pending: dict[TurnState, list[Message]], share: int, gate: Gate | None) -> None:
     for state, messages in pending.items():
-        state.stream.append(messages, share * len(messages))
+        state.stream.append(messages, share * len(messages), gate)
     pending.clear()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar, cast, overload
 
 import anyio
 
-from bridle.errors import OptionsError, UsageError
+from bridle.errors import UsageError
 from bridle.launch import make_initialize
 from bridle.options import Options
 from bridle.options._readers import fault, text
@@ -110,9 +110,6 @@ class Session(Requests, Generic[Output_co]):
         if not isinstance(options, Options):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise fault("`options`", "an `Options`", options, "Single options are keywords: `model='opus'`.")
         self.options: Options = options.replace(**fields) if fields else options
-        if self.options.session_store is not None:
-            hint = "Leave it out in this version."
-            raise OptionsError("`session_store`: sessions cannot be kept in a store yet", hint=hint)
         shape = None if output is None else output_shape(output, self.options)
         self._conversation = Conversation(self.options, Session._over, shape)
         self._conversation.session = cast("Session", self)
@@ -133,8 +130,8 @@ class Session(Requests, Generic[Output_co]):
         """Start the agent and wait until it is ready. A second call changes nothing.
 
         Raises a `LaunchError` (`AgentNotFound`, `AgentTooOld`, `FolderNotFound`, …), `SessionNotFound`,
-        `ProcessExited` with what the program says about it, or `RequestTimedOut` after `timeouts.connect`.
-        Nothing is left running then.
+        `ProcessExited` with what the program says about it, or `RequestTimedOut` after `timeouts.connect`;
+        with a `session_store` also `SessionBusy` or a `StoreError`. Nothing is left running then.
         """
         await self._conversation.connect()
 
@@ -204,6 +201,8 @@ class Session(Requests, Generic[Output_co]):
         connection = self._conversation.opened()
         routing = connection.routing
         while not (connection.is_closed or (_is_idle(routing.turns) and not routing.outstanding)):
+            await routing.everything.wait()
+        while connection.mirror is not None and connection.mirror.is_holding:
             await routing.everything.wait()
 
     # Asking.

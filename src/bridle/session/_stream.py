@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from anyio.lowlevel import EventLoopToken
 
+    from bridle.session._holding import Gate
     from bridle.wire import Message
 
 BUDGET: Final = 16 * 1024 * 1024
@@ -117,7 +118,7 @@ class Flow:
 class Link:
     """Messages that came together, and a way to those that came after them."""
 
-    __slots__ = ("__weakref__", "batch", "error", "following", "offset")
+    __slots__ = ("__weakref__", "batch", "error", "following", "gate", "offset")
 
     def __init__(self, offset: int) -> None:
         self.offset = offset
@@ -127,6 +128,13 @@ class Link:
         """Raised in place of the messages, once by each reader."""
         self.following: Link | None = None
         """None at the end, where the next messages will be."""
+        self.gate: Gate | None = None
+        """What keeps readers from going on, until it is open."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether readers may take what is in it."""
+        return self.following is not None and (self.gate is None or self.gate.is_open)
 
 
 class Position:
@@ -158,10 +166,15 @@ class Stream:
         self._arrival: anyio.Event | None = None
         flow.add(self)
 
-    def append(self, batch: list[Message], size: int) -> None:
-        """Add messages, which take up about `size` bytes. Once it is ended, it takes no more."""
+    def append(self, batch: list[Message], size: int, gate: Gate | None = None) -> None:
+        """Add messages, which take up about `size` bytes. Once it is ended, it takes no more.
+
+        Readers come to them, and to what follows, when the gate is open."""
         if self.is_ended:
             return
+        if gate is not None:
+            self._last.gate = gate
+            gate.hold(self, self._last)
         if self.flow.is_strict and any(isinstance(message, OversizedMessage) for message in batch):
             self._append_strictly(batch, size // len(batch))
         else:
@@ -254,12 +267,12 @@ class Reader:
         stream, position = self._stream, self._position
         # Also where nothing has to be waited for: whoever fills the stream wants its turn.
         await checkpoint()
-        while position.link.following is None and not length_hint(self._rest):
-            if stream.is_ended:
+        while not position.link.is_ready and not length_hint(self._rest):
+            if stream.is_ended and position.link.following is None:
                 raise StopAsyncIteration if stream.error is None else _again(stream.error)
             await stream.wait()
         link = position.link
-        if link.following is None or length_hint(self._rest):
+        if link.following is None or not link.is_ready or length_hint(self._rest):
             # Another task that shares this reader was faster, and has not taken all.
             return
         position.link = link.following

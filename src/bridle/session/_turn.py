@@ -88,7 +88,7 @@ class Turn(Generic[Output_co]):
     @property
     def is_over(self) -> bool:
         """Whether it has its result, or failed."""
-        return self._state.is_over
+        return self._state.is_over and not self._state.is_held
 
     @property
     def delivery(self) -> Delivery:
@@ -99,7 +99,7 @@ class Turn(Generic[Output_co]):
     def messages(self) -> tuple[Message, ...]:
         """All that came for it so far. Stream events stay only until the message is there that they are
         pieces of."""
-        return tuple(self._state.received)
+        return tuple(self._state.shown)
 
     # What comes.
 
@@ -144,7 +144,7 @@ class Turn(Generic[Output_co]):
             read_until("`until`", until)
         self._conversation.release()
         is_patient = (until or state.until) == "idle"
-        while not (state.is_settled if is_patient else state.is_over):
+        while state.is_held or not (state.is_settled if is_patient else state.is_over):
             await state.stream.wait()
         result = self._result()
         return result.raise_for_error() if check else result

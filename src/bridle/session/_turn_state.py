@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from anyio import CancelScope
 
+    from bridle.session._holding import Gate
     from bridle.session._usage import Usage
 
 Until: TypeAlias = Literal["result", "idle"]
@@ -72,6 +73,8 @@ class TurnState:
         """All that came for it, but for the pieces of messages that have come whole."""
         self._partials: deque[Message] = deque(maxlen=_KEPT_PARTIALS)
         self.results: list[ResultMessage] = []
+        self._gate: Gate | None = None
+        self._held_from = 0
         self.usage: Usage | None = None
         self.failure: BaseException | None = None
         """Why it failed, where its result does not say it, or not rightly."""
@@ -144,6 +147,23 @@ class TurnState:
     def is_quiet(self) -> bool:
         """Whether nothing that it began goes on in the background."""
         return not self.open_tasks and not self.is_owed_report
+
+    @property
+    def is_held(self) -> bool:
+        """Whether its result is there, but not for its readers yet."""
+        return self._gate is not None and not self._gate.is_open
+
+    def hold(self, gate: Gate) -> None:
+        """The result that just came has to wait."""
+        if not self.is_held:
+            self._held_from = len(self.messages) - 1
+        self._gate = gate
+        gate.hold_turn(self)
+
+    @property
+    def shown(self) -> list[Message]:
+        """What its readers may have seen so far, as `received`."""
+        return self.messages[: self._held_from] if self.is_held else self.received
 
     @property
     def received(self) -> list[Message]:
