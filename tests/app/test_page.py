@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -12,9 +13,12 @@ import pytest
 
 from bridle.app._commands import carry_out
 from bridle.testing import Request, Step, say, use_tool
+from bridle.transcripts import Bundle
 from scripts import command_page, demo_picture
 from tests import tapes
 from tests.app.machines import COMMAND, clean, machine
+from tests.transcripts.keeping import KEY, put_on_disk
+from tests.transcripts.lines import answer, line, prompt
 
 PAGE = command_page.PAGE.read_text(encoding="utf-8")
 SAMPLES = [
@@ -38,6 +42,22 @@ def model(request: Request) -> Step:
     return ANSWERS[prompt][rounds]
 
 
+def keep_sessions(config: Path) -> None:
+    """Two conversations, the second of which was used last."""
+    for number, (begins, title, question, told) in enumerate(
+        [
+            ("c0ffee11", "Find the leak", "Where is the memory leak?", "In the cache."),
+            ("7b1f3a52", "Release notes", "What is new?", "Tabs."),
+        ]
+    ):
+        id = f"{begins}-8c1e-4f7e-9d55-2f3f5e6a7b8c"
+        said = answer("u2", "u1")
+        said["message"]["content"] = [{"type": "text", "text": told}]
+        lines = [prompt("u1", None, question), said, line("custom-title", customTitle=title)]
+        path = put_on_disk(config, Bundle(session_id=id, project=KEY, entries=lines, parts={}))
+        os.utime(path, (number, number))
+
+
 @pytest.mark.parametrize("command, shown", SAMPLES, ids=[command for command, _ in SAMPLES])
 def test_a_sample_prints_what_is_shown(command: str, shown: str) -> None:
     with machine(otherwise=model) as here:
@@ -45,6 +65,7 @@ def test_a_sample_prints_what_is_shown(command: str, shown: str) -> None:
         (here.folder / "schema.json").write_text(json.dumps(schema))
         (here.folder / "change.diff").write_text("+ tabs\n")
         shutil.copy(tapes.FOLDER / "04-can-use-tool-deny.jsonl.gz", here.folder / "session.jsonl.gz")
+        keep_sessions(Path(here.environment["CLAUDE_CONFIG_DIR"]))
         if "|" not in command:
             command += " </dev/null"
         done = subprocess.run(
@@ -65,7 +86,7 @@ def test_the_tables_are_those_of_the_code() -> None:
 def test_every_command_is_on_the_page(capsys: pytest.CaptureFixture[str]) -> None:
     carry_out(["--help"])
     commands = re.findall(r"^  (\w+)  ", capsys.readouterr().out.partition("Commands:")[2], re.MULTILINE)
-    assert len(commands) == 6
+    assert len(commands) == 7
     assert [name for name in commands if f"| `bridle {name}" not in PAGE] == []
 
 

@@ -19,7 +19,8 @@ from typing import Annotated, Final, Literal, TypeAlias
 import typer
 
 from bridle._version import __version__
-from bridle.app._flags import BY_OPTION, signed, with_flags
+from bridle.app._flags import BY_OPTION, Switches, signed, with_flags
+from bridle.app._session_commands import SESSION_COMMANDS
 from bridle.options import OptionFields
 
 __all__ = ["carry_out"]
@@ -41,14 +42,6 @@ _Cwd: TypeAlias = Annotated[
     str | None,
     typer.Option("--cwd", "-C", metavar="FOLDER", help="The working folder.", show_default=False),
 ]
-
-
-class Switches:
-    """What holds for all commands."""
-
-    def __init__(self) -> None:
-        self.is_debugging = False
-        self.no_color = False
 
 
 def carry_out(arguments: Sequence[str] | None = None) -> int:
@@ -261,6 +254,10 @@ def _app() -> typer.Typer:
     # With a callback, the one command keeps its name.
     trace.callback()(lambda: None)
     app.add_typer(trace, name="trace")
+    sessions = typer.Typer(no_args_is_help=True, help="List, read and change what is kept of conversations.")
+    for name, function in SESSION_COMMANDS.items():
+        sessions.command(name)(_guarded(function, switches))
+    app.add_typer(sessions, name="sessions")
     return app
 
 
@@ -282,7 +279,7 @@ def _plain_words(is_debugging: bool) -> Generator[None]:
     import logging
     import warnings
 
-    from bridle import PermissionShadowedWarning
+    from bridle.options import PermissionShadowedWarning
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
         sys.stderr.write(f"warning: {' '.join(str(message).split())}\n")

@@ -17,12 +17,20 @@ from bridle.errors import OptionsError
 if TYPE_CHECKING:
     from bridle.options import OptionFields
 
-__all__ = ["BY_OPTION", "FLAGS", "Flag", "Form", "options_from", "with_flags", "working_folder"]
+__all__ = ["BY_OPTION", "FLAGS", "Flag", "Form", "Switches", "options_from", "with_flags", "working_folder"]
 
 Form: TypeAlias = Literal["text", "whole", "number", "switch", "several", "commas", "pairs", "arguments"]
 """How a flag is given: once with a value, without one, several times, or as a list with commas."""
 
 F = TypeVar("F", bound=Callable[..., object])
+
+
+class Switches:
+    """What holds for all commands."""
+
+    def __init__(self) -> None:
+        self.is_debugging = False
+        self.no_color = False
 
 
 class Flag(NamedTuple):
@@ -163,6 +171,13 @@ FLAGS: Final[tuple[Flag, ...]] = (
         "continue_conversation",
         "Go on with the latest session of the folder.",
         "switch",
+        group=_TALK,
+    ),
+    Flag(
+        ("--store",),
+        "session_store",
+        "Keep the session there as well, and resume from there: a URL or a path.",
+        value="URL",
         group=_TALK,
     ),
     Flag(("--fork",), "fork_session", "Go on in a copy of it.", "switch", group=_TALK),
