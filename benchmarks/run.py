@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -22,7 +23,7 @@ ROOT = Path(__file__).parent.parent
 # Started as a script, Python looks for modules in this folder and not in the one above.
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import reference, work  # noqa: E402 - found only now
+from benchmarks import kept, reference, work  # noqa: E402 - found only now
 from benchmarks.table import (  # noqa: E402 - the same
     TIMES,
     Figure,
@@ -47,6 +48,8 @@ NAMES = (
     "process",
     "session",
     "answers",
+    "transcripts",
+    "appends",
     "import",
 )
 
@@ -67,6 +70,9 @@ SESSION_GOAL = 8.0
 
 ANSWER_GOALS = {"hooks": 2.0, "tools": 8.0}
 """The same, for answers to the agent."""
+
+KEPT_GOALS = {"list": 10.0, "last": 10.0, "whole": 3.0}
+"""The same, for sessions on disk."""
 
 FIRST_MESSAGE = 'import bridle.wire; bridle.wire.Framer().feed(b\'{"type":"keep_alive"}\\n\')'
 """What an import puts off is paid here."""
@@ -153,6 +159,10 @@ class Bench:
             yield from self._sessions()
         if "answers" in wanted:
             yield from self._answers()
+        if "transcripts" in wanted:
+            yield from self._transcripts()
+        if "appends" in wanted:
+            yield from self._appends()
         if "import" in wanted:
             yield header("import, wall time beyond bare Python", self.title)
             yield from self._imports()
@@ -321,6 +331,50 @@ class Bench:
         title = "50 calls at once of a tool that takes 50 ms"
         yield from self._session(title, nothing, "parallel", 50, rounds)
         nothing.unlink()
+        yield ""
+
+    def _transcripts(self) -> Iterator[str]:
+        sessions, megabytes, rounds = (200, 10, 3) if self._quick else (2000, 50, 7)
+        shelf = kept.shelf(self._folder / "shelf", sessions=sessions)
+        long = kept.long_one(self._folder / "long", megabytes=megabytes)
+        yield header("sessions on disk, CPU time", self.title)
+        for folder, name, title in (
+            (shelf, "list", f"the last 10 of {sessions:,} sessions"),
+            (long, "whole", f"all messages of {megabytes} MB"),
+            (long, "texts", "the same, and their text is read"),
+            (long, "last", "the last 10 of these messages"),
+        ):
+            best: dict[str, float] = {}
+            delivered: set[int] = set()
+            for _ in range(rounds):
+                for side, child in self._children.items():
+                    answer = child.order("kept", folder, name)
+                    best[side] = min(answer["seconds"], best.get(side, answer["seconds"]))
+                    delivered.add(answer["delivered"])
+            if len(delivered) > 1:
+                raise SystemExit(f"{name}: the sides did not do the same work: {delivered}")
+            figure = Figure(f"transcripts-{name}", title, "seconds", best["ours"], best.get("theirs"))
+            if (least := KEPT_GOALS.get(name)) is not None:
+                is_met = None if figure.ratio is None else figure.ratio >= least
+                figure = replace(figure, goal=f"≥ {least:.0f}{TIMES}", is_met=is_met)
+            yield row(self._add(figure), milliseconds)
+        shutil.rmtree(shelf)
+        shutil.rmtree(long)
+        yield ""
+
+    def _appends(self) -> Iterator[str]:
+        # Imported here: the drivers of databases are not needed for anything else.
+        from benchmarks import stores
+
+        yield header("appends to a store, wall time of one", "bare driver")
+        rates: list[str] = []
+        for one in stores.measure(self._folder, quick=self._quick):
+            many = "entries" if one.size > 1 else "entry"
+            title = f"{one.store}, {one.size} {many} of 2 KB"
+            name = f"appends-{one.store.lower()}-{one.size}"
+            yield row(self._add(Figure(name, title, "seconds", one.ours, one.bare)), microseconds)
+            rates.append(f"{1 / one.ours:,.0f}")
+        yield note(f"appends a second: {', '.join(rates)}; the bare driver makes an INSERT of each entry")
         yield ""
 
     def _session(

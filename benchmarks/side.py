@@ -14,8 +14,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+T = TypeVar("T")
 
 CHUNK_SIZE = 64 * 1024
 """What both libraries read from the pipe at once."""
@@ -30,6 +33,10 @@ SESSION_WORK = ("loop", "batches", "requests", "many", "hooks", "tools", "parall
 """What is done with a session: read a turn message by message, or many at a time; ask control requests, one
 after the other; open so many sessions at once, each for one turn; answer a hook, or a call of a tool, that
 often; answer so many calls at once of a tool that takes its time."""
+
+KEPT_WORK = ("list", "whole", "texts", "last")
+"""What is done with sessions on disk: list the ten that were used last; read all messages of one, the same
+with their text, or the last ten."""
 
 SLOW_SECONDS = 0.05
 """How long a tool takes that is called many times at once."""
@@ -58,6 +65,8 @@ class Side:
     """Takes so many messages from a program, typed, in batches if it can; CPU seconds of this process."""
     session: Callable[[str, int, str], Seconds]
     """Opens a session with a program and does so many of what is named, see `SESSION_WORK`."""
+    kept: Callable[[str, str], int]
+    """Does what is named with the sessions in a configuration folder, see `KEPT_WORK`; says what it got."""
 
 
 def serve(side: Side) -> None:
@@ -66,6 +75,9 @@ def serve(side: Side) -> None:
     path, chunks = "", list[bytes]()
     for line in sys.stdin:
         order = json.loads(line)
+        if order["do"] == "kept":
+            _answer(_timed(partial(side.kept, order["file"]), order["pass"]))
+            continue
         if order["file"] != path:
             path, chunks = order["file"], list(_read(order["file"]))
         # What runs a program has its path here, and the bytes are of no interest.
@@ -107,11 +119,11 @@ def _read(path: str) -> Iterator[bytes]:
             yield chunk
 
 
-def _timed(make_pass: Callable[[Iterable[bytes]], int], chunks: list[bytes]) -> dict[str, float]:
+def _timed(make_pass: Callable[[T], int], given: T) -> dict[str, float]:
     # What an earlier pass left behind is not this one's cost; its own garbage is, so the collector stays on.
     gc.collect()
     begin = time.process_time()
-    delivered = make_pass(chunks)
+    delivered = make_pass(given)
     return {"seconds": time.process_time() - begin, "delivered": delivered}
 
 

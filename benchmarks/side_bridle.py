@@ -9,8 +9,10 @@ from collections.abc import Iterable
 import anyio
 
 from benchmarks.agent import ASKED, SERVER
+from benchmarks.kept import LONG
 from benchmarks.side import CONTROL_TYPES, SLOW_SECONDS, Seconds, Side, serve, started
 from bridle import Answer, Options, Session, ToolServer, __version__, allow, hook, tool
+from bridle.sync import Sessions
 from bridle.transports import Command, ProcessTransport
 from bridle.wire import Framer, StreamEvent
 from bridle.wire.hooks import PreToolUseInput
@@ -128,7 +130,15 @@ def session(program: str, count: int, what: str) -> Seconds:
     return anyio.run(main)
 
 
+def kept(config: str, what: str) -> int:
+    sessions = Sessions(config=config)
+    if what == "list":
+        return len(sessions.list(limit=10))
+    found = sessions.read(LONG, last=10 if what == "last" else None)
+    return sum(len(entry.text) for entry in found) if what == "texts" else len(found)
+
+
 if __name__ == "__main__":
     # A routed pass needs no code of its own here: control frames are typed like all others.
     passes = {"messages": messages, "texts": texts, "routed": messages}
-    serve(Side("Bridle", __version__, passes, tally, start, flood, session))
+    serve(Side("Bridle", __version__, passes, tally, start, flood, session, kept))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import importlib
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -16,6 +17,7 @@ from typing import Any, Protocol
 import anyio
 
 from benchmarks.agent import ASKED, SERVER
+from benchmarks.kept import LONG
 from benchmarks.side import CONTROL_TYPES, SLOW_SECONDS, Seconds, Side, serve, started
 
 
@@ -186,6 +188,21 @@ def session(program: str, count: int, what: str) -> Seconds:
     return anyio.run(main)
 
 
+def kept(config: str, what: str) -> int:
+    os.environ["CLAUDE_CONFIG_DIR"] = config
+    if what == "list":
+        return len(_package.list_sessions(limit=10))
+    found = _package.get_session_messages(LONG)
+    if what == "last":
+        # It counts from the beginning only.
+        return len(found[-10:])
+    return sum(_characters(each.message["content"]) for each in found) if what == "texts" else len(found)
+
+
+def _characters(content: Any) -> int:  # noqa: ANN401 - as decoded
+    return len(content) if isinstance(content, str) else sum(len(block["text"]) for block in content)
+
+
 if __name__ == "__main__":
     passes = {"messages": messages, "texts": texts, "routed": routed}
-    serve(Side("the reference", _package.__version__, passes, tally, start, flood, session))
+    serve(Side("the reference", _package.__version__, passes, tally, start, flood, session, kept))
