@@ -157,13 +157,13 @@ async def test_ending_the_input_does_not_wait_for_a_write_that_was_given_up() ->
 
 
 async def test_a_program_that_reads_slowly_is_not_taken_for_one_that_does_not_read() -> None:
-    async with impatient("reads_slowly", write_timeout=0.05) as transport:
+    async with impatient("reads_slowly", write_timeout=0.25) as transport:
         await anext(transport.messages())
         assert transport.pid is not None
         is_sent = anyio.Event()
 
         async def write() -> None:
-            await transport.send(b"x" * 200_000)
+            await transport.send(b"x" * 1_000_000)
             is_sent.set()
 
         async with anyio.create_task_group() as tasks:

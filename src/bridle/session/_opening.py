@@ -90,6 +90,8 @@ def make_transport(options: Options, restored: Restored | None = None) -> Transp
     elif type(transport).prepare is not Transport.prepare:
         transport.prepare(_command_without_program(options, restored))
     transport = intercepted(transport)
+    if options.continue_conversation:
+        _check_stand_in(transport, options)
     return transport if options.trace is None else traced(transport, options.trace)
 
 
@@ -218,6 +220,13 @@ def _check_continued(options: Options) -> None:
         raise FolderNotFound(".") from None
     if (config := _config_folder(options)) is not None:
         check_can_continue(config, cwd)
+
+
+def _check_stand_in(transport: Transport, options: Options) -> None:
+    """The same for one that has sessions of its own, as the simulated agent does."""
+    config, folder = getattr(transport, "config_dir", None), getattr(transport, "folder", None)
+    if isinstance(config, Path) and isinstance(folder, Path):
+        check_can_continue(config, options.cwd or folder)
 
 
 def _searched(options: Options) -> list[str]:

@@ -26,7 +26,6 @@ from bridle.testing._simulator._hanging import Hanging
 from bridle.testing._simulator._life import Life
 from bridle.testing._simulator._places import Places
 from bridle.testing._simulator._request_log import RequestLog
-from bridle.transcripts import check_can_continue
 from bridle.transports import Command, ProcessTransport, Transport, Unreachable, intercept
 
 if TYPE_CHECKING:
@@ -250,9 +249,6 @@ class Simulator(Transport):
             return
         if self.command is not None and self.command.cwd is not None:
             _check_folder(self.command.cwd, self.command.argv)
-        if self.command is not None and "--continue" in self.command.argv:
-            # As a session does for a program.
-            check_can_continue(self.config_dir, self.command.cwd or self.folder)
         self._life = Life(
             self.command,
             script=self.script,
