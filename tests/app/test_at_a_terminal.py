@@ -11,7 +11,7 @@ import pytest
 
 from bridle.app._failing import Code
 from bridle.testing import answer, ask_question, exit_plan_mode, hang, say, use_tool
-from tests.app.machines import KINDS, Kind, machine
+from tests.app.machines import DEADLINE, KINDS, Kind, machine
 
 TOUCH = use_tool("Bash", command="touch made", description="Make it")
 COLOURS = re.compile(rb"\x1b\[[0-9;]*m")
@@ -125,6 +125,8 @@ def test_sigterm_gives_the_terminal_back() -> None:
     with machine(TOUCH, say("Over.")) as here:
         with here.screen("run", "Make it") as screen:
             screen.see("no (Enter)")
+            # The question is there a moment before single keys are.
+            screen.child.waitnoecho(DEADLINE)
             assert not screen.child.getecho()
             screen.child.kill(SIGTERM)
             screen.child.expect(pexpect.EOF)
