@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import sys
 import tempfile
 import threading
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import anyio
 import anyio.lowlevel
@@ -34,18 +36,25 @@ BACKENDS: list[object] = [
 if find_spec("uvloop") is not None:
     BACKENDS.append(pytest.param(("asyncio", {"use_uvloop": True}), id="uvloop"))
 
-# The ways to end are the keeper's, whichever loop waits for them: two are enough for the large tables.
-WITHOUT_UVLOOP = ("test_nothing_is_left", "test_old_systems.py", "test_windows.py")
+# The ways to end are the keeper's, whichever loop waits for them: in the large tables, loops take turns.
+LARGE = ("test_nothing_is_left", "test_old_systems.py", "test_windows.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     # All items of the run are here, not only those of this folder.
-    items[:] = [item for item in items if "uvloop" not in item.name or not _is_large(item)]
+    items[:] = [item for item in items if not _is_large(item) or _is_its_turn(item.name)]
+
+
+def _is_its_turn(name: str) -> bool:
+    """Whether a test runs on the loop that it names: each case on one of the two, and always on the same."""
+    backends = re.findall(r"asyncio|trio|uvloop", name)
+    case = crc32(re.sub(r"asyncio|trio|uvloop", "", name).encode())
+    return not backends or backends[0] == ("asyncio", "trio")[case % 2]
 
 
 def _is_large(item: pytest.Item) -> bool:
     is_here = item.path.parent == Path(__file__).parent
-    return is_here and any(name in item.nodeid for name in WITHOUT_UVLOOP)
+    return is_here and any(name in item.nodeid for name in LARGE)
 
 
 @pytest.fixture(params=BACKENDS)
