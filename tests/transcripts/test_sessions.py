@@ -238,11 +238,7 @@ async def test_a_copy_can_be_of_another_folder(sessions: Sessions, tmp_path: Pat
 # What is refused
 
 
-BAD_IDS: list[Any] = ["", "x", "../../x", SESSION + "x", None, 3, f"{{{SESSION}}}"]
-
-
-@pytest.mark.parametrize("bad", BAD_IDS, ids=repr)
-@pytest.mark.parametrize(
+EACH_METHOD = pytest.mark.parametrize(
     "method, arguments",
     [
         ("info", ()),
@@ -259,28 +255,19 @@ BAD_IDS: list[Any] = ["", "x", "../../x", SESSION + "x", None, 3, f"{{{SESSION}}
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
+"""All that take the id of a session."""
+
+BAD_IDS: list[Any] = ["", "x", "../../x", SESSION + "x", None, 3, f"{{{SESSION}}}"]
+
+
+@pytest.mark.parametrize("bad", BAD_IDS, ids=repr)
+@EACH_METHOD
 async def test_an_id_that_is_none_is_named(method: str, arguments: tuple[Any, ...], bad: Any) -> None:
     with pytest.raises(OptionsError, match="id"):
         await getattr(Sessions(MemoryStore()), method)(bad, *arguments)
 
 
-@pytest.mark.parametrize(
-    "method, arguments",
-    [
-        ("info", ()),
-        ("read", ()),
-        ("agents", ()),
-        ("export", ()),
-        ("rename", ("x",)),
-        ("tag", ("x",)),
-        ("archive", ()),
-        ("unarchive", ()),
-        ("delete", ()),
-        ("fork", ()),
-        ("copy", (Sessions(MemoryStore()),)),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
+@EACH_METHOD
 @pytest.mark.parametrize("project", [None, PROJECT])
 async def test_a_session_that_is_not_there_is_not_made(
     sessions: Sessions, method: str, arguments: tuple[Any, ...], project: str | None

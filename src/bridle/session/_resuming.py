@@ -8,13 +8,12 @@ from __future__ import annotations
 import logging
 from copy import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 from uuid import UUID, uuid4
 
-import anyio
 import msgspec
 
-from bridle.errors import BridleError, FolderNotFound, OptionsError, SessionExists, SessionNotFound
+from bridle.errors import FolderNotFound, OptionsError, SessionExists, SessionNotFound
 from bridle.session._backlog import BATCH_ENTRIES
 from bridle.session._laying_out import Layout, Places, laid_out_in
 from bridle.transcripts import check_subpath, project_key
@@ -31,10 +30,6 @@ if TYPE_CHECKING:
 __all__ = ["Restored", "restore"]
 
 log = logging.getLogger("bridle.session")
-
-
-_LOADS: Final = 8
-"""How many parts are loaded at a time."""
 
 
 class Restored(NamedTuple):
@@ -72,8 +67,8 @@ async def restore(calls: StoreCalls, leases: Leases, options: Options) -> Restor
     user's knows where it is.
 
     Raises `SessionNotFound` if it is not in the store, `SessionExists` if a new one is to have the id of one
-    that is, `SessionBusy` if another writer has it, `StoreError`
-    if the store fails, `OptionsError` if it cannot be found without a method that the store lacks.
+    that is, `SessionBusy` if another writer has it, `StoreError` if the store fails, `OptionsError` if it
+    cannot be found without a method that the store lacks.
     """
     transport = options.transport
     if transport is not None and (
@@ -108,29 +103,16 @@ async def restore(calls: StoreCalls, leases: Leases, options: Options) -> Restor
 
 
 async def _load_parts(calls: StoreCalls, key: SessionKey) -> dict[str, list[JsonObject]]:
-    parts: dict[str, list[JsonObject]] = {}
-    failures: list[BridleError] = []
-    limiter = anyio.CapacityLimiter(_LOADS)
+    async def load(subpath: str) -> list[JsonObject]:
+        return await calls.load({**key, "subpath": subpath})
 
-    async def load(subpath: str) -> None:
-        async with limiter:
-            try:
-                if not failures:
-                    named: SessionKey = {**key, "subpath": subpath}
-                    parts[subpath] = await calls.load(named)
-            except BridleError as error:
-                failures.append(error)
-
-    subpaths = await calls.list_subkeys(key) if calls.offers("list_subkeys") else []
-    async with anyio.create_task_group() as tasks:
-        for subpath in subpaths:
-            try:
-                tasks.start_soon(load, check_subpath(subpath))
-            except OptionsError as error:
-                log.warning("a part of the session %s is left out: %s", key["session_id"], error)
-    if failures:
-        raise failures[0]
-    return parts
+    subpaths: list[str] = []
+    for subpath in await calls.list_subkeys(key) if calls.offers("list_subkeys") else []:
+        try:
+            subpaths.append(check_subpath(subpath))
+        except OptionsError as error:
+            log.warning("a part of the session %s is left out: %s", key["session_id"], error)
+    return dict(zip(subpaths, await calls.each(load, subpaths), strict=True))
 
 
 async def _check_new(calls: StoreCalls, session_id: str, here: str) -> None:
