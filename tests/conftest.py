@@ -7,15 +7,24 @@ import os
 import re
 import signal
 from collections.abc import Generator
+from itertools import count
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-# Time is the deadline of the whole test (pytest-timeout), never of one example: machines are noisy.
+# Time is the deadline of the whole test (pytest-timeout), never of one example: machines are noisy. The same
+# examples each time: who changes something is told of what it broke, the thorough profile looks for the rest.
 settings.register_profile(
-    "default", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
+    "default",
+    deadline=None,
+    max_examples=50,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
 )
-settings.register_profile("thorough", parent=settings.get_profile("default"), max_examples=5000)
+settings.register_profile(
+    "thorough", parent=settings.get_profile("default"), max_examples=5000, derandomize=False
+)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
@@ -43,7 +52,19 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 
 def pytest_collection_finish() -> None:
-    # Many tests collect garbage to show that nothing is left. Ten thousand collected tests are none of it,
-    # and to look through them each time took longer than all else.
+    _set_aside_what_stays()
+
+
+def pytest_runtest_logfinish() -> None:
+    if next(_finished) % 50 == 0:
+        _set_aside_what_stays()
+
+
+_finished = count(1)
+
+
+def _set_aside_what_stays() -> None:
+    """Many tests collect garbage to show that nothing is left. What pytest keeps of thousands of others is
+    none of it, and to look through that each time took as long as all else."""
     gc.collect()
     gc.freeze()
