@@ -14,7 +14,7 @@ from pydantic.errors import PydanticUserError
 from bridle.handlers._faults import Misfit, named, shown
 from bridle.handlers._hints import parts, settle
 from bridle.handlers._native import has_limits
-from bridle.wire import Json, JsonObject
+from bridle.wire import Json, JsonObject, Value
 
 
 class Pydantic:
@@ -24,6 +24,9 @@ class Pydantic:
         self.kind: Final = kind
         if any(map(has_limits, parts(kind))):
             raise TypeError("pydantic does not know the limits in `msgspec.Meta`")
+        if values := [each for each in parts(kind) if isinstance(each, type) and issubclass(each, Value)]:
+            # It would read their fields and not, as messages have them, what kind they are.
+            raise TypeError(f"pydantic does not tell which kind of message a `{values[0].__name__}` is")
         try:
             try:
                 self._prepare()

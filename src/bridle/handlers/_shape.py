@@ -17,7 +17,7 @@ from bridle.handlers._hints import parts
 from bridle.handlers._native import Native
 from bridle.handlers._schema import is_object, unfolded
 from bridle.redaction import preview
-from bridle.wire import Json, JsonObject
+from bridle.wire import Json, JsonObject, Value
 
 T = TypeVar("T")
 
@@ -156,7 +156,10 @@ def _pydantic(kind: object) -> Reader:
 
 
 def _is_pydantic(part: object) -> bool:
-    kind = part if isinstance(part, type) else type(part)
+    kind: type[object] = part if isinstance(part, type) else type(part)
+    if issubclass(kind, Value):
+        # Pydantic could read it, too, but it is not needed for that.
+        return False
     return kind.__module__.partition(".")[0] in _PYDANTIC or hasattr(kind, "__get_pydantic_core_schema__")
 
 

@@ -188,7 +188,7 @@ def _output_of(message: ResultMessage | None, messages: Sequence[Message]) -> Js
     """That of the last result, or of one before it: work in the background ends with a result of its own."""
     for each in (message, *reversed(messages)):
         if isinstance(each, ResultMessage) and each.structured_output is not None:
-            return each.structured_output
+            return cast("Json", each.structured_output)
     return None
 
 

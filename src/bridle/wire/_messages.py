@@ -6,7 +6,7 @@ system messages have a module of their own, and how a line becomes a message is 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from bridle.wire._blocks import ContentBlock, TextBlock, ThinkingBlock, ToolUseBlock
 from bridle.wire._value import Frame, Json, JsonObject, Value
@@ -178,7 +178,8 @@ class ResultMessage(Frame, tag_field="type", tag="result", rename={"model_usage"
     usage: Usage | None = None
     """Tokens of this turn's main loop."""
     result: str | None = None
-    structured_output: Json = None
+    structured_output: Any = None
+    """The answer in the form that was asked for: of whatever type that is."""
     model_usage: dict[str, ModelUsage] | None = None
     """By model, since the session began, also before it was resumed."""
     permission_denials: list[PermissionDenial] | None = None
