@@ -87,6 +87,19 @@ def answers() -> None:
     serve(reply)
 
 
+def fails_at_the_end() -> None:
+    """Does all it is asked, and then says that it has failed."""
+    serve(reply)
+    os.write(2, b"last words\n")
+    os._exit(3)
+
+
+def stays() -> None:
+    """Does not end with its input."""
+    serve(reply)
+    sleep_forever()
+
+
 def works_on_and_on() -> None:
     """Begins turns and never ends one; the rest as it should be."""
     serve(begin)
@@ -96,6 +109,18 @@ def ignores_everything() -> None:
     """Neither the end of its input nor SIGTERM moves it."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     serve(begin)
+    sleep_forever()
+
+
+def leaves_when_interrupted() -> None:
+    """Begins turns, and nothing but an interrupt ends them."""
+    for frame in heard():
+        if frame["type"] == "user":
+            begin(frame["uuid"])
+        elif frame["request"]["subtype"] == "interrupt":
+            os._exit(0)
+        else:
+            answer(frame, claude_code_version=VERSION)
     sleep_forever()
 
 

@@ -226,7 +226,7 @@ class Connection:
         """Begin to end it, from any thread and at any time, without waiting."""
         self._why_closed = "the session was dropped"
         self._is_closing = True
-        is_ending = end_transport(self.transport)
+        is_ending = end_transport(self.transport, interrupt=bool(self.routing.outstanding))
         if (self._is_paused or not is_ending) and self._up.is_set() and not self._done.is_set():
             call_from_outside(self._cancel, self.token)
 

@@ -22,6 +22,7 @@ from bridle.launch import make_initialize
 from bridle.options._readers import seconds
 from bridle.session._connection import Connection
 from bridle.session._feeding import feed
+from bridle.session._finishing import finish
 from bridle.session._following import Followers
 from bridle.session._links import TurnOrigin
 from bridle.session._opening import initialize, make_transport, prepared
@@ -73,6 +74,8 @@ class Conversation:
         self.connection: Connection | None = None
         self.is_ready = False
         self.is_closed = False
+        self._is_finishing = False
+        """No more will be sent: it ends when all that was asked is done."""
         self._head: Position | None = None
         """Where what nobody has read yet begins; None once somebody reads."""
         self._context: Context | None = None
@@ -182,6 +185,22 @@ class Conversation:
             self._finalizer.detach()
             await self.connection.close()
 
+    def end_input(self) -> None:
+        """End the agent's input once all that was asked is done."""
+        connection = self.connected()
+        connection.check_open()
+        if not self._is_finishing:
+            self._is_finishing = True
+            connection.start(finish, connection)
+
+    def abandon(self) -> None:
+        """Begin to end the agent, from any thread and at any time."""
+        self.is_closed = True
+        self.handlers.close()
+        if self.connection is not None and not self.connection.is_closed:
+            self._finalizer.detach()
+            self.connection.abandon()
+
     @property
     def session(self) -> Session:
         """What the user has of it. It may have been dropped while a turn is held, and is then made anew."""
@@ -215,11 +234,15 @@ class Conversation:
 
     # Sending.
 
-    async def send(self, prompt: Prompt | Prompts, until: Until, priority: str | None) -> TurnState:
+    async def send(
+        self, prompt: Prompt | Prompts, until: Until, priority: str | None, *, keep: bool = True
+    ) -> TurnState:
         """Begin a turn with a prompt, or with an iterable of them."""
         connection = self.connected()
+        if self._is_finishing:
+            raise TransportClosed("the session's input was ended")
         if is_prompt_stream(prompt):
-            state = self._begin(connection, until)
+            state = self._begin(connection, until, keep=keep)
             state.is_fed = False
             sender = _Sender(self, state, priority)
             context = self._contexts[state]
@@ -227,12 +250,13 @@ class Conversation:
             return state
         # First: what is no prompt begins no turn.
         frame = await self.frame(cast("Prompt", prompt), priority)
-        state = self._begin(connection, until)
+        state = self._begin(connection, until, keep=keep)
         await self.write(state, frame)
         return state
 
-    def _begin(self, connection: Connection, until: Until) -> TurnState:
+    def _begin(self, connection: Connection, until: Until, *, keep: bool) -> TurnState:
         state = connection.begin(until)
+        state.is_kept = keep
         self._contexts[state] = copy_context()
         return state
 

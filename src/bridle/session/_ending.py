@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import anyio
 from anyio import from_thread
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from bridle.transports import Transport
 
 log = logging.getLogger("bridle.session")
+
+_INTERRUPT: Final = b'{"type":"control_request","request_id":"the-last","request":{"subtype":"interrupt"}}\n'
+"""Whoever ends an agent in this way may be on any thread, where the peer must not be used."""
 
 
 def why_lost(error: BaseException | None, transport: Transport) -> BridleError:
@@ -40,8 +43,13 @@ def why_lost(error: BaseException | None, transport: Transport) -> BridleError:
     return ConnectionLost("the agent ended its output")
 
 
-def end_transport(transport: Transport) -> bool:
-    """Begin to end the agent, without waiting; False if its transport cannot do that."""
+def end_transport(transport: Transport, *, interrupt: bool = False) -> bool:
+    """Begin to end the agent, without waiting; False if its transport cannot do that.
+
+    `interrupt`: it is at work, and would go on until the grace period has passed."""
+    put = getattr(transport, "put", None)
+    if interrupt and put is not None:
+        put(_INTERRUPT)
     end = getattr(transport, "end", None)
     if end is not None:
         end()

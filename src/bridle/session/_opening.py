@@ -152,7 +152,9 @@ async def initialize(
         # First: the agent asks its servers before it answers.
         begin_to_serve()
         answer = await connection.request(request, {}, limit)
-        check_version(answer.claude_code_version)
+        if answer.claude_code_version or options.transport is None:
+            # What a transport of the user's leads to need not be the program.
+            check_version(answer.claude_code_version)
         if names := required_servers(options):
 
             async def request_status() -> list[McpServerStatus]:

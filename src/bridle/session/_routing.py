@@ -135,7 +135,7 @@ class Routing:
     def announce(self, message: Message) -> None:
         """Give a message of our own to whoever reads. It says nothing about the agent."""
         for state in self._listening:
-            state.messages.append(message)
+            state.keep(message)
             state.stream.append([message], 0)
         self.everything.append([message], 0)
 

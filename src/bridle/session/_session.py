@@ -17,6 +17,7 @@ from bridle.options import Options
 from bridle.options._readers import fault, text
 from bridle.protocol import RunState
 from bridle.session._conversation import Conversation
+from bridle.session._finishing import wait_idle
 from bridle.session._following import Following
 from bridle.session._output import output_shape
 from bridle.session._requests import UNSET, Requests, Timeout
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from typing import Self, Unpack
 
     from bridle.options import OptionFields, SdkServer
-    from bridle.protocol import Turns
     from bridle.session._feeding import Prompts
     from bridle.session._info import SessionInfo
     from bridle.session._prompts import Prompt
@@ -146,6 +146,18 @@ class Session(Requests, Generic[Output_co]):
         """
         await self._conversation.close()
 
+    def end_input(self) -> None:
+        """Say that no more will be sent: when all that was asked is done, the agent ends by itself.
+
+        `async for message in session` comes to its end then, and raises `ProcessExited` if the agent calls
+        that end a failure. Returns at once. Whatever is sent afterwards is a `TransportClosed`.
+        """
+        self._conversation.end_input()
+
+    def abandon(self) -> None:
+        """Begin to end the agent, without waiting for it: from any thread, from `__del__`, at any time."""
+        self._conversation.abandon()
+
     async def __aenter__(self) -> Self:
         await self.connect()
         return self
@@ -156,13 +168,20 @@ class Session(Requests, Generic[Output_co]):
     # Talking.
 
     async def send(
-        self, prompt: Prompt | Prompts, *, until: Until = "result", priority: str | None = None
+        self,
+        prompt: Prompt | Prompts,
+        *,
+        until: Until = "result",
+        priority: str | None = None,
+        keep: bool = True,
     ) -> Turn[Output_co]:
         """Send a prompt; gives the turn that it begins, at once.
 
         A prompt is text, content blocks, or an iterable of prompts, async or not, which are sent as they come
         and are one turn together. Sent while another turn runs, it waits behind that one; `priority="now"`
-        ends that one first. `until="idle"`: the turn ends when its background work does.
+        ends that one first. `until="idle"`: the turn ends when its background work does. `keep=False`: what
+        comes is kept neither for its result nor for whoever reads the turn later; for one that goes on for
+        days while the session is read.
 
         A plain iterable is asked in a thread of its own, because it may block. No deadline runs while its
         next prompt is waited for. A generator is closed when its turn ends; one that fails ends the turn,
@@ -170,7 +189,8 @@ class Session(Requests, Generic[Output_co]):
 
         Raises `UsageError` or `MessageInvalid` for what is no prompt, `ConnectionLost` if the agent is gone.
         """
-        return Turn[Output_co](self._conversation, await self._conversation.send(prompt, until, priority))
+        state = await self._conversation.send(prompt, until, priority, keep=keep)
+        return Turn[Output_co](self._conversation, state)
 
     async def ask(
         self, prompt: Prompt | Prompts, *, until: Until = "result", check: bool = True
@@ -199,11 +219,9 @@ class Session(Requests, Generic[Output_co]):
     async def wait_idle(self) -> None:
         """Wait until nothing is asked and nothing goes on, in the background either."""
         connection = self._conversation.opened()
-        routing = connection.routing
-        while not (connection.is_closed or (_is_idle(routing.turns) and not routing.outstanding)):
-            await routing.everything.wait()
+        await wait_idle(connection)
         while connection.mirror is not None and connection.mirror.is_holding:
-            await routing.everything.wait()
+            await connection.routing.everything.wait()
 
     # Asking.
 
@@ -297,7 +315,3 @@ class Session(Requests, Generic[Output_co]):
     def tasks(self) -> tuple[UnfinishedTask, ...]:
         """What goes on in the background."""
         return tuple(self._conversation.opened().routing.tasks.values())
-
-
-def _is_idle(turns: Turns) -> bool:
-    return turns.is_over or turns.run is RunState.QUIET

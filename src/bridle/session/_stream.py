@@ -262,6 +262,10 @@ class Reader:
             await self._advance()
         return messages
 
+    def fork(self) -> Reader:
+        """Another reader, which begins where this one is."""
+        return Reader(self._stream, self._stream.position(self._position), self._owner)
+
     async def _advance(self) -> None:
         """Go on to the next messages, once there are some."""
         stream, position = self._stream, self._position

@@ -73,7 +73,7 @@ class Turn(Generic[Output_co]):
         """Made by `Session.send`."""
         self._conversation = conversation
         self._state = state
-        self._position = state.stream.position()
+        self._position = state.stream.position() if state.is_kept else None
         self._reader: weakref.ref[Reader] | None = None
 
     def __repr__(self) -> str:
@@ -110,7 +110,8 @@ class Turn(Generic[Output_co]):
         after the last message what `result` would raise.
         """
         self._conversation.release()
-        stream, position = self._state.stream, self._position
+        stream = self._state.stream
+        position = stream.position() if self._position is None else self._position
         if self._reader is not None and self._reader() is not None:
             # Another loop is at it. This one starts from there, and goes its own way.
             return Reader(stream, stream.position(position), self._conversation)

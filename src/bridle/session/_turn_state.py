@@ -69,6 +69,8 @@ class TurnState:
         """The messages sent for it, and where each stands."""
         self.is_fed = True
         """Whether all its messages have been sent."""
+        self.is_kept = True
+        """Whether what comes for it is kept, for its result and for whoever reads it later."""
         self.messages: list[Message] = []
         """All that came for it, but for the pieces of messages that have come whole."""
         self._partials: deque[Message] = deque(maxlen=_KEPT_PARTIALS)
@@ -170,12 +172,17 @@ class TurnState:
         """All that came for it so far, with what there is of a message that is still being written."""
         return [*self.messages, *self._partials]
 
+    def keep(self, message: Message) -> None:
+        """Have a message in its result, if those are kept."""
+        if self.is_kept:
+            self.messages.append(message)
+
     def take(self, message: Message, now: float) -> None:
         """Note what a message means for the turn."""
         if isinstance(message, StreamEvent):
             self.take_partials([message])
             return
-        self.messages.append(message)
+        self.keep(message)
         if isinstance(message, AssistantMessage):
             if message.parent_tool_use_id is None:
                 self._partials.clear()
@@ -191,6 +198,8 @@ class TurnState:
             self._partials.clear()
             self.open_tools.clear()
             self.answered_at = now
+            if not self.is_kept:
+                self.results.clear()
             self.results.append(message)
         elif isinstance(message, TaskStartedMessage):
             if message.task_type in HOLDING_TASKS:

@@ -49,6 +49,10 @@ class Reader(Wrapper):
         """
         return self._wait(self._async.batch)
 
+    def fork(self) -> Reader:
+        """Another reader, which begins where this one is."""
+        return wrap(Reader, self._read(self._async.fork), self._portal)
+
 
 class Following(Wrapper):
     """Events as they come, for one reader: `for event in session.handled(): ...`.
@@ -289,6 +293,18 @@ class Session(Requests, Generic[Output_co]):
         """
         self._wait(self._async.close)
 
+    def end_input(self) -> None:
+        """Say that no more will be sent: when all that was asked is done, the agent ends by itself.
+
+        `for message in session` comes to its end then, and raises `ProcessExited` if the agent calls that end
+        a failure. Returns at once. Whatever is sent afterwards is a `TransportClosed`.
+        """
+        self._read(self._async.end_input)
+
+    def abandon(self) -> None:
+        """Begin to end the agent, without waiting for it: from any thread, from `__del__`, at any time."""
+        self._read(self._async.abandon)
+
     def __enter__(self) -> Self:
         self._enter(self._async)
         return self
@@ -297,13 +313,20 @@ class Session(Requests, Generic[Output_co]):
         self._wait(self._async.__aexit__, *_)
 
     def send(
-        self, prompt: Prompt | Prompts, *, until: Until = "result", priority: str | None = None
+        self,
+        prompt: Prompt | Prompts,
+        *,
+        until: Until = "result",
+        priority: str | None = None,
+        keep: bool = True,
     ) -> Turn[Output_co]:
         """Send a prompt; gives the turn that it begins, at once.
 
         A prompt is text, content blocks, or an iterable of prompts, async or not, which are sent as they come
         and are one turn together. Sent while another turn runs, it waits behind that one; `priority="now"`
-        ends that one first. `until="idle"`: the turn ends when its background work does.
+        ends that one first. `until="idle"`: the turn ends when its background work does. `keep=False`: what
+        comes is kept neither for its result nor for whoever reads the turn later; for one that goes on for
+        days while the session is read.
 
         A plain iterable is asked in a thread of its own, because it may block. No deadline runs while its
         next prompt is waited for. A generator is closed when its turn ends; one that fails ends the turn,
@@ -313,7 +336,11 @@ class Session(Requests, Generic[Output_co]):
         """
         return cast(
             "Turn[Output_co]",
-            wrap(Turn, self._wait(self._async.send, prompt, until=until, priority=priority), self._portal),
+            wrap(
+                Turn,
+                self._wait(self._async.send, prompt, until=until, priority=priority, keep=keep),
+                self._portal,
+            ),
         )
 
     def ask(

@@ -7,6 +7,7 @@ business.
 from __future__ import annotations
 
 import weakref
+from contextlib import suppress
 from copy import copy
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -237,6 +238,12 @@ class ProcessTransport(Transport):
     async def kill(self) -> None:
         """The same, at once: no time to write anything."""
         await self._close(kill=True)
+
+    def put(self, data: bytes) -> None:
+        """Send without waiting, from any thread. What can no longer be sent is dropped."""
+        if self._link is not None and not self._is_split:
+            with suppress(InputClosed):
+                self._link.keeper.input.put(data)
 
     def end(self, *, kill: bool = False) -> None:
         """Begin to end the process, from any thread, without waiting for it."""
