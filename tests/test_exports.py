@@ -139,6 +139,7 @@ INTERNAL = {
     "bridle.wire._received": {"Received"},
     "bridle.wire._tolerant": {"convert_leniently", "is_object"},
     "bridle.wire._value": {"Line"},
+    "bridle.wire._validating": {"schema_of"},
 }
 
 

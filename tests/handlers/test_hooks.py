@@ -556,6 +556,30 @@ async def test_hooks_are_called_one_after_the_other_and_see_what_was_changed() -
 
 
 @pytest.mark.anyio
+async def test_hooks_that_keep_no_order_do_not_wait_for_each_other_and_see_the_input_as_it_was() -> None:
+    seen: list[Any] = []
+    both = anyio.Event()
+
+    async def first(told: Any) -> object:
+        await both.wait()
+        return deny("no")
+
+    async def second(told: Any) -> object:
+        seen.append(told.tool_input)
+        both.set()
+        return modify(command="two")
+
+    hooked = Hooked({"PreToolUse": [Hook(each, "PreToolUse", in_order=False) for each in (first, second)]})
+    with anyio.fail_after(10):
+        answers = await all_answers(hooked, "PreToolUse", [0, 1])
+    assert seen == [{"command": "ls", "timeout": 5}]
+    said = [answers[place]["hookSpecificOutput"].get("permissionDecision") for place in (0, 1)]
+    assert said == ["deny", None]
+    told = hooked.hooks.registrations()["PreToolUse"]
+    assert [each.timeout for each in told] == [90, 90]
+
+
+@pytest.mark.anyio
 async def test_a_hook_that_comes_after_the_answer_of_another_sees_its_changes_too() -> None:
     seen: list[Any] = []
     hooked = Hooked({"PreToolUse": [noting(seen, "first", modify(command="one")), noting(seen, "second")]})

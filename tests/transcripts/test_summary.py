@@ -38,6 +38,8 @@ def asked(text: str) -> JsonObject:
         ([result("r", "c"), asked("Hello")], "Hello"),
         ([asked("<local-command-stdout>x</local-command-stdout>"), asked("Hello")], "Hello"),
         ([asked("[Request interrupted by user]"), asked("Hello")], "Hello"),
+        ([asked("<ide_opened_file>a.py</ide_opened_file>\n"), asked("Hello")], "Hello"),
+        ([asked("<ide_opened_file>a</ide_opened_file> Hello")], "<ide_opened_file>a</ide_opened_file> Hello"),
         ([asked("   "), asked("Hello")], "Hello"),
         ([answer("a", None), asked("Hello"), asked("Again")], "Hello"),
         ([{**asked(""), "message": {"content": [{"type": "text", "text": "Hello"}]}}], "Hello"),
@@ -50,6 +52,11 @@ def test_the_first_prompt_is_what_a_person_said_first(lines: list[JsonObject], f
 
 def test_a_command_stands_in_where_nothing_else_was_said() -> None:
     assert fold([asked("<command-name>/compact</command-name> x")])["command_fallback"] == "/compact"
+
+
+def test_an_empty_title_takes_the_one_before_away() -> None:
+    lines = [asked("Hello"), title("Named"), {"type": "ai-title", "aiTitle": "Made up"}, title("")]
+    assert fold(lines)["custom_title"] == ""
 
 
 def test_the_last_title_counts_and_an_empty_tag_clears() -> None:

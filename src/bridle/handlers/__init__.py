@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from bridle.handlers._shape import Shape
     from bridle.handlers._tool import Tool, as_tool, tool
     from bridle.handlers._tool_context import ToolContext
+    from bridle.handlers._tool_raw import RawTool, RawToolServer
     from bridle.handlers._tool_server import ToolServer
 
 _HOMES = {
@@ -131,6 +132,7 @@ _HOMES = {
         "tool",
     ),
     "_tool_context": ("ToolContext",),
+    "_tool_raw": ("RawTool", "RawToolServer"),
     "_tool_server": ("ToolServer",),
 }
 """Where the names are."""
@@ -169,6 +171,8 @@ __all__ = [
     "Policy",
     "Question",
     "QuestionReply",
+    "RawTool",
+    "RawToolServer",
     "Resource",
     "ResourceLink",
     "Rule",

@@ -191,16 +191,18 @@ def as_hook(event: str, given: object) -> Hook[..., object]:
 def _in_order(event: str, hooks: Sequence[Hook[..., object]], start: int) -> Iterator[Registered]:
     lines = Lines(len(hooks) - 1) if len(hooks) > 1 else None
     about_tool = facts_of(event).tool
-    seconds = _GRACE
+    before = 0.0
     for place, hook in enumerate(hooks):
+        own = _LONGEST if hook.timeout is None else hook.timeout
         # Each may have to wait for all before it, and the agent counts from the start.
-        seconds = min(_LONGEST, seconds + (_LONGEST if hook.timeout is None else hook.timeout))
+        seconds = min(_LONGEST, _GRACE + own + (before if hook.in_order else 0))
+        before += own
         yield Registered(
             id=f"hook_{start + place}",
             hook=hook,
             run=runner_of(hook),
             place=place,
-            lines=lines,
+            lines=lines if hook.in_order else None,
             about_tool=about_tool,
             wire_timeout=seconds,
         )
@@ -234,7 +236,8 @@ def _why(hook: Hook[..., object], error: BaseException) -> str:
 
 def _warn_if_unseen(hook: Hook[..., object]) -> None:
     unseen = facts_of(hook.event).unseen
-    if not unseen or (hook.event == "SessionStart" and hook.matcher in _SEEN_SOURCES):
+    comes = hook.event == "SessionStart" and hook.matcher in _SEEN_SOURCES
+    if not unseen or comes or hook.may_wait_in_vain:
         return
     warnings.warn(
         f"The hook {hook.name} waits for {hook.event}. {unseen}", HookNeverCalledWarning, stacklevel=2

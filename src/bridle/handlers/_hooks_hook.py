@@ -49,6 +49,8 @@ class Hook(Generic[P, R_co]):
         matcher: Matcher = None,
         timeout: float | None = DEFAULT_TIMEOUT,
         fails: Fails | None = None,
+        in_order: bool = True,
+        may_wait_in_vain: bool = False,
     ) -> None:
         """Raises `OptionsError` for what cannot work."""
         if not callable(function):
@@ -71,6 +73,10 @@ class Hook(Generic[P, R_co]):
         """Seconds after which it has failed; None: never."""
         self.fails: Final[Fails] = _read_fails(fails, event)
         """What it stands for when it fails: `closed`, a refusal; `open`, no answer."""
+        self.in_order: Final = in_order
+        """Whether it waits for those before it, and is left out if one of them refuses."""
+        self.may_wait_in_vain: Final = may_wait_in_vain
+        """Whether nobody is warned if its event is one that the agent does not deliver."""
 
     @property
     def name(self) -> str:
@@ -82,7 +88,15 @@ class Hook(Generic[P, R_co]):
 
     def on(self, function: Callable[..., T]) -> Hook[..., T]:
         """The same for another function."""
-        return Hook(function, self.event, matcher=self.matcher, timeout=self.timeout, fails=self.fails)
+        return Hook(
+            function,
+            self.event,
+            matcher=self.matcher,
+            timeout=self.timeout,
+            fails=self.fails,
+            in_order=self.in_order,
+            may_wait_in_vain=self.may_wait_in_vain,
+        )
 
     def __get__(self, instance: object, owner: type | None = None) -> Hook[..., R_co]:
         if instance is None:

@@ -178,6 +178,8 @@ class ToolEndpoint:
             entry = self._server.entries.get(name)
             if entry is None:
                 running.outcome = "failed"
+                if (result := self._server.missing(name)) is not None:
+                    return _reply(id, result)
                 known = ", ".join(self._server.entries) or "none"
                 text = f"there is no tool {preview(name)!r} on this server; known are: {known}"
                 return JsonRpcError(id, INVALID_PARAMS, text).to_wire()

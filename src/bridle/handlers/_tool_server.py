@@ -25,10 +25,6 @@ _LONGEST_NAME: Final = 128
 """Of a tool, as the model's API takes it."""
 
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
 class ToolServer:
     """A named set of tools. The model knows each as `mcp__<server>__<tool>`.
 
@@ -50,10 +46,7 @@ class ToolServer:
         instructions: str | None = None,
         always_load: bool = True,
     ) -> None:
-        if not _is_text(name) or not _NAME.fullmatch(name):
-            raise OptionsError(
-                f"{name!r} cannot be the name of a server", hint="Use 1 to 64 letters, digits, `_` and `-`."
-            )
+        self._check_name(name)
         self.name: Final = name
         self.version: Final = version
         self.instructions: Final = instructions
@@ -110,6 +103,16 @@ class ToolServer:
     def entries(self) -> dict[str, ToolEntry]:
         """The tools by name. Not to be changed."""
         return self._entries
+
+    def missing(self, name: str) -> JsonObject | None:
+        """The result of a call of a tool that is not here; None to answer with an error of the protocol."""
+        return None
+
+    def _check_name(self, name: object) -> None:
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise OptionsError(
+                f"{name!r} cannot be the name of a server", hint="Use 1 to 64 letters, digits, `_` and `-`."
+            )
 
     def _check(self, name: str, entries: dict[str, ToolEntry]) -> None:
         if name in entries:

@@ -20,7 +20,7 @@ _OWNERS: Final[dict[str, str]] = {
     "append_system_prompt": "append-system-prompt append-system-prompt-file",
     "betas": "betas",
     "continue_conversation": "continue",
-    "debug": "debug debug-to-stderr",
+    "debug": "debug",
     "debug_file": "debug-file",
     "disallowed_tools": "disallowedTools disallowed-tools",
     "effort": "effort",

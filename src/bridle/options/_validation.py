@@ -198,7 +198,7 @@ def check(options: Options) -> None:
 def warn_of_shadowed_permission(options: Options) -> None:
     """Warn if there is a callback, and something that it will not be asked about."""
     given = [name for name in ("permission", "on_question", "on_plan") if getattr(options, name) is not None]
-    if not given:
+    if not given or getattr(options.permission, "warns_itself", False):
         return
     if _mode(options) == "dontAsk":
         names = " and ".join(f"`{name}`" for name in given)

@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING
 from bridle._lazy import lazily
 
 if TYPE_CHECKING:
-    from bridle.transcripts._entry import TranscriptEntry
+    from bridle.transcripts._blocking import BlockingSessions
+    from bridle.transcripts._chain import conversation
+    from bridle.transcripts._entry import TranscriptEntry, to_entry
     from bridle.transcripts._exporting import ExportFormat
+    from bridle.transcripts._forking import forked
     from bridle.transcripts._hits import Hits
+    from bridle.transcripts._metadata import dated, tag_entry, title_entry
     from bridle.transcripts._places import (
         check_can_continue,
         config_folder,
@@ -42,9 +46,13 @@ if TYPE_CHECKING:
     from bridle.transcripts.stores._sqlite import SqliteStore
 
 _HOMES = {
-    "_entry": ("TranscriptEntry",),
+    "_blocking": ("BlockingSessions",),
+    "_chain": ("conversation",),
+    "_entry": ("TranscriptEntry", "to_entry"),
     "_exporting": ("ExportFormat",),
+    "_forking": ("forked",),
     "_hits": ("Hits",),
+    "_metadata": ("dated", "tag_entry", "title_entry"),
     "_places": (
         "check_can_continue",
         "config_folder",
@@ -106,6 +114,14 @@ __all__ = [
     "StoreCalls",
     "fold_session_summary",
     "offers",
+    # For code that has no event loop, or has the entries of a session already.
+    "BlockingSessions",
+    "conversation",
+    "dated",
+    "forked",
+    "tag_entry",
+    "title_entry",
+    "to_entry",
     # Where the program keeps its sessions.
     "check_can_continue",
     "check_project_key",

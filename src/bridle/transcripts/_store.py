@@ -5,7 +5,7 @@ Does not know how what an agent writes gets there, nor how it is read.
 
 from __future__ import annotations
 
-from typing import Any, NotRequired, Protocol, TypedDict
+from typing import Any, Final, NotRequired, Protocol, TypedDict
 
 __all__ = [
     "SessionKey",
@@ -148,7 +148,14 @@ def _refuse(method: str) -> list[Any]:
     raise NotImplementedError(f"This store has no `{method}`.")
 
 
+_PASSED_ON: Final = frozenset(("list_sessions", "list_session_summaries", "delete", "list_subkeys"))
+"""What counts even if only the object has it: wrappers pass on all that they do not know. The others have to
+be in the class, as of a mock anything at all can be asked."""
+
+
 def offers(store: object, method: str) -> bool:
     """Whether a store has one of the optional methods, and not only inherits the contract's."""
     own = getattr(type(store), method, None)
+    if own is None and method in _PASSED_ON:
+        own = getattr(store, method, None)
     return callable(own) and own is not getattr(SessionStore, method)

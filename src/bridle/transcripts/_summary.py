@@ -26,10 +26,12 @@ disk, a note beside the file says it (`_disk`): lists do not see what is in the 
 _LONGEST_PROMPT: Final = 200
 
 _NO_PROMPT: Final = re.compile(
-    r"\s*(?:<(?:local-command-stdout|session-start-hook|tick|goal|ide_opened_file|ide_selection)>"
-    r"|\[Request interrupted by user)"
+    r"\s*(?:<(?:local-command-stdout|session-start-hook|tick|goal)>|\[Request interrupted by user)"
 )
 """What the program puts where a prompt of the user would be."""
+
+_FROM_EDITOR: Final = ("ide_opened_file", "ide_selection")
+"""What an editor tells; the user's own words may come after it."""
 
 _COMMAND: Final = ("<command-name>", "</command-name>")
 
@@ -38,7 +40,6 @@ _LATEST: Final[Mapping[str, str]] = {
     "aiTitle": "ai_title",
     "lastPrompt": "last_prompt",
     "summary": "summary_hint",
-    "gitBranch": "git_branch",
 }
 """Fields of entries of which the last one counts, and what they are called here."""
 
@@ -63,7 +64,7 @@ class Facts(msgspec.Struct, gc=False):
     """A JSON value, or `msgspec.Raw` of one: it is decoded only where a prompt is looked for."""
 
 
-_TEXTS: Final = ("type", "timestamp", "cwd", "tag", *_LATEST)
+_TEXTS: Final = ("type", "timestamp", "cwd", "gitBranch", "tag", *_LATEST)
 _FLAGS: Final = ("archived", "isSidechain", "isMeta", "isCompactSummary")
 
 
@@ -99,8 +100,11 @@ def fold_facts(data: dict[str, object], facts: Facts) -> None:
     if "cwd" not in data and facts.cwd:
         data["cwd"] = facts.cwd
     for theirs, ours in _LATEST.items():
-        if value := getattr(facts, theirs):
+        if (value := getattr(facts, theirs)) is not None:
+            # Empty: it was taken away.
             data[ours] = value
+    if facts.gitBranch:
+        data["git_branch"] = facts.gitBranch
     if facts.type == "tag":
         if facts.tag:
             data["tag"] = facts.tag
@@ -118,12 +122,16 @@ def _look_for_prompt(data: dict[str, object], facts: Facts) -> None:
     for text in _texts(facts.message):
         if (command := _command_in(text)) is not None:
             data.setdefault("command_fallback", command)
-        elif text.strip() and not _NO_PROMPT.match(text):
+        elif text.strip() and not _NO_PROMPT.match(text) and not _is_from_editor(text.strip()):
             prompt = text.replace("\n", " ").strip()
             cut = len(prompt) > _LONGEST_PROMPT
             data["first_prompt"] = prompt[:_LONGEST_PROMPT].rstrip() + "…" if cut else prompt
             data["first_prompt_locked"] = True
             return
+
+
+def _is_from_editor(text: str) -> bool:
+    return any(text.startswith(f"<{name}>") and text.endswith(f"</{name}>") for name in _FROM_EDITOR)
 
 
 def _command_in(text: str) -> str | None:

@@ -6,6 +6,7 @@ Does not decide which sessions are listed.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -15,11 +16,19 @@ from bridle.transcripts._disk._scanning import Ends
 from bridle.transcripts._summary import ARCHIVED
 from bridle.transcripts._values import StoredSession
 
-__all__ = ["describe_file"]
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["describe_facts", "describe_file", "read_facts"]
 
 
 def describe_file(found: Found, *, in_lists: bool = True) -> StoredSession | None:
     """A session, from the ends of its file; None if it has no place in lists. Raises `OSError`."""
+    return describe_facts(found, read_facts(found), in_lists=in_lists)
+
+
+def read_facts(found: Found) -> dict[str, object]:
+    """What the ends of a session's file say of it, as in the summaries of stores. Raises `OSError`."""
     file = found.file
     data: dict[str, object] = {}
     with open_file(file.path, 0) as stream:
@@ -31,6 +40,14 @@ def describe_file(found: Found, *, in_lists: bool = True) -> StoredSession | Non
     is_archived = _is_archived(file.folder)
     if is_archived is not None:
         data[ARCHIVED] = is_archived
+    return data
+
+
+def describe_facts(
+    found: Found, data: Mapping[str, object], *, in_lists: bool = True
+) -> StoredSession | None:
+    """The session of which this is known; None if it has no place in lists."""
+    file = found.file
     return describe_data(
         data,
         session_id=file.session_id,

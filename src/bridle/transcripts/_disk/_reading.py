@@ -15,7 +15,7 @@ from bridle.errors import SessionNotFound, TranscriptError
 from bridle.transcripts._arguments import StrPath, check_count, check_range, checked_id
 from bridle.transcripts._chain import History, conversation, is_chained, last_messages
 from bridle.transcripts._disk._bundling import load_bundle
-from bridle.transcripts._disk._describing import describe_file
+from bridle.transcripts._disk._describing import describe_facts, describe_file, read_facts
 from bridle.transcripts._disk._files import Found, SessionFile, open_file, sessions_in
 from bridle.transcripts._disk._parts import agent_files
 from bridle.transcripts._disk._scanning import backwards, lines
@@ -183,7 +183,11 @@ class Disk:
                 yield session
 
     def _listed(self, query: SessionQuery) -> Iterator[StoredSession]:
-        """All that match, each described when it is its turn."""
+        return (session for session, _ in self.facts(query))
+
+    def facts(self, query: SessionQuery) -> Iterator[tuple[StoredSession, dict[str, object]]]:
+        """All that match, newest first, each read when it is its turn; with all that its file says of it, as
+        in the summaries of stores. Limits are not looked at."""
         places = self._places(query.project, with_worktrees=query.worktrees)
         found = [session for folder in places for session in sessions_in(folder)]
         found.sort(key=lambda session: (session.mtime_ns, session.session_id), reverse=True)
@@ -192,14 +196,15 @@ class Disk:
             if each.session_id in seen or not query.is_in_time(each.last_modified):
                 continue
             try:
-                session = describe_file(each)
+                data = read_facts(each)
             except OSError:
                 continue
+            session = describe_facts(each, data)
             if session is None or not _is_of(session, places[each.folder]):
                 continue
             seen.add(each.session_id)
             if query.matches(session):
-                yield session
+                yield session, data
 
     def _places(
         self, project: StrPath | None, *, with_worktrees: bool, strict: bool = False

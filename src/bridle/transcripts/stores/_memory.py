@@ -53,6 +53,7 @@ class MemoryStore:
         self._transcripts: dict[Place, list[SessionStoreEntry]] = {} if of is None else of._transcripts
         self._uuids: dict[Place, set[str]] = {} if of is None else of._uuids
         self._summaries: dict[_Session, SessionSummaryEntry] = {} if of is None else of._summaries
+        self._latest: dict[str, int] = {} if of is None else of._latest
         self._batches: dict[Place, set[str]] = {} if of is None else of._batches
         self._leases: dict[_Session, _Lease] = {} if of is None else of._leases
         self._lock: Lock = Lock() if of is None else of._lock
@@ -70,6 +71,13 @@ class MemoryStore:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Self:
+        copied = type(self).__new__(type(self))
+        with self._lock:
+            kept = {name: value for name, value in vars(self).items() if name != "_lock"}
+            vars(copied).update(deepcopy(kept, memo), _lock=Lock())
+        return copied
 
     async def __aenter__(self) -> Self:
         return self
@@ -203,9 +211,8 @@ class MemoryStore:
 
     def _summarise(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         place = Place.of(key)[:2]
-        latest = max((one["mtime"] for one in self._of_project(place[0])), default=0)
         summary = fold_session_summary(self._summaries.get(place), key, entries)
-        summary["mtime"] = later(latest)
+        summary["mtime"] = self._latest[place[0]] = later(self._latest.get(place[0], 0))
         self._summaries[place] = deepcopy(summary)
 
     def _of_project(self, project_key: str) -> list[SessionSummaryEntry]:
