@@ -69,6 +69,13 @@ test-mcp1: ## run the tests of the bridge to servers of the `mcp` library with a
 	@.venv-mcp1/bin/python -m pip --disable-pip-version-check install -qq 'mcp<2'
 	@.venv-mcp1/bin/python -m pytest tests/handlers/test_mcp_bridge.py tests/handlers/real/test_mcp.py $(ARGS)
 
+# What the reference does is kept in tests/compat; this asks it again.
+.PHONY: parity
+parity: $(STAMP) agent ## hold `bridle.compat` against the reference SDK itself, installed in build/
+	@reference=$$($(PY) -m benchmarks.reference) && \
+	BRIDLE_REFERENCE="$$reference" $(PY) -m pytest -n $(WORKERS) tests/compat $(ARGS) && \
+	$(PY) scripts/reference_programs.py --check
+
 .PHONY: test-all
 test-all: test ## run the tests on every other Python from 3.11 on, too
 	@pythons=$$($(PY) scripts/other_pythons.py) || exit 1; \
@@ -110,8 +117,8 @@ coverage: $(STAMP) agent servers ## run the tests with branch coverage; fails be
 
 # Among all tests, the real program plays only some of the scenes, and of the examples in the documentation.
 .PHONY: conformance
-conformance: $(STAMP) agent ## play every scene and example with the real program, too
-	@BRIDLE_CONFORMANCE=1 $(PY) -m pytest -n $(WORKERS) tests/conformance tests/test_readme.py $(ARGS)
+conformance: $(STAMP) agent ## play every scene, example and program with the real agent, too
+	@BRIDLE_CONFORMANCE=1 $(PY) -m pytest -n $(WORKERS) tests/conformance tests/test_readme.py tests/compat/test_programs.py $(ARGS)
 
 .PHONY: soak
 soak: $(STAMP) ## run short sessions under random faults: SESSIONS=2000, ARGS="--agent process"

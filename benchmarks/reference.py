@@ -40,3 +40,7 @@ def _run(*command: str) -> None:
     if done.returncode != 0:
         said = (done.stderr or done.stdout).strip().splitlines() or ["it said nothing"]
         raise Unavailable(said[-1])
+
+
+if __name__ == "__main__":
+    print(interpreter())

@@ -11,6 +11,7 @@ from bridle._version import MINIMUM_AGENT_VERSION, __version__
 if TYPE_CHECKING:
     # Under a name again, which makes them part of what is offered.
     from bridle import command as command
+    from bridle import compat as compat
     from bridle import errors as errors
     from bridle import handlers as handlers
     from bridle import launch as launch
@@ -232,7 +233,7 @@ _MODULES = ("session", "options", "wire", "errors", "launch", "handlers", "trans
 """Where the names are."""
 
 _PACKAGES = (
-    *("command", "errors", "handlers", "launch", "options"),
+    *("command", "compat", "errors", "handlers", "launch", "options"),
     *("session", "sync", "testing", "transcripts", "transports", "wire"),
 )
 

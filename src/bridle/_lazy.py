@@ -13,12 +13,16 @@ __all__ = ["lazily"]
 
 
 def lazily(
-    package: str, homes: Mapping[str, Iterable[str]]
+    package: str, homes: Mapping[str, Iterable[str]], modules: Iterable[str] = ()
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """The `__getattr__` and `__dir__` of a package whose modules have these names."""
+    """The `__getattr__` and `__dir__` of a package whose modules have these names.
+
+    `modules` are there as names themselves."""
     home_of = {name: home for home, names in homes.items() for name in names}
 
     def get(name: str) -> object:
+        if name in modules:
+            return import_module(f"{package}.{name}")
         if name not in home_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         found: object = getattr(import_module(f"{package}.{home_of[name]}"), name)
@@ -26,6 +30,6 @@ def lazily(
         return found
 
     def names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *home_of})
+        return sorted({*vars(sys.modules[package]), *home_of, *modules})
 
     return get, names

@@ -1,0 +1,72 @@
+"""Opens a session as the reference SDK does: what goes on with nothing begins anew, and a hook that must
+block is only trusted to a program that says it can.
+
+Does not decide what is sent.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from bridle.compat._callbacks import has_to_block
+from bridle.compat._errors import CLIConnectionError
+from bridle.compat._raising import translating
+from bridle.compat._translating import translated_options
+from bridle.errors import SessionNotFound
+from bridle.session import Session
+from bridle.transcripts import Sessions, config_folder
+
+if TYPE_CHECKING:
+    from bridle import transports
+    from bridle.compat._transport import Transport
+    from bridle.compat.types import ClaudeAgentOptions
+    from bridle.options import Options
+
+
+async def opened(
+    given: ClaudeAgentOptions | None, transport: Transport | transports.Transport | None
+) -> Session:
+    """A session that is connected.
+
+    Raises `CLINotFoundError`, `CLIConnectionError`, `ProcessError`, `ValueError`, `TypeError`.
+    """
+    options = translated_options(given, transport)
+    with translating():
+        try:
+            session = await _connected(options)
+        except SessionNotFound:
+            if options.session_store is None:
+                raise
+            session = await _connected(await _without_what_the_store_lacks(options))
+    if given is not None and has_to_block(given.hooks):
+        await _ensure_blocking(session)
+    return session
+
+
+async def _connected(options: Options) -> Session:
+    session = Session(options)
+    await session.connect()
+    return session
+
+
+async def _without_what_the_store_lacks(options: Options) -> Options:
+    """Options for a store that has nothing to go on with: the program would look on disk, or begin anew.
+
+    Raises `SessionNotFound` if it would find nothing."""
+    if options.resume is None:
+        return options.replace(continue_conversation=False, fork_session=False)
+    here = Sessions(config=config_folder({**os.environ, **options.env}))
+    await here.copy(options.resume, Sessions(options.session_store))
+    return options
+
+
+async def _ensure_blocking(session: Session) -> None:
+    told = session.info.initialized
+    if told is not None and told.hook_on_failure_supported and told.hooks_applied is not False:
+        return
+    await session.close()
+    raise CLIConnectionError(
+        'A hook has on_failure="block", and the program does not say that it blocks when that fails. '
+        "Update it with `claude update`, or leave on_failure out."
+    )

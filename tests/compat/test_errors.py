@@ -1,0 +1,127 @@
+"""The errors say and carry what the reference's do."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from bridle.compat import (
+    ClaudeSDKError,
+    CLIConnectionError,
+    CLIJSONDecodeError,
+    CLINotFoundError,
+    ProcessError,
+    ResultError,
+)
+from bridle.compat._errors import MessageParseError
+
+LONG = "x" * 150
+DATA: dict[str, Any] = {
+    "subtype": "error_during_execution",
+    "errors": ["one", 2, " ", "three "],
+    "result": "the result",
+    "api_error_status": 529,
+    "terminal_reason": "api_error",
+    "session_id": "s",
+}
+
+TEXTS: list[tuple[Exception, str]] = [
+    (ClaudeSDKError("said"), "said"),
+    (CLIConnectionError("said"), "said"),
+    (CLINotFoundError(), "Claude Code not found"),
+    (CLINotFoundError("gone"), "gone"),
+    (CLINotFoundError("gone", "/bin/claude"), "gone: /bin/claude"),
+    (CLINotFoundError(cli_path="/bin/claude"), "Claude Code not found: /bin/claude"),
+    (CLINotFoundError("gone", ""), "gone"),
+    (ProcessError("failed"), "failed"),
+    (ProcessError("failed", 0), "failed (exit code: 0)"),
+    (ProcessError("failed", 1, "why"), "failed (exit code: 1)\nError output: why"),
+    (ProcessError("failed", stderr="why"), "failed\nError output: why"),
+    (ProcessError("failed", 2, ""), "failed (exit code: 2)"),
+    (ResultError("failed"), "failed"),
+    (ResultError("failed", DATA, 1), "failed (exit code: 1)"),
+    (CLIJSONDecodeError(LONG, ValueError("v")), f"Failed to decode JSON: {LONG[:100]}..."),
+    (CLIJSONDecodeError("short", ValueError("v")), "Failed to decode JSON: short..."),
+    (MessageParseError("odd"), "odd"),
+    (MessageParseError("odd", {"type": "x"}), "odd"),
+]
+
+
+@pytest.mark.parametrize("error, text", TEXTS)
+def test_an_error_says_what_the_references_does(error: Exception, text: str) -> None:
+    assert str(error) == text
+    assert error.args == (text,)
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, lambda error: pickle.loads(pickle.dumps(error))]
+)
+@pytest.mark.parametrize("error", [error for error, _ in TEXTS])
+def test_a_copy_is_the_same(error: Exception, copied: Callable[[Any], Any]) -> None:
+    made = copied(error)
+    assert type(made) is type(error)
+    assert str(made) == str(error)
+    assert {name: repr(value) for name, value in vars(made).items()} == {
+        name: repr(value) for name, value in vars(error).items()
+    }
+
+
+def test_the_hierarchy_is_the_references() -> None:
+    bases = {
+        CLIConnectionError: ClaudeSDKError,
+        CLINotFoundError: CLIConnectionError,
+        ProcessError: ClaudeSDKError,
+        ResultError: ProcessError,
+        CLIJSONDecodeError: ClaudeSDKError,
+        MessageParseError: ClaudeSDKError,
+        ClaudeSDKError: Exception,
+    }
+    assert {kind: kind.__bases__ for kind in bases} == {kind: (base,) for kind, base in bases.items()}
+
+
+def test_a_result_error_carries_the_result() -> None:
+    error = ResultError("failed", DATA, 1)
+    assert error.data is DATA
+    assert vars(error) == {
+        "data": DATA,
+        "subtype": "error_during_execution",
+        "errors": ["one", "three "],
+        "result": "the result",
+        "api_error_status": 529,
+        "terminal_reason": "api_error",
+        "session_id": "s",
+        "exit_code": 1,
+        "stderr": None,
+    }
+
+
+@pytest.mark.parametrize(
+    "data, name, value",
+    [
+        (None, "data", {}),
+        ({"errors": "bare"}, "errors", ["bare"]),
+        ({"errors": None}, "errors", []),
+        ({"errors": {"a": 1}}, "errors", []),
+        ({"subtype": 3}, "subtype", None),
+        ({"result": ["x"]}, "result", None),
+        ({"api_error_status": "529"}, "api_error_status", None),
+        ({"terminal_reason": []}, "terminal_reason", None),
+        ({"session_id": None}, "session_id", None),
+    ],
+)
+def test_what_is_odd_in_a_result_is_left_out(data: Any, name: str, value: object) -> None:
+    assert getattr(ResultError("failed", data), name) == value
+
+
+def test_an_error_of_the_others_carries_its_parts() -> None:
+    cause = ValueError("v")
+    broken = CLIJSONDecodeError(LONG, cause)
+    assert (broken.line, broken.original_error) == (LONG, cause)
+    failed = ProcessError("failed", 1, "why")
+    assert (failed.exit_code, failed.stderr) == (1, "why")
+    assert MessageParseError("odd", {"type": "x"}).data == {"type": "x"}
+    assert MessageParseError("odd").data is None
