@@ -12,7 +12,7 @@ from bridle.app import _commands, main
 from tests import tapes
 from tests.app.machines import COMMAND, Screen, clean, run
 
-COMMANDS = ("demo", "run", "chat", "doctor", "replay", "trace")
+COMMANDS = ("demo", "run", "chat", "doctor", "replay", "migrate", "trace")
 BOXES = set("─│╭╮╰╯┌┐└┘━┃")
 
 

@@ -1,4 +1,4 @@
-"""docs/command.md says what the command does."""
+"""docs/command.md and docs/migrating.md say what the command does."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ from tests.transcripts.keeping import KEY, put_on_disk
 from tests.transcripts.lines import answer, line, prompt
 
 PAGE = command_page.PAGE.read_text(encoding="utf-8")
+MIGRATING = command_page.PAGE.with_name("migrating.md").read_text(encoding="utf-8")
 SAMPLES = [
     sample
-    for block in re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
+    for block in re.findall(r"```console\n(.*?)```", PAGE + MIGRATING, re.DOTALL)
     for sample in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE)
 ]
 ANSWERS: dict[str, tuple[Step, ...]] = {
@@ -33,7 +34,22 @@ ANSWERS: dict[str, tuple[Step, ...]] = {
     "How many TODOs are there?": (use_tool("StructuredOutput", count=2), say("Counted.")),
     "Make a file": (use_tool("Bash", command="touch file", description="Make it"), say("I may not.")),
 }
-VARYING = re.compile(r"\d+\.\d s · |session [0-9a-f-]{36}")
+VARYING = re.compile(r"\d+\.\d s · |session [0-9a-f-]{36}| +$", re.MULTILINE)
+OLDER = {
+    "requirements.txt": "anyio\nclaude-agent-sdk>=0.2\n",
+    "src/agent.py": "from claude_agent_sdk import query\n",
+    "agent.py": """\
+import asyncio
+from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient
+
+
+async def main():
+    async with ClaudeSDKClient(ClaudeAgentOptions()) as client:
+        print(client._transport)
+        await asyncio.wait_for(client.query("Hello"), 60)
+""",
+}
+"""Files of a program that was written for another SDK."""
 
 
 def model(request: Request) -> Step:
@@ -64,6 +80,9 @@ def test_a_sample_prints_what_is_shown(command: str, shown: str) -> None:
         schema = {"type": "object", "properties": {"count": {"type": "integer"}}, "required": ["count"]}
         (here.folder / "schema.json").write_text(json.dumps(schema))
         (here.folder / "change.diff").write_text("+ tabs\n")
+        (here.folder / "src").mkdir(exist_ok=True)
+        for name, text in OLDER.items():
+            (here.folder / name).write_text(text)
         shutil.copy(tapes.FOLDER / "04-can-use-tool-deny.jsonl.gz", here.folder / "session.jsonl.gz")
         keep_sessions(Path(here.environment["CLAUDE_CONFIG_DIR"]))
         if "|" not in command:
@@ -86,7 +105,7 @@ def test_the_tables_are_those_of_the_code() -> None:
 def test_every_command_is_on_the_page(capsys: pytest.CaptureFixture[str]) -> None:
     carry_out(["--help"])
     commands = re.findall(r"^  (\w+)  ", capsys.readouterr().out.partition("Commands:")[2], re.MULTILINE)
-    assert len(commands) == 7
+    assert len(commands) == 8
     assert [name for name in commands if f"| `bridle {name}" not in PAGE] == []
 
 

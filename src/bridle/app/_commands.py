@@ -222,12 +222,31 @@ def trace_show(
     return show_trace(file, no_color=switches.no_color, with_partials=partials)
 
 
+def migrate(
+    switches: Switches,
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="PATH", help="Files and folders.", show_default="this folder"),
+    ] = None,
+    write: Annotated[bool, typer.Option("--write", "-w", help="Make the changes.", metavar="")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Exit with 1 if there is something to change.", metavar="")
+    ] = False,
+    json: _Json = False,
+) -> int:
+    """Show what changes for a program that used claude_agent_sdk, or make the changes."""
+    from bridle.app._migrate import migrate
+
+    return migrate(paths or [Path()], no_color=switches.no_color, write=write, check=check, as_json=json)
+
+
 _COMMANDS: Final[dict[str, Callable[..., int]]] = {
     "demo": demo,
     "run": run,
     "chat": chat,
     "doctor": doctor,
     "replay": replay,
+    "migrate": migrate,
 }
 
 

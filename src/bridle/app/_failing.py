@@ -23,7 +23,8 @@ class Code(IntEnum):
 
     OK = 0
     FAILED = 1
-    """The turn failed in a way that has no code of its own; `doctor` found a problem; a mistake of ours."""
+    """The turn failed in a way that has no code of its own; `doctor` found a problem; `migrate --check` found
+    something to change, or `migrate` a file that it cannot read or write; a mistake of ours."""
     USAGE = 2
     """A flag, an argument or an option that cannot work; a file, folder or session that is not there."""
     NO_AGENT = 3

@@ -1,0 +1,536 @@
+"""`bridle migrate` on files and folders: what it finds there, shows, writes and leaves alone."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bridle.app import main
+from bridle.app._failing import Code
+from bridle.app._migrate import counterpart
+from bridle.app._migrate_files import examined, replace
+from bridle.app._migrate_notebook import read_notebook
+from tests.app.machines import Done, Screen
+
+OLD = b"from claude_agent_sdk import query\n"
+NEW = b"from bridle.compat import query\n"
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def migrate(capsys: pytest.CaptureFixture[str]) -> Any:
+    def run(*arguments: str) -> Done:
+        code = main(["migrate", *arguments])
+        out, err = capsys.readouterr()
+        return Done(code, out, err)
+
+    return run
+
+
+def put(name: str, content: bytes = OLD) -> Path:
+    path = Path(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+# The package that takes the place.
+
+
+def test_the_counterpart_is_what_the_package_has() -> None:
+    import bridle.compat
+
+    there = counterpart()
+    assert there[""] >= {*bridle.compat.__all__, "types", "testing", "_errors"}
+    assert "MessageParseError" in there["_errors"]
+    assert "HookEvent" in there["types"]
+
+
+def test_modules_are_there_without_being_imported(migrate: Any) -> None:
+    modules = ("types", "testing", "_errors")
+    path = put("a.py", b"import claude_agent_sdk\n")
+    with path.open("a") as file:
+        file.writelines(f"print(claude_agent_sdk.{module}.__name__)\n" for module in modules)
+    migrate("--write")
+    printed = subprocess.check_output([sys.executable, str(path)], text=True)
+    assert printed.split() == [f"bridle.compat.{module}" for module in modules]
+
+
+# What is shown.
+
+
+def test_the_changes_are_shown_and_nothing_is_written(migrate: Any) -> None:
+    path = put("src/agent.py", b"# one\n" + OLD + b"\n\n\n\n\n\n\nimport claude_agent_sdk as sdk")
+    put("tests/test_agent.py", b"monkeypatch.setattr('claude_agent_sdk.query', fake)\n")
+    put("requirements.txt", b"# claude-agent-sdk\nclaude-agent-sdk==0.2\n")
+    before = path.read_bytes()
+    assert migrate() == (
+        0,
+        """\
+--- src/agent.py
++++ src/agent.py
+@@ -1,5 +1,5 @@
+ # one
+-from claude_agent_sdk import query
++from bridle.compat import query
+\x20
+\x20
+\x20
+@@ -7,4 +7,4 @@
+\x20
+\x20
+\x20
+-import claude_agent_sdk as sdk
+\\ No newline at end of file
++import bridle.compat as sdk
+\\ No newline at end of file
+
+--- tests/test_agent.py
++++ tests/test_agent.py
+@@ -1,1 +1,1 @@
+-monkeypatch.setattr('claude_agent_sdk.query', fake)
++monkeypatch.setattr('bridle.compat.query', fake)
+
+To look at:
+requirements.txt:2: It names `claude-agent-sdk`. Put `bridle` there once nothing imports the other any more. \
+[requirement]
+
+2 files, 2 imports and 1 string changed; 1 place to look at. Nothing was written: --write makes the changes.
+""",
+        "",
+    )
+    assert path.read_bytes() == before
+
+
+def test_a_program_can_apply_what_is_shown(migrate: Any) -> None:
+    path = put("a.py", b"x = 1\n\n" + OLD + b"y = 2")
+    shown = migrate().out
+    subprocess.run(["git", "apply", "-p0", "-"], input=shown, text=True, check=True)
+    assert path.read_bytes() == b"x = 1\n\n" + NEW + b"y = 2"
+
+
+def test_it_is_drawn_at_a_terminal(tmp_path: Path) -> None:
+    put("a.py", OLD + b"import claude_agent_sdk._internal.client\n")
+    with Screen("migrate", cwd=tmp_path, size=(40, 60)) as screen:
+        assert screen.end() == 0
+        lines = screen.lines
+    assert b"\x1b[32m+from bridle.compat import query" in screen.raw
+    assert "  a.py:2  internal" in lines
+    assert "    `claude_agent_sdk._internal.client` is private to" in lines
+    assert max(map(len, lines)) <= 60
+
+
+def test_control_characters_are_shown_and_not_obeyed(migrate: Any) -> None:
+    put("a.py", OLD + b"x = '\x1b[31m'\n")
+    put("b\x1b[31m.py")
+    out = migrate().out
+    assert "\x1b" not in out
+    assert " x = '\N{REPLACEMENT CHARACTER}[31m'" in out
+
+
+def test_it_can_be_read_by_programs(migrate: Any) -> None:
+    put("a.py", OLD + b"import os, claude_code_sdk\n")
+    code, out, err = migrate("--json")
+    told = json.loads(out)
+    assert (code, err, told["errors"]) == (0, "", [])
+    (file,) = told["files"]
+    assert file.pop("diff").startswith("--- a.py\n+++ a.py\n@@ -1,2 +1,2 @@\n-from")
+    assert file == {"path": "a.py", "imports": 1, "strings": 0, "is_written": False}
+    (place,) = told["places"]
+    assert place.pop("text").startswith("`claude_code_sdk` is")
+    assert place == {"path": "a.py", "line": 2, "cell": None, "rule": "older-package", "weight": "look"}
+    assert json.loads(migrate("--json", "--write").out)["files"][0]["is_written"]
+
+
+def test_hints_are_apart_from_what_has_to_be_looked_at(migrate: Any) -> None:
+    put("a.py", OLD + b"import os\nos.kill(1, 9)\n")
+    out = migrate().out
+    assert "\nSimpler now:\na.py:3: `os.kill` is not needed" in out
+    assert out.splitlines()[-1].startswith("1 file, 1 import changed; 1 hint. ")
+
+
+# Exit codes, and what cannot be done.
+
+
+def test_check_is_for_machines_that_watch(migrate: Any) -> None:
+    put("a.py")
+    assert migrate("--check").code == Code.FAILED
+    assert migrate("--write").code == Code.OK
+    assert migrate("--check") == (0, "No file in this folder imports claude_agent_sdk.\n", "")
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (("nowhere",), "error: nowhere: No such file or directory.\n"),
+        (("/dev/null",), "error: /dev/null: Neither a file nor a folder.\n"),
+        (("--check", "--write"), "error: --check changes nothing: leave it out, or --write.\n"),
+    ],
+    ids=["path", "device", "flags"],
+)
+def test_a_mistake_is_one_line(arguments: tuple[str, ...], said: str, migrate: Any) -> None:
+    put("a.py")
+    assert migrate(*arguments) == (Code.USAGE, "", said)
+    assert Path("a.py").read_bytes() == OLD
+
+
+def test_where_nothing_is_found_it_says_so(migrate: Any) -> None:
+    put("src/a.py", b"import os\n")
+    assert migrate("src", "src/a.py") == (0, "No file in src, src/a.py imports claude_agent_sdk.\n", "")
+
+
+def test_what_cannot_be_written_is_told_and_the_others_are_written(
+    migrate: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a/one.py", "b/two.py", "c/three.py"):
+        put(name)
+    # Whoever runs the tests may be one who may write everything.
+    may = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: "two" not in str(path) and may(path, mode))
+    code, out, err = migrate("--write")
+    assert (code, err) == (Code.FAILED, "error: b/two.py: Permission denied.\n")
+    assert out.endswith("\n2 files, 2 imports changed. 1 file could not be written.\n")
+    assert [Path(name).read_bytes() for name in ("a/one.py", "b/two.py", "c/three.py")] == [NEW, OLD, NEW]
+
+
+def test_a_folder_where_nothing_can_be_made_is_told_by_the_name_of_the_file(
+    migrate: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put("a.py")
+
+    def fails(*_: object) -> None:
+        raise OSError(28, "No space left on device", "made-up-name")
+
+    monkeypatch.setattr(os, "fsync", fails)
+    assert migrate("--write")[::2] == (Code.FAILED, "error: a.py: No space left on device.\n")
+    assert [path.name for path in Path().iterdir()] == ["a.py"]
+    assert Path("a.py").read_bytes() == OLD
+
+
+def test_what_cannot_be_read_is_told_and_the_others_are_read(
+    migrate: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put("a.py")
+    put("b.py")
+    opened = Path.open
+
+    def fails(path: Path, *arguments: Any, **named: Any) -> Any:
+        if path.name == "a.py":
+            raise PermissionError(13, "Permission denied", str(path))
+        return opened(path, *arguments, **named)
+
+    monkeypatch.setattr(Path, "open", fails)
+    code, out, err = migrate("../" + Path.cwd().name)
+    assert (code, "/b.py" in out) == (Code.FAILED, True)
+    assert err == f"error: ../{Path.cwd().name}/a.py: Permission denied.\n"
+
+
+def test_a_file_that_somebody_else_has_changed_is_not_overwritten() -> None:
+    path = put("a.py")
+    file = examined(path, counterpart())
+    put("a.py", OLD + b"x = 1\n")
+    with pytest.raises(OSError, match="changed in the meantime"):
+        replace(file)
+    assert path.read_bytes() == OLD + b"x = 1\n"
+
+
+def test_a_name_that_is_no_text_is_shown_as_far_as_it_is(migrate: Any) -> None:
+    put("a\udcff.py")
+    assert migrate().out.startswith("--- a?.py\n")
+    assert json.loads(migrate("--json", "--write").out)["files"][0]["path"] == "a?.py"
+    assert Path("a\udcff.py").read_bytes() == NEW
+
+
+def test_a_file_without_it_is_passed_over_whatever_it_is(migrate: Any) -> None:
+    put("notes.txt", b"import this\nand that\n")
+    assert migrate("notes.txt").out == "No file in notes.txt imports claude_agent_sdk.\n"
+
+
+# What is written.
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        (OLD.replace(b"\n", b"\r\n") * 2, NEW.replace(b"\n", b"\r\n") * 2),
+        (b"\xef\xbb\xbf" + OLD, b"\xef\xbb\xbf" + NEW),
+        (
+            b"# -*- coding: latin-1 -*-\nx = '\xe9'; import claude_agent_sdk as \xe9\n",
+            b"# -*- coding: latin-1 -*-\nx = '\xe9'; import bridle.compat as \xe9\n",
+        ),
+        (
+            b"#!/usr/bin/env python\n\x0c\n\t# x  \n" + OLD[:-1],
+            b"#!/usr/bin/env python\n\x0c\n\t# x  \n" + NEW[:-1],
+        ),
+    ],
+    ids=["crlf", "mark", "latin-1", "no end"],
+)
+def test_all_else_in_a_file_stays_as_it_is(before: bytes, after: bytes, migrate: Any) -> None:
+    path = put("a.py", before)
+    migrate("--write")
+    assert path.read_bytes() == after
+
+
+@pytest.mark.parametrize(
+    "content, rule",
+    [
+        (OLD + b"x = (", "syntax"),
+        (OLD + b"x = '\xff'\n", "encoding"),
+        (b"# coding: nonsense\n" + OLD, "encoding"),
+        (b"# coding: utf-7\nx = '+AGE-'\n" + OLD, "encoding"),
+    ],
+    ids=["syntax", "utf-8", "unknown", "not the only way"],
+)
+def test_what_cannot_be_changed_safely_is_listed_and_left(content: bytes, rule: str, migrate: Any) -> None:
+    path = put("a.py", content)
+    (place,) = json.loads(migrate("--write", "--json").out)["places"]
+    assert place["rule"] == rule
+    assert path.read_bytes() == content
+
+
+def test_a_file_keeps_its_mode_and_a_link_its_target(migrate: Any) -> None:
+    path = put("real/a.py")
+    path.chmod(0o750)
+    Path("link.py").symlink_to("real/a.py")
+    assert migrate("--write", "link.py").code == 0
+    assert Path("link.py").is_symlink()
+    assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (NEW, 0o750)
+
+
+def test_a_second_run_has_nothing_to_do(migrate: Any) -> None:
+    put("a.py", b"import claude_agent_sdk, os\nos.kill(1, 9)\n")
+    migrate("--write")
+    before = Path("a.py").stat().st_mtime_ns, Path("a.py").read_bytes()
+    out = migrate("--write").out
+    assert out.splitlines()[-1] == "Nothing to change; 1 hint."
+    assert (Path("a.py").stat().st_mtime_ns, Path("a.py").read_bytes()) == before
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.binary() | st.text().map(str.encode), st.booleans())
+def test_any_file_is_changed_once_and_only_if_it_imports_the_sdk(content: bytes, is_user: bool) -> None:
+    path = put("a.py", content + b"\n" + OLD * is_user)
+    once = examined(path, counterpart()).after
+    assert is_user or once == path.read_bytes()
+    assert examined(put("a.py", once), counterpart()).after == once
+    try:
+        ast.parse(content + b"\n" + OLD)
+    except (SyntaxError, ValueError):
+        assert not is_user or once == content + b"\n" + OLD
+    else:
+        assert not is_user or once == content + b"\n" + NEW
+
+
+# Where it looks.
+
+
+def test_it_looks_where_code_and_documents_are(migrate: Any) -> None:
+    block = b"```python\n" + OLD + OLD + b"```\n"
+    put("src/deep/a.py")
+    put("src/a.pyi")
+    put("bin/agent", b"#!/usr/bin/env python3\n" + OLD)
+    put("bin/shell", b"#!/bin/sh\n# claude_agent_sdk\n")
+    put("notes.txt")
+    put("picture.py", OLD + b"\0")
+    put("empty.py", b"")
+    put("uv.lock", b'name = "claude-agent-sdk"\n' * 2)
+    put("requirements/dev.txt", b"claude-agent-sdk\n")
+    put("Dockerfile", b"RUN pip install claude-agent-sdk\n")
+    put("docs/page.md", b"claude_agent_sdk\n" + block + block)
+    told = json.loads(migrate("--json").out)
+    assert [file["path"] for file in told["files"]] == ["bin/agent", "src/a.pyi", "src/deep/a.py"]
+    assert [(place["path"], place["line"]) for place in told["places"]] == [
+        ("Dockerfile", 1),
+        ("uv.lock", 1),
+        ("docs/page.md", 3),
+        ("docs/page.md", 7),
+        ("requirements/dev.txt", 1),
+    ]
+
+
+def test_what_a_script_says_that_it_needs_is_listed(migrate: Any) -> None:
+    needs = (
+        b'#!/usr/bin/env -S uv run\n# /// script\n# dependencies = [\n#   "claude-agent-sdk",\n# ]\n# ///\n'
+    )
+    for name, end in (("a.py", b"\n"), ("b.py", b"\r\n")):
+        put(name, needs.replace(b"\n", end) + OLD)
+    put("c.py", b"# claude-agent-sdk\n" + OLD)
+    places = json.loads(migrate("--json").out)["places"]
+    assert [(place["path"], place["line"], place["rule"]) for place in places] == [
+        ("a.py", 4, "requirement"),
+        ("b.py", 4, "requirement"),
+    ]
+
+
+def test_what_is_somebody_elses_is_left_out(migrate: Any) -> None:
+    put("mine/a.py")
+    put("mine/env/pyvenv.cfg", b"")
+    for folder in (
+        "mine/env/lib",
+        "mine/.git",
+        "mine/node_modules/x",
+        "mine/__pycache__",
+        "lib/site-packages",
+    ):
+        put(f"{folder}/a.py")
+    assert [file["path"] for file in json.loads(migrate("--json").out)["files"]] == ["mine/a.py"]
+
+
+def test_links_are_not_followed(migrate: Any) -> None:
+    put("outside/a.py")
+    put("tree/b.py")
+    Path("tree/loop").symlink_to(".")
+    Path("tree/out").symlink_to("../outside")
+    Path("tree/out.py").symlink_to("../outside/a.py")
+    Path("tree/gone.py").symlink_to("nowhere")
+    os.mkfifo("tree/pipe.py")
+    files = json.loads(migrate("--json", "--write", "tree").out)["files"]
+    assert [file["path"] for file in files] == ["tree/b.py"]
+    assert Path("outside/a.py").read_bytes() == OLD
+
+
+def test_a_file_that_is_named_twice_is_changed_once(migrate: Any) -> None:
+    put("tree/a.py")
+    Path("also").symlink_to("tree")
+    files = json.loads(migrate("--json", "tree", "tree/a.py", "also", str(Path.cwd())).out)["files"]
+    assert [file["path"] for file in files] == ["tree/a.py"]
+
+
+def test_what_git_ignores_is_left_out_unless_it_is_named(migrate: Any) -> None:
+    subprocess.run(["git", "init", "-q"], check=True)
+    put(".gitignore", b"made/\n*_pb.py\nkept.py\n")
+    for name in ("a.py", "a_pb.py", "made/b.py", "kept.py", "inner/c.py"):
+        put(name)
+    subprocess.run(["git", "add", "-f", "kept.py"], check=True)
+    subprocess.run(["git", "init", "-q", "inner"], check=True)
+    put("inner/.gitignore", b"d.py\n")
+    put("inner/d.py")
+
+    def paths(*arguments: str) -> list[str]:
+        return [file["path"] for file in json.loads(migrate("--json", *arguments).out)["files"]]
+
+    assert paths() == ["a.py", "kept.py", "inner/c.py"]
+    assert paths("made") == ["made/b.py"]
+    assert paths("a_pb.py") == ["a_pb.py"]
+
+
+def test_without_git_all_is_looked_at(migrate: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    subprocess.run(["git", "init", "-q"], check=True)
+    put(".gitignore", b"a.py\n")
+    put("a.py")
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert len(json.loads(migrate("--json").out)["files"]) == 1
+
+
+def test_a_large_tree_is_looked_through(migrate: Any) -> None:
+    for number in range(50):
+        for name in range(20):
+            put(f"package{number}/module{name}.py", b"import os\n" * 100)
+    put("package7/agent.py")
+    assert [file["path"] for file in json.loads(migrate("--json").out)["files"]] == ["package7/agent.py"]
+
+
+def test_a_file_that_is_too_large_is_listed(migrate: Any) -> None:
+    with put("a.py").open("ab") as file:
+        file.write(b"#" * (32 * 1024 * 1024))
+    assert "a.py:1: It is too large to be read (32 MiB). [size]" in migrate().out
+
+
+# Notebooks.
+
+
+def notebook(*cells: object, **fields: Any) -> str:
+    made = [cell if isinstance(cell, dict) else {"cell_type": "code", "source": cell} for cell in cells]
+    return json.dumps({"cells": made, "nbformat": 4}, **fields)
+
+
+@pytest.mark.parametrize("indent", [None, 1, "\t"], ids=["one line", "1", "tab"])
+@pytest.mark.parametrize("ends", ["", "\n", "\r\n"], ids=["none", "lf", "crlf"])
+def test_a_notebook_is_changed_and_is_written_as_it_was(indent: Any, ends: str, migrate: Any) -> None:
+    text = notebook(
+        {"cell_type": "markdown", "source": ["import claude_agent_sdk\n"]},
+        ["%pip install nothing\n", 'x = "é😀\\n"; import claude_agent_sdk as sdk\n', "await sdk.query()"],
+        "from claude_agent_sdk import (\n  query,\n)\n",
+        {"cell_type": "code", "source": [], "outputs": [{"text": ["import claude_agent_sdk"]}]},
+        indent=indent,
+    )
+    path = put("a.ipynb", (text + ends).encode())
+    assert migrate("--write").out.splitlines()[-1] == "1 file, 2 imports changed."
+    after = text.replace("import claude_agent_sdk as sdk", "import bridle.compat as sdk")
+    assert path.read_bytes().decode() == after.replace("from claude_agent_sdk", "from bridle.compat") + ends
+
+
+def test_letters_of_a_notebook_that_are_spelled_out_stay_so() -> None:
+    text = notebook('x = "é😀\t"; import claude_agent_sdk as é', ensure_ascii=True)
+    assert "\\u" in text
+    (edit,) = read_notebook(text, counterpart()).edits
+    assert text[: edit.start].endswith("import ")
+    assert text[edit.start : edit.end] == "claude_agent_sdk"
+
+
+def test_names_of_one_cell_mean_the_same_in_the_next(migrate: Any) -> None:
+    put(
+        "a.ipynb",
+        notebook("import claude_agent_sdk as sdk", "\n\nasync for m in sdk.query():\n  break").encode(),
+    )
+    (place,) = json.loads(migrate("--json").out)["places"]
+    assert (place["cell"], place["line"], place["rule"]) == (2, 3, "early-break")
+    assert "a.ipynb:cell 2:3: " in migrate().out
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "%matplotlib inline\nimport claude_agent_sdk",
+        "!pip install \\\n  x\nimport claude_agent_sdk",
+        "%%time\nimport claude_agent_sdk",
+        "files = !ls\nif files:\n    %cd x\nimport claude_agent_sdk",
+        "x?\nimport claude_agent_sdk",
+        "x = (1\n  % 2)\nimport claude_agent_sdk",
+    ],
+)
+def test_magic_does_not_keep_a_cell_from_being_read(cell: str) -> None:
+    reading = read_notebook(notebook(cell), counterpart())
+    assert (len(reading.edits), reading.findings) == (1, [])
+
+
+@pytest.mark.parametrize(
+    "cell", ["%%bash\nclaude_agent_sdk", "import claude_agent_sdk\nx = (", "?\n)claude_agent_sdk"]
+)
+def test_a_cell_that_python_cannot_read_is_listed_and_the_others_are_changed(cell: str) -> None:
+    reading = read_notebook(notebook("x", cell, "import claude_agent_sdk"), counterpart())
+    assert [(each.cell, each.rule) for each in reading.findings] == [(2, "syntax")]
+    assert len(reading.edits) == 1
+
+
+def test_what_a_cell_installs_is_listed() -> None:
+    reading = read_notebook(notebook("x = 1\n%pip install -q claude-agent-sdk"), counterpart())
+    assert [(each.line, each.rule) for each in reading.findings] == [(2, "requirement")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "claude_agent_sdk", "[]", '{"cells": {"a": 1}}', '{"cells": [1, null, {"source": 3}]}', "[" * 9999],
+)
+def test_what_is_not_a_notebook_is_not_changed(text: str) -> None:
+    assert not read_notebook(text, counterpart()).edits
+
+
+def test_a_name_that_is_cut_in_two_is_listed() -> None:
+    reading = read_notebook(notebook(["import claude_", "agent_sdk"]), counterpart())
+    assert not reading.edits
+    assert [each.rule for each in reading.findings] == ["spelling"]
