@@ -23,7 +23,7 @@ ROOT = Path(__file__).parent.parent
 # Started as a script, Python looks for modules in this folder and not in the one above.
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import kept, reference, work  # noqa: E402 - found only now
+from benchmarks import dropin_rows, kept, reference, work  # noqa: E402 - found only now
 from benchmarks.table import (  # noqa: E402 - the same
     TIMES,
     Figure,
@@ -48,6 +48,7 @@ NAMES = (
     "process",
     "session",
     "answers",
+    "dropin",
     "transcripts",
     "appends",
     "import",
@@ -159,6 +160,8 @@ class Bench:
             yield from self._sessions()
         if "answers" in wanted:
             yield from self._answers()
+        if "dropin" in wanted:
+            yield from self._dropin()
         if "transcripts" in wanted:
             yield from self._transcripts()
         if "appends" in wanted:
@@ -331,6 +334,31 @@ class Bench:
         title = "50 calls at once of a tool that takes 50 ms"
         yield from self._session(title, nothing, "parallel", 50, rounds)
         nothing.unlink()
+        yield ""
+
+    def _dropin(self) -> Iterator[str]:
+        yield header("a program for the reference, CPU time", self.title)
+        pythons = {side: str(python) for side, (python, *_) in self._sides.items()}
+        for one in dropin_rows.measure(self._folder, pythons, quick=self._quick):
+            figure = Figure(
+                f"dropin-{one.name}", one.title, "seconds", one.best["ours"], one.best.get("theirs")
+            )
+            yield row(self._add(figure), milliseconds)
+        names = "query, ClaudeSDKClient, ClaudeAgentOptions, tool, AssistantMessage"
+        packages = {
+            side: (python, f"from {dropin_rows.PACKAGES[side]} import {names}")
+            for side, python in pythons.items()
+        }
+        wall = {side: min(_cost(*command).wall for _ in range(5)) for side, command in packages.items()}
+        title = "import of what it uses (wall, all of it)"
+        yield row(
+            self._add(Figure("dropin-import", title, "seconds", wall["ours"], wall.get("theirs"))),
+            milliseconds,
+        )
+        peaks = {side: _peak(*command) for side, command in packages.items()}
+        if (peak := peaks["ours"]) is not None:
+            figure = Figure("dropin-memory", "peak memory after that", "bytes", peak, peaks.get("theirs"))
+            yield row(self._add(figure), megabytes)
         yield ""
 
     def _transcripts(self) -> Iterator[str]:

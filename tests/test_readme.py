@@ -24,7 +24,7 @@ EXAMPLES = {
     for page in PAGES
     for number, example in enumerate(EXAMPLE.findall(page.read_text(encoding="utf-8")), 1)
 }
-TALKS = re.compile(r"\bbridle\.(?:sync\.)?(?:run|stream|Session)\(")
+TALKS = re.compile(r"\bbridle\.(?:sync\.)?(?:run|stream|Session)\(|\bquery\(prompt=|\bClaudeSDKClient\(")
 """What shows that an example needs an agent."""
 
 ABOUT_THE_PROGRAM = {
