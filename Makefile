@@ -118,7 +118,8 @@ coverage: $(STAMP) agent servers ## run the tests with branch coverage; fails be
 # Among all tests, the real program plays only some of the scenes, and of the examples in the documentation.
 .PHONY: conformance
 conformance: $(STAMP) agent ## play every scene, example and program with the real agent, too
-	@BRIDLE_CONFORMANCE=1 $(PY) -m pytest -n $(WORKERS) tests/conformance tests/test_readme.py tests/compat/test_programs.py $(ARGS)
+	@BRIDLE_CONFORMANCE=1 $(PY) -m pytest -n $(WORKERS) tests/conformance tests/test_readme.py \
+		tests/testing/simulator/test_tools_as_real.py tests/compat/test_programs.py $(ARGS)
 
 .PHONY: soak
 soak: $(STAMP) ## run short sessions under random faults: SESSIONS=2000, ARGS="--agent process"

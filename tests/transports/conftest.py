@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -109,10 +110,11 @@ def nothing_is_left() -> Iterator[None]:
     finally:
         for keeper in host().live():
             keeper.end(kill=True)
-    # What a thread held until now may have been part of a cycle.
-    gc.collect()
+    # What a thread held until now may have been part of a cycle, and one may be about to close it.
+    with suppress(AssertionError):
+        wait_for(lambda: not _opened_since(descriptors))
     assert own_processes() == []
-    assert _descriptors() - descriptors == set()
+    assert _opened_since(descriptors) == set()
     assert _folders() - folders == set()
 
 
@@ -129,6 +131,11 @@ def _descriptors() -> set[tuple[str, str]]:
         except OSError:
             continue
     return {(name, target) for name, target in opened if not target.startswith("/proc/")}
+
+
+def _opened_since(before: set[tuple[str, str]]) -> set[tuple[str, str]]:
+    gc.collect()
+    return _descriptors() - before
 
 
 def _folders() -> set[str]:
