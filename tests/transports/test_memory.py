@@ -27,6 +27,25 @@ async def test_what_one_end_sends_the_other_receives() -> None:
     assert await anext(host.messages()) == KeepAlive()
 
 
+async def test_of_tasks_that_send_the_first_is_heard_first() -> None:
+    host, agent = await connected_pair()
+    begun: list[bytes] = []
+
+    async def send(number: int) -> None:
+        begun.append(b"%d" % number)
+        await host.send(begun[-1])
+
+    # trio runs tasks that can go on in any order.
+    async with anyio.create_task_group() as tasks:
+        for number in range(20):
+            tasks.start_soon(send, number)
+    await host.end_input()
+    heard = b""
+    while part := await agent.receive():
+        heard += part
+    assert heard == b"".join(begun)
+
+
 async def test_receiving_waits_for_what_is_sent() -> None:
     host, agent = await connected_pair()
     received: list[bytes] = []

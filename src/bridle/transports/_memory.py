@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 
 import anyio
-from anyio.lowlevel import checkpoint
+from anyio.lowlevel import cancel_shielded_checkpoint, checkpoint, checkpoint_if_cancelled
 
 from bridle.errors import TransportClosed
 from bridle.transports._transport import Transport
@@ -41,7 +41,7 @@ class MemoryTransport(Transport):
 
     async def send(self, data: bytes) -> None:
         """Send a piece. Raises `TransportClosed` that says why nothing can be sent."""
-        await checkpoint()
+        await checkpoint_if_cancelled()
         self._check_connected()
         if self._is_closed:
             raise TransportClosed("it has been closed")
@@ -52,6 +52,8 @@ class MemoryTransport(Transport):
             raise TransportClosed(why)
         if data:
             self._outbound.put(bytes(data))
+        # Afterwards: of two tasks that send, the one that came first is heard first.
+        await cancel_shielded_checkpoint()
 
     async def end_input(self) -> None:
         await checkpoint()
