@@ -397,6 +397,15 @@ def plainly(name: str, given: dict[str, Any], context: Any) -> PermissionResultA
     return PermissionResultAllow()
 
 
+async def allows(name: str, given: dict[str, Any], context: Any) -> PermissionResultAllow:
+    return PermissionResultAllow()
+
+
+def hands_on(name: str, given: dict[str, Any], context: Any) -> Any:
+    """Not async itself, but what it calls is."""
+    return allows(name, given, context)
+
+
 def plain_refusal(name: str, given: dict[str, Any], context: Any) -> PermissionResultDeny:
     return PermissionResultDeny(message="no")
 
@@ -410,7 +419,8 @@ async def answers_nonsense(name: str, given: dict[str, Any], context: Any) -> An
 
 
 @pytest.mark.parametrize(
-    "decide,is_error", [(plainly, False), (plain_refusal, True), (fails, True), (answers_nonsense, True)]
+    "decide,is_error",
+    [(plainly, False), (hands_on, False), (plain_refusal, True), (fails, True), (answers_nonsense, True)],
 )
 async def test_permission_callbacks_need_not_be_async_and_may_fail(decide: Any, is_error: bool) -> None:
     assert await tried(can_use_tool=decide) == [is_error]

@@ -183,178 +183,58 @@ if TYPE_CHECKING:
     )
 
 _HOMES = {
-    "_client": ("ClaudeSDKClient",),
-    "_errors": (
-        "CLIConnectionError",
-        "CLIJSONDecodeError",
-        "CLINotFoundError",
-        "ClaudeSDKError",
-        "ProcessError",
-        "ResultError",
-    ),
-    "_query": ("query",),
-    "_sessions": (
-        "delete_session",
-        "fork_session",
-        "get_session_info",
-        "get_session_messages",
-        "get_subagent_messages",
-        "list_sessions",
-        "list_subagents",
-        "project_key_for_directory",
-        "rename_session",
-        "tag_session",
-    ),
-    "_stores": (
-        "InMemorySessionStore",
-        "delete_session_via_store",
-        "fold_session_summary",
-        "fork_session_via_store",
-        "get_session_info_from_store",
-        "get_session_messages_from_store",
-        "get_subagent_messages_from_store",
-        "import_session_to_store",
-        "list_sessions_from_store",
-        "list_subagents_from_store",
-        "rename_session_via_store",
-        "tag_session_via_store",
-    ),
-    "_tools": (
-        "SdkMcpTool",
-        "ToolAnnotations",
-        "create_sdk_mcp_server",
-        "tool",
-    ),
-    "_transport": ("Transport",),
-    "types": (
-        "AgentDefinition",
-        "AssistantMessage",
-        "BackgroundTaskSummary",
-        "BaseHookInput",
-        "CanUseTool",
-        "CanUseToolShadowedWarning",
-        "ClaudeAgentOptions",
-        "ContentBlock",
-        "ContextUsageCategory",
-        "ContextUsageResponse",
-        "ConversationResetMessage",
-        "CwdChangedHookSpecificOutput",
-        "DeferredToolUse",
-        "EffortLevel",
-        "ElicitationHookSpecificOutput",
-        "ElicitationResultHookSpecificOutput",
-        "FastModeDisabledReason",
-        "FastModeState",
-        "FileChangedHookSpecificOutput",
-        "ForkSessionResult",
-        "HookCallback",
-        "HookContext",
-        "HookEffort",
-        "HookEventMessage",
-        "HookInput",
-        "HookJSONOutput",
-        "HookMatcher",
-        "McpSdkServerConfig",
-        "McpServerConfig",
-        "McpServerConnectionStatus",
-        "McpServerInfo",
-        "McpServerStatus",
-        "McpServerStatusConfig",
-        "McpStatusResponse",
-        "McpToolAnnotations",
-        "McpToolInfo",
-        "Message",
-        "MessageDisplayHookSpecificOutput",
-        "MessageOrigin",
-        "MessageOriginKind",
-        "MirrorErrorMessage",
-        "ModelUsage",
-        "NotificationHookInput",
-        "NotificationHookSpecificOutput",
-        "PermissionDeniedHookSpecificOutput",
-        "PermissionMode",
-        "PermissionRequestHookInput",
-        "PermissionRequestHookSpecificOutput",
-        "PermissionResult",
-        "PermissionResultAllow",
-        "PermissionResultDeny",
-        "PermissionUpdate",
-        "PostModelSwitchHookSpecificOutput",
-        "PostToolBatchHookSpecificOutput",
-        "PostToolUseFailureHookInput",
-        "PostToolUseFailureHookSpecificOutput",
-        "PostToolUseHookInput",
-        "PostToolUseHookSpecificOutput",
-        "PreCompactHookInput",
-        "PreModelSwitchHookSpecificOutput",
-        "PreToolUseHookInput",
-        "PreToolUseHookSpecificOutput",
-        "RateLimitEvent",
-        "RateLimitInfo",
-        "RateLimitStatus",
-        "RateLimitType",
-        "ResultMessage",
-        "SDKSessionInfo",
-        "SandboxIgnoreViolations",
-        "SandboxNetworkConfig",
-        "SandboxSettings",
-        "SdkBeta",
-        "SdkPluginConfig",
-        "ServerToolName",
-        "ServerToolResultBlock",
-        "ServerToolUseBlock",
-        "SessionCronSummary",
-        "SessionKey",
-        "SessionListSubkeysKey",
-        "SessionMessage",
-        "SessionStartHookSpecificOutput",
-        "SessionStore",
-        "SessionStoreEntry",
-        "SessionStoreFlushMode",
-        "SessionStoreListEntry",
-        "SessionSummaryEntry",
-        "SettingSource",
-        "StopHookInput",
-        "StopHookSpecificOutput",
-        "StreamEvent",
-        "SubagentStartHookInput",
-        "SubagentStartHookSpecificOutput",
-        "SubagentStopHookInput",
-        "SubagentStopHookSpecificOutput",
-        "SystemInitData",
-        "SystemInitMcpServer",
-        "SystemInitPlugin",
-        "SystemInitPluginError",
-        "SystemMessage",
-        "TERMINAL_TASK_STATUSES",
-        "TaskBudget",
-        "TaskNotificationMessage",
-        "TaskNotificationOriginSubkind",
-        "TaskNotificationStatus",
-        "TaskProgressMessage",
-        "TaskStartedMessage",
-        "TaskUpdatedMessage",
-        "TaskUpdatedStatus",
-        "TaskUsage",
-        "TextBlock",
-        "ThinkingBlock",
-        "ThinkingConfig",
-        "ThinkingConfigAdaptive",
-        "ThinkingConfigDisabled",
-        "ThinkingConfigEnabled",
-        "ToolPermissionContext",
-        "ToolResultBlock",
-        "ToolUseBlock",
-        "UserMessage",
-        "UserPromptExpansionHookSpecificOutput",
-        "UserPromptSubmitHookInput",
-        "UserPromptSubmitHookSpecificOutput",
-        "WorktreeCreateHookSpecificOutput",
-    ),
+    "_client": "ClaudeSDKClient",
+    "_errors": """
+        CLIConnectionError CLIJSONDecodeError CLINotFoundError ClaudeSDKError ProcessError ResultError
+    """,
+    "_query": "query",
+    "_sessions": """
+        delete_session fork_session get_session_info get_session_messages get_subagent_messages
+        list_sessions list_subagents project_key_for_directory rename_session tag_session
+    """,
+    "_stores": """
+        InMemorySessionStore delete_session_via_store fold_session_summary fork_session_via_store
+        get_session_info_from_store get_session_messages_from_store get_subagent_messages_from_store
+        import_session_to_store list_sessions_from_store list_subagents_from_store rename_session_via_store
+        tag_session_via_store
+    """,
+    "_tools": "SdkMcpTool ToolAnnotations create_sdk_mcp_server tool",
+    "_transport": "Transport",
+    "types": """
+        AgentDefinition AssistantMessage BackgroundTaskSummary BaseHookInput CanUseTool
+        CanUseToolShadowedWarning ClaudeAgentOptions ContentBlock ContextUsageCategory ContextUsageResponse
+        ConversationResetMessage CwdChangedHookSpecificOutput DeferredToolUse EffortLevel
+        ElicitationHookSpecificOutput ElicitationResultHookSpecificOutput FastModeDisabledReason
+        FastModeState FileChangedHookSpecificOutput ForkSessionResult HookCallback HookContext HookEffort
+        HookEventMessage HookInput HookJSONOutput HookMatcher McpSdkServerConfig McpServerConfig
+        McpServerConnectionStatus McpServerInfo McpServerStatus McpServerStatusConfig McpStatusResponse
+        McpToolAnnotations McpToolInfo Message MessageDisplayHookSpecificOutput MessageOrigin
+        MessageOriginKind MirrorErrorMessage ModelUsage NotificationHookInput NotificationHookSpecificOutput
+        PermissionDeniedHookSpecificOutput PermissionMode PermissionRequestHookInput
+        PermissionRequestHookSpecificOutput PermissionResult PermissionResultAllow PermissionResultDeny
+        PermissionUpdate PostModelSwitchHookSpecificOutput PostToolBatchHookSpecificOutput
+        PostToolUseFailureHookInput PostToolUseFailureHookSpecificOutput PostToolUseHookInput
+        PostToolUseHookSpecificOutput PreCompactHookInput PreModelSwitchHookSpecificOutput
+        PreToolUseHookInput PreToolUseHookSpecificOutput RateLimitEvent RateLimitInfo RateLimitStatus
+        RateLimitType ResultMessage SDKSessionInfo SandboxIgnoreViolations SandboxNetworkConfig
+        SandboxSettings SdkBeta SdkPluginConfig ServerToolName ServerToolResultBlock ServerToolUseBlock
+        SessionCronSummary SessionKey SessionListSubkeysKey SessionMessage SessionStartHookSpecificOutput
+        SessionStore SessionStoreEntry SessionStoreFlushMode SessionStoreListEntry SessionSummaryEntry
+        SettingSource StopHookInput StopHookSpecificOutput StreamEvent SubagentStartHookInput
+        SubagentStartHookSpecificOutput SubagentStopHookInput SubagentStopHookSpecificOutput SystemInitData
+        SystemInitMcpServer SystemInitPlugin SystemInitPluginError SystemMessage TERMINAL_TASK_STATUSES
+        TaskBudget TaskNotificationMessage TaskNotificationOriginSubkind TaskNotificationStatus
+        TaskProgressMessage TaskStartedMessage TaskUpdatedMessage TaskUpdatedStatus TaskUsage TextBlock
+        ThinkingBlock ThinkingConfig ThinkingConfigAdaptive ThinkingConfigDisabled ThinkingConfigEnabled
+        ToolPermissionContext ToolResultBlock ToolUseBlock UserMessage UserPromptExpansionHookSpecificOutput
+        UserPromptSubmitHookInput UserPromptSubmitHookSpecificOutput WorktreeCreateHookSpecificOutput
+    """,
 }
 """Where the names are."""
 
-__getattr__, __dir__ = lazily(__name__, _HOMES, ("_errors", "testing", "types"))
+__getattr__, __dir__ = lazily(
+    __name__, {home: names.split() for home, names in _HOMES.items()}, ("_errors", "testing", "types")
+)
 
 __all__ = [
     "AgentDefinition",

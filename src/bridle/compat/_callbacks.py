@@ -1,17 +1,14 @@
 """The user's callbacks as the reference SDK calls them, made into those that sessions call.
 
 Hooks get dicts and return dicts; whether a tool may run is answered with `PermissionResultAllow` or
-`PermissionResultDeny`. Functions that are not async are let off the event loop. Does not answer the agent.
+`PermissionResultDeny`. Does not answer the agent.
 """
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
-
-from anyio import to_thread
 
 from bridle.compat.types import (
     HookMatcher,
@@ -19,7 +16,7 @@ from bridle.compat.types import (
     PermissionResultDeny,
     ToolPermissionContext,
 )
-from bridle.handlers import Hook
+from bridle.handlers import Hook, call, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,9 +82,9 @@ def _calling(event: str, callback: HookCallback) -> Callable[..., object]:
         raise TypeError(f"hooks[{event!r}] must hold functions, not {type(callback).__name__}")
 
     async def hook(told: HookInput, context: HookContext) -> object:
-        return await _called(callback, told.raw, context.tool_use_id, {"signal": None})
+        return await call(callback, told.raw, context.tool_use_id, {"signal": None})
 
-    hook.__name__ = hook.__qualname__ = _name_of(callback)
+    hook.__name__ = hook.__qualname__ = name_of(callback)
     return hook
 
 
@@ -106,7 +103,7 @@ class Decide:
 
     def __init__(self, callback: CanUseTool) -> None:
         self._callback = callback
-        self.__qualname__ = _name_of(callback)
+        self.__qualname__ = name_of(callback)
 
     async def __call__(self, request: PermissionRequest) -> object:
         context = ToolPermissionContext(
@@ -120,7 +117,7 @@ class Decide:
             description=request.description,
         )
         try:
-            answer = await _called(self._callback, request.tool_name, request.input, context)
+            answer = await call(self._callback, request.tool_name, request.input, context)
             if not isinstance(answer, PermissionResultAllow | PermissionResultDeny):
                 # Sessions take True and dicts, too. What the reference refuses must not be allowed here.
                 wanted = "PermissionResult (PermissionResultAllow or PermissionResultDeny)"
@@ -134,21 +131,3 @@ class Decide:
                 updated_input=request.input, updated_permissions=answer.updated_permissions
             )
         return answer
-
-
-async def _called(function: Callable[..., object], *arguments: object) -> object:
-    if not _is_async(function):
-        answer = await to_thread.run_sync(function, *arguments, abandon_on_cancel=True)
-    else:
-        answer = function(*arguments)
-    return await answer if inspect.isawaitable(answer) else answer
-
-
-def _name_of(callback: object) -> str:
-    """What it is called in logs."""
-    return getattr(callback, "__qualname__", type(callback).__qualname__)
-
-
-def _is_async(function: object) -> bool:
-    call: object = getattr(cast("object", type(function)), "__call__", None)  # noqa: B004 - its kind counts
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)

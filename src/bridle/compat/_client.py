@@ -6,7 +6,7 @@ Each method is one of `bridle.Session`'s, under the name and with the answer tha
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from bridle.compat._errors import CLIConnectionError
 from bridle.compat._opening import opened
@@ -26,10 +26,6 @@ if TYPE_CHECKING:
     from bridle.compat.types import ContextUsageResponse, McpStatusResponse, PermissionMode
     from bridle.session import Session
     from bridle.wire import Message
-
-
-_CONTROL_SECONDS: Final = 60.0
-"""For an answer of the agent."""
 
 
 class ClaudeSDKClient:
@@ -167,7 +163,7 @@ class ClaudeSDKClient:
     async def _ask(self, subtype: str, **fields: object) -> dict[str, Any]:
         session = self._connected()
         with writing_to(session):
-            return await session.request(subtype, timeout=_CONTROL_SECONDS, **fields)
+            return await session.request(subtype, timeout=session.options.timeouts.control, **fields)
 
     def _connected(self) -> Session:
         if self._session is None:

@@ -6,7 +6,6 @@ Does not decide what is sent.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from bridle.compat._callbacks import has_to_block
@@ -14,6 +13,7 @@ from bridle.compat._errors import CLIConnectionError
 from bridle.compat._raising import translating
 from bridle.compat._translating import translated_options
 from bridle.errors import SessionNotFound
+from bridle.launch import make_environment
 from bridle.session import Session
 from bridle.transcripts import Sessions, config_folder
 
@@ -56,7 +56,7 @@ async def _without_what_the_store_lacks(options: Options) -> Options:
     Raises `SessionNotFound` if it would find nothing."""
     if options.resume is None:
         return options.replace(continue_conversation=False, fork_session=False)
-    here = Sessions(config=config_folder({**os.environ, **options.env}))
+    here = Sessions(config=config_folder(make_environment(options)))
     await here.copy(options.resume, Sessions(options.session_store))
     return options
 

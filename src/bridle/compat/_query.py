@@ -168,7 +168,7 @@ class MessageStream(AsyncGenerator["Message", None]):
         /,
     ) -> Message:
         await self.aclose()
-        raise typ
+        raise val if isinstance(val, BaseException) else typ
 
     async def aclose(self) -> None:
         """End the agent, and wait until it is gone."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         notify,
         stop,
     )
-    from bridle.handlers._calling import CallContext, CallTimedOut
+    from bridle.handlers._calling import CallContext, CallTimedOut, call, name_of
     from bridle.handlers._content import Audio, Image, Resource, ResourceLink, ToolResult
     from bridle.handlers._elicitation import DialogRequest, ElicitationRequest, accept, cancel, decline
     from bridle.handlers._faults import Misfit
@@ -69,6 +69,8 @@ _HOMES = {
     "_calling": (
         "CallContext",
         "CallTimedOut",
+        "call",
+        "name_of",
     ),
     "_content": (
         "Audio",
@@ -190,6 +192,7 @@ __all__ = [
     "as_tool",
     "ask",
     "block",
+    "call",
     "cancel",
     "decline",
     "defer",
@@ -197,6 +200,7 @@ __all__ = [
     "hook",
     "later",
     "modify",
+    "name_of",
     "notify",
     "stop",
     "tool",

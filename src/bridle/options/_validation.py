@@ -196,7 +196,8 @@ def check(options: Options) -> None:
 
 
 def warn_of_shadowed_permission(options: Options) -> None:
-    """Warn if there is a callback, and something that it will not be asked about."""
+    """Warn if there is a callback, and something that it will not be asked about. One that `warns_itself`, in
+    the words of another API, is left to do so."""
     given = [name for name in ("permission", "on_question", "on_plan") if getattr(options, name) is not None]
     if not given or getattr(options.permission, "warns_itself", False):
         return
