@@ -13,6 +13,7 @@ import pytest
 from bridle import compat
 from scripts.reference_options import Effects, effects, kept, reference_effects
 from tests.compat.option_cases import cases, lay_out
+from tests.compat.scripts import reference_python
 
 REFERENCE = kept()
 GROUPS = sorted({name.partition(":")[0] for name in REFERENCE})
@@ -130,6 +131,5 @@ def test_every_option_is_in_a_case(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.skipif("BRIDLE_REFERENCE" not in os.environ, reason="`make parity` asks the reference")
 def test_the_reference_does_what_is_kept_of_it() -> None:
-    assert reference_effects(os.environ["BRIDLE_REFERENCE"]) == REFERENCE
+    assert reference_effects(reference_python()) == REFERENCE
