@@ -63,7 +63,12 @@ class Actor:
             await self._news.wait()
 
     async def begun(self, count: int = 1) -> None:
-        """Wait until it works, having been sent so many prompts."""
+        """Wait until it works, having been sent so many prompts, and has been heard."""
+        await self.taken_up(count)
+        await self.end.heard()
+
+    async def taken_up(self, count: int) -> None:
+        """The same, whether it has been heard or not."""
         await self.until(lambda: bool(self.current) and len(self.prompts) >= count)
 
     # Turns.
@@ -127,6 +132,6 @@ async def check_usable(session: Session, actor: Actor) -> None:
     """The session answers the next prompt, and to that one."""
     before = len(actor.prompts)
     turn = await session.send("go on")
-    await actor.begun(before + 1)
+    await actor.taken_up(before + 1)
     await actor.finish("next")
     assert (await turn.result()).text == "next"

@@ -12,6 +12,7 @@ from typing import Any
 from uuid import uuid4
 
 import anyio
+from anyio.lowlevel import checkpoint
 
 from bridle.errors import TransportClosed
 from bridle.handlers import Handlers
@@ -110,6 +111,11 @@ class OtherEnd:
             await self._own.send(data)
         except TransportClosed as error:
             raise HostLeft from error
+
+    async def heard(self) -> None:
+        """Wait until the host has received all that was said."""
+        while not self._own.is_received:
+            await checkpoint()
 
     async def flush(self) -> None:
         if output := self.peer.take_output():

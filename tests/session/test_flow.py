@@ -366,7 +366,7 @@ async def test_whoever_waits_is_noticed_at_once() -> None:
     async with acting(actor, prepare=with_budget(), deadline=10.0) as session:
         for count in range(1, 21):
             one = await session.send("a")
-            await actor.begun(count)
+            await actor.taken_up(count)
             await flood(actor.end, 1000)
             await paused(session)
             await actor.finish()
@@ -397,7 +397,7 @@ async def test_what_several_turns_leave_unread_adds_up() -> None:
     async with acting(actor, prepare=with_budget()) as session:
         for count in range(1, 10):
             turns.append(await session.send("a"))
-            await actor.begun(count)
+            await actor.taken_up(count)
             await flood(actor.end, 100)
             await actor.finish()
             if count < 3:

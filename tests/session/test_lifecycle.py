@@ -648,7 +648,13 @@ async def test_closing_from_inside_a_handler_is_no_deadlock() -> None:
         await sessions[0].close()
         return {"behavior": "allow"}
 
-    async with agent_at(ask_in_a_turn) as transport:
+    async def ask_and_wait(agent: OtherEnd) -> None:
+        await agent.say(init((await agent.prompt()).uuid or ""))
+        await agent.ask("can_use_tool", **ASK)
+        while await agent.next() is not None:
+            pass
+
+    async with agent_at(ask_and_wait) as transport:
         session = with_handler(transport, handle)
         sessions.append(session)
         await session.connect()

@@ -9,9 +9,11 @@ from typing import Any
 import anyio
 import pytest
 from anyio import to_thread
+from anyio.lowlevel import checkpoint
 
 from bridle.errors import OptionsError, TransportClosed, UsageError
 from bridle.session import Session, SessionState
+from bridle.transports import MemoryTransport
 from bridle.wire import AssistantMessage, ResultMessage
 from tests.session.other_end import (
     OtherEnd,
@@ -106,6 +108,23 @@ async def test_a_loop_goes_on_where_the_last_one_stopped() -> None:
         assert [type(message) async for message in one] == [ResultMessage]
         assert [message async for message in one] == []
         assert [type(message) for message in one.messages].count(ResultMessage) == 1
+
+
+async def test_what_comes_while_the_prompt_is_being_written_is_in_its_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    send = MemoryTransport.send
+
+    async def send_and_dawdle(self: MemoryTransport, data: bytes) -> None:
+        await send(self, data)
+        for _ in range(100):
+            await checkpoint()
+
+    async with playing(reply_twice) as session:
+        monkeypatch.setattr(MemoryTransport, "send", send_and_dawdle)
+        turn = await session.send("a")
+        assert turn.is_over
+        assert [type(message) async for message in turn][-2:] == [AssistantMessage, ResultMessage]
 
 
 async def test_the_session_gives_everything_from_the_start() -> None:

@@ -231,9 +231,11 @@ class Connection:
             call_from_outside(self._cancel, self.token)
 
     def end_with(self, crash: BaseException) -> None:
-        """End it, because the user's code raised what is meant for the whole program: whoever reads next
-        raises it."""
+        """End it for what is meant for the whole program: whoever reads next raises it."""
         self.crash = crash
+        for state in self.routing.outstanding:
+            # Whatever the agent makes of it.
+            state.failure = crash
         self.start(self.close)
 
     def _cancel(self) -> None:
@@ -479,8 +481,7 @@ class Connection:
     def begin(self, until: Until) -> TurnState:
         """A turn that is about to be sent."""
         self.check_open()
-        state = TurnState(self.flow, until, anyio.current_time())
-        self.routing.begin(state)
+        self.routing.begin(state := TurnState(self.flow, until, anyio.current_time()))
         self._watch.look_again()
         return state
 

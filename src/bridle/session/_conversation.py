@@ -236,8 +236,9 @@ class Conversation:
 
     async def send(
         self, prompt: Prompt | Prompts, until: Until, priority: str | None, *, keep: bool = True
-    ) -> TurnState:
-        """Begin a turn with a prompt, or with an iterable of them."""
+    ) -> tuple[TurnState, Position | None]:
+        """Begin a turn with a prompt, or with an iterable of them; gives it, and where to read it from if it
+        is kept."""
         connection = self.connected()
         if self._is_finishing:
             raise TransportClosed("the session's input was ended")
@@ -247,12 +248,14 @@ class Conversation:
             sender = _Sender(self, state, priority)
             context = self._contexts[state]
             connection.start(feed, connection, state, prompt, sender.send, context=context)
-            return state
+            return state, state.reading_position()
         # First: what is no prompt begins no turn.
         frame = await self.frame(cast("Prompt", prompt), priority)
         state = self._begin(connection, until, keep=keep)
+        # First: the agent may answer before the prompt is known to be written.
+        start = state.reading_position()
         await self.write(state, frame)
-        return state
+        return state, start
 
     def _begin(self, connection: Connection, until: Until, *, keep: bool) -> TurnState:
         state = connection.begin(until)

@@ -42,7 +42,8 @@ class TurnOrigin:
 
     @property
     def turn(self) -> Turn | None:
-        return None if self._state is None else Turn(self._kept(), self._state)
+        state = self._state
+        return None if state is None else Turn(self._kept(), state, state.reading_position())
 
     def _kept(self) -> Conversation:
         conversation = self._conversation()

@@ -189,8 +189,8 @@ class Session(Requests, Generic[Output_co]):
 
         Raises `UsageError` or `MessageInvalid` for what is no prompt, `ConnectionLost` if the agent is gone.
         """
-        state = await self._conversation.send(prompt, until, priority, keep=keep)
-        return Turn[Output_co](self._conversation, state)
+        state, start = await self._conversation.send(prompt, until, priority, keep=keep)
+        return Turn[Output_co](self._conversation, state, start)
 
     async def ask(
         self, prompt: Prompt | Prompts, *, until: Until = "result", check: bool = True
@@ -199,7 +199,7 @@ class Session(Requests, Generic[Output_co]):
 
         Cancelling the call cancels the turn.
         """
-        state = await self._conversation.send(prompt, until, None)
+        state, _ = await self._conversation.send(prompt, until, None)
         try:
             return await Turn[Output_co](self._conversation, state).result(check=check)
         except anyio.get_cancelled_exc_class():

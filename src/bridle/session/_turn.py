@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from bridle.session._conversation import Conversation
     from bridle.session._prompts import Prompt
+    from bridle.session._stream import Position
     from bridle.session._turn_state import TurnState
 
 Cancelled: TypeAlias = Literal["cancelled", "finished_first", "killed"]
@@ -69,11 +70,11 @@ class Turn(Generic[Output_co]):
     on where the one before it stopped; loops at the same time each see everything from there on.
     """
 
-    def __init__(self, conversation: Conversation, state: TurnState) -> None:
+    def __init__(self, conversation: Conversation, state: TurnState, start: Position | None = None) -> None:
         """Made by `Session.send`."""
         self._conversation = conversation
         self._state = state
-        self._position = state.stream.position() if state.is_kept else None
+        self._position = start
         self._reader: weakref.ref[Reader] | None = None
 
     def __repr__(self) -> str:
@@ -222,11 +223,11 @@ class Turn(Generic[Output_co]):
 class Queued:
     """A message that waits for the agent, and what becomes of it."""
 
-    def __init__(self, conversation: Conversation, state: TurnState) -> None:
+    def __init__(self, conversation: Conversation, state: TurnState, start: Position | None) -> None:
         """Made by `Turn.steer` and `Session.enqueue`."""
         self._conversation = conversation
         self._state = state
-        self.turn = Turn(conversation, state)
+        self.turn = Turn(conversation, state, start)
         """What comes of it: a turn of its own, or that into which the agent takes it."""
 
     def __repr__(self) -> str:
@@ -290,4 +291,4 @@ async def queue(conversation: Conversation, prompt: Prompt, priority: str) -> Qu
     """Send a prompt that is to be followed by a handle."""
     if is_prompt_stream(prompt):
         raise UsageError("An iterable of prompts cannot be queued. Queue each, or give it to `send`.")
-    return Queued(conversation, await conversation.send(prompt, "result", priority))
+    return Queued(conversation, *await conversation.send(prompt, "result", priority))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
 from bridle.options._readers import choice
 from bridle.protocol import HOLDING_TASKS, MessageState
-from bridle.session._stream import Flow, Stream
+from bridle.session._stream import Flow, Position, Stream
 from bridle.wire import (
     ApiRetryMessage,
     AssistantMessage,
@@ -162,6 +162,10 @@ class TurnState:
         self._gate = gate
         gate.hold_turn(self)
 
+    def reading_position(self) -> Position | None:
+        """Where to read it from, from now on; None if it is not kept."""
+        return self.stream.position() if self.is_kept else None
+
     @property
     def shown(self) -> list[Message]:
         """What its readers may have seen so far, as `received`."""
@@ -225,7 +229,7 @@ class TurnState:
         self.ended_at = now
         if self.doom is not None and self._is_cut_off:
             failure = self.doom(self)
-        self.failure = self.input_error or failure
+        self.failure = self.failure or self.input_error or failure
         if self.until == "result" or self.failure is not None:
             self.stream.end(self.failure)
         self.stream.wake()

@@ -72,6 +72,11 @@ class MemoryTransport(Transport):
     def is_ready(self) -> bool:
         return self._is_connected and not self._is_closed and not self._outbound.is_ended
 
+    @property
+    def is_received(self) -> bool:
+        """Whether the other end has received all that was sent."""
+        return self._outbound.is_empty
+
     def _check_connected(self) -> None:
         if not self._is_connected:
             why = "it has been closed" if self._is_closed else "it is not connected yet"
@@ -87,6 +92,10 @@ class Pipe:
         self.is_ended = False
         self.is_abandoned = False
         """Whether it was ended by the side that reads."""
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._pieces
 
     def put(self, data: bytes) -> None:
         self._pieces.append(data)
