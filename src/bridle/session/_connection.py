@@ -234,8 +234,7 @@ class Connection:
         """End it for what is meant for the whole program: whoever reads next raises it."""
         self.crash = crash
         for state in self.routing.outstanding:
-            # Whatever the agent makes of it.
-            state.failure = crash
+            state.failure = crash  # Whatever the agent makes of it.
         self.start(self.close)
 
     def _cancel(self) -> None:
