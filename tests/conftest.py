@@ -6,6 +6,7 @@ import gc
 import os
 import re
 import signal
+import sys
 from collections.abc import Generator
 from itertools import count
 
@@ -27,6 +28,10 @@ settings.register_profile(
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
+
+# Each worker would compile all tests anew, and each child that a test starts all of Bridle: together minutes.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # Under `nohup`, and in the background of a shell, these are ignored, by children too. Some are ended by them.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -51,7 +56,13 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
     return report
 
 
+def pytest_collection() -> None:
+    # All of it stays.
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
+    gc.enable()
     _set_aside_what_stays()
 
 

@@ -53,6 +53,7 @@ from bridle.errors import (
     UsageError,
     UserNotFound,
 )
+from tests.cases import every_case
 
 pytestmark = pytest.mark.requirement("A1")
 
@@ -261,7 +262,7 @@ CASES = [
     Case(Denied, {"reason": "not here", "interrupt": True}, ("not here", "turn ends"), {"reason": ""}),
 ]
 
-each_case = pytest.mark.parametrize("case", CASES, ids=str)
+each_case = every_case("case", CASES, ids=str)
 
 
 def planted(value: object) -> object:
@@ -371,7 +372,7 @@ def test_the_least_facts_make_a_text_of_their_own(case: Case) -> None:
 
 
 @each_case
-@pytest.mark.parametrize("amount", ["all", "least"])
+@every_case("amount", ["all", "least"])
 def test_pickles_and_copies_are_the_same(case: Case, amount: str) -> None:
     facts = case.facts if amount == "all" else case.least
     error = case.kind(**facts)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
@@ -415,7 +416,7 @@ def test_bases_of_the_standard_library() -> None:
     assert not issubclass(ConnectionLost, OSError)
 
 
-@pytest.mark.parametrize(
+@every_case(
     "error, retryable",
     [
         (BridleError("x"), False),
@@ -469,7 +470,7 @@ def test_what_to_do_about_a_server_depends_on_its_status(status: str | None, adv
     assert "None" not in str(McpServerFailed("s", "why", status))
 
 
-@pytest.mark.parametrize(
+@every_case(
     "error, signal, text",
     [
         (ProcessExited(3), None, "exited with code 3. It wrote nothing to stderr"),
@@ -539,7 +540,7 @@ def test_whole_values_are_kept() -> None:
     assert MalformedFrame(line).line is line
 
 
-@pytest.mark.parametrize(
+@every_case(
     "result, text",
     [
         (Result(errors=["one ", "", "two"], result="no"), "The turn failed: one; two."),
@@ -558,7 +559,7 @@ def test_the_reason_is_the_best_that_the_result_has(result: object, text: str) -
     assert error.session_id == ("s-77" if isinstance(result, Result) else None)
 
 
-@pytest.mark.parametrize(
+@every_case(
     "error, hint",
     [
         (ApiFailed(401), "claude auth login"),

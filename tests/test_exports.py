@@ -13,6 +13,7 @@ from typing import TypeVar
 import pytest
 
 import bridle
+from tests.cases import every_case
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = [
@@ -50,7 +51,7 @@ def public(module: ModuleType) -> list[str]:
     )
 
 
-@pytest.mark.parametrize("name", PACKAGES)
+@every_case("name", PACKAGES)
 def test_all_names_what_is_there(name: str) -> None:
     module = importlib.import_module(name)
     names: list[str] = module.__all__

@@ -16,6 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bridle.redaction import DEFAULT, MASK, Redaction, is_secret_key, mask, mask_argv, mask_json, preview
+from tests.cases import every_case
 
 BODY = "k3yBody0123456789abcdefXYZ"
 """The part of a planted secret that must never be seen."""
@@ -240,8 +241,8 @@ ATTACKS = [
 ]
 
 
-@pytest.mark.parametrize("text", BY_SHAPE)
-@pytest.mark.parametrize("around", ["{}", "before {} after", "={}", "({})", '"{}"', "\n{}\n", "\x1b[31m{} "])
+@every_case("text", BY_SHAPE)
+@every_case("around", ["{}", "before {} after", "={}", "({})", '"{}"', "\n{}\n", "\x1b[31m{} "])
 def test_a_secret_is_known_by_its_shape(text: str, around: str) -> None:
     masked = mask(around.format(text))
     assert BY_SHAPE[text] in masked
@@ -253,7 +254,7 @@ def test_a_token_after_an_escaped_line_break_is_found() -> None:
     assert mask(rf"one\nsk-{BODY}\ttwo") == rf"one\nsk-{MASK}\ttwo"
 
 
-@pytest.mark.parametrize("text", BY_NAME)
+@every_case("text", BY_NAME)
 def test_a_secret_is_known_by_its_name(text: str) -> None:
     masked = mask(text)
     assert masked.startswith(BY_NAME[text])
@@ -261,7 +262,7 @@ def test_a_secret_is_known_by_its_name(text: str) -> None:
     assert mask(masked) == masked
 
 
-@pytest.mark.parametrize("text", HARMLESS)
+@every_case("text", HARMLESS)
 def test_harmless_text_is_left_alone(text: str) -> None:
     assert mask(text) == text
 
@@ -278,12 +279,12 @@ def test_json_in_json_is_masked_and_stays_json(depth: int) -> None:
     assert value == {"api_key": MASK, "n": 5, "password": MASK, "last": "seen"}
 
 
-@pytest.mark.parametrize("name", SECRET_NAMES)
+@every_case("name", SECRET_NAMES)
 def test_a_name_says_secret(name: str) -> None:
     assert is_secret_key(name)
 
 
-@pytest.mark.parametrize("name", HARMLESS_NAMES)
+@every_case("name", HARMLESS_NAMES)
 def test_a_name_says_nothing(name: str) -> None:
     assert not is_secret_key(name)
 
@@ -395,7 +396,7 @@ def test_the_command_line_of_a_server_is_masked_in_json_and_in_text() -> None:
         text, expected = json.dumps(text), json.dumps(expected)
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
+@every_case("attack", ATTACKS)
 def test_time_is_linear(attack: str) -> None:
     mask("warm up")
     before = time.process_time()

@@ -7,9 +7,10 @@ import pytest
 from bridle import errors
 from bridle.app._failing import Code, Failed, code_of, in_one_line
 from bridle.app._flags import BY_OPTION
+from tests.cases import every_case
 
 
-@pytest.mark.parametrize(
+@every_case(
     "error, code",
     [
         (errors.TurnFailed(), Code.FAILED),

@@ -7,11 +7,12 @@ import pytest
 from bridle.app._flags import BY_OPTION, FLAGS, options_from
 from bridle.errors import OptionsError
 from bridle.options import OptionFields, Options
+from tests.cases import every_case
 
 BY_NAME = {name: flag for flag in FLAGS for name in flag.names}
 
 
-@pytest.mark.parametrize("flag", FLAGS, ids=lambda flag: flag.names[0])
+@every_case("flag", FLAGS, ids=lambda flag: flag.names[0])
 def test_a_flag_stands_for_an_option(flag: object) -> None:
     assert flag in FLAGS
     assert getattr(flag, "option") in OptionFields.__annotations__  # noqa: B009
@@ -23,7 +24,7 @@ def test_no_two_flags_have_a_name_or_an_option_in_common() -> None:
     assert len(FLAGS) == len({flag.option for flag in FLAGS}) == len(BY_OPTION) - 1
 
 
-@pytest.mark.parametrize(
+@every_case(
     "name, value, option, meant",
     [
         ("--model", "opus", "model", "opus"),

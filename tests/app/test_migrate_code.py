@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from bridle.app._migrate_code import applied, read_code
 from bridle.app._migrate_names import Counterpart
 from bridle.app._migrate_rules import RULES, SENTENCES
+from tests.cases import every_case
 
 THERE: Counterpart = {
     "": frozenset(
@@ -142,12 +143,12 @@ LEFT = (
 )
 
 
-@pytest.mark.parametrize("before", [*IMPORTS, *STRINGS])
+@every_case("before", [*IMPORTS, *STRINGS])
 def test_the_name_is_replaced_and_nothing_else(before: str) -> None:
     assert changed(before) == {**IMPORTS, **STRINGS}[before]
 
 
-@pytest.mark.parametrize("text", LEFT)
+@every_case("text", LEFT)
 def test_what_is_not_the_module_is_left_alone(text: str) -> None:
     assert changed(text) == text
 
@@ -246,14 +247,14 @@ FINE = (
 )
 
 
-@pytest.mark.parametrize("rule", LOOK)
+@every_case("rule", LOOK)
 def test_what_to_look_at_is_found_before_and_after_the_change(rule: str) -> None:
     for text, line in LOOK[rule]:
         assert found(SDK + text) == [(line, rule)]
         assert found(changed(SDK + text)) == [(line, rule)]
 
 
-@pytest.mark.parametrize("text", FINE)
+@every_case("text", FINE)
 def test_what_only_looks_like_it_is_not_reported(text: str) -> None:
     assert found(SDK + text) == []
 

@@ -11,6 +11,7 @@ from bridle.app._saying import Said, call_in_words, money, said, tool_name
 from bridle.app._terminal import printable
 from bridle.wire import decode
 from tests import tapes
+from tests.cases import every_case
 
 
 def shown(frame: dict[str, Any], **more: Any) -> list[Said]:
@@ -48,7 +49,7 @@ def test_what_a_tool_gives_is_told_from_what_goes_wrong(is_error: bool, kind: st
     assert [(each.kind, each.text) for each in shown(frame)] == [(kind, "no")]
 
 
-@pytest.mark.parametrize(
+@every_case(
     "name, input, cwd, words",
     [
         ("Read", {"file_path": "/project/src/a.py"}, "/project", "src/a.py"),
@@ -96,7 +97,7 @@ def test_money_has_as_many_digits_as_say_something(usd: float, text: str) -> Non
     assert money(usd) == text
 
 
-@pytest.mark.parametrize("name", tapes.NAMES)
+@every_case("name", tapes.NAMES)
 def test_every_recorded_frame_can_be_shown(name: str) -> None:
     for record in tapes.read(name):
         if isinstance(record.frame, dict):

@@ -10,6 +10,7 @@ from rich.console import Console
 from bridle.app._stream import Stream, split_finished
 from bridle.app._terminal import Terminal
 from bridle.wire import decode
+from tests.cases import every_case
 
 ANSWER = """\
 # The build
@@ -35,7 +36,7 @@ def f():
 The end."""
 
 
-@pytest.mark.parametrize(
+@every_case(
     "text, done",
     [
         ("", ""),

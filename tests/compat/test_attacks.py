@@ -27,6 +27,7 @@ from bridle.compat import (
 )
 from bridle.compat._translating import translated_options
 from bridle.testing import Simulator, say, use_tool
+from tests.cases import every_case
 from tests.compat.test_query import Tape
 from tests.session.other_end import OtherEnd, assistant, init, result
 from tests.session.surroundings import agent_at, make_program
@@ -107,11 +108,13 @@ UNSENDABLE: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("before", [0, 1])
-@pytest.mark.parametrize("name", UNSENDABLE)
+@every_case("before", [0, 1])
+@every_case("name", UNSENDABLE)
 async def test_a_prompt_that_cannot_be_sent_is_told_when_those_before_it_are_answered(
     name: str, before: int, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.clear()
+
     async def prompts() -> AsyncGenerator[dict[str, Any]]:
         for _ in range(before):
             yield prompt("One")

@@ -28,6 +28,7 @@ from bridle.compat import (
 from bridle.protocol import RequestReceived
 from bridle.testing import Simulator, hang, say, use_tool
 from bridle.transports import live_processes
+from tests.cases import every_case
 from tests.compat.test_query import started, texts
 from tests.session.other_end import OtherEnd, assistant, init, result, stream_event
 from tests.session.surroundings import agent_at, answer_everything, make_program
@@ -340,7 +341,7 @@ METHODS: dict[str, Callable[[ClaudeSDKClient], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", METHODS)
+@every_case("name", METHODS)
 async def test_a_client_that_is_not_connected_says_so(name: str) -> None:
     client = ClaudeSDKClient(transport=Simulator([say("x")]))
     for _ in range(2):
@@ -418,7 +419,7 @@ async def answers_nonsense(name: str, given: dict[str, Any], context: Any) -> An
     return "yes"
 
 
-@pytest.mark.parametrize(
+@every_case(
     "decide,is_error",
     [(plainly, False), (hands_on, False), (plain_refusal, True), (fails, True), (answers_nonsense, True)],
 )

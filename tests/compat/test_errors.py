@@ -7,8 +7,6 @@ import pickle
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from bridle.compat import (
     ClaudeSDKError,
     CLIConnectionError,
@@ -18,6 +16,7 @@ from bridle.compat import (
     ResultError,
 )
 from bridle.compat._errors import MessageParseError
+from tests.cases import every_case
 
 LONG = "x" * 150
 DATA: dict[str, Any] = {
@@ -51,16 +50,14 @@ TEXTS: list[tuple[Exception, str]] = [
 ]
 
 
-@pytest.mark.parametrize("error, text", TEXTS)
+@every_case("error, text", TEXTS)
 def test_an_error_says_what_the_references_does(error: Exception, text: str) -> None:
     assert str(error) == text
     assert error.args == (text,)
 
 
-@pytest.mark.parametrize(
-    "copied", [copy.copy, copy.deepcopy, lambda error: pickle.loads(pickle.dumps(error))]
-)
-@pytest.mark.parametrize("error", [error for error, _ in TEXTS])
+@every_case("copied", [copy.copy, copy.deepcopy, lambda error: pickle.loads(pickle.dumps(error))])
+@every_case("error", [error for error, _ in TEXTS])
 def test_a_copy_is_the_same(error: Exception, copied: Callable[[Any], Any]) -> None:
     made = copied(error)
     assert type(made) is type(error)
@@ -99,7 +96,7 @@ def test_a_result_error_carries_the_result() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@every_case(
     "data, name, value",
     [
         (None, "data", {}),

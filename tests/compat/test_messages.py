@@ -10,10 +10,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import pytest
-
 from bridle.compat import types
 from bridle.wire import Value, decode
+from tests.cases import every_case
 from tests.compat.scripts import load, run_reference
 
 frames: ModuleType = load("reference_messages")
@@ -103,7 +102,7 @@ def test_the_recorded_frames_are_equal() -> None:
     assert found == set(EXPLAINED)
 
 
-@pytest.mark.parametrize("name", frames.MADE)
+@every_case("name", frames.MADE)
 def test_a_frame_that_was_not_recorded_is_equal_or_explained(name: str) -> None:
     (was,) = [each for each in REFERENCE if each["at"] == name]
     found = differences(was, frames.MADE[name])

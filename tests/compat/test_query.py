@@ -29,6 +29,7 @@ from bridle.compat import (
 from bridle.testing import Gate, Simulator, fail, hang, say
 from bridle.transports import live_processes
 from bridle.wire import UnknownBlock
+from tests.cases import every_case
 from tests.session.other_end import OtherEnd, assistant, init, result
 from tests.session.surroundings import agent_at
 from tests.transports.conftest import nothing_is_left, wait_for
@@ -180,7 +181,7 @@ async def test_what_cannot_work_starts_nothing(fields: dict[str, Any]) -> None:
 # Prompts.
 
 
-@pytest.mark.parametrize("given", [5, None, [{"type": "user"}], b"text"], ids=str)
+@every_case("given", [5, None, [{"type": "user"}], b"text"], ids=str)
 async def test_what_is_no_prompt_starts_nothing(given: Any) -> None:
     with Simulator([say("Hello")], executable=True) as agent:
         with pytest.raises(TypeError, match="prompt must be a text or an async iterable of messages, not"):
@@ -299,7 +300,7 @@ BROKEN: dict[str, dict[str, Any] | bytes] = {
 }
 
 
-@pytest.mark.parametrize("name", BROKEN)
+@every_case("name", BROKEN)
 async def test_a_broken_frame_is_not_the_end(name: str) -> None:
     received = await played(BROKEN[name])
     assert texts(received)[-1] == "the end"

@@ -14,6 +14,7 @@ import pytest
 from bridle.compat._stores import InMemorySessionStore
 from bridle.compat.testing import run_session_store_conformance
 from bridle.transcripts import MemoryStore, SessionStore, SqliteStore
+from tests.cases import every_case
 
 Kept = dict[tuple[str, str, str | None], list[Any]]
 
@@ -62,7 +63,7 @@ class Loose(Plain):
         return [place[2] for place in self.kept if place[:2] == self.place(key)[:2] and place[2]][::-1]
 
 
-@pytest.mark.parametrize("make", [Plain, Loose, InMemorySessionStore, MemoryStore])
+@every_case("make", [Plain, Loose, InMemorySessionStore, MemoryStore])
 @pytest.mark.anyio
 async def test_a_store_that_keeps_to_them_passes(make: Callable[[], Any]) -> None:
     await run_session_store_conformance(make)
@@ -226,7 +227,7 @@ BROKEN: dict[type[Loose], str] = {
 }
 
 
-@pytest.mark.parametrize("make", BROKEN)
+@every_case("make", BROKEN)
 @pytest.mark.anyio
 async def test_a_store_that_breaks_one_is_told_which(make: type[Loose]) -> None:
     with pytest.raises(AssertionError, match=f"^{make.__name__}: .*(?:{BROKEN[make]})"):
@@ -239,7 +240,7 @@ async def test_what_a_store_raises_comes_out() -> None:
         await run_session_store_conformance(RefusesToDeleteNothing)
 
 
-@pytest.mark.parametrize(
+@every_case(
     "make,method",
     [
         (TellsSeconds, "list_sessions"),

@@ -25,6 +25,7 @@ from bridle.handlers import tool as native_tool
 from bridle.transcripts import SessionStore
 from bridle.wire import Value, decode
 from bridle.wire.permissions import PermissionResultAllow
+from tests.cases import every_case
 
 MESSAGES: dict[str, tuple[Any, ...]] = {
     "UserMessage": ("hello", "u", "p", {"a": 1}, {"kind": "human"}),
@@ -168,7 +169,7 @@ def test_a_replaced_message_does_not_keep_the_line_of_the_old_one() -> None:
     assert changed.raw["new_conversation_id"] == "b"
 
 
-@pytest.mark.parametrize("name", MESSAGES)
+@every_case("name", MESSAGES)
 def test_its_fields_are_its_variables(name: str) -> None:
     made = getattr(types, name)(*MESSAGES[name])
     assert vars(made) == {field.name: getattr(made, field.name) for field in dataclasses.fields(made)}

@@ -26,6 +26,7 @@ from bridle.handlers._hooks_events import EVENTS
 from bridle.wire import JsonObject
 from bridle.wire.hooks import HOOK_EVENTS
 from bridle.wire.permissions import PermissionUpdate
+from tests.cases import every_case
 from tests.handlers.hooking import told
 
 UPDATE = PermissionUpdate("setMode", mode="acceptEdits", destination="session")
@@ -34,7 +35,7 @@ UPDATE = PermissionUpdate("setMode", mode="acceptEdits", destination="session")
 # Made.
 
 
-@pytest.mark.parametrize(
+@every_case(
     "made, fields",
     [
         (allow(), {"verdict": "allow"}),
@@ -242,8 +243,8 @@ def test_the_table_knows_every_event() -> None:
     assert tuple(EVENTS) == HOOK_EVENTS == tuple(CAN)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("event", HOOK_EVENTS)
+@every_case("kind", KINDS)
+@every_case("event", HOOK_EVENTS)
 @pytest.mark.requirement("A8")
 def test_an_event_says_what_it_can_and_refuses_the_rest(event: str, kind: str) -> None:
     wanted = expected(event, kind)
@@ -254,8 +255,8 @@ def test_an_event_says_what_it_can_and_refuses_the_rest(event: str, kind: str) -
         assert KINDS[kind].for_event(told(event)).to_wire() == wanted
 
 
-@pytest.mark.parametrize("kind", CHANGES)
-@pytest.mark.parametrize("event", [event for event in HOOK_EVENTS if "change" not in CAN[event]])
+@every_case("kind", CHANGES)
+@every_case("event", [event for event in HOOK_EVENTS if "change" not in CAN[event]])
 def test_an_event_that_changes_nothing_says_so(event: str, kind: str) -> None:
     wanted = expected(event, kind)
     if wanted is None:
@@ -326,8 +327,8 @@ def test_several_things_are_said_at_once(answer: Answer, wire: JsonObject) -> No
     assert answer.for_event(told("PreToolUse")).to_wire() == wire
 
 
-@pytest.mark.parametrize("event", ["PreToolUse", "PermissionRequest", "Stop"])
-@pytest.mark.parametrize("answer", [deny(""), stop(), block("")])
+@every_case("event", ["PreToolUse", "PermissionRequest", "Stop"])
+@every_case("answer", [deny(""), stop(), block("")])
 def test_a_refusal_always_has_words(event: str, answer: Answer) -> None:
     if event == "Stop" and answer.verdict == "stop":
         assert answer.for_event(event).to_wire() == {"continue": False}
@@ -335,7 +336,7 @@ def test_a_refusal_always_has_words(event: str, answer: Answer) -> None:
         assert b"gave no reason" in msgspec.json.encode(answer.for_event(event).to_wire())
 
 
-@pytest.mark.parametrize(
+@every_case(
     "answer, event, says",
     [
         (later().with_context("x"), "PreToolUse", "anything else together with later"),

@@ -15,6 +15,7 @@ from bridle.handlers._faults import Misfit
 from bridle.handlers._tool import as_tool, tool
 from bridle.handlers._tool_context import ToolContext
 from bridle.wire import JsonObject
+from tests.cases import every_case
 from tests.handlers.tooling import Asker, named
 
 
@@ -100,7 +101,7 @@ FITTING: list[tuple[Any, JsonObject, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("function, given, expected", FITTING, ids=range(len(FITTING)))
+@every_case("function, given, expected", FITTING, ids=range(len(FITTING)))
 def test_what_fits_reaches_the_function(function: Any, given: JsonObject, expected: object) -> None:
     before = msgspec.json.encode(given)
     assert called(function, given) == expected
@@ -136,7 +137,7 @@ MISFITS: list[tuple[Any, JsonObject, list[str]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("function, given, faults", MISFITS, ids=range(len(MISFITS)))
+@every_case("function, given, faults", MISFITS, ids=range(len(MISFITS)))
 def test_what_does_not_fit_is_told_parameter_by_parameter(
     function: Any, given: JsonObject, faults: list[str]
 ) -> None:

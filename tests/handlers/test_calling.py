@@ -12,6 +12,7 @@ import anyio
 import pytest
 
 from bridle.handlers._calling import CallContext, CallTimedOut, call, is_async
+from tests.cases import every_case
 
 pytestmark = pytest.mark.anyio
 
@@ -55,9 +56,7 @@ FUNCTIONS: list[tuple[str, Callable[..., object], bool]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    "function, is_async_", [each[1:] for each in FUNCTIONS], ids=[each[0] for each in FUNCTIONS]
-)
+@every_case("function, is_async_", [each[1:] for each in FUNCTIONS], ids=[each[0] for each in FUNCTIONS])
 async def test_any_kind_of_function_is_called(function: Callable[..., object], is_async_: bool) -> None:
     assert is_async(function) is is_async_
     assert await call(function, [5]) == [5]

@@ -18,12 +18,13 @@ from bridle.handlers._content import (
     bytes_content,
     media_type,
 )
+from tests.cases import every_case
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"rest"
 WAV = b"RIFF\x24\x00\x00\x00WAVEfmt "
 
 
-@pytest.mark.parametrize(
+@every_case(
     "data, kind",
     [
         (PNG, "image/png"),
@@ -82,7 +83,7 @@ def test_the_type_that_is_given_wins() -> None:
     assert Image(PNG, "image/apng").mime_type == "image/apng"
 
 
-@pytest.mark.parametrize(
+@every_case(
     "kind, given, said",
     [
         (Image, (b"what",), "unknown type"),

@@ -13,6 +13,7 @@ from bridle.errors import Denied
 from bridle.handlers._elicitation import DialogRequest, ElicitationRequest, accept, cancel, decline
 from bridle.handlers._forms import Choice, FormField, content_fault, form_fields
 from bridle.wire.control import DialogResult, Elicitation, ElicitationResult
+from tests.cases import every_case
 from tests.handlers.deciding import ID, Asker, Dialog, Elicited
 
 pytestmark = pytest.mark.anyio
@@ -84,7 +85,7 @@ ANSWERS: list[tuple[object, dict[str, Any], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("value, asked, wire", ANSWERS, ids=[str(number) for number in range(len(ANSWERS))])
+@every_case("value, asked, wire", ANSWERS, ids=[str(number) for number in range(len(ANSWERS))])
 async def test_an_answer_reaches_the_server(
     value: object, asked: dict[str, Any], wire: dict[str, Any]
 ) -> None:
@@ -137,12 +138,11 @@ NO_ANSWERS: list[tuple[object, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    "value, asked, text", NO_ANSWERS, ids=[str(number) for number in range(len(NO_ANSWERS))]
-)
+@every_case("value, asked, text", NO_ANSWERS, ids=[str(number) for number in range(len(NO_ANSWERS))])
 async def test_what_does_not_fit_the_form_cancels(
     value: object, asked: dict[str, Any], text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.clear()
     elicited = Elicited(returning(value))
     assert await elicited.answer(**asked) == {"action": "cancel"}
     assert (elicited.report.outcome, elicited.report.action) == ("failed", "cancel")
@@ -303,7 +303,7 @@ def test_a_mode_that_is_not_said_is_found(fields: dict[str, Any], mode: str) -> 
 # Dialogs.
 
 
-@pytest.mark.parametrize(
+@every_case(
     "value, wire",
     [
         ("retry", {"behavior": "completed", "result": "retry"}),

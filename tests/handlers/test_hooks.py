@@ -36,6 +36,7 @@ from bridle.wire.hooks import (
     StopOutput,
     WorktreeCreateOutput,
 )
+from tests.cases import every_case
 from tests.handlers.hooking import Asker, Hooked, answer_of, callback, is_refusal
 from tests.handlers.test_hooks_hook import CAN_CLOSE, CLOSED, Checks, guard, loose
 
@@ -66,7 +67,7 @@ def circle() -> JsonObject:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(
+@every_case(
     "returned, wire",
     [
         (None, {}),
@@ -236,7 +237,7 @@ OF_PRE_TOOL_USE: list[Any] = [
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("number", range(len(NONSENSE)))
+@every_case("number", range(len(NONSENSE)))
 async def test_what_means_nothing_is_a_refusal_where_the_hook_fails_closed(number: int) -> None:
     for event in CAN_CLOSE:
         if event == "WorktreeCreate" and isinstance(NONSENSE[number], str):
@@ -246,13 +247,13 @@ async def test_what_means_nothing_is_a_refusal_where_the_hook_fails_closed(numbe
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("number", range(len(OF_PRE_TOOL_USE)))
+@every_case("number", range(len(OF_PRE_TOOL_USE)))
 async def test_what_means_nothing_to_a_guard_of_tools_is_a_denial(number: int) -> None:
     assert is_refusal("PreToolUse", await answer_of("PreToolUse", lambda _: OF_PRE_TOOL_USE[number]))
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(
+@every_case(
     "decision",
     [
         "allow",
@@ -278,7 +279,7 @@ async def test_a_part_that_an_event_does_not_have_is_no_answer() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("number", range(len(NONSENSE)))
+@every_case("number", range(len(NONSENSE)))
 async def test_what_means_nothing_is_no_answer_where_the_hook_fails_open(number: int) -> None:
     value = NONSENSE[number]
     wire = await answer_of("PreToolUse", lambda _: value, fails="open")
@@ -296,10 +297,11 @@ async def test_what_means_nothing_is_no_answer_where_the_hook_fails_open(number:
         ("asyncio", cancelled_by_itself),
     ],
 )
-@pytest.mark.parametrize("event", sorted(CAN_CLOSE))
+@every_case("event", sorted(CAN_CLOSE))
 async def test_a_hook_that_fails_closed_refuses(
     event: str, function: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.clear()
     wire = await answer_of(event, function, fails="closed")
     assert is_refusal(event, wire)
     assert "secret" not in str(wire)
@@ -310,15 +312,16 @@ async def test_a_hook_that_fails_closed_refuses(
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("event", HOOK_EVENTS)
+@every_case("event", HOOK_EVENTS)
 async def test_a_hook_that_fails_open_says_nothing(event: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.clear()
     assert await answer_of(event, raises, fails="open") == {}
     assert await answer_of(event, never, fails="open", timeout=0.001) == {}
     assert len(caplog.records) == 2
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("event", sorted(CLOSED))
+@every_case("event", sorted(CLOSED))
 async def test_a_guard_that_is_slow_refuses(event: str) -> None:
     wire = await answer_of(event, never, timeout=0.001)
     assert is_refusal(event, wire)
@@ -592,7 +595,7 @@ async def test_a_hook_that_comes_after_the_answer_of_another_sees_its_changes_to
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(
+@every_case(
     "event, last_word",
     [
         ("PreToolUse", deny("why")),
@@ -621,7 +624,7 @@ async def test_the_last_word_ends_it(event: str, last_word: object) -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("answer", [None, allow(), ask("why"), add_context("x"), modify({}), later()])
+@every_case("answer", [None, allow(), ask("why"), add_context("x"), modify({}), later()])
 async def test_what_refuses_nothing_lets_the_others_speak(answer: object) -> None:
     seen: list[Any] = []
     hooked = Hooked({"PreToolUse": [noting(seen, "first", answer), noting(seen, "second", deny("why"))]})
@@ -788,7 +791,7 @@ UNSEEN = {
 }
 
 
-@pytest.mark.parametrize("event", HOOK_EVENTS)
+@every_case("event", HOOK_EVENTS)
 def test_a_hook_that_waits_in_vain_is_warned_of(event: str) -> None:
     expected = (
         pytest.warns(HookNeverCalledWarning, match=f"print waits for {event}.*{UNSEEN[event]}")

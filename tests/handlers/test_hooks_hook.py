@@ -17,6 +17,7 @@ from bridle.handlers._hooks_hook import Hook, HookContext, runner_of
 from bridle.options import Options
 from bridle.wire.hooks import HOOK_EVENTS, PreToolUseInput, StopInput
 from bridle.wire.tools import BashInput
+from tests.cases import every_case
 from tests.handlers.hooking import Asker, told
 
 CLOSED = {
@@ -94,7 +95,7 @@ def test_a_hook_in_a_class_belongs_to_its_object() -> None:
     assert Checks.at_end.event == one.at_end.event == "Stop"
 
 
-@pytest.mark.parametrize("event", HOOK_EVENTS)
+@every_case("event", HOOK_EVENTS)
 def test_what_guards_fails_closed_unless_told_otherwise(event: str) -> None:
     assert Hook(print, event).fails == ("closed" if event in CLOSED else "open")
     assert Hook(print, event, fails="open").fails == "open"
@@ -133,7 +134,7 @@ class Callable2:
         return ("object", input, context)
 
 
-@pytest.mark.parametrize(
+@every_case(
     "function, result",
     [
         (one, ("one", "in")),
@@ -167,7 +168,7 @@ def test_a_function_that_cannot_be_called_is_refused(function: Any) -> None:
         runner_of(Hook(function, "Stop"))
 
 
-@pytest.mark.parametrize(
+@every_case(
     "call, says",
     [
         (lambda: hook("pre_tool_use"), "No event is called 'pre_tool_use'.*'PreToolUse'"),
@@ -200,7 +201,7 @@ def test_an_event_of_tomorrow_is_no_mistake() -> None:
 # Matchers: what the agent was seen to do with each.
 
 
-@pytest.mark.parametrize(
+@every_case(
     "given, sent",
     [
         (None, None),
@@ -226,7 +227,7 @@ def test_a_matcher_is_sent_as_the_agent_takes_it(given: Any, sent: str | None) -
     assert Hook(print, "PreToolUse", matcher=given).matcher == sent
 
 
-@pytest.mark.parametrize(
+@every_case(
     "given, says",
     [
         ("(", r"no pattern: '\('"),

@@ -11,6 +11,7 @@ from bridle.handlers._hooks_hook import Hook
 from bridle.wire.control import HookCallback
 from bridle.wire.hooks import HOOK_INPUTS, HookInput
 from tests import tapes
+from tests.cases import every_case
 from tests.handlers.hooking import Asker, Hooked, is_refusal
 
 pytestmark = pytest.mark.anyio
@@ -40,7 +41,7 @@ NOT_UNDERSTOOD: list[Any] = [
 """What was sent to see the agent refuse or overlook it."""
 
 
-@pytest.mark.parametrize("name", CALLS)
+@every_case("name", CALLS)
 async def test_a_hook_gets_what_the_agent_told(name: str) -> None:
     for call, _ in CALLS[name]:
         event, seen = call.input.hook_event_name, list[HookInput]()
@@ -54,7 +55,7 @@ async def test_a_hook_gets_what_the_agent_told(name: str) -> None:
         assert not EVENTS[event].tool or str(call.tool_use_id).startswith("toolu_")
 
 
-@pytest.mark.parametrize("name", CALLS)
+@every_case("name", CALLS)
 async def test_what_the_agent_understood_goes_out_as_it_is_and_the_rest_does_not(name: str) -> None:
     for call, said in CALLS[name]:
         event = call.input.hook_event_name

@@ -14,6 +14,7 @@ from bridle.options import Options
 from bridle.wire import JsonObject
 from bridle.wire.control import CanUseTool, HookCallback, McpMessage
 from bridle.wire.hooks import hook_input_from_wire
+from tests.cases import every_case
 
 pytestmark = pytest.mark.anyio
 
@@ -68,7 +69,7 @@ async def test_nothing_is_allowed_without_a_callback() -> None:
     assert (await Host().decide())["behavior"] == "deny"
 
 
-@pytest.mark.parametrize("answer", [None, "allow", {}, {"behavior": "maybe"}, 1, [], object], ids=repr)
+@every_case("answer", [None, "allow", {}, {"behavior": "maybe"}, 1, [], object], ids=repr)
 async def test_nothing_is_allowed_by_an_answer_that_means_nothing(answer: object) -> None:
     async def permit(_: object) -> object:
         return answer

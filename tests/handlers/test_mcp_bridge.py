@@ -24,6 +24,7 @@ from bridle.handlers._mcp_bridge import as_bridge
 from bridle.handlers._mcp_bridge_library import low_server
 from bridle.wire import JsonObject
 from bridle.wire.control import INTERNAL_ERROR, INVALID_REQUEST, Elicitation
+from tests.cases import every_case
 from tests.handlers.mcp_servers import (
     IS_FIRST,
     PNG,
@@ -121,9 +122,7 @@ REQUESTS: list[tuple[str, JsonObject | None, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    "method, params, is_right", REQUESTS, ids=[f"{n}-{row[0]}" for n, row in enumerate(REQUESTS)]
-)
+@every_case("method, params, is_right", REQUESTS, ids=[f"{n}-{row[0]}" for n, row in enumerate(REQUESTS)])
 async def test_every_kind_of_request_is_served(method: str, params: JsonObject | None, is_right: Any) -> None:
     async with serving(high_level()) as agent:
         reply = await agent.ask(method, params)
@@ -434,7 +433,7 @@ async def test_a_call_is_cancelled_with_the_task_that_waits_for_it() -> None:
     assert [event.outcome for event in agent.handled] == ["cancelled", "answered"]
 
 
-@pytest.mark.parametrize("steps", range(12))
+@every_case("steps", range(12))
 async def test_a_call_that_is_cancelled_at_once_does_not_go_on(steps: int) -> None:
     watch = Stopwatch()
     async with serving(high_level(watch)) as agent:
@@ -449,7 +448,7 @@ async def test_a_call_that_is_cancelled_at_once_does_not_go_on(steps: int) -> No
     assert watch.cancelled == watch.began
 
 
-@pytest.mark.parametrize("id", [99, "2", None, [1]], ids=repr)
+@every_case("id", [99, "2", None, [1]], ids=repr)
 async def test_a_cancellation_of_nothing_hits_nothing(id: Any) -> None:
     watch = Stopwatch()
     async with serving(high_level(watch)) as agent, anyio.create_task_group() as tasks:

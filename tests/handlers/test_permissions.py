@@ -28,6 +28,7 @@ from bridle.wire.permissions import (
 )
 from bridle.wire.tools import BashInput
 from tests import tapes
+from tests.cases import every_case
 from tests.handlers.deciding import ID, LS, PLAN, Asker, Decider, can_use, request
 
 pytestmark = pytest.mark.anyio
@@ -132,8 +133,8 @@ DECISIONS: list[tuple[object, dict[str, Any]]] = [
 
 
 @pytest.mark.requirement("A10")
-@pytest.mark.parametrize("value, wire", DECISIONS, ids=lambda value: repr(value)[:60])
-@pytest.mark.parametrize("form", FORMS)
+@every_case("value, wire", DECISIONS, ids=lambda value: repr(value)[:60])
+@every_case("form", FORMS)
 async def test_a_decision_is_sent_as_it_was_made(form: str, value: object, wire: dict[str, Any]) -> None:
     decider = Decider(FORMS[form](returning(value)))
     answer = await decider.answer()
@@ -156,7 +157,7 @@ async def test_suggestions_go_back_as_they_came() -> None:
     assert answer == ALLOWED | {"updatedPermissions": suggestions}
 
 
-@pytest.mark.parametrize(
+@every_case(
     "error, message, interrupt",
     [
         (Denied("Not on a Sunday"), "Not on a Sunday", False),
@@ -166,10 +167,11 @@ async def test_suggestions_go_back_as_they_came() -> None:
     ],
     ids=["plain", "interrupt", "empty", "grouped"],
 )
-@pytest.mark.parametrize("form", FORMS)
+@every_case("form", FORMS)
 async def test_to_raise_denied_is_to_deny(
     form: str, error: BaseException, message: str, interrupt: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.clear()
     decider = Decider(FORMS[form](raising(error)))
     answer = await decider.answer()
     assert answer == {"behavior": "deny", "message": message} | ({"interrupt": True} if interrupt else {})
@@ -267,9 +269,10 @@ NONSENSE: list[object] = [
 
 
 @pytest.mark.requirement("A10")
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("value", NONSENSE, ids=[str(number) for number in range(len(NONSENSE))])
+@every_case("form", FORMS)
+@every_case("value", NONSENSE, ids=[str(number) for number in range(len(NONSENSE))])
 async def test_what_is_no_decision_denies(form: str, value: object, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.clear()
     decider = Decider(FORMS[form](returning(value)))
     assert await decider.answer() == {"behavior": "deny", "message": NO_VALID}
     assert (decider.report.decision, decider.report.outcome) == ("deny", "failed")
@@ -294,11 +297,12 @@ FAILURES: dict[str, BaseException] = {
 
 
 @pytest.mark.requirement("A10")
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("error", FAILURES.values(), ids=FAILURES)
+@every_case("form", FORMS)
+@every_case("error", FAILURES.values(), ids=FAILURES)
 async def test_a_callback_that_raises_denies_and_the_model_learns_no_more_than_the_kind(
     form: str, error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.clear()
     decider = Decider(FORMS[form](raising(error)))
     answer = await decider.answer()
     assert answer.keys() == {"behavior", "message"}
@@ -518,8 +522,8 @@ async def test_a_cancelled_scope_of_its_own_is_its_own_affair() -> None:
     assert await Decider(gives_up).answer() == ALLOWED
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3)], ids=["ctrl_c", "exit"])
-@pytest.mark.parametrize("grouped", [False, True], ids=["bare", "grouped"])
+@every_case("error", [KeyboardInterrupt(), SystemExit(3)], ids=["ctrl_c", "exit"])
+@every_case("grouped", [False, True], ids=["bare", "grouped"])
 async def test_what_ends_programs_is_let_through(error: BaseException, grouped: bool) -> None:
     raised = BaseExceptionGroup("tasks", [error, ValueError()]) if grouped else error
 
@@ -661,10 +665,8 @@ async def test_callbacks_see_the_context_of_the_task_that_asks() -> None:
 # What is done to a request.
 
 
-@pytest.mark.parametrize("field", ["input", "nested", "tool"])
-@pytest.mark.parametrize(
-    "value", [True, allow(), {"behavior": "allow"}, PermissionResultAllow()], ids=range(4)
-)
+@every_case("field", ["input", "nested", "tool"])
+@every_case("value", [True, allow(), {"behavior": "allow"}, PermissionResultAllow()], ids=range(4))
 async def test_a_request_that_was_changed_in_place_is_not_allowed(field: str, value: object) -> None:
     def change(request: PermissionRequest) -> object:
         if field == "input":
@@ -728,7 +730,7 @@ async def test_a_mistake_of_our_own_denies() -> None:
 # What those who watch are told.
 
 
-@pytest.mark.parametrize(
+@every_case(
     "callback, reason",
     [
         (returning(True), " allowed it"),

@@ -18,6 +18,7 @@ from bridle.handlers._permissions import PermissionRequest
 from bridle.handlers._policy import Policy, UnreachableRuleWarning
 from bridle.handlers._policy_rule import Rule
 from bridle.options import Options
+from tests.cases import every_case
 from tests.handlers.deciding import Asker, Decider, can_use
 from tests.handlers.hooking import Hooked, callback
 
@@ -44,7 +45,7 @@ def decided(policy: Policy, tool: str, /, cwd: str = "/project", **input: object
 
 
 @pytest.mark.requirement("A10")
-@pytest.mark.parametrize(
+@every_case(
     "tool, input, decision, index",
     [
         ("Bash", {"command": "git status"}, "allow", 1),
@@ -92,7 +93,7 @@ def test_what_no_rule_is_about_goes_by_the_default(default: Any) -> None:
 COMPOUND: dict[str, Any] = {"command": "git status; ls"}
 
 
-@pytest.mark.parametrize(
+@every_case(
     "rules, decision, index",
     [
         ([{"allow": "Bash(git *)"}], "ask", None),
@@ -128,7 +129,7 @@ def test_to_ask_without_doubt_comes_before_what_follows() -> None:
 # Single conditions.
 
 
-@pytest.mark.parametrize(
+@every_case(
     "rule, tool, input, is_meant",
     [
         ({"allow": "*"}, "AnythingAtAll", {}, True),
@@ -211,7 +212,7 @@ def test_a_condition_holds_or_does_not(
     assert (explained.decision == "allow") is is_meant, explained
 
 
-@pytest.mark.parametrize(
+@every_case(
     "rule, tool, input",
     [
         ({"deny": "*", "server": "a"}, "mcp__a__b__c", {}),
@@ -254,7 +255,7 @@ def test_a_part_is_enough_to_deny(rule: dict[str, Any], tool: str, input: dict[s
     assert decided(Policy.of(rule), tool, **input) == "deny"
 
 
-@pytest.mark.parametrize(
+@every_case(
     "rule, tool, input",
     [
         ({"deny": "*", "path": "**/.env"}, "Bash", {"command": "ls -la src"}),
@@ -385,7 +386,7 @@ def test_changing_what_it_was_made_of_changes_no_policy() -> None:
     assert policy == Policy.of({"allow": "Read", "path": "a"})
 
 
-@pytest.mark.parametrize(
+@every_case(
     "make, text",
     [
         (lambda: Policy([]), "has no rules"),
@@ -473,7 +474,7 @@ async def test_a_policy_answers_the_agent() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@every_case(
     "value, wire, reason",
     [
         (True, "allow", "Policy allowed it: someone was asked by default"),
@@ -486,7 +487,7 @@ async def test_a_policy_answers_the_agent() -> None:
     ],
     ids=range(7),
 )
-@pytest.mark.parametrize("is_async", [False, True])
+@every_case("is_async", [False, True])
 async def test_what_is_to_be_asked_goes_to_the_callback(
     value: object, wire: str, reason: str, is_async: bool
 ) -> None:
@@ -595,7 +596,7 @@ async def guarded(guard: object, origin: Asker, **fields: Any) -> Any:
     return await hooks.answer(callback("PreToolUse", registration.hook_callback_ids[0], **fields), origin)
 
 
-@pytest.mark.parametrize(
+@every_case(
     "strict, command, decision",
     [
         (False, "rm x", "deny"),

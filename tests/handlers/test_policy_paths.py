@@ -12,6 +12,7 @@ from bridle.errors import OptionsError
 from bridle.handlers import _policy_paths
 from bridle.handlers._policy_glob import Match, check_path_pattern, check_pattern, path_regex
 from bridle.handlers._policy_paths import Where, path_match
+from tests.cases import every_case
 
 AWAY = Where("/project", is_local=False)
 
@@ -19,7 +20,7 @@ AWAY = Where("/project", is_local=False)
 # Patterns.
 
 
-@pytest.mark.parametrize(
+@every_case(
     "pattern, path, fits",
     [
         ("/a/**", "/a", True),
@@ -55,7 +56,7 @@ def test_a_pattern_for_paths_knows_their_parts(pattern: str, path: str, fits: bo
     assert (path_regex(pattern).match(path) is not None) is fits
 
 
-@pytest.mark.parametrize(
+@every_case(
     "pattern, text",
     [
         ("", "empty pattern"),
@@ -77,7 +78,7 @@ def test_a_pattern_that_would_not_do_what_it_seems_to_is_refused(pattern: str, t
     assert caught.value.hint
 
 
-@pytest.mark.parametrize("pattern", ["*", "a", "../b/**", "~/x", "/a/[[]b]", "a{b}", "[!a]", "[]]"])
+@every_case("pattern", ["*", "a", "../b/**", "~/x", "/a/[[]b]", "a{b}", "[!a]", "[]]"])
 def test_other_patterns_are_accepted(pattern: str) -> None:
     check_path_pattern("`path`", pattern)
     check_pattern("`path`", pattern)

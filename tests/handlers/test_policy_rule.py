@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from bridle.errors import OptionsError
 from bridle.handlers._policy_rule import Rule
+from tests.cases import every_case
 
 # As data.
 
@@ -31,7 +32,7 @@ DATA: list[tuple[dict[str, Any], Rule]] = [
 ]
 
 
-@pytest.mark.parametrize("data, rule", DATA, ids=[repr(rule) for _, rule in DATA])
+@every_case("data, rule", DATA, ids=[repr(rule) for _, rule in DATA])
 def test_a_rule_is_the_same_as_its_data(data: dict[str, Any], rule: Rule) -> None:
     assert Rule.from_data(data) == [rule]
     assert rule.to_data() == data
@@ -40,7 +41,7 @@ def test_a_rule_is_the_same_as_its_data(data: dict[str, Any], rule: Rule) -> Non
     assert eval(repr(rule), {"Rule": Rule}) == rule
 
 
-@pytest.mark.parametrize(
+@every_case(
     "noted, data",
     [
         ("Bash(git *)", {"allow": "Bash", "command": "git *"}),
@@ -168,7 +169,7 @@ REFUSED: list[tuple[object, str]] = [
 ]
 
 
-@pytest.mark.parametrize("data, text", REFUSED, ids=[repr(data)[:50] for data, _ in REFUSED])
+@every_case("data, text", REFUSED, ids=[repr(data)[:50] for data, _ in REFUSED])
 def test_a_rule_that_could_not_work_is_refused(data: object, text: str) -> None:
     with pytest.raises(OptionsError) as caught:
         Rule.from_data(data, "rule 3")
@@ -197,7 +198,7 @@ def test_an_empty_list_of_what_is_allowed_does_not_allow_all(condition: dict[str
         Rule("allow", "*", **condition)
 
 
-@pytest.mark.parametrize(
+@every_case(
     "data",
     [
         {"deny": "SomethingNew"},

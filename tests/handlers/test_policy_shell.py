@@ -17,6 +17,7 @@ from bridle.handlers._policy_commands import command_match
 from bridle.handlers._policy_glob import Match
 from bridle.handlers._policy_plain import NotPlain, plain_command
 from bridle.handlers._policy_shell import UNKNOWN, found_commands
+from tests.cases import every_case
 
 GIT, RM = "git *", "rm *"
 BASH = shutil.which("bash")
@@ -51,7 +52,7 @@ PLAIN = [
 
 
 @pytest.mark.requirement("A10")
-@pytest.mark.parametrize("command", PLAIN)
+@every_case("command", PLAIN)
 def test_one_plain_command_is_allowed(command: str) -> None:
     assert match(GIT, command) is Match.YES
 
@@ -123,20 +124,18 @@ NOT_PLAIN = [
 
 
 @pytest.mark.requirement("A10")
-@pytest.mark.parametrize("command", NOT_PLAIN, ids=[repr(each)[:40] for each in NOT_PLAIN])
+@every_case("command", NOT_PLAIN, ids=[repr(each)[:40] for each in NOT_PLAIN])
 def test_more_than_one_plain_command_is_not_allowed(command: str) -> None:
     assert match(GIT, command) is not Match.YES
     assert match("*", command) is not Match.YES or command.startswith(("env ", "sudo "))
 
 
-@pytest.mark.parametrize(
-    "command", ["", " ", "\n", "gitk", "git-lfs x", "legit status", "ls", "echo git status"]
-)
+@every_case("command", ["", " ", "\n", "gitk", "git-lfs x", "legit status", "ls", "echo git status"])
 def test_another_command_is_not_meant(command: str) -> None:
     assert match(GIT, command) is not Match.YES
 
 
-@pytest.mark.parametrize(
+@every_case(
     "pattern, command, is_meant",
     [
         ("git status", "git status", True),
@@ -344,12 +343,12 @@ IN_DOUBT = [
 
 
 @pytest.mark.requirement("A10")
-@pytest.mark.parametrize("command", DENIED)
+@every_case("command", DENIED)
 def test_a_denied_command_is_found_wherever_it_is(command: str) -> None:
     assert match(RM, command) is not Match.NO
 
 
-@pytest.mark.parametrize("command", IN_DOUBT, ids=[repr(each)[:30] for each in IN_DOUBT])
+@every_case("command", IN_DOUBT, ids=[repr(each)[:30] for each in IN_DOUBT])
 def test_a_command_that_cannot_be_told_counts_as_denied(command: str) -> None:
     assert match(RM, command) is Match.MAYBE
 
@@ -385,12 +384,12 @@ HARMLESS = [
 ]
 
 
-@pytest.mark.parametrize("command", HARMLESS)
+@every_case("command", HARMLESS)
 def test_a_command_that_is_certainly_another_is_not_denied(command: str) -> None:
     assert match(RM, command) is Match.NO
 
 
-@pytest.mark.parametrize(
+@every_case(
     "pattern, command, expected",
     [
         ("git push", "git push > log", Match.MAYBE),
@@ -583,7 +582,7 @@ def test_commands_are_found_with_what_is_unknown_in_them() -> None:
 # PowerShell.
 
 
-@pytest.mark.parametrize(
+@every_case(
     "pattern, command, expected",
     [
         ("Get-Item *", "Get-Item C:\\x", Match.YES),

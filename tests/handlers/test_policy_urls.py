@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from bridle.errors import OptionsError
 from bridle.handlers._policy_glob import Match
 from bridle.handlers._policy_urls import check_domain_pattern, check_url_pattern, domain_match, url_match
+from tests.cases import every_case
 
 
-@pytest.mark.parametrize(
+@every_case(
     "pattern, url, expected",
     [
         ("example.com", "https://example.com", Match.YES),
@@ -61,7 +62,7 @@ def test_a_host_is_meant_by_its_name(pattern: str, url: str, expected: Match) ->
     assert domain_match(pattern, url) is expected
 
 
-@pytest.mark.parametrize(
+@every_case(
     "pattern, url, expected",
     [
         ("https://example.com", "https://example.com/any/path?x", Match.YES),

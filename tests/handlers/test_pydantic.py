@@ -20,6 +20,7 @@ from bridle.handlers._native import Native
 from bridle.handlers._pydantic import Pydantic
 from bridle.handlers._results import as_result
 from bridle.handlers._shape import Shape, make_reader
+from tests.cases import every_case
 from tests.handlers.tooling import named
 
 T = TypeVar("T")
@@ -110,7 +111,7 @@ CASES: list[tuple[Any, Any, Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("kind, given, expected", CASES, ids=named)
+@every_case("kind, given, expected", CASES, ids=named)
 def test_a_value_that_fits_becomes_one_of_the_type(kind: Any, given: Any, expected: Any) -> None:
     assert isinstance(make_reader(kind), Pydantic)
     shape = Shape[Any](kind)
@@ -143,7 +144,7 @@ MISFITS: list[tuple[Any, Any, list[str]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("kind, given, faults", MISFITS, ids=named)
+@every_case("kind, given, faults", MISFITS, ids=named)
 def test_what_does_not_fit_is_told_place_by_place(kind: Any, given: Any, faults: list[str]) -> None:
     with pytest.raises(Misfit) as caught:
         Shape[Any](kind).convert(given)

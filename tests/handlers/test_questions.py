@@ -14,6 +14,7 @@ from bridle.handlers._questions import Plan, Question, QuestionReply
 from bridle.wire.permissions import PermissionUpdate
 from bridle.wire.tools import AskUserQuestionInput, QuestionOption, typed_input
 from tests import tapes
+from tests.cases import every_case
 from tests.handlers.deciding import ID, PLAN, QUESTIONS, Decider
 
 pytestmark = pytest.mark.anyio
@@ -48,7 +49,7 @@ ANSWERS: list[tuple[tuple[object, object], dict[str, str]]] = [
 ]
 
 
-@pytest.mark.parametrize("given, answers", ANSWERS, ids=[str(number) for number in range(len(ANSWERS))])
+@every_case("given, answers", ANSWERS, ids=[str(number) for number in range(len(ANSWERS))])
 async def test_answers_go_back_by_the_text_of_their_questions(
     given: tuple[object, object], answers: dict[str, str]
 ) -> None:
@@ -132,10 +133,11 @@ NO_ANSWERS: list[tuple[object, ...]] = [
 ]
 
 
-@pytest.mark.parametrize("given", NO_ANSWERS, ids=[str(number) for number in range(len(NO_ANSWERS))])
+@every_case("given", NO_ANSWERS, ids=[str(number) for number in range(len(NO_ANSWERS))])
 async def test_what_answers_no_question_denies_them_all(
     given: tuple[object, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.clear()
     wire = await answered(*given)
     assert wire["behavior"] == "deny"
     assert "no valid decision" in wire["message"]
@@ -182,7 +184,7 @@ async def test_questions_can_be_refused() -> None:
     assert (await answered(deny(5)))["behavior"] == "deny"  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
-@pytest.mark.parametrize(
+@every_case(
     "input",
     [
         {},
@@ -259,14 +261,14 @@ APPROVALS: list[tuple[object, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("value, wire", APPROVALS, ids=[str(number) for number in range(len(APPROVALS))])
+@every_case("value, wire", APPROVALS, ids=[str(number) for number in range(len(APPROVALS))])
 async def test_a_plan_is_approved_or_sent_back(value: object, wire: dict[str, Any]) -> None:
     decider = Decider(on_plan=lambda _: value)
     assert await decider.answer("ExitPlanMode", PLAN) == wire
     assert decider.report.decision == wire["behavior"]
 
 
-@pytest.mark.parametrize("value", [None, "", "  ", False, 1, ask(), {}, ["ok"], object], ids=repr)
+@every_case("value", [None, "", "  ", False, 1, ask(), {}, ["ok"], object], ids=repr)
 async def test_a_plan_that_is_not_plainly_approved_is_denied(value: object) -> None:
     wire = await Decider(on_plan=lambda _: value).answer("ExitPlanMode", PLAN)
     assert wire["behavior"] == "deny"

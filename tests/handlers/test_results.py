@@ -22,6 +22,7 @@ from mcp import types
 
 from bridle.handlers._content import Audio, Image, Resource, ResourceLink, ToolResult
 from bridle.handlers._results import NotSendable, as_result
+from tests.cases import every_case
 from tests.handlers.tooling import named
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -74,7 +75,7 @@ def text(value: str) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": value}]}
 
 
-@pytest.mark.parametrize(
+@every_case(
     "value, expected",
     [
         ("hello", "hello"),
@@ -112,7 +113,7 @@ def test_data_is_one_text(value: object, expected: str) -> None:
     assert as_result(value) == text(expected)
 
 
-@pytest.mark.parametrize(
+@every_case(
     "value, expected",
     [
         ({"a": 1, 2: "b"}, {"a": 1, "2": "b"}),
@@ -141,7 +142,7 @@ def test_nothing_is_no_content() -> None:
     assert as_result(None) == {"content": []}
 
 
-@pytest.mark.parametrize(
+@every_case(
     "value, kinds",
     [
         (PNG, ["image"]),
@@ -254,7 +255,7 @@ class Broken:
         raise ValueError("broken")
 
 
-@pytest.mark.parametrize(
+@every_case(
     "value, said",
     [
         (object(), "`object`"),

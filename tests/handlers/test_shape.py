@@ -37,6 +37,7 @@ from bridle.handlers._faults import Misfit
 from bridle.handlers._native import Native
 from bridle.handlers._shape import Shape, make_reader
 from bridle.handlers._tool import as_tool
+from tests.cases import every_case
 from tests.handlers.tooling import named
 
 T = TypeVar("T")
@@ -182,7 +183,7 @@ CASES: list[tuple[Any, Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("kind, given, expected", CASES, ids=named)
+@every_case("kind, given, expected", CASES, ids=named)
 def test_a_value_that_fits_becomes_one_of_the_type(kind: Any, given: Any, expected: Any) -> None:
     shape = Shape[Any](kind)
     assert shape.convert(given) == expected
@@ -190,7 +191,7 @@ def test_a_value_that_fits_becomes_one_of_the_type(kind: Any, given: Any, expect
     assert isinstance(make_reader(kind), Native)
 
 
-@pytest.mark.parametrize("kind, given, expected", CASES, ids=named)
+@every_case("kind, given, expected", CASES, ids=named)
 def test_and_back(kind: Any, given: Any, expected: Any) -> None:
     reader = make_reader(kind)
     assert reader.convert(reader.dump(expected)) == expected
@@ -269,7 +270,7 @@ MISFITS: list[tuple[Any, Any, list[str]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("kind, given, faults", MISFITS, ids=named)
+@every_case("kind, given, faults", MISFITS, ids=named)
 def test_what_does_not_fit_is_told_place_by_place(kind: Any, given: Any, faults: list[str]) -> None:
     with pytest.raises(Misfit) as caught:
         Shape[Any](kind).convert(given)
@@ -351,7 +352,7 @@ SCHEMAS: list[tuple[Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("kind, schema", SCHEMAS, ids=named)
+@every_case("kind, schema", SCHEMAS, ids=named)
 def test_the_schema_says_what_a_model_wants_to_know(kind: Any, schema: Any) -> None:
     assert Shape[Any](kind).schema == schema
 
@@ -485,7 +486,7 @@ def test_an_output_without_its_wrapping_does_not_fit(given: object) -> None:
 # Schemas of the user.
 
 
-@pytest.mark.parametrize(
+@every_case(
     "schema, value, faults",
     [
         ({}, 5, []),

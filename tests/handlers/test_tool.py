@@ -17,6 +17,7 @@ from bridle.handlers._calling import CallContext
 from bridle.handlers._tool import AttachedTool, Tool, as_tool, tool
 from bridle.handlers._tool_context import ToolContext
 from bridle.handlers._tool_server import ToolServer
+from tests.cases import every_case
 from tests.handlers.tooling import Serving, named, text_of
 
 if TYPE_CHECKING:
@@ -249,7 +250,7 @@ FORMS: list[tuple[Any, str, str]] = [
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("thing, name, expected", FORMS, ids=range(len(FORMS)))
+@every_case("thing, name, expected", FORMS, ids=range(len(FORMS)))
 async def test_each_form_serves(thing: Any, name: str, expected: str) -> None:
     made = as_tool(thing)
     assert made.name == name
@@ -542,7 +543,7 @@ def test_an_object_that_answers_to_any_name_is_refused_and_does_not_hang() -> No
         tool(name="remote")(Proxy())
 
 
-@pytest.mark.parametrize(
+@every_case(
     "thing, said, hint",
     [
         (with_star, r"tool `with_star`: parameter `items` takes any number", r"list\[…\]"),
@@ -570,7 +571,7 @@ def test_what_cannot_be_a_tool_is_refused_at_once(thing: Any, said: str, hint: s
         assert hint.replace("\\", "") in caught.value.hint or hint in caught.value.hint
 
 
-@pytest.mark.parametrize(
+@every_case(
     "field, value",
     [
         ("name", ""),

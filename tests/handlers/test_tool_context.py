@@ -11,6 +11,7 @@ from anyio import to_thread
 
 from bridle.handlers._tool import tool
 from bridle.handlers._tool_context import ToolContext
+from tests.cases import every_case
 from tests.handlers.tooling import Asker, Post, Serving
 
 pytestmark = pytest.mark.anyio
@@ -54,7 +55,7 @@ async def test_progress_is_told_while_the_tool_runs(kind: str) -> None:
     ]
 
 
-@pytest.mark.parametrize("meta", [None, {}, {"progressToken": None}, {"progressToken": [1]}, "x"])
+@every_case("meta", [None, {}, {"progressToken": None}, {"progressToken": [1]}, "x"])
 async def test_progress_that_nobody_asked_for_is_not_told(meta: Any) -> None:
     @tool
     async def work(ctx: ToolContext) -> None:

@@ -21,6 +21,7 @@ from bridle.handlers._faults import Misfit
 from bridle.handlers._tool import tool
 from bridle.handlers._tool_context import ToolContext
 from bridle.handlers._tool_server import ToolServer
+from tests.cases import every_case
 from tests.handlers.tooling import Serving, named, text_of
 
 pytestmark = pytest.mark.anyio
@@ -69,7 +70,7 @@ async def settled() -> None:
 # What other methods are answered with.
 
 
-@pytest.mark.parametrize("method", ["resources/list", "prompts/list", "logging/setLevel", "tools/other", ""])
+@every_case("method", ["resources/list", "prompts/list", "logging/setLevel", "tools/other", ""])
 async def test_methods_that_are_not_there(method: str) -> None:
     reply = await Serving(echo).ask(method)
     assert reply["error"]["code"] == -32601
@@ -79,7 +80,7 @@ async def test_ping() -> None:
     assert (await Serving(echo).ask("ping", id="text"))["result"] == {}
 
 
-@pytest.mark.parametrize(
+@every_case(
     "message",
     [
         {"method": "notifications/initialized"},
@@ -111,7 +112,7 @@ async def test_what_is_no_request_is_refused() -> None:
     assert reply["error"]["code"] == -32600
 
 
-@pytest.mark.parametrize(
+@every_case(
     "params, said",
     [
         (None, "`name` of a tool"),
@@ -286,7 +287,7 @@ def error_of(error: BaseException) -> Any:
     return fail
 
 
-@pytest.mark.parametrize(
+@every_case(
     "error, text",
     [
         (ValueError("bad value"), "ValueError: bad value"),
@@ -306,10 +307,12 @@ def error_of(error: BaseException) -> Any:
     ],
     ids=named,
 )
-@pytest.mark.parametrize("kind", ["async", "sync"])
+@every_case("kind", ["async", "sync"])
 async def test_what_a_tool_raises_is_told_and_logged(
     error: Exception, text: str, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.clear()
+
     def fail() -> None:
         raise error
 

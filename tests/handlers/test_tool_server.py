@@ -12,6 +12,7 @@ import pytest
 from bridle.errors import OptionsError
 from bridle.handlers._tool import tool
 from bridle.handlers._tool_server import ToolServer
+from tests.cases import every_case
 from tests.handlers.tooling import Post, Serving, text_of
 
 pytestmark = pytest.mark.anyio
@@ -50,7 +51,7 @@ async def test_it_introduces_itself() -> None:
     }
 
 
-@pytest.mark.parametrize("params", [None, {}, [], {"protocolVersion": "1999-01-01"}, {"protocolVersion": 5}])
+@every_case("params", [None, {}, [], {"protocolVersion": "1999-01-01"}, {"protocolVersion": 5}])
 async def test_an_unknown_version_is_answered_with_the_newest(params: Any) -> None:
     result = (await Serving(one).ask("initialize", params))["result"]
     assert result["protocolVersion"] == "2025-11-25"
@@ -79,7 +80,7 @@ async def test_it_lists_its_tools() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@every_case(
     "server, own, expected",
     [(True, None, True), (True, False, False), (False, None, None), (False, True, True)],
 )

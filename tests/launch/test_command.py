@@ -24,6 +24,7 @@ from bridle.options import (
     Options,
     SdkServer,
 )
+from tests.cases import every_case
 from tests.launch.commands import INPUT, NO_SOURCES, OUTPUT, SERVERS, Remote, allow, arguments, command, files
 
 SESSION = "11111111-2222-4333-8444-555555555555"
@@ -87,7 +88,7 @@ FLAGS: list[tuple[dict[str, Any], list[str]]] = [
 
 
 @pytest.mark.requirement("C1")
-@pytest.mark.parametrize(
+@every_case(
     "fields, expected", FLAGS, ids=[" ".join(fields) + f"-{i}" for i, (fields, _) in enumerate(FLAGS)]
 )
 def test_an_option_becomes_a_flag_and_nothing_else(fields: dict[str, Any], expected: list[str]) -> None:
@@ -129,7 +130,7 @@ NOT_ON_ARGV: dict[str, Any] = {
 
 
 @pytest.mark.requirement("C1")
-@pytest.mark.parametrize("field", NOT_ON_ARGV)
+@every_case("field", NOT_ON_ARGV)
 def test_what_goes_elsewhere_adds_no_argument_and_no_file(field: str) -> None:
     assert arguments(**{field: NOT_ON_ARGV[field]}) == []
     assert files(**{field: NOT_ON_ARGV[field]}) == {}
@@ -216,7 +217,7 @@ def test_no_setting_source_counts_unless_it_is_named_also_not_with_skills() -> N
 
 
 @pytest.mark.requirement("C6")
-@pytest.mark.parametrize(
+@every_case(
     "fields, expected",
     [
         ({"thinking": AdaptiveThinking()}, ["--thinking=adaptive"]),

@@ -13,6 +13,7 @@ import bridle
 from bridle.command import FOLDER, UserId
 from bridle.launch import Local, Ssh, make_environment
 from bridle.options import EnvPolicy, Options
+from tests.cases import every_case
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +60,7 @@ def test_what_bridle_tells_wins_over_what_is_inherited() -> None:
 
 
 @pytest.mark.requirement("C10")
-@pytest.mark.parametrize(
+@every_case(
     "fields, name, value",
     [
         ({"enable_file_checkpointing": True}, "CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING", "true"),

@@ -13,6 +13,7 @@ import pytest
 import bridle.launch._find as find
 from bridle.errors import AgentNotFound
 from bridle.launch import Search, find_agent, search_agent
+from tests.cases import every_case
 
 PACKAGE = str(Path(find.__file__).parents[1])
 HOME = "/home/me"
@@ -64,8 +65,8 @@ WINDOWS_ORDER = (
 
 
 @pytest.mark.requirement("B1")
-@pytest.mark.parametrize("platform", ["linux", "darwin"])
-@pytest.mark.parametrize("rank", range(len(POSIX_ORDER)))
+@every_case("platform", ["linux", "darwin"])
+@every_case("rank", range(len(POSIX_ORDER)))
 def test_on_posix_the_first_place_that_has_it_wins(platform: str, rank: int) -> None:
     search = search_agent(
         bundled_path="/given/bundled",
@@ -79,7 +80,7 @@ def test_on_posix_the_first_place_that_has_it_wins(platform: str, rank: int) -> 
 
 
 @pytest.mark.requirement("B1")
-@pytest.mark.parametrize("rank", range(len(WINDOWS_ORDER)))
+@every_case("rank", range(len(WINDOWS_ORDER)))
 def test_on_windows_the_first_place_that_has_it_wins(rank: int) -> None:
     search = search_agent(
         bundled_path=r"C:\given\claude.exe",
@@ -193,7 +194,7 @@ def test_a_path_that_cannot_be_is_not_found(given: str) -> None:
 
 
 @pytest.mark.requirement("B1")
-@pytest.mark.parametrize(
+@every_case(
     "given",
     [
         r"C:\npm\claude.cmd",

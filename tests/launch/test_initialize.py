@@ -19,6 +19,7 @@ from bridle.options import (
     SdkServer,
 )
 from bridle.wire import encode
+from tests.cases import every_case
 
 BARE = {"subtype": "initialize", "systemPrompt": [""]}
 
@@ -65,7 +66,7 @@ PROMPTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.requirement("C2")
-@pytest.mark.parametrize("case", PROMPTS)
+@every_case("case", PROMPTS)
 def test_system_prompts(case: str) -> None:
     fields, expected = PROMPTS[case]
     sent: dict[str, Any] = msgspec.json.decode(encode(make_initialize(Options(**fields))))
@@ -118,7 +119,7 @@ FIELDS: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 
 @pytest.mark.requirement("C1")
-@pytest.mark.parametrize(
+@every_case(
     "fields, expected", FIELDS, ids=[f"{next(iter(fields))}-{i}" for i, (fields, _) in enumerate(FIELDS)]
 )
 def test_an_option_becomes_a_field_and_nothing_else(fields: dict[str, Any], expected: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ from bridle.command import FOLDER
 from bridle.errors import OptionsError, UsageError
 from bridle.launch import Mode
 from bridle.options import FilePrompt, PresetPrompt, SdkServer
+from tests.cases import every_case
 from tests.launch.commands import INPUT, SERVERS, allow, arguments, command, files
 
 
@@ -62,7 +63,7 @@ EMPTY_PROMPT = f"--system-prompt-file={FOLDER}/system-prompt.txt"
 
 
 @pytest.mark.requirement("C8")
-@pytest.mark.parametrize(
+@every_case(
     "fields, expected, written",
     [
         ({}, [EMPTY_PROMPT], {"system-prompt.txt": b""}),
@@ -117,7 +118,7 @@ def test_a_one_shot_run_gets_by_flag_and_file_what_others_get_in_the_first_reque
 
 
 @pytest.mark.requirement("C8")
-@pytest.mark.parametrize(
+@every_case(
     "fields",
     [
         {"hooks": {"Stop": [allow]}},

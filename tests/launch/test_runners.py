@@ -16,6 +16,7 @@ from bridle.errors import OptionsError
 from bridle.launch import Docker, Kubectl, Local, Prefix, Ssh
 from bridle.launch._far_side import ARGV
 from bridle.options import Options
+from tests.cases import every_case
 
 PLAIN = Command(("claude", "--flag=a b"))
 FULL = Command(("claude", f"--settings={FOLDER}/a"), env={"A": "b"}, cwd="/project", files=(File("a", b"b"),))
@@ -48,7 +49,7 @@ def test_words_in_front_leave_the_rest_as_it_is() -> None:
     assert Prefix(["nice"]).wrap(user).user == UserId(1, 2)
 
 
-@pytest.mark.parametrize(
+@every_case(
     "runner, words",
     [
         (Prefix(["podman", "exec"], is_local=False), f"podman exec {SCRIPT}"),
@@ -159,7 +160,7 @@ CANNOT_WORK: list[tuple[Callable[[], object], str]] = [
 ]
 
 
-@pytest.mark.parametrize("number", range(len(CANNOT_WORK)))
+@every_case("number", range(len(CANNOT_WORK)))
 def test_what_cannot_work_is_refused_at_once(number: int) -> None:
     make, text = CANNOT_WORK[number]
     with pytest.raises(OptionsError, match=text):

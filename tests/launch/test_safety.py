@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from bridle.launch import Mode, make_command, make_initialize
 from bridle.options import CustomPrompt, FilePrompt, Options, PresetPrompt
+from tests.cases import every_case
 from tests.launch.commands import Remote, arguments, command
 
 ODD_TEXT = st.text("-=abc \n\"'\\,()é{}[]$`;&|", min_size=1, max_size=12).filter(str.strip)
@@ -62,8 +63,8 @@ SECRET = "s3cret-VALUE-0123456789"
 
 
 @pytest.mark.requirement("C1")
-@pytest.mark.parametrize("mode", [Mode.STREAMING, Mode.ONE_SHOT])
-@pytest.mark.parametrize(
+@every_case("mode", [Mode.STREAMING, Mode.ONE_SHOT])
+@every_case(
     "fields",
     [
         {"env": {"ANTHROPIC_API_KEY": SECRET}},

@@ -13,6 +13,7 @@ from bridle.command import FOLDER
 from bridle.errors import OptionsError
 from bridle.launch import make_command
 from bridle.options import Options, Sandbox, SandboxFilesystem, SandboxNetwork
+from tests.cases import every_case
 from tests.launch.commands import Remote
 
 IN_FILE = f"--settings={FOLDER}/settings.json"
@@ -256,8 +257,8 @@ def test_an_error_shows_nothing_of_the_settings() -> None:
 
 
 @pytest.mark.requirement("C4")
-@pytest.mark.parametrize("text", ['{"env": {"A": "s3cret"}', '[{"A": "s3cret"}]', ' {"A": "s3cret"},'])
-@pytest.mark.parametrize(
+@every_case("text", ['{"env": {"A": "s3cret"}', '[{"A": "s3cret"}]', ' {"A": "s3cret"},'])
+@every_case(
     "fields",
     [
         {},

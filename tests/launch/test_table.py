@@ -12,6 +12,7 @@ from bridle.launch._table import ROWS
 from bridle.options import Options
 from bridle.options._flags import OURS, OWNERS
 from bridle.wire.control import Initialize
+from tests.cases import every_case
 
 FIELDS = Options.__struct_fields__
 
@@ -24,7 +25,7 @@ ALL_PLACES = [place for row in ROWS for place in places(row)]
 
 
 @pytest.mark.requirement("A6")
-@pytest.mark.parametrize("field", FIELDS)
+@every_case("field", FIELDS)
 def test_every_option_has_a_row(field: str) -> None:
     assert [row for row in ROWS if field in row.fields]
 
@@ -33,7 +34,7 @@ def test_no_row_names_an_option_that_does_not_exist() -> None:
     assert {field for row in ROWS for field in row.fields} <= set(FIELDS)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.option}-{row.to[0]}")
+@every_case("row", ROWS, ids=lambda row: f"{row.option}-{row.to[0]}")
 def test_a_row_is_written_from_its_own_fields_alone(row: Row) -> None:
     parameters = inspect.signature(row.spell).parameters
     assert len(parameters) == len(row.fields)

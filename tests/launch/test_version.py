@@ -8,12 +8,13 @@ import pytest
 
 from bridle.errors import AgentTooOld
 from bridle.launch import MINIMUM_AGENT_VERSION, AgentVersionUnknown, Version, check_version
+from tests.cases import every_case
 
 NONE: dict[str, str] = {}
 
 
 @pytest.mark.requirement("B3")
-@pytest.mark.parametrize(
+@every_case(
     "text, numbers",
     [
         ("2.4.1", (2, 4, 1)),
@@ -81,8 +82,8 @@ def test_an_unknown_version_is_a_warning(text: str | None, said: str) -> None:
 
 
 @pytest.mark.requirement("B3")
-@pytest.mark.parametrize("value", ["", "0", "1"])
-@pytest.mark.parametrize("text", ["1.0.0", "invalid", None])
+@every_case("value", ["", "0", "1"])
+@every_case("text", ["1.0.0", "invalid", None])
 def test_the_check_can_be_skipped_by_any_value(text: str | None, value: str) -> None:
     with warnings.catch_warnings(record=True) as caught:
         check_version(text, environ={"CLAUDE_AGENT_SDK_SKIP_VERSION_CHECK": value})

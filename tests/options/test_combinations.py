@@ -11,6 +11,7 @@ from bridle.errors import OptionsError
 from bridle.launch import Ssh
 from bridle.options import FilePrompt, Isolation, Options, PermissionShadowedWarning, PresetPrompt
 from bridle.options._validation import RULES
+from tests.cases import every_case
 
 
 def ids(examples: list[Any]) -> list[str]:
@@ -124,7 +125,7 @@ WORKING: list[dict[str, Any]] = [
 
 
 @pytest.mark.requirement("A6")
-@pytest.mark.parametrize("fields, text", BROKEN, ids=ids(BROKEN))
+@every_case("fields, text", BROKEN, ids=ids(BROKEN))
 def test_options_that_cannot_work_together_are_refused(fields: dict[str, Any], text: str) -> None:
     with pytest.raises(OptionsError, match=text) as caught:
         Options(**fields)
@@ -132,7 +133,7 @@ def test_options_that_cannot_work_together_are_refused(fields: dict[str, Any], t
 
 
 @pytest.mark.requirement("A6")
-@pytest.mark.parametrize("fields", WORKING, ids=ids(WORKING))
+@every_case("fields", WORKING, ids=ids(WORKING))
 def test_options_that_can_work_together_are_accepted(fields: dict[str, Any]) -> None:
     assert all(hasattr(Options(**fields), name) for name in fields)
 
@@ -183,7 +184,7 @@ CLEAR: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("fields, text", SHADOWS, ids=ids(SHADOWS))
+@every_case("fields, text", SHADOWS, ids=ids(SHADOWS))
 def test_a_callback_that_is_not_asked_is_warned_of_once(fields: dict[str, Any], text: str) -> None:
     with pytest.warns(PermissionShadowedWarning, match=text) as caught:
         Options(permission=ask, **fields)
@@ -198,14 +199,14 @@ def test_a_change_that_shadows_the_callback_is_warned_of_where_it_is_made() -> N
     assert [warning.filename for warning in caught] == [__file__]
 
 
-@pytest.mark.parametrize("fields", CLEAR, ids=ids(CLEAR))
+@every_case("fields", CLEAR, ids=ids(CLEAR))
 def test_a_callback_that_is_asked_is_not_warned_of(fields: dict[str, Any]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         Options(permission=ask, **fields)
 
 
-@pytest.mark.parametrize(
+@every_case(
     "fields",
     [fields for fields, _ in SHADOWS],
     ids=ids(SHADOWS),

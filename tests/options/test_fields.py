@@ -30,6 +30,7 @@ from bridle.options import (
     _servers,
 )
 from bridle.options._normal import READERS
+from tests.cases import every_case
 
 ASKED_FOR = [
     "tools",
@@ -94,13 +95,13 @@ PARTS: list[tuple[type[Any], str]] = [
 
 
 @pytest.mark.requirement("A6")
-@pytest.mark.parametrize("name", ASKED_FOR)
+@every_case("name", ASKED_FOR)
 def test_an_option_that_was_asked_for_is_there(name: str) -> None:
     assert name in Options.__struct_fields__
 
 
 @pytest.mark.requirement("A6")
-@pytest.mark.parametrize("kind, keys", PARTS, ids=lambda value: getattr(value, "__name__", "keys"))
+@every_case("kind, keys", PARTS, ids=lambda value: getattr(value, "__name__", "keys"))
 def test_a_part_has_the_keys_that_were_asked_for(kind: type[Any], keys: str) -> None:
     assert set(keys.split()) <= set(kind.__struct_encode_fields__)
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from bridle.errors import OptionsError
 from bridle.options import Options
 from bridle.options._flags import OURS, OWNERS
+from tests.cases import every_case
 
 # Every flag by which a second word could weaken, redirect or end what the first one set up.
 SAFETY = [
@@ -56,14 +57,14 @@ SAFETY = [
 
 
 @pytest.mark.requirement("C7")
-@pytest.mark.parametrize("flag", SAFETY)
+@every_case("flag", SAFETY)
 def test_a_flag_that_something_else_decides_on_is_refused(flag: str) -> None:
     with pytest.raises(OptionsError, match=f"`extra_args` cannot be '{flag}'"):
         Options(extra_args={flag: "x"})
 
 
 @pytest.mark.requirement("C7")
-@pytest.mark.parametrize("flag", sorted(OWNERS))
+@every_case("flag", sorted(OWNERS))
 def test_the_option_that_owns_a_flag_is_named_and_exists(flag: str) -> None:
     assert OWNERS[flag] in Options.__struct_fields__
     with pytest.raises(OptionsError, match=f"Set `{OWNERS[flag]}`"):
@@ -94,7 +95,7 @@ MISWRITTEN = [
 
 
 @pytest.mark.requirement("C7")
-@pytest.mark.parametrize("flag, hint", MISWRITTEN, ids=[repr(flag) for flag, _ in MISWRITTEN])
+@every_case("flag, hint", MISWRITTEN, ids=[repr(flag) for flag, _ in MISWRITTEN])
 def test_what_cannot_be_a_flag_is_refused(flag: str, hint: str) -> None:
     with pytest.raises(OptionsError, match=hint):
         Options(extra_args={flag: None})

@@ -38,6 +38,7 @@ from bridle.options import (
     StdioServer,
     Timeouts,
 )
+from tests.cases import every_case
 
 
 class Hooked:
@@ -204,9 +205,7 @@ FORMS: list[tuple[str, object, object]] = [
 
 
 @pytest.mark.requirement("A6")
-@pytest.mark.parametrize(
-    "name, form, kept", FORMS, ids=[f"{name}-{number}" for number, (name, *_) in enumerate(FORMS)]
-)
+@every_case("name, form, kept", FORMS, ids=[f"{name}-{number}" for number, (name, *_) in enumerate(FORMS)])
 def test_an_option_is_kept_in_one_form(name: str, form: object, kept: object) -> None:
     fields: dict[str, Any] = {name: form}
     found = getattr(Options(**fields), name)

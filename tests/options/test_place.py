@@ -10,6 +10,7 @@ import pytest
 from bridle.command import Command
 from bridle.errors import FolderNotFound, OptionsError
 from bridle.options import Options, check_place
+from tests.cases import every_case
 
 BYPASS = 'env={"IS_SANDBOX": "1"}'
 
@@ -105,7 +106,7 @@ HARMLESS: list[tuple[dict[str, Any], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("fields, place", HARMLESS, ids=[str(number) for number in range(len(HARMLESS))])
+@every_case("fields, place", HARMLESS, ids=[str(number) for number in range(len(HARMLESS))])
 def test_others_and_root_in_a_sandbox_may(fields: dict[str, Any], place: dict[str, Any]) -> None:
     check(Options(**fields), **place)
 
@@ -131,8 +132,8 @@ SPECIAL = '&|<>^%!"\r\n'
 
 
 @pytest.mark.requirement("C7")
-@pytest.mark.parametrize("character", SPECIAL, ids=ascii)
-@pytest.mark.parametrize("name", ["resume", "resume_session_at", "resume_drops_turn"])
+@every_case("character", SPECIAL, ids=ascii)
+@every_case("name", ["resume", "resume_session_at", "resume_drops_turn"])
 def test_windows_takes_no_special_characters_in_names_of_sessions(name: str, character: str) -> None:
     fields: dict[str, Any] = {"resume": "a", "resume_session_at": "b", "resume_drops_turn": "c"}
     fields[name] = f"x{character}y"

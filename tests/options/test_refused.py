@@ -36,6 +36,7 @@ from bridle.options import (
 from bridle.options._names import OTHER_NAMES
 from bridle.options._normal import READERS
 from bridle.transcripts import MemoryStore
+from tests.cases import every_case
 
 AGENT = {"description": "d", "prompt": "p"}
 CIRCLE: dict[str, object] = {}
@@ -250,7 +251,7 @@ REFUSED: list[tuple[str, object, str]] = [
 ]
 
 
-@pytest.mark.parametrize(
+@every_case(
     "name, value, text", REFUSED, ids=[f"{name}-{number}" for number, (name, *_) in enumerate(REFUSED)]
 )
 def test_a_value_that_cannot_work_is_refused(name: str, value: object, text: str) -> None:
@@ -322,7 +323,7 @@ PARTS: list[tuple[type[Any], dict[str, object]]] = [
 ]
 
 
-@pytest.mark.parametrize(
+@every_case(
     "kind, fields", PARTS, ids=[f"{kind.__name__}-{number}" for number, (kind, _) in enumerate(PARTS)]
 )
 def test_a_part_checks_itself(kind: type[Any], fields: dict[str, object]) -> None:
@@ -330,9 +331,7 @@ def test_a_part_checks_itself(kind: type[Any], fields: dict[str, object]) -> Non
         kind(**fields)
 
 
-@pytest.mark.parametrize(
-    "name", ["connect", "first_event", "silence", "turn", "background", "control", "write", "store"]
-)
+@every_case("name", ["connect", "first_event", "silence", "turn", "background", "control", "write", "store"])
 def test_a_deadline_can_be_turned_off(name: str) -> None:
     off: dict[str, Any] = {name: None}
     assert getattr(Options(timeouts=Timeouts(**off)).timeouts, name) is None
@@ -362,16 +361,14 @@ PART_FIELDS = [
 ]
 
 
-@pytest.mark.parametrize("name", sorted(READERS))
+@every_case("name", sorted(READERS))
 def test_every_option_refuses_what_it_cannot_be(name: str) -> None:
     fields: dict[str, Any] = {name: 3j}
     with pytest.raises(OptionsError, match=f"`{name}` must be "):
         Options(**fields)
 
 
-@pytest.mark.parametrize(
-    "kind, name", PART_FIELDS, ids=[f"{kind.__name__}.{name}" for kind, name in PART_FIELDS]
-)
+@every_case("kind, name", PART_FIELDS, ids=[f"{kind.__name__}.{name}" for kind, name in PART_FIELDS])
 def test_every_field_of_a_part_refuses_what_it_cannot_be(kind: type[Any], name: str) -> None:
     needed = {key: value for key, value in NEEDED.items() if key in kind.__struct_fields__}
     assert kind(**needed)
@@ -397,15 +394,15 @@ def test_the_options_that_take_texts_are_known() -> None:
 
 
 @pytest.mark.requirement("C7")
-@pytest.mark.parametrize("odd", ["/a\0b", "/a\ud800b"], ids=["nul", "surrogate"])
-@pytest.mark.parametrize("name", TEXTS)
+@every_case("odd", ["/a\0b", "/a\ud800b"], ids=["nul", "surrogate"])
+@every_case("name", TEXTS)
 def test_no_text_can_hold_what_a_command_line_cannot(name: str, odd: str) -> None:
     assert not takes(name, odd)
 
 
 @pytest.mark.requirement("C7")
-@pytest.mark.parametrize("odd", ["a\0b", "a\ud800b"], ids=["nul", "surrogate"])
-@pytest.mark.parametrize("name", LISTS)
+@every_case("odd", ["a\0b", "a\ud800b"], ids=["nul", "surrogate"])
+@every_case("name", LISTS)
 def test_no_text_in_a_list_can_hold_what_a_command_line_cannot(name: str, odd: str) -> None:
     assert not takes(name, ["ab", odd])
 
@@ -428,7 +425,7 @@ MISNAMED = [
 ]
 
 
-@pytest.mark.parametrize("name, hint", MISNAMED)
+@every_case("name, hint", MISNAMED)
 def test_a_name_that_does_not_exist_is_refused_with_what_was_meant(name: str, hint: str) -> None:
     fields: dict[str, Any] = {name: None}
     with pytest.raises(OptionsError, match=f"there is no option `{name}`.*{hint}"):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from bridle.errors import OptionsError
 from bridle.options import Options
 from bridle.options._rules import allows_whole_tool, split_rules
+from tests.cases import every_case
 
 GOOD = [
     "Read",
@@ -42,14 +43,14 @@ BAD = [
 
 
 @pytest.mark.requirement("C3")
-@pytest.mark.parametrize("rule", GOOD)
+@every_case("rule", GOOD)
 def test_a_rule_is_kept(rule: str) -> None:
     assert Options(allowed_tools=[rule], disallowed_tools=[rule]).allowed_tools == (rule,)
 
 
 @pytest.mark.requirement("C3")
-@pytest.mark.parametrize("rule, hint", BAD, ids=[repr(rule) for rule, _ in BAD])
-@pytest.mark.parametrize("option", ["allowed_tools", "disallowed_tools"])
+@every_case("rule, hint", BAD, ids=[repr(rule) for rule, _ in BAD])
+@every_case("option", ["allowed_tools", "disallowed_tools"])
 def test_a_rule_that_would_be_read_as_another_is_refused(option: str, rule: str, hint: str) -> None:
     fields: dict[str, Any] = {option: ["Read", rule]}
     with pytest.raises(OptionsError, match=hint):
@@ -113,12 +114,12 @@ NO_SKILLS = [
 ]
 
 
-@pytest.mark.parametrize("name", SKILLS)
+@every_case("name", SKILLS)
 def test_the_name_of_a_skill_is_kept(name: str) -> None:
     assert Options(skills=[name]).skills == (name,)
 
 
-@pytest.mark.parametrize("name", NO_SKILLS, ids=ascii)
+@every_case("name", NO_SKILLS, ids=ascii)
 def test_a_name_that_cannot_stand_in_a_rule_is_no_skill(name: str) -> None:
     with pytest.raises(OptionsError, match=r"`skills\[1\]`"):
         Options(skills=["pdf", name])

@@ -23,6 +23,7 @@ from bridle.options import (
     StdioServer,
     Timeouts,
 )
+from tests.cases import every_case
 
 SHOWN = [
     (Options(), "Options()"),
@@ -49,7 +50,7 @@ SHOWN = [
 ]
 
 
-@pytest.mark.parametrize("value, text", SHOWN, ids=[str(number) for number in range(len(SHOWN))])
+@every_case("value, text", SHOWN, ids=[str(number) for number in range(len(SHOWN))])
 def test_a_value_shows_what_was_set(value: object, text: str) -> None:
     assert repr(value) == text
 

@@ -38,6 +38,7 @@ from bridle.wire.control import (
 )
 from bridle.wire.hooks import AsyncHookOutput, HookOutput
 from bridle.wire.permissions import PermissionResultAllow, PermissionResultDeny, PermissionUpdate
+from tests.cases import every_case
 
 Frame = dict[str, Any]
 
@@ -216,7 +217,7 @@ def test_a_request_of_the_agent_is_typed_and_answered() -> None:
     assert sent(peer) == []
 
 
-@pytest.mark.parametrize(
+@every_case(
     "answer, expected",
     [
         (PermissionResultAllow(), {"behavior": "allow"}),

@@ -26,6 +26,7 @@ from bridle.protocol import (
 )
 from bridle.wire import ResultMessage, frame_from_wire
 from tests import tapes
+from tests.cases import every_case
 
 Frame = dict[str, Any]
 
@@ -150,7 +151,7 @@ def test_a_beginning_names_and_moves_our_messages_only() -> None:
     assert turns.current == []
 
 
-@pytest.mark.parametrize(
+@every_case(
     "names, expected",
     [
         ("started", MessageState.STARTED),
@@ -551,7 +552,7 @@ def test_messages_that_mean_nothing_for_turns_change_nothing() -> None:
 # The recordings.
 
 
-@pytest.mark.parametrize("name", tapes.NAMES)
+@every_case("name", tapes.NAMES)
 def test_every_message_of_every_recording_ends_as_the_agent_says(name: str) -> None:
     for run in tapes.runs(name):
         turns = Turns()

@@ -28,6 +28,7 @@ from bridle.session import Session, SessionState
 from bridle.transports import Transport
 from bridle.wire import JsonObject
 from bridle.wire.hooks import PreToolUseInput
+from tests.cases import every_case
 from tests.session.other_end import OtherEnd, assistant, init, playing, result
 
 pytestmark = pytest.mark.anyio
@@ -601,7 +602,7 @@ async def test_the_first_request_names_hooks_and_servers() -> None:
         assert [item["hookCallbackIds"] for item in request["hooks"]["PreToolUse"]] == [["hook_0"]]
 
 
-@pytest.mark.parametrize(
+@every_case(
     "fields, words",
     [
         ({"tools": [5]}, "tool"),

@@ -16,6 +16,7 @@ from bridle.protocol import RequestReceived
 from bridle.session import CancelReceipt, SessionState, Turn
 from bridle.transports import Transport
 from bridle.wire import AssistantMessage, ResultMessage
+from tests.cases import every_case
 from tests.session.acting import Actor, acting, check_usable
 from tests.session.other_end import OtherEnd, lifecycle, playing, result, stream_event
 
@@ -143,7 +144,7 @@ async def test_the_less_patient_of_two_decides() -> None:
         assert [receipt.outcome for receipt in receipts] == ["killed"]
 
 
-@pytest.mark.parametrize("grace", [-1, math.nan, math.inf, "soon", 10**400], ids=lambda grace: str(grace)[:5])
+@every_case("grace", [-1, math.nan, math.inf, "soon", 10**400], ids=lambda grace: str(grace)[:5])
 async def test_a_grace_that_is_no_time_is_refused_and_changes_nothing(grace: Any) -> None:
     async with playing(lambda agent: agent.reply("done")) as session:
         turn = await session.send("go")

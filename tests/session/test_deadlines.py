@@ -24,6 +24,7 @@ from bridle.session._stream import Flow
 from bridle.session._turn_state import TurnState
 from bridle.transports import ProcessTransport, Transport, memory_pair
 from bridle.wire import JsonObject, Message, ResultMessage, encode, frame_from_wire
+from tests.cases import every_case
 from tests.session import stubborn
 from tests.session.acting import Actor, acting, check_usable
 from tests.session.other_end import (
@@ -136,7 +137,7 @@ RULES: dict[str, tuple[Callable[[TurnState], object], dict[str, Any], tuple[str,
 }
 
 
-@pytest.mark.parametrize("name", RULES)
+@every_case("name", RULES)
 def test_a_limit_counts_what_it_is_meant_to(name: str) -> None:
     prepare, facts, expected = RULES[name]
     turn = TurnState(Flow(), "result", 0.0)
@@ -174,7 +175,7 @@ async def read_into(seen: list[object], turn: Turn) -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("which", OPENINGS)
+@every_case("which", OPENINGS)
 async def test_a_turn_that_takes_too_long_is_interrupted(which: str) -> None:
     actor = Actor()
     actor.opening = OPENINGS[which]
@@ -199,7 +200,7 @@ async def test_a_turn_that_takes_too_long_is_interrupted(which: str) -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("which", OPENINGS)
+@every_case("which", OPENINGS)
 async def test_an_agent_that_ignores_the_interrupt_is_ended(which: str) -> None:
     actor = Actor(ignored=1000)
     actor.opening = OPENINGS[which]
@@ -524,7 +525,7 @@ async def test_a_wrong_key_is_not_tried_for_minutes() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("give_up_on, status", [((), 401), ((401,), 500), ((401,), None), ((529,), 401)])
+@every_case("give_up_on, status", [((), 401), ((401,), 500), ((401,), None), ((529,), 401)])
 async def test_other_failures_are_tried_again(give_up_on: tuple[int, ...], status: int | None) -> None:
     actor = Actor()
     actor.opening = [retry(status), assistant("better")]

@@ -31,6 +31,7 @@ from bridle.wire import (
 )
 from bridle.wire.choices import ASSISTANT_MESSAGE_ERRORS
 from tests import tapes
+from tests.cases import every_case
 from tests.session.recorded_runs import all_runs, messages_of, turns_of
 
 RECORDED = ("05-hooks-extra-events", "07-", "09-", "10-", "12-", "13-", "14-", "16-", "17-", "18-", "21-")
@@ -119,7 +120,7 @@ def turns() -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("name, number", turns())
+@every_case("name, number", turns())
 def test_recorded_failures_are_told_apart(name: str, number: int) -> None:
     run = turns_of(name, number)
     expected = EXPECTED.get(f"{name} {number}", [None] * len(run))
@@ -159,7 +160,7 @@ def test_every_recorded_failure_is_in_the_table() -> None:
     assert failed == EXPECTED.keys()
 
 
-@pytest.mark.parametrize("name, number", all_runs())
+@every_case("name, number", all_runs())
 def test_a_result_has_a_failure_exactly_if_it_is_an_error_or_was_aborted(name: str, number: int) -> None:
     for messages in turns_of(name, number):
         result = messages[-1]
@@ -182,7 +183,7 @@ def limited(status: str, **fields: Any) -> RateLimitEvent:
     return RateLimitEvent(RateLimitInfo(status, **fields))
 
 
-@pytest.mark.parametrize(
+@every_case(
     "message, messages, facts, words",
     [
         pytest.param(
@@ -290,7 +291,7 @@ def test_failures_of_the_api_are_told_apart(
     assert words in str(failure)
 
 
-@pytest.mark.parametrize("word", ASSISTANT_MESSAGE_ERRORS)
+@every_case("word", ASSISTANT_MESSAGE_ERRORS)
 def test_every_word_of_the_program_has_a_hint_that_fits(word: str) -> None:
     failure = failure_of(ended(), [told(word, request_id="r")])
     assert isinstance(failure, ApiFailed)
@@ -400,7 +401,7 @@ RETRIES = [
 ]
 
 
-@pytest.mark.parametrize("retry", RETRIES)
+@every_case("retry", RETRIES)
 def test_a_retry_that_is_given_up_is_the_failure_that_it_would_have_become(retry: ApiRetryMessage) -> None:
     failure = failure_of_retry(retry)
     kinds = {401: "authentication_failed", 429: "rate_limit", 500: "server_error", 529: "overloaded"}

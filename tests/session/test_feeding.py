@@ -26,6 +26,7 @@ from bridle.options import Timeouts
 from bridle.protocol import RequestReceived
 from bridle.session import Result, Session, SessionState
 from bridle.wire import AssistantMessage, ResultMessage, UserMessage
+from tests.cases import every_case
 from tests.session.other_end import (
     OtherEnd,
     assistant,
@@ -160,7 +161,7 @@ class FailsToBegin:
         raise LookupError("out of prompts")
 
 
-@pytest.mark.parametrize(
+@every_case(
     "make, where",
     [
         (fails_first, "before the first"),
@@ -231,7 +232,7 @@ class LeaksAtTheStart:
         return next(iter(()))
 
 
-@pytest.mark.parametrize("make", [StopsWrongly, leaks, leaks_plainly, LeaksAtTheStart])
+@every_case("make", [StopsWrongly, leaks, leaks_plainly, LeaksAtTheStart])
 async def test_a_leaked_stop_iteration_is_no_silent_end(make: Callable[[], Any]) -> None:
     async with playing(answer_each) as session:
         with anyio.fail_after(2), pytest.raises(TurnFailed, match="StopIteration"):
@@ -268,8 +269,8 @@ async def test_ctrl_c_in_an_iterable_reaches_the_consumer(is_plain: bool) -> Non
         assert session.state is SessionState.CLOSED
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
+@every_case("kind", KINDS)
+@every_case(
     "prompt, cause",
     [
         (7, UsageError),
@@ -361,8 +362,8 @@ class Watched:
             self.closed.set()
 
 
-@pytest.mark.parametrize("kind", ["asynchronous", "endless", "blocking"])
-@pytest.mark.parametrize("way", ["cancel", "close"])
+@every_case("kind", ["asynchronous", "endless", "blocking"])
+@every_case("way", ["cancel", "close"])
 async def test_an_iterable_that_never_ends_is_closed_with_its_turn(kind: str, way: str) -> None:
     watched = Watched()
     async with playing(begin_each) as session:

@@ -28,6 +28,7 @@ from bridle.protocol import RequestAnswered, RequestRefused
 from bridle.session import Session, Turn
 from bridle.transports import ProcessTransport, Transport, memory_pair
 from bridle.wire import AssistantMessage, MalformedLine, ResultMessage, StreamEvent, encode
+from tests.cases import every_case
 from tests.session import stubborn
 from tests.session.acting import Actor, acting, check_usable
 from tests.session.other_end import (
@@ -309,7 +310,7 @@ WAITS: list[Callable[[Session, Turn, Actor], Awaitable[None]]] = [
 ]
 
 
-@pytest.mark.parametrize("wait", WAITS, ids=lambda wait: wait.__name__)
+@every_case("wait", WAITS, ids=lambda wait: wait.__name__)
 async def test_a_session_that_is_full_reads_on_for_whoever_waits(wait: Any) -> None:
     actor = Actor()
 

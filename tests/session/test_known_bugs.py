@@ -39,6 +39,7 @@ from bridle.wire import (
     UnknownBlock,
     UserMessage,
 )
+from tests.cases import every_case
 from tests.session.other_end import (
     OtherEnd,
     assistant,
@@ -348,7 +349,7 @@ async def test_an_iterable_that_never_ends_does_not_hold_up_a_turn_whose_agent_i
             await is_closed.wait()
 
 
-@pytest.mark.parametrize("prompt", [7, None, b"text", object(), {}, {"a": 1}, "", " ", [], [7], open, {"a"}])
+@every_case("prompt", [7, None, b"text", object(), {}, {"a": 1}, "", " ", [], [7], open, {"a"}])
 async def test_what_is_no_prompt_is_refused_and_nothing_is_sent(prompt: Any) -> None:
     """A7-M6: garbage was streamed, or the call hung."""
 
@@ -596,7 +597,7 @@ BAD_LINES = [
 
 @pytest.mark.requirement("A9")
 @pytest.mark.requirement("D3")
-@pytest.mark.parametrize("line", BAD_LINES, ids=range(len(BAD_LINES)))
+@every_case("line", BAD_LINES, ids=range(len(BAD_LINES)))
 async def test_one_bad_frame_does_not_end_everything(line: bytes) -> None:
     """A `MessageParseError`, a `KeyError` or a `UnicodeDecodeError` ended the reader."""
 

@@ -29,6 +29,7 @@ from bridle.errors import (
 from bridle.options import Timeouts
 from bridle.session import Session, SessionState
 from bridle.wire import AssistantMessage, MalformedLine, ResultMessage, UnknownMessage
+from tests.cases import every_case
 from tests.session.other_end import OtherEnd, answering, assistant, init, playing, result
 from tests.session.surroundings import (
     ASYNCIO,
@@ -73,8 +74,8 @@ LOOPS = [read_the_turn, read_the_session, read_the_text]
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("play", [begin_and_wait, answer_everything])
-@pytest.mark.parametrize("loop", LOOPS)
+@every_case("play", [begin_and_wait, answer_everything])
+@every_case("loop", LOOPS)
 async def test_a_loop_that_is_left_can_be_left_at_once(loop: Any, play: Any) -> None:
     async with playing(play) as session:
         async with aclosing(loop(session)) as messages:
@@ -196,7 +197,7 @@ WAITS: list[Body] = [
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("wait", WAITS)
+@every_case("wait", WAITS)
 async def test_a_cancelled_wait_leaves_a_session_that_works(wait: Body) -> None:
     async with playing(begin_and_wait) as session:
         with anyio.CancelScope() as scope:
@@ -304,7 +305,7 @@ async def test_a_raw_cancel_of_connect_leaves_no_process(ticks: int, program: Pr
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("ticks", range(10))
+@every_case("ticks", range(10))
 async def test_a_connect_that_is_cancelled_anywhere_closes_a_transport_of_the_users(ticks: int) -> None:
     transport = Recording()
     with anyio.CancelScope() as scope:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from bridle.session import _backlog
 from bridle.session._backlog import Backlog, rescue
 from bridle.session._mirror_keys import Keys
+from tests.cases import every_case
 
 ID = "5e551011-0000-4000-8000-000000000001"
 OTHER = "5e551011-0000-4000-8000-000000000002"
@@ -48,7 +49,7 @@ def told(key: Any) -> tuple[str, ...] | None:
     return None if key is None else tuple(key.values())
 
 
-@pytest.mark.parametrize("path, key", PATHS, ids=[str(number) for number in range(len(PATHS))])
+@every_case("path, key", PATHS, ids=[str(number) for number in range(len(PATHS))])
 def test_the_key_is_read_off_the_path(path: str, key: tuple[str, ...] | None) -> None:
     assert told(Keys().key_of(path)) == key
 

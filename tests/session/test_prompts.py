@@ -15,6 +15,7 @@ from bridle.errors import BridleError, MessageInvalid, UsageError
 from bridle.options import Options
 from bridle.session._prompts import Prompt, document, has_files, image, is_prompt_stream, make_message
 from bridle.wire import TextBlock, ToolResultBlock, UnknownBlock, UserMessage
+from tests.cases import every_case
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
 TEXT = {"type": "text", "text": "hi"}
@@ -35,7 +36,7 @@ class Loud(str):
     __slots__ = ()
 
 
-@pytest.mark.parametrize(
+@every_case(
     "prompt, content",
     [
         pytest.param("hi", "hi", id="text"),
@@ -115,7 +116,7 @@ async def later() -> AsyncIterator[str]:
     yield "hi"
 
 
-@pytest.mark.parametrize(
+@every_case(
     "prompt, words",
     [
         pytest.param("", ("The prompt is empty", "Send some text"), id="empty"),
@@ -153,7 +154,7 @@ def test_what_is_no_prompt_is_refused_by_name(prompt: Any, words: tuple[str, ...
     assert caught.value.hint
 
 
-@pytest.mark.parametrize(
+@every_case(
     "prompt, words",
     [
         pytest.param({}, "`content`", id="nothing"),
@@ -203,7 +204,7 @@ class Endless:
         return "hi"
 
 
-@pytest.mark.parametrize(
+@every_case(
     "prompt, is_stream",
     [
         pytest.param(later(), True, id="an async generator"),

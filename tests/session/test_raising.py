@@ -15,6 +15,7 @@ from bridle.protocol import RequestAnswered, RequestRefused
 from bridle.session import SessionState
 from bridle.session._raising import is_failure, words_of
 from bridle.wire import JsonObject
+from tests.cases import every_case
 from tests.session.other_end import OtherEnd, playing, result
 from tests.session.test_answering import ASK, TOLD, call
 
@@ -89,7 +90,7 @@ async def reply_to(agent: OtherEnd, subtype: str, **fields: Any) -> RequestAnswe
 MESSAGE: dict[str, Any] = {"server_name": "odd", "message": {"jsonrpc": "2.0", "id": 1, "method": "ping"}}
 
 
-@pytest.mark.parametrize("failure", FAILURES)
+@every_case("failure", FAILURES)
 async def test_whatever_a_handler_raises_is_an_answer_and_the_session_goes_on(failure: str) -> None:
     """Of a server of the user's own kind, a tool, a hook, and two callbacks."""
     make = FAILURES[failure]
@@ -135,7 +136,7 @@ async def test_whatever_a_handler_raises_is_an_answer_and_the_session_goes_on(fa
         assert is_refused or "'allow'" not in str(reply.payload)  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("failure", FAILURES)
+@every_case("failure", FAILURES)
 async def test_a_server_that_does_not_run_takes_nothing_else_with_it(failure: str) -> None:
     server = OddServer(None, FAILURES[failure])
 
@@ -156,8 +157,8 @@ CRASHES: dict[str, Callable[[], BaseException]] = {
 }
 
 
-@pytest.mark.parametrize("place", ["on a message", "while it runs"])
-@pytest.mark.parametrize("crash", CRASHES)
+@every_case("place", ["on a message", "while it runs"])
+@every_case("crash", CRASHES)
 async def test_what_is_meant_for_the_whole_program_reaches_it(crash: str, place: str) -> None:
     make = CRASHES[crash]
     server = OddServer(make, None) if place == "on a message" else OddServer(None, make)
@@ -197,7 +198,7 @@ async def test_it_reaches_whoever_sends_next() -> None:
         links[0].post({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
 
 
-@pytest.mark.parametrize("failure", FAILURES)
+@every_case("failure", FAILURES)
 async def test_a_failure_is_told_from_what_ends_programs(failure: str) -> None:
     assert is_failure(FAILURES[failure]())
     assert not is_failure(BaseExceptionGroup("", [FAILURES[failure](), KeyboardInterrupt()]))

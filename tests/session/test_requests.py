@@ -17,6 +17,7 @@ from bridle.protocol import Peer, RequestAnswered, RequestReceived, RequestRefus
 from bridle.session._requests import UNSET, Requests, Timeout
 from bridle.wire import UNSUPPORTED_REQUEST, JsonObject, control
 from bridle.wire.control import REQUESTS, PastSideQuestion, Request, RewindReport
+from tests.cases import every_case
 
 T = TypeVar("T")
 
@@ -744,7 +745,7 @@ async def call(session: Requests, case: Case, **more: object) -> object:
 
 @pytest.mark.anyio
 @pytest.mark.requirement("A9")
-@pytest.mark.parametrize("case", CASES)
+@every_case("case", CASES)
 async def test_each_method_sends_its_request_and_reads_the_answer(case: Case) -> None:
     session = Wired(case.answer)
     value = await call(session, case)
@@ -769,7 +770,7 @@ def test_each_method_is_shown_here() -> None:
     assert set(methods()) == {param.values[0].call for param in CASES}
 
 
-@pytest.mark.parametrize("name", methods())
+@every_case("name", methods())
 def test_each_method_waits_as_long_as_the_session_says_if_not_told_otherwise(name: str) -> None:
     timeout = inspect.signature(getattr(Requests, name)).parameters["timeout"]
     assert timeout.default is UNSET
@@ -777,7 +778,7 @@ def test_each_method_waits_as_long_as_the_session_says_if_not_told_otherwise(nam
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("case", CASES)
+@every_case("case", CASES)
 async def test_each_method_passes_the_timeout_on(case: Case) -> None:
     session = Wired(case.answer)
     await call(session, case)
@@ -786,14 +787,14 @@ async def test_each_method_passes_the_timeout_on(case: Case) -> None:
     assert session.timeouts == [UNSET, 3, None]
 
 
-@pytest.mark.parametrize("name", [*methods(), "request"])
+@every_case("name", [*methods(), "request"])
 def test_the_types_of_each_method_can_be_looked_up(name: str) -> None:
     assert "return" in get_type_hints(getattr(Requests, name))
     assert getattr(Requests, name).__doc__
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("case", [param for param in CASES if param.values[0].call != "rewind_files"])
+@every_case("case", [param for param in CASES if param.values[0].call != "rewind_files"])
 async def test_a_refusal_is_raised(case: Case) -> None:
     with pytest.raises(RequestFailed, match="busy") as refused:
         await call(Wired(Refused("I am busy", "busy")), case)
@@ -854,7 +855,7 @@ async def test_an_agent_that_does_not_rewind_at_all_is_an_exception(error: Bridl
 # What cannot be meant.
 
 
-@pytest.mark.parametrize(
+@every_case(
     "name, arguments, keywords, says",
     [
         ("interrupt", (), {"cancel_queued": "yes"}, "`cancel_queued` must be True or False"),

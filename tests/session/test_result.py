@@ -23,6 +23,7 @@ from bridle.wire import (
     ToolUseBlock,
     UserMessage,
 )
+from tests.cases import every_case
 from tests.session.recorded_runs import all_runs, messages_of, results_of, turns_of
 
 
@@ -49,7 +50,7 @@ def delta(text: str, parent: str | None = None) -> StreamEvent:
 TOOL = ToolUseBlock("t", "Bash", {})
 
 
-@pytest.mark.parametrize(
+@every_case(
     "message, messages, text",
     [
         pytest.param(ended(result="42"), [said("no")], "42", id="what the agent calls the result"),
@@ -95,7 +96,7 @@ def test_the_text_is_the_answer_or_what_was_said_last(
     assert str(result) == text
 
 
-@pytest.mark.parametrize("name, number", all_runs())
+@every_case("name, number", all_runs())
 def test_recorded_turns_have_what_the_program_said(name: str, number: int) -> None:
     for messages in turns_of(name, number):
         message = messages[-1]

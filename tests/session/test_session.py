@@ -15,6 +15,7 @@ from bridle.errors import OptionsError, TransportClosed, UsageError
 from bridle.session import Session, SessionState
 from bridle.transports import MemoryTransport
 from bridle.wire import AssistantMessage, ResultMessage
+from tests.cases import every_case
 from tests.session.other_end import (
     OtherEnd,
     assistant,
@@ -196,7 +197,7 @@ async def test_a_turn_ends_with_its_result_however_late_it_is_read() -> None:
         assert [message async for message in first] == []
 
 
-@pytest.mark.parametrize("until", ["end", "", None, 5])
+@every_case("until", ["end", "", None, 5])
 async def test_an_end_that_there_is_not_is_refused(until: Any) -> None:
     wrong: Any = until or "end"
     async with playing(reply_twice) as session:
@@ -214,7 +215,7 @@ def test_options_that_are_none_are_refused(options: Any) -> None:
         Session(options)
 
 
-@pytest.mark.parametrize(
+@every_case(
     "request_, timeout, words",
     [
         ("", 1, "`request` must be a text that is not empty"),

@@ -19,6 +19,7 @@ from bridle.errors import (
 from bridle.options import Options
 from bridle.session._failures import startup_failure
 from tests import tapes
+from tests.cases import every_case
 from tests.session.recorded_runs import results_of, stderr_of
 
 OLD = "22222222-3333-4444-8555-666666666666"
@@ -87,8 +88,8 @@ def split(case: str) -> tuple[str, int]:
     return name, int(number)
 
 
-@pytest.mark.parametrize("with_result", [False, True], ids=["stderr", "stderr and result"])
-@pytest.mark.parametrize("case", CASES)
+@every_case("with_result", [False, True], ids=["stderr", "stderr and result"])
+@every_case("case", CASES)
 def test_recorded_failures_of_a_start_are_told_apart(case: str, with_result: bool) -> None:
     kind, facts, words = CASES[case]
     options = Options(resume=OLD, cwd="/home/dev/gone")

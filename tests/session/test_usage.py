@@ -21,6 +21,7 @@ from bridle.wire import (
     TextBlock,
     decode,
 )
+from tests.cases import every_case
 from tests.session.recorded_runs import all_runs, messages_of, results_of
 
 RUNS = all_runs()
@@ -79,7 +80,7 @@ def forgetting(message: Message, *names: str) -> Message:
     return msgspec.structs.replace(message, **dict.fromkeys(names))
 
 
-@pytest.mark.parametrize("name, number", RUNS)
+@every_case("name, number", RUNS)
 def test_turns_add_up_to_the_total_and_to_what_the_program_says(name: str, number: int) -> None:
     meter = UsageMeter(resumed=True)
     turns: list[Usage] = []
@@ -107,8 +108,8 @@ NEW = [
 ]
 
 
-@pytest.mark.parametrize("name, number", NEW)
-@pytest.mark.parametrize("forgotten", [(), ("model_usage_since_last_result",)], ids=["told", "reckoned"])
+@every_case("name, number", NEW)
+@every_case("forgotten", [(), ("model_usage_since_last_result",)], ids=["told", "reckoned"])
 def test_the_total_of_a_new_session_is_the_last_one_of_the_program(
     name: str, number: int, forgotten: tuple[str, ...]
 ) -> None:

@@ -27,6 +27,7 @@ from bridle.testing import (
     use_tool,
     when,
 )
+from tests.cases import every_case
 from tests.testing.client import DEADLINE, ask, connected, deltas, events, next_event, post, stream
 
 SUBAGENT = {"X-Claude-Code-Agent-Id": "a1"}
@@ -326,7 +327,7 @@ OTHER = {"role": "user", "content": "another"}
 SCHEMA = {"format": {"type": "json_schema", "schema": {}}}
 
 
-@pytest.mark.parametrize(
+@every_case(
     "kind, path, more",
     [
         ("main", "/v1/messages", {}),

@@ -22,6 +22,7 @@ from bridle.testing._faulty import Faulty
 from bridle.testing._mangler import Mangler, Pause
 from bridle.transports import MemoryTransport, ProcessTransport, Transport, memory_pair
 from bridle.wire import AssistantMessage, MalformedLine, UnknownMessage, UserMessage
+from tests.cases import every_case
 from tests.session.other_end import HostLeft, OtherEnd, turn
 
 FRAMES = [b'{"n":%d,"text":"\xe2\x82\xac%s"}\n' % (number, b"x" * number) for number in range(1, 9)]
@@ -48,7 +49,7 @@ def passed(steps: list[Any]) -> bytes:
 # What faults do to bytes.
 
 
-@pytest.mark.parametrize(
+@every_case(
     "faults, expected, kinds",
     [
         pytest.param(Faults(), FRAMES, [], id="none"),
@@ -127,7 +128,7 @@ def test_other_seeds_do_other_things() -> None:
 # What makes no sense.
 
 
-@pytest.mark.parametrize(
+@every_case(
     "make, words",
     [
         (lambda: any_faults(drop=1.5), "`drop` is 1.5"),

@@ -14,7 +14,6 @@ from bridle.errors import AgentNotFound, UsageError
 from bridle.testing import (
     CREDIT_TOO_LOW,
     PROMPT_TOO_LONG,
-    Failure,
     Gate,
     RealAgent,
     Request,
@@ -121,45 +120,39 @@ async def test_pieces_are_the_partial_messages() -> None:
     assert texts == ["one ", "two ", "three"]
 
 
-@pytest.mark.parametrize(
-    "failure, text",
-    [
-        pytest.param(fail(400, message="no such thing"), "no such thing", id="400"),
-        pytest.param(fail(400, message=CREDIT_TOO_LOW), "Credit balance is too low", id="credit"),
-        pytest.param(fail(400, message=PROMPT_TOO_LONG), "too long", id="too long"),
-        pytest.param(fail(401), "Invalid API key", id="401"),
-        pytest.param(fail(403), "may not use", id="403"),
-        pytest.param(fail(413), "too large", id="413"),
-        pytest.param(fail(429), "rate limit", id="429"),
-        pytest.param(fail(500), "Internal server error", id="500"),
-        pytest.param(fail(529), "529", id="529"),
-    ],
-)
-async def test_an_error_of_the_api_is_the_result(failure: Failure, text: str) -> None:
-    with real_agent(otherwise=failure) as agent:
+FAILURES = [
+    (fail(400, message="no such thing"), "no such thing"),
+    (fail(400, message=CREDIT_TOO_LOW), "Credit balance is too low"),
+    (fail(401), "Invalid API key"),
+    (fail(403), "may not use"),
+    (fail(413), "too large"),
+    (fail(429), "rate limit"),
+    (fail(500), "Internal server error"),
+    (fail(529), "529"),
+    (fail(400, message=PROMPT_TOO_LONG), "too long"),
+]
+
+
+async def test_an_error_of_the_api_is_the_result() -> None:
+    # The program tries some of them again in other ways: each is all that it gets, until the next turn.
+    now = FAILURES[0][0]
+    with real_agent(otherwise=lambda _: now) as agent:
         async with Conversation(agent.options(env={RETRIES: "0"})) as one:
-            result = await one.turn("hi")
-    assert result.is_error
-    assert result.api_error_status == failure.status
-    assert text.lower() in str(result.result).lower()
+            for now, text in FAILURES:
+                result = await one.turn("hi")
+                assert result.is_error, now
+                assert result.api_error_status == now.status
+                assert text.lower() in str(result.result).lower()
 
 
-@pytest.mark.parametrize(
-    "step",
-    [
-        pytest.param(fail(429, retry_after=0), id="429"),
-        pytest.param(fail(529), id="529"),
-        pytest.param(fail(529, after="half"), id="in the stream"),
-        pytest.param(drop(), id="cut"),
-        pytest.param(drop(after="half a "), id="cut in the middle"),
-    ],
-)
-async def test_it_tries_again_after_what_may_pass(step: Step) -> None:
-    with real_agent(step, say("whole")) as agent:
+async def test_it_tries_again_after_what_may_pass() -> None:
+    passing = [fail(429, retry_after=0), fail(529), fail(529, after="half"), drop(), drop(after="half a ")]
+    with real_agent(*[step for it in passing for step in (it, say("whole"))]) as agent:
         async with Conversation(agent.options(env={RETRIES: "1"})) as one:
-            result = await one.turn("hi")
-        assert (result.result, result.is_error) == ("whole", False)
-        assert len(agent.api.main_requests) == 2
+            for number, step in enumerate(passing, start=1):
+                result = await one.turn("hi")
+                assert (result.result, result.is_error) == ("whole", False), step
+                assert len(agent.api.main_requests) == 2 * number, step
 
 
 async def test_a_refusal_ends_the_turn() -> None:

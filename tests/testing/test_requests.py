@@ -8,13 +8,14 @@ import pytest
 
 from bridle.testing import Request
 from bridle.testing._requests import text_of
+from tests.cases import every_case
 from tests.testing.talking import REMINDER, asked, called, result, said, user
 
 NOTICE = "<task-notification>\n<status>completed</status>\n</task-notification>"
 SYSTEM = {"role": "system", "content": "# Environment"}
 
 
-@pytest.mark.parametrize(
+@every_case(
     "messages, prompt, is_first",
     [
         pytest.param([{"role": "user", "content": "hi"}], "hi", True, id="a text"),

@@ -27,6 +27,7 @@ from bridle.handlers import Shape
 from bridle.testing._json_schema import faults, fits
 from bridle.testing._patterns import text_for
 from bridle.testing._samples import sample
+from tests.cases import every_case
 
 NAMES = st.sampled_from(["a", "b", "c", "d"])
 PATTERNS = [
@@ -249,7 +250,7 @@ def test_the_input_of_a_tool_is_one_that_it_takes() -> None:
 # One by one.
 
 
-@pytest.mark.parametrize(
+@every_case(
     "schema, value",
     [
         ({"type": "string"}, "text"),
@@ -365,7 +366,7 @@ def test_a_schema_that_nothing_fits_is_told(schema: Any) -> None:
         sample(schema)
 
 
-@pytest.mark.parametrize(
+@every_case(
     "value, schema, what",
     [
         (1, {"type": "string"}, "the value: expected string, got 1"),
@@ -401,8 +402,8 @@ def test_what_can_not_be_said_is_no_fault(value: Any, schema: Any) -> None:
     assert (faults(value, schema) == []) is (schema != {"type": "file"})
 
 
-@pytest.mark.parametrize("pattern", PATTERNS)
-@pytest.mark.parametrize("length", [0, 1, 12])
+@every_case("pattern", PATTERNS)
+@every_case("length", [0, 1, 12])
 def test_a_text_is_made_that_a_pattern_is_found_in(pattern: str, length: int) -> None:
     made = text_for(pattern, length)
     assert made is not None
@@ -414,6 +415,6 @@ def test_repetitions_make_a_text_as_long_as_is_wished() -> None:
     assert text_for("^a{2,3}$", 30) == "aaa"
 
 
-@pytest.mark.parametrize("pattern", [r"(a)\1", "(?i:a)", "(", "[a", "a{9999}", "*", r"\p{L}", "a{x}", "\\"])
+@every_case("pattern", [r"(a)\1", "(?i:a)", "(", "[a", "a{9999}", "*", r"\p{L}", "a{x}", "\\"])
 def test_a_pattern_that_is_not_simple_is_left_alone(pattern: str) -> None:
     assert text_for(pattern) is None

@@ -29,6 +29,7 @@ from bridle.testing import (
 from bridle.testing._matching import ExpectationFailed, expect, when
 from bridle.testing._script import Script
 from bridle.testing._words import exit_plan_mode, subagent
+from tests.cases import every_case
 from tests.testing.client import ask
 from tests.testing.talking import asked, called, result, said, text, user
 
@@ -173,7 +174,7 @@ def test_the_first_mistake_is_raised_with_a_note_of_the_others() -> None:
 RESULTS = asked("go", called(), user(result("fine"), result("bad luck", id="t2", is_error=True)), tools=TOOLS)
 
 
-@pytest.mark.parametrize(
+@every_case(
     "expectation",
     [
         expect(prompt="go"),
@@ -413,8 +414,8 @@ def test_an_api_plays_a_script_that_is_shared() -> None:
         assert ask(api)[0] == 418
 
 
-@pytest.mark.parametrize("raised", [SystemExit(3), pytest.fail.Exception("not so"), ZeroDivisionError()])
-@pytest.mark.parametrize("where", ["function", "expect", "when"])
+@every_case("raised", [SystemExit(3), pytest.fail.Exception("not so"), ZeroDivisionError()])
+@every_case("where", ["function", "expect", "when"])
 def test_whatever_a_function_raises_is_told(raised: BaseException, where: str) -> None:
     def fails(request: Request) -> Step:
         raise raised

@@ -19,6 +19,7 @@ from bridle.testing._script import Script
 from bridle.testing._script_file import read_script
 from bridle.testing._script_words import EXPECTED, KEYS, ItemReader
 from bridle.testing._words import ask_question, background_task, exit_plan_mode, structured, subagent
+from tests.cases import every_case
 from tests.testing.client import ask
 from tests.testing.talking import asked, text
 
@@ -119,7 +120,7 @@ def test_an_item_of_a_file_is_the_same_in_python(written: str, item: Any, form: 
     assert script.remaining == (() if "when" in written else (item,))
 
 
-@pytest.mark.parametrize("word", KEYS)
+@every_case("word", KEYS)
 def test_every_word_and_each_of_its_keys_is_one_of_python(word: str) -> None:
     assert KEYS.keys() == WORDS.keys()
     keys = EXPECTED if word == "expect" else KEYS[word]

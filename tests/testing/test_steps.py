@@ -23,9 +23,10 @@ from bridle.testing import (
     think,
     use_tool,
 )
+from tests.cases import every_case
 
 
-@pytest.mark.parametrize(
+@every_case(
     "step, pieces",
     [
         (say("a b c"), ("a b c",)),
@@ -76,7 +77,7 @@ def test_a_refusal_may_come_after_a_text() -> None:
     assert refuse("so far", category="bio").blocks == (Text(("so far",)),)
 
 
-@pytest.mark.parametrize(
+@every_case(
     "status, type",
     [
         (400, "invalid_request_error"),
@@ -136,7 +137,7 @@ NO_STEPS: dict[str, tuple[Callable[..., object], tuple[Any, ...], str]] = {
 }
 
 
-@pytest.mark.parametrize("make, given, match", NO_STEPS.values(), ids=NO_STEPS)
+@every_case("make, given, match", NO_STEPS.values(), ids=NO_STEPS)
 def test_what_no_model_says_is_refused_where_it_is_written(
     make: Callable[..., object], given: tuple[Any, ...], match: str
 ) -> None:

@@ -12,6 +12,7 @@ import pytest
 from bridle.errors import OptionsError
 from bridle.transcripts import MemoryStore, SessionQuery, Sessions, StoredSession
 from bridle.transcripts._arguments import checked_id
+from tests.cases import every_case
 from tests.transcripts.keeping import PROJECT, put_on_disk
 from tests.transcripts.lines import SESSION
 
@@ -133,7 +134,7 @@ async def test_a_path_that_is_too_long_for_the_system_has_no_sessions(sessions: 
     assert await sessions.list(project="/srv/" + "x" * 100_000) == []
 
 
-@pytest.mark.parametrize(
+@every_case(
     "id", ["", "x", "../../etc/passwd", SESSION[:-1], f"{{{SESSION}}}", SESSION.replace("-", ""), 5, None]
 )
 def test_an_id_that_is_none_is_refused(id: Any) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.transcripts._chain import conversation, is_chained, last_messages
 from bridle.wire import JsonObject
+from tests.cases import every_case
 from tests.transcripts.lines import answer, boundary, called, entries, line, prompt, result, title
 from tests.transcripts.made_up import transcripts
 
@@ -33,7 +33,7 @@ SIDE_BY_SIDE = [
 """As the program writes three calls in one answer: what follows goes on from the result that came last."""
 
 
-@pytest.mark.parametrize(
+@every_case(
     "lines, expected",
     [
         ([], ""),
@@ -80,7 +80,7 @@ def test_the_conversation_is_the_branch_that_was_used_last(lines: list[JsonObjec
     assert uuids(lines) == expected
 
 
-@pytest.mark.parametrize(
+@every_case(
     "lines, expected",
     [
         (SIDE_BY_SIDE, "u1 c1 c2 c3 r2 r3 r1 a1"),

@@ -23,6 +23,7 @@ from bridle.wire import (
     UserMessage,
     encode,
 )
+from tests.cases import every_case
 from tests.transcripts.lines import answer, boundary, called, line, prompt, result, title
 from tests.transcripts.made_up import transcripts
 
@@ -73,7 +74,7 @@ def test_a_line_is_the_message_that_a_session_gave() -> None:
     assert read(line("user", "u", message="broken")).message is None
 
 
-@pytest.mark.parametrize(
+@every_case(
     "data, text",
     [
         (prompt("u1"), "prompt u1"),
@@ -91,7 +92,7 @@ def test_the_words_of_a_line(data: JsonObject, text: str) -> None:
     assert read(data).text == text
 
 
-@pytest.mark.parametrize(
+@every_case(
     "damaged",
     [
         b"",

@@ -17,6 +17,7 @@ from bridle.transcripts._exporting import exported
 from bridle.transcripts._exporting_markdown import fenced
 from bridle.transcripts._importing import imported
 from bridle.wire import JsonObject
+from tests.cases import every_case
 from tests.transcripts.keeping import KEY, bundle
 from tests.transcripts.lines import SESSION, answer, boundary, line, prompt, title
 from tests.transcripts.made_up import transcripts
@@ -90,7 +91,7 @@ def test_a_fence_is_longer_than_any_in_the_code(code: str) -> None:
     assert all(first not in line for line in inside)
 
 
-@pytest.mark.parametrize(
+@every_case(
     "words, expected",
     [
         ("```python\nopen", "```python\nopen\n```"),

@@ -14,6 +14,7 @@ from bridle.transcripts._disk._bundling import load_bundle
 from bridle.transcripts._exporting import exported
 from bridle.transcripts._importing import imported, renamed
 from bridle.wire import JsonObject
+from tests.cases import every_case
 from tests.transcripts.keeping import KEY, bundle, put_on_disk
 from tests.transcripts.lines import SESSION, answer, prompt, session_id, written
 
@@ -105,7 +106,7 @@ NOT_SESSIONS: dict[str, str] = {
 }
 
 
-@pytest.mark.parametrize("text", NOT_SESSIONS.values(), ids=NOT_SESSIONS.keys())
+@every_case("text", NOT_SESSIONS.values(), ids=NOT_SESSIONS.keys())
 def test_what_is_no_session_is_refused(text: str) -> None:
     with pytest.raises(OptionsError) as caught:
         imported(text)
@@ -124,7 +125,7 @@ DAMAGED: dict[str, tuple[str, int | None]] = {
 }
 
 
-@pytest.mark.parametrize("text, line", DAMAGED.values(), ids=DAMAGED.keys())
+@every_case("text, line", DAMAGED.values(), ids=DAMAGED.keys())
 def test_what_is_damaged_is_refused_with_the_line(text: str, line: int | None) -> None:
     with pytest.raises(TranscriptDamaged) as caught:
         imported(text)

@@ -15,6 +15,7 @@ from bridle.transcripts import (
     fold_session_summary,
     offers,
 )
+from tests.cases import every_case
 
 KEY: SessionKey = {"project_key": "p", "session_id": "s"}
 
@@ -83,7 +84,7 @@ def test_whether_a_store_has_an_optional_method() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(
+@every_case(
     "method, arguments",
     [
         ("list_sessions", ["p"]),
@@ -110,7 +111,7 @@ async def test_what_is_not_written_says_so(method: str, arguments: list[Any]) ->
         await getattr(Minimal(), method)(*arguments)
 
 
-@pytest.mark.parametrize(
+@every_case(
     "lines, expected",
     [
         pytest.param([{}], {}, id="nothing"),

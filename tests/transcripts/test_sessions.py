@@ -19,6 +19,7 @@ from bridle.errors import OptionsError, SessionExists, SessionNotFound, Transcri
 from bridle.transcripts import Bundle, MemoryStore, Sessions
 from bridle.transcripts._disk import _files, _searching, _writing
 from bridle.transcripts._values import StoredSession
+from tests.cases import every_case
 from tests.transcripts.keeping import KEY, PROJECT, bundle, put_on_disk
 from tests.transcripts.lines import SESSION, answer, prompt, session_id, written
 
@@ -260,7 +261,7 @@ EACH_METHOD = pytest.mark.parametrize(
 BAD_IDS: list[Any] = ["", "x", "../../x", SESSION + "x", None, 3, f"{{{SESSION}}}"]
 
 
-@pytest.mark.parametrize("bad", BAD_IDS, ids=repr)
+@every_case("bad", BAD_IDS, ids=repr)
 @EACH_METHOD
 async def test_an_id_that_is_none_is_named(method: str, arguments: tuple[Any, ...], bad: Any) -> None:
     with pytest.raises(OptionsError, match="id"):
@@ -278,7 +279,7 @@ async def test_a_session_that_is_not_there_is_not_made(
         assert await sessions.list(archived=None) == []
 
 
-@pytest.mark.parametrize("bad", ["", "  \n", None, 3])
+@every_case("bad", ["", "  \n", None, 3])
 async def test_a_title_has_something_in_it(bad: Any) -> None:
     sessions = Sessions(MemoryStore())
     await keep(sessions)
@@ -290,15 +291,13 @@ async def test_a_title_has_something_in_it(bad: Any) -> None:
     assert len(await sessions.list()) == 1
 
 
-@pytest.mark.parametrize(
-    "bad", ["", " ", "\u200b", "\u0007\u200d", "\ue000", "\ud800", "\u2028", 3], ids=ascii
-)
+@every_case("bad", ["", " ", "\u200b", "\u0007\u200d", "\ue000", "\ud800", "\u2028", 3], ids=ascii)
 async def test_a_tag_has_something_to_see(bad: Any) -> None:
     with pytest.raises(OptionsError, match="tag"):
         await Sessions(MemoryStore()).tag(SESSION, bad)
 
 
-@pytest.mark.parametrize(
+@every_case(
     "tag, kept",
     [
         ("\uff43\uff49", "ci"),

@@ -10,6 +10,7 @@ import pytest
 
 from bridle.errors import SessionBusy, StoreError, StoreTimedOut
 from bridle.transcripts import MemoryStore, SessionKey, SessionListSubkeysKey, StoreCalls
+from tests.cases import every_case
 
 pytestmark = pytest.mark.anyio
 
@@ -47,7 +48,7 @@ def cancellation() -> BaseException:
     return kind() if kind.__module__.startswith("asyncio") else GeneratorExit()
 
 
-@pytest.mark.parametrize(
+@every_case(
     "make, reason, retryable",
     [
         (lambda: ValueError("no"), "ValueError: no", False),
@@ -119,8 +120,8 @@ class Changing(MemoryStore):
         await self.append(key, entries)
 
 
-@pytest.mark.parametrize("batch", [None, "b"])
-@pytest.mark.parametrize("depth", [1, 3, 20_000])
+@every_case("batch", [None, "b"])
+@every_case("depth", [1, 3, 20_000])
 async def test_what_a_store_does_with_entries_is_not_seen_by_others(batch: str | None, depth: int) -> None:
     inner: Any = None
     kept: list[dict[str, Any]] = []

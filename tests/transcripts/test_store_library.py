@@ -24,6 +24,7 @@ from bridle.transcripts import (
     project_key,
 )
 from bridle.transcripts._exporting import exported
+from tests.cases import every_case
 from tests.transcripts.keeping import KEY, PROJECT, bundle, put_on_disk
 from tests.transcripts.lines import SESSION, answer, prompt, session_id
 
@@ -323,7 +324,7 @@ async def test_a_copy_goes_in_batches_the_main_transcript_last() -> None:
     assert again.batches == target.batches
 
 
-@pytest.mark.parametrize("room", range(6))
+@every_case("room", range(6))
 async def test_a_copy_that_was_cut_short_is_finished_by_another(room: int) -> None:
     source, target = Sessions(MemoryStore()), Batches(room)
     await source.import_(exported(long(), "json"))
@@ -405,7 +406,7 @@ class Odd(Summing):
         return []
 
 
-@pytest.mark.parametrize(
+@every_case(
     "method, gives",
     [
         ("load", "text"),
@@ -474,8 +475,8 @@ class Ending(MemoryStore):
         await super().append_batch(key, entries, batch)
 
 
-@pytest.mark.parametrize("hangs", [False, True], ids=["fails", "is cancelled"])
-@pytest.mark.parametrize("batch", [1, 2, 4, 5])
+@every_case("hangs", [False, True], ids=["fails", "is cancelled"])
+@every_case("batch", [1, 2, 4, 5])
 async def test_half_of_a_session_is_not_left_in_a_store(batch: int, hangs: bool) -> None:
     kept = bundle()
     kept.entries += [prompt(f"more{number}", "u8") for number in range(600)]

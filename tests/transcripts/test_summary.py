@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.transcripts import SessionKey, SessionStoreEntry, SessionSummaryEntry, fold_session_summary
 from bridle.wire import JsonObject
+from tests.cases import every_case
 from tests.transcripts.lines import SESSION, answer, prompt, result, title
 from tests.transcripts.made_up import transcripts
 
@@ -28,7 +28,7 @@ def asked(text: str) -> JsonObject:
     return prompt("u", text=text)
 
 
-@pytest.mark.parametrize(
+@every_case(
     "lines, first",
     [
         ([asked("Hello\nthere")], "Hello there"),

@@ -9,6 +9,7 @@ import pytest
 
 from bridle.errors import OptionsError
 from bridle.transcripts import SessionQuery, StoredSession
+from tests.cases import every_case
 from tests.transcripts.lines import SESSION
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -17,7 +18,7 @@ INFO = StoredSession(
 )
 
 
-@pytest.mark.parametrize(
+@every_case(
     "asked, is_it",
     [
         ({}, True),

@@ -39,6 +39,7 @@ from bridle.wire.choices import (
     SettingSource,
     TerminalReason,
 )
+from tests.cases import every_case
 
 ALIASES = [
     name
@@ -51,7 +52,7 @@ ALIASES = [
 
 
 @pytest.mark.requirement("A7")
-@pytest.mark.parametrize(
+@every_case(
     "known, required",
     [
         (PERMISSION_MODES, {"default", "acceptEdits", "plan", "bypassPermissions", "dontAsk", "auto"}),
@@ -86,7 +87,7 @@ def test_assistant_error_kinds() -> None:
 
 
 @pytest.mark.requirement("A7")
-@pytest.mark.parametrize(
+@every_case(
     "known, some",
     [
         (TERMINAL_REASONS, {"completed", "max_turns", "aborted_streaming", "aborted_tools", "api_error"}),

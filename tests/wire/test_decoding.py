@@ -45,6 +45,7 @@ from bridle.wire import (
 from bridle.wire._decoding import _FINISH, FLAT, decode_frame, decode_tolerantly, fast_decoder
 from bridle.wire.tools import BashInput
 from tests import tapes
+from tests.cases import every_case
 
 
 def line(**frame: Any) -> bytes:
@@ -83,7 +84,7 @@ BLOCKS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.requirement("A2")
-@pytest.mark.parametrize("kind", BLOCKS)
+@every_case("kind", BLOCKS)
 def test_each_block_type(kind: str) -> None:
     data = {"type": kind, **BLOCKS[kind]}
     message = assistant(data)
@@ -100,7 +101,7 @@ def test_the_table_of_blocks_is_whole() -> None:
 
 
 @pytest.mark.requirement("A2")
-@pytest.mark.parametrize(
+@every_case(
     "data, kind",
     [
         ({"type": "brand_new", "x": 1}, "brand_new"),
@@ -372,7 +373,7 @@ class TestLazyEvent:
 
 
 @pytest.mark.requirement("A3")
-@pytest.mark.parametrize("subtype", SYSTEM_SUBTYPES)
+@every_case("subtype", SYSTEM_SUBTYPES)
 def test_every_subtype_is_a_system_message_with_subtype_and_data(subtype: str) -> None:
     data = {"type": "system", "subtype": subtype, "extra": 1}
     message = decode(line(**data))
@@ -475,7 +476,7 @@ def test_what_is_unknown_is_kept(data: Any, expected: Frame) -> None:
     assert refused.value.data == data
 
 
-@pytest.mark.parametrize(
+@every_case(
     "data, expected",
     [
         ({"type": "assistant", "message": {}}, AssistantMessage([], "")),
@@ -524,7 +525,7 @@ def test_strict_decoding_takes_what_fits(data: Any) -> None:
 
 
 @pytest.mark.requirement("A2")
-@pytest.mark.parametrize(
+@every_case(
     "data",
     [
         {"type": "result"},
@@ -548,7 +549,7 @@ DEEP = 700 if sys.version_info < (3, 12) else 200_000
 
 
 @pytest.mark.requirement("A1")
-@pytest.mark.parametrize(
+@every_case(
     "text",
     [
         *(b"", b"null", b"true", b"1.5", b"1", b'"x"', b"[]", b"{", b"oops", b"\xff"),
@@ -709,7 +710,7 @@ def test_both_paths_agree_on_all_that_the_fast_one_takes(frame: dict[str, Any]) 
     assert decode_frame(data) == decode_tolerantly(data)
 
 
-@pytest.mark.parametrize("name", tapes.NAMES)
+@every_case("name", tapes.NAMES)
 def test_the_fast_path_takes_all_that_the_real_program_writes(name: str) -> None:
     known = [
         record.frame

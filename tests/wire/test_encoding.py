@@ -36,9 +36,10 @@ from bridle.wire import (
     to_wire,
 )
 from bridle.wire.tools import BashInput
+from tests.cases import every_case
 
 
-@pytest.mark.parametrize(
+@every_case(
     "value, expected",
     [
         ({"a": [1, 2.5, None, True, "x"]}, b'{"a":[1,2.5,null,true,"x"]}'),
@@ -56,8 +57,8 @@ def test_lines_are_compact_and_in_utf8(value: object, expected: bytes) -> None:
     assert encode(value) == expected
 
 
-@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize(
+@every_case("number", [math.nan, math.inf, -math.inf])
+@every_case(
     "place, make",
     [
         (r"\$", lambda number: number),
@@ -215,7 +216,7 @@ def test_text_in_the_place_of_blocks_is_sent_as_blocks_once_it_was_changed() -> 
     assert to_wire(message)["message"] == {"content": [{"type": "text", "text": "b"}], "model": "m", "new": 1}
 
 
-@pytest.mark.parametrize(
+@every_case(
     "before, after",
     [
         ({"a": 1}, "text"),

@@ -30,6 +30,7 @@ from bridle.wire import (
     UserMessage,
     decode,
 )
+from tests.cases import every_case
 
 
 def suggestion(text: str) -> bytes:
@@ -168,7 +169,7 @@ CASES: dict[str, tuple[bytes, list[Any]]] = {
 
 @pytest.mark.requirement("D1")
 @pytest.mark.requirement("D3")
-@pytest.mark.parametrize(
+@every_case(
     "name, size",
     [
         (name, size)
@@ -184,7 +185,7 @@ def test_what_comes_out(name: str, size: int) -> None:
 
 
 @pytest.mark.requirement("D1")
-@pytest.mark.parametrize("name", CASES)
+@every_case("name", CASES)
 def test_a_frame_before_and_a_frame_behind_are_untouched(name: str) -> None:
     data, expected = CASES[name]
     around = suggestion("before") + b"\n" + data + b"\n" + suggestion("behind") + b"\n"
@@ -218,8 +219,8 @@ def test_noise_says_why_it_is_none() -> None:
 
 
 @pytest.mark.requirement("D2")
-@pytest.mark.parametrize("size", [0, 1, 7, 50])
-@pytest.mark.parametrize("end", [b"\n", b"\r\n", b""])
+@every_case("size", [0, 1, 7, 50])
+@every_case("end", [b"\n", b"\r\n", b""])
 def test_exactly_the_limit_passes_and_one_byte_more_does_not(size: int, end: bytes) -> None:
     fits, over = suggestion("x" * 100), suggestion("x" * 101)
     limit = len(fits)
@@ -411,7 +412,7 @@ def steps(work: Callable[[], object]) -> int:
 
 
 @pytest.mark.requirement("D1")
-@pytest.mark.parametrize(
+@every_case(
     "make",
     [
         pytest.param(lambda n: [b'{"type":"keep_alive","x":"' + b"y" * (n * 10) + b'"}\n'], id="one chunk"),

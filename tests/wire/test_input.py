@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from bridle.errors import MessageInvalid
 from bridle.wire import ImageBlock, TextBlock, UserMessage, decode, encode, user_message
 from bridle.wire.tools import BashInput
+from tests.cases import every_case
 
 BLOCK = {"type": "text", "text": "hi"}
 
@@ -28,7 +29,7 @@ def frame(content: Any, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.requirement("E4")
-@pytest.mark.parametrize(
+@every_case(
     "prompt, expected",
     [
         pytest.param("hello", frame("hello"), id="text"),

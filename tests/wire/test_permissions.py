@@ -23,6 +23,7 @@ from bridle.wire.permissions import (
     permission_result_from_wire,
     permission_updates_from_wire,
 )
+from tests.cases import every_case
 
 DATA = Path(__file__).parent / "data"
 RECORDED: list[dict[str, Any]] = [
@@ -106,7 +107,7 @@ class TestUpdate:
             destination="userSettings",
         )
 
-    @pytest.mark.parametrize("data", SUGGESTED)
+    @every_case("data", SUGGESTED)
     def test_recorded_suggestions_have_no_unknown_key(self, data: dict[str, Any]) -> None:
         update = PermissionUpdate.from_dict(data)
         assert update.raw is data

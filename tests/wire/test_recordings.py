@@ -26,6 +26,7 @@ from bridle.wire import (
     to_wire,
 )
 from tests import tapes
+from tests.cases import every_case
 
 Object = dict[str, Any]
 
@@ -49,7 +50,7 @@ def only(line: bytes) -> AnyFrame:
 
 @pytest.mark.requirement("A3")
 @pytest.mark.requirement("D4")
-@pytest.mark.parametrize("name", tapes.NAMES)
+@every_case("name", tapes.NAMES)
 def test_every_frame_decodes_and_keeps_what_was_sent(name: str) -> None:
     for record in recorded(name):
         frame = only(record.line)
@@ -60,7 +61,7 @@ def test_every_frame_decodes_and_keeps_what_was_sent(name: str) -> None:
 
 
 @pytest.mark.requirement("A2")
-@pytest.mark.parametrize("name", tapes.NAMES)
+@every_case("name", tapes.NAMES)
 def test_every_content_block_is_known(name: str) -> None:
     for record in recorded(name):
         frame = only(record.line)
@@ -68,14 +69,14 @@ def test_every_content_block_is_known(name: str) -> None:
             assert not [block for block in frame.content if isinstance(block, UnknownBlock)]
 
 
-@pytest.mark.parametrize("name", tapes.NAMES)
+@every_case("name", tapes.NAMES)
 def test_encoding_gives_back_the_frame(name: str) -> None:
     for record in recorded(name):
         assert msgspec.json.decode(encode(only(record.line))) == record.frame
 
 
 @pytest.mark.requirement("A3")
-@pytest.mark.parametrize("name", tapes.NAMES)
+@every_case("name", tapes.NAMES)
 def test_every_field_is_typed(name: str) -> None:
     """Without its line, and without the `data` of a system message, a frame still says all it said."""
     missing: Counter[str] = Counter()
@@ -103,13 +104,13 @@ def lost(before: Any, after: Any, path: str) -> list[str]:
     return [] if before == after else [path]
 
 
-@pytest.mark.parametrize("name", tapes.NAMES)
+@every_case("name", tapes.NAMES)
 def test_the_two_paths_agree(name: str) -> None:
     for record in recorded(name):
         assert frame_from_wire(record.frame) == decode(record.line)
 
 
-@pytest.mark.parametrize("name", tapes.NAMES)
+@every_case("name", tapes.NAMES)
 def test_strict_decoding_takes_all_of_it(name: str) -> None:
     for record in recorded(name):
         if record.direction == "cli->host":

@@ -129,7 +129,7 @@ async def test_instructions_reach_the_model() -> None:
 
 KINDS: list[tuple[Callable[[], object], object]] = [
     (lambda: "plain", [{"type": "text", "text": "plain"}]),
-    (lambda: None, "(mcp__s__t completed with no output)"),
+    (lambda: None, "(mcp__s__t1 completed with no output)"),
     (lambda: 5, [{"type": "text", "text": "5"}]),
     (lambda: {"a": [1, "ü"]}, '{"a":[1,"ü"]}'),
     (lambda: Point(1), '{"x":1,"y":0}'),
@@ -143,15 +143,14 @@ KINDS: list[tuple[Callable[[], object], object]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("index", range(len(KINDS)))
-async def test_results_of_each_kind_reach_the_model(index: int) -> None:
-    give, expected = KINDS[index]
-    server = ToolServer("s", [tool(name="t")(give)])
-    async with talking(use_tool("mcp__s__t"), say("done"), mcp_servers={"s": server}) as (agent, session):
+async def test_results_of_each_kind_reach_the_model() -> None:
+    server = ToolServer("s", [tool(name=f"t{index}")(give) for index, (give, _) in enumerate(KINDS)])
+    script = [use_tool(f"mcp__s__t{index}") for index in range(len(KINDS))]
+    async with talking(*script, say("done"), mcp_servers={"s": server}) as (agent, session):
         await session.ask("go")
-        (result,) = results(agent)
-    assert result["content"] == expected
-    assert not result.get("is_error")
+        got = results(agent)
+    assert [result["content"] for result in got] == [expected for _, expected in KINDS]
+    assert not [result for result in got if result.get("is_error")]
 
 
 async def test_pictures_sounds_and_other_bytes_reach_the_model() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from bridle.testing import Simulator, exit_plan_mode, hang, say, use_tool
 from bridle.wire.control import REQUESTS
+from tests.cases import every_case
 from tests.tapes import read
 from tests.testing.simulator.driving import driven, request, user
 
@@ -48,7 +49,7 @@ PAIRS = [
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-@pytest.mark.parametrize("asked, expected", PAIRS)
+@every_case("asked, expected", PAIRS)
 async def test_answers_have_the_form_of_the_programs(asked: dict[str, Any], expected: dict[str, Any]) -> None:
     argv = ("--permission-prompt-tool", "stdio")
     async with driven([say("ok")], *argv, initialize={}) as host:
@@ -77,7 +78,7 @@ async def test_the_answer_to_initialize_has_every_field() -> None:
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-@pytest.mark.parametrize("subtype", sorted(REQUESTS))
+@every_case("subtype", sorted(REQUESTS))
 async def test_every_request_is_answered(subtype: str) -> None:
     async with driven([say("ok")], initialize={}) as host:
         answer = await host.request(subtype)

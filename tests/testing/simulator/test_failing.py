@@ -17,6 +17,7 @@ from bridle.testing import (
     refuse,
     say,
 )
+from tests.cases import every_case
 from tests.testing.simulator.driving import driven, user
 from tests.testing.simulator.recorded_host import kinds
 
@@ -50,7 +51,7 @@ FINAL = [
 ]
 
 
-@pytest.mark.parametrize("step, error, terminal, text", FINAL)
+@every_case("step, error, terminal, text", FINAL)
 async def test_what_is_not_tried_again_ends_the_turn(
     step: Failure, error: str, terminal: str, text: str
 ) -> None:
@@ -77,7 +78,7 @@ RETRIED = [
 ]
 
 
-@pytest.mark.parametrize("step, status, error", RETRIED)
+@every_case("step, status, error", RETRIED)
 async def test_what_is_tried_again_says_so_each_time(step: Any, status: int | None, error: str) -> None:
     async with driven([step, step, say("recovered")]) as host:
         result = await host.ask("hello")
@@ -109,7 +110,7 @@ EXHAUSTED = [
 ]
 
 
-@pytest.mark.parametrize("step, text, error", EXHAUSTED)
+@every_case("step, text, error", EXHAUSTED)
 async def test_when_tries_are_used_up_the_turn_fails(step: Any, text: str, error: str) -> None:
     script = Simulator([step] * 3)
     async with driven(script, env={"CLAUDE_CODE_MAX_RETRIES": "2"}) as host:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from bridle.testing._simulator._invocation import Invocation, StartFailed, read_invocation
+from tests.cases import every_case
 
 STREAMING = ["--output-format", "stream-json", "--verbose", "--input-format", "stream-json"]
 
@@ -81,7 +82,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize("argv, text", REFUSED, ids=[" ".join(argv) for argv, _ in REFUSED])
+@every_case("argv, text", REFUSED, ids=[" ".join(argv) for argv, _ in REFUSED])
 def test_what_the_program_refuses_is_refused_in_its_words(argv: list[str], text: str) -> None:
     with pytest.raises(StartFailed) as failed:
         read(*STREAMING, *argv)

@@ -14,6 +14,7 @@ from bridle.testing._simulator._permissions import Allowed, Denied, ModeRefused
 from bridle.testing._simulator._rules import covers_path, read_rule
 from bridle.testing._simulator._world import ToolSpec
 from bridle.wire import JsonObject
+from tests.cases import every_case
 from tests.testing.simulator.asked import WITH_HOST, Asked, Reply, bash, call
 from tests.testing.simulator.replayed import Alike, recorded, replay, shown
 
@@ -47,7 +48,7 @@ async def test_permissions_are_asked_for_as_by_the_real_agent(name: str, number:
 # Rules.
 
 
-@pytest.mark.parametrize(
+@every_case(
     "rule, command, is_covered",
     [
         ("Bash(npm test)", "npm test", True),
@@ -68,7 +69,7 @@ def test_a_rule_covers_commands(rule: str, command: str, is_covered: bool) -> No
     assert read_rule(rule, "session").covers_command(command) is is_covered
 
 
-@pytest.mark.parametrize(
+@every_case(
     "rule, tool, is_covered",
     [
         ("Bash", "Bash", True),
@@ -88,7 +89,7 @@ def test_a_rule_covers_tools(rule: str, tool: str, is_covered: bool) -> None:
     assert read_rule(rule, "session").covers_tool(tool) is is_covered
 
 
-@pytest.mark.parametrize(
+@every_case(
     "pattern, path, is_covered",
     [
         ("//etc/**", "/etc/hosts", True),

@@ -17,6 +17,7 @@ from bridle.errors import StoreError
 from bridle.transcripts import FileStore
 from bridle.transcripts.stores._file_names import name_of, text_of
 from bridle.transcripts.stores._file_transcript import Transcript
+from tests.cases import every_case
 from tests.transcripts.stores.local import KEY, numbered
 
 anyio_test = pytest.mark.anyio
@@ -62,7 +63,7 @@ def test_each_text_has_a_name_of_its_own(texts: list[str]) -> None:
         assert name.isascii()
 
 
-@pytest.mark.parametrize("name", ["A", ".x", "%zz", "%ff", "a~b", "%2E", "é", "x" * 300, ""])
+@every_case("name", ["A", ".x", "%zz", "%ff", "a~b", "%2E", "é", "x" * 300, ""])
 def test_a_name_that_was_not_made_here_has_no_text(name: str) -> None:
     assert text_of(name) is None
 

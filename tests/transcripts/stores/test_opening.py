@@ -13,6 +13,7 @@ from bridle.errors import OptionsError
 from bridle.transcripts import FileStore, MemoryStore, SessionStore, SqliteStore, open_store
 from bridle.transcripts.stores import _opening
 from bridle.transcripts.stores._urls import shown
+from tests.cases import every_case
 from tests.transcripts.stores.local import KEY, numbered
 
 
@@ -72,7 +73,7 @@ async def test_a_name_stands_for_the_same_memory() -> None:
         assert await empty.load(KEY) is None
 
 
-@pytest.mark.parametrize(
+@every_case(
     "place, told",
     [
         ("", "is an empty text"),
@@ -150,7 +151,7 @@ def test_a_driver_that_is_not_installed_is_named(
     assert "hush" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@every_case(
     "url, text",
     [
         ("redis://host/0", "redis://host/0"),

@@ -28,6 +28,7 @@ from bridle.wire.control._answers_session import (
 from bridle.wire.control._answers_settings import ModelList
 from bridle.wire.control._answers_usage import ApiUsage, ContextSquare, ContextUsage, UsageReport
 from bridle.wire.control._request_table import REQUESTS
+from tests.cases import every_case
 from tests.wire.control.sampling import complete
 
 JsonObject = dict[str, Any]
@@ -229,7 +230,7 @@ def answer_to(subtype: str, payload: object) -> Payload:
     return answer
 
 
-@pytest.mark.parametrize(
+@every_case(
     "subtype, payload",
     [
         *(
@@ -266,7 +267,7 @@ def test_recorded_answers_are_read_right() -> None:
     assert UsageReport.from_wire(payload).session.model_usage["claude-opus-5-5"].cost_usd == 0.0008
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@every_case("kind", KINDS)
 def test_there_and_back(kind: type[Payload]) -> None:
     answer = complete(kind)
 
@@ -278,13 +279,13 @@ def test_there_and_back(kind: type[Payload]) -> None:
     assert kind.from_wire(wire).to_wire() == wire
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@every_case("kind", KINDS)
 def test_all_of_it_may_be_missing(kind: type[Payload]) -> None:
     assert kind.from_wire({}) == kind() == kind.from_wire(kind().to_wire())
     assert kind.from_wire({}).raw == {}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@every_case("kind", KINDS)
 def test_garbage_does_no_harm(kind: type[Payload]) -> None:
     pieces: list[object] = [None, "text", 5, 1.5, True, [], [1, {}], {"a": 1}, {"a": {"b": []}}]
 
@@ -364,7 +365,7 @@ def test_made_by_hand() -> None:
     assert McpServers.from_wire(answer.to_wire()) == answer
 
 
-@pytest.mark.parametrize(
+@every_case(
     "answer, wire",
     [
         (SessionTitle(), {"title": None}),

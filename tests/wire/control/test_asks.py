@@ -43,6 +43,7 @@ from bridle.wire.control._jsonrpc import JsonRpcError, JsonRpcInvalid, JsonRpcRe
 from bridle.wire.hooks._events import UnknownHookInput
 from bridle.wire.hooks._inputs import HookInput, McpServerSource, StopInput
 from bridle.wire.permissions import PermissionRuleValue, PermissionUpdate
+from tests.cases import every_case
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -156,7 +157,7 @@ SUBTYPES = [data["subtype"] for data, _ in WHOLE]
 @pytest.mark.requirement("A10")
 @pytest.mark.requirement("A8")
 class TestRecorded:
-    @pytest.mark.parametrize("data", RECORDED)
+    @every_case("data", RECORDED)
     def test_typed_with_every_key_known(self, data: dict[str, Any]) -> None:
         ask = ask_from_wire(data)
         assert type(ask) is ASKS[data["subtype"]]
@@ -183,7 +184,7 @@ class TestRecorded:
 
 @pytest.mark.requirement("A10")
 class TestEverySubtype:
-    @pytest.mark.parametrize("data, kind", WHOLE, ids=SUBTYPES)
+    @every_case("data, kind", WHOLE, ids=SUBTYPES)
     def test_round_trip(self, data: dict[str, Any], kind: type[Any]) -> None:
         ask = ask_from_wire(data)
         assert type(ask) is kind
@@ -191,11 +192,11 @@ class TestEverySubtype:
         assert ask.to_wire() == data
         assert ask.raw is data
 
-    @pytest.mark.parametrize("data, kind", WHOLE[:8], ids=SUBTYPES[:8])
+    @every_case("data, kind", WHOLE[:8], ids=SUBTYPES[:8])
     def test_all_documented_fields_and_no_other(self, data: dict[str, Any], kind: type[Any]) -> None:
         assert {field.encode_name for field in msgspec.structs.fields(kind)} == {*data} - {"subtype"}
 
-    @pytest.mark.parametrize("data, kind", WHOLE, ids=SUBTYPES)
+    @every_case("data, kind", WHOLE, ids=SUBTYPES)
     def test_copies(self, data: dict[str, Any], kind: type[Any]) -> None:
         ask = ask_from_wire({**data, "unheard_of": [1]})
         for twin in (copy.copy(ask), copy.deepcopy(ask), pickle.loads(pickle.dumps(ask))):
@@ -204,7 +205,7 @@ class TestEverySubtype:
             assert twin.raw == {**data, "unheard_of": [1]}
             assert twin.to_wire() == ask.to_wire()
 
-    @pytest.mark.parametrize("subtype", SUBTYPES)
+    @every_case("subtype", SUBTYPES)
     def test_only_the_subtype(self, subtype: str) -> None:
         ask = ask_from_wire({"subtype": subtype})
         assert ask.subtype == subtype

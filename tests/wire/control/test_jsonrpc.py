@@ -24,6 +24,7 @@ from bridle.wire.control._jsonrpc import (
     JsonRpcSuccess,
     jsonrpc_from_wire,
 )
+from tests.cases import every_case
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -39,7 +40,7 @@ RECORDED = [ask["message"] for ask in lines("asks.jsonl") if ask["subtype"] == "
 ]
 
 
-@pytest.mark.parametrize("data", RECORDED)
+@every_case("data", RECORDED)
 def test_recorded_messages_come_back_as_they_were(data: dict[str, Any]) -> None:
     message = jsonrpc_from_wire(data)
     assert not isinstance(message, JsonRpcInvalid)
@@ -54,7 +55,7 @@ def test_every_kind_is_recorded() -> None:
     assert kinds == {JsonRpcRequest, JsonRpcNotification, JsonRpcSuccess, JsonRpcError}
 
 
-@pytest.mark.parametrize(
+@every_case(
     "data, expected",
     [
         ({"method": "ping", "id": 0}, JsonRpcRequest("ping", 0)),

@@ -40,6 +40,7 @@ from bridle.wire.control._requests_session import (
 )
 from bridle.wire.control._requests_settings import GetContextUsage, GetUsage
 from bridle.wire.hooks import HookRegistration
+from tests.cases import every_case
 from tests.wire.control.sampling import complete, minimal
 
 JsonObject = dict[str, Any]
@@ -87,7 +88,7 @@ def test_every_subtype_has_a_class() -> None:
     assert set(REQUESTS) == SUBTYPES
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@every_case("kind", KINDS)
 def test_a_class_is_named_after_its_subtype_and_knows_its_answer(kind: type[Request[Any]]) -> None:
     subtype = minimal(kind).subtype
 
@@ -99,8 +100,8 @@ def test_a_class_is_named_after_its_subtype_and_knows_its_answer(kind: type[Requ
     assert base.__args__ == (kind.answer,)
 
 
-@pytest.mark.parametrize("make", [complete, minimal])
-@pytest.mark.parametrize("kind", KINDS)
+@every_case("make", [complete, minimal])
+@every_case("kind", KINDS)
 def test_there_and_back(kind: type[Request[Any]], make: Any) -> None:
     request = make(kind)
 
@@ -112,7 +113,7 @@ def test_there_and_back(kind: type[Request[Any]], make: Any) -> None:
     assert json.loads(encode(request)) == wire
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@every_case("kind", KINDS)
 def test_every_set_field_is_sent(kind: type[Request[Any]]) -> None:
     request = complete(kind)
     fields = {"any"} if isinstance(request, OpenRequest) else set(kind.__struct_encode_fields__)
@@ -122,7 +123,7 @@ def test_every_set_field_is_sent(kind: type[Request[Any]]) -> None:
     assert set(request.to_wire()) == {"subtype", *fields}
 
 
-@pytest.mark.parametrize(
+@every_case(
     "line", [pytest.param(line, id=f"{n}-{line['request']['subtype']}") for n, line in enumerate(RECORDED)]
 )
 def test_recorded_requests_are_typed_and_lose_nothing(line: JsonObject) -> None:
@@ -182,7 +183,7 @@ NULL_AND_ABSENT: list[tuple[Request[Any], JsonObject]] = [
 ]
 
 
-@pytest.mark.parametrize(
+@every_case(
     "request_, fields",
     [pytest.param(*case, id=f"{n}-{case[0].subtype}") for n, case in enumerate(NULL_AND_ABSENT)],
 )
@@ -219,7 +220,7 @@ def test_a_request_without_a_class() -> None:
     assert request.read_answer(None) == request.read_answer([]) == request.read_answer("text") == {}
 
 
-@pytest.mark.parametrize(
+@every_case(
     "data",
     [
         {},
@@ -283,7 +284,7 @@ def test_an_answer_has_the_type_that_its_request_says() -> None:
     assert_type(GetWorkspaceDiff().to_wire(), dict[str, Any])
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@every_case("kind", KINDS)
 def test_any_payload_becomes_the_answer(kind: type[Request[Any]]) -> None:
     request = minimal(kind)
     payloads: list[object] = [None, {}, [], "text", 5, {"unheard": {"of": 1}}]

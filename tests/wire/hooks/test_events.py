@@ -40,6 +40,7 @@ from bridle.wire.hooks._inputs import (
     UserPromptSubmitInput,
 )
 from bridle.wire.permissions import PermissionUpdate
+from tests.cases import every_case
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -204,18 +205,18 @@ class TestEveryEvent:
         assert len(HOOK_EVENTS) == 33
         assert set(EVENTS) == set(HOOK_EVENTS) == set(HOOK_INPUTS) == set(get_args(HookEvent))
 
-    @pytest.mark.parametrize("event", HOOK_EVENTS)
+    @every_case("event", HOOK_EVENTS)
     def test_class_is_named_after_the_event(self, event: HookEvent) -> None:
         kind = HOOK_INPUTS[event]
         assert kind is getattr(_inputs, f"{event}Input")
         assert kind.__struct_config__.tag == event
 
-    @pytest.mark.parametrize("event", HOOK_EVENTS)
+    @every_case("event", HOOK_EVENTS)
     def test_all_documented_fields_and_no_other(self, event: HookEvent) -> None:
         names = {field.encode_name for field in msgspec.structs.fields(HOOK_INPUTS[event])}
         assert names == {*COMMON, *EVENTS[event]}
 
-    @pytest.mark.parametrize("event", HOOK_EVENTS)
+    @every_case("event", HOOK_EVENTS)
     def test_round_trip(self, event: HookEvent) -> None:
         data = whole(event)
         value = hook_input_from_wire(data)
@@ -225,7 +226,7 @@ class TestEveryEvent:
         assert value.to_wire() == data
         assert msgspec.convert(data, type(value)) == value
 
-    @pytest.mark.parametrize("event", HOOK_EVENTS)
+    @every_case("event", HOOK_EVENTS)
     def test_made_by_hand(self, event: HookEvent) -> None:
         data = whole(event)
         kind = HOOK_INPUTS[event]
@@ -235,14 +236,14 @@ class TestEveryEvent:
         assert value.raw == data
         assert copy.copy(value) == pickle.loads(pickle.dumps(value)) == value
 
-    @pytest.mark.parametrize("event", HOOK_EVENTS)
+    @every_case("event", HOOK_EVENTS)
     def test_only_the_event_name(self, event: HookEvent) -> None:
         value = hook_input_from_wire({"hook_event_name": event})
         assert type(value) is HOOK_INPUTS[event]
         assert (value.session_id, value.transcript_path, value.cwd) == ("", "", "")
         assert value.prompt_id is value.permission_mode is value.agent_id is value.agent_type is None
 
-    @pytest.mark.parametrize("event", [*HOOK_EVENTS, "BrandNewEvent"])
+    @every_case("event", [*HOOK_EVENTS, "BrandNewEvent"])
     def test_copies_keep_what_was_received(self, event: str) -> None:
         data = {**COMMON, "hook_event_name": event, "unheard_of": [1]}
         value = hook_input_from_wire(data)
@@ -255,7 +256,7 @@ class TestEveryEvent:
 
 @pytest.mark.requirement("A8")
 class TestRecorded:
-    @pytest.mark.parametrize("data", RECORDED)
+    @every_case("data", RECORDED)
     def test_typed_with_every_key_known(self, data: dict[str, Any]) -> None:
         value = hook_input_from_wire(data)
         assert not isinstance(value, UnknownHookInput)

@@ -45,6 +45,7 @@ from bridle.wire.hooks._outputs import (
     spelled_for_wire,
 )
 from bridle.wire.permissions import PermissionResultAllow, PermissionResultDeny, PermissionUpdate
+from tests.cases import every_case
 
 DATA = Path(__file__).parents[1] / "data"
 RECORDED: list[dict[str, Any]] = [
@@ -163,7 +164,7 @@ class TestCommonPart:
 
 @pytest.mark.requirement("A8")
 class TestOwnPart:
-    @pytest.mark.parametrize("value, fields", SPECIFIC, ids=NAMES)
+    @every_case("value, fields", SPECIFIC, ids=NAMES)
     def test_round_trip(self, value: SpecificOutput, fields: dict[str, Any]) -> None:
         event = type(value).__name__.removesuffix("Output")
         assert event in HOOK_EVENTS
@@ -205,7 +206,7 @@ class TestOwnPart:
     def test_permission_decisions(self, decision: Any, wire: dict[str, Any]) -> None:
         assert PermissionRequestOutput(decision).to_wire()["decision"] == wire
 
-    @pytest.mark.parametrize(
+    @every_case(
         "own",
         [
             {"hookEventName": "BrandNew", "x": 1},
@@ -233,7 +234,7 @@ class TestOwnPart:
 
 @pytest.mark.requirement("A8")
 class TestReading:
-    @pytest.mark.parametrize("data", RECORDED)
+    @every_case("data", RECORDED)
     def test_recorded_answers_come_back_as_they_were(self, data: dict[str, Any]) -> None:
         answer = hook_output_from_wire(data)
         assert answer.raw is data

@@ -47,6 +47,7 @@ from bridle.wire.tools import (
     _tasks,
     typed_input,
 )
+from tests.cases import every_case
 
 JsonObject = dict[str, Any]
 
@@ -143,7 +144,7 @@ def test_there_is_a_class_for_each_schema_and_a_schema_for_each_class() -> None:
     assert SCHEMAS.keys() == TOOL_INPUTS.keys()
 
 
-@pytest.mark.parametrize("tool", sorted(SCHEMAS))
+@every_case("tool", sorted(SCHEMAS))
 def test_class_says_what_the_schema_says(tool: str) -> None:
     assert schema_of_class(tool) == schema_of(tool)
 
@@ -185,14 +186,14 @@ def test_stored_schemas_hold_no_texts() -> None:
         assert keywords(schema) <= known, tool
 
 
-@pytest.mark.parametrize("tool", sorted(TOOL_INPUTS))
+@every_case("tool", sorted(TOOL_INPUTS))
 def test_class_is_named_after_its_tool(tool: str) -> None:
     kind = TOOL_INPUTS[tool]
     assert kind.__name__ == f"{tool.removesuffix('Tool')}Input"
     assert issubclass(kind, Value)
 
 
-@pytest.mark.parametrize("tool", sorted(TOOL_INPUTS))
+@every_case("tool", sorted(TOOL_INPUTS))
 def test_fields_have_python_names(tool: str) -> None:
     for name in TOOL_INPUTS[tool].__struct_fields__:
         assert name.isidentifier()
@@ -356,17 +357,13 @@ VALUES: list[tuple[str, Value, JsonObject]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    "tool, value, wire", VALUES, ids=[f"{index}-{case[0]}" for index, case in enumerate(VALUES)]
-)
+@every_case("tool, value, wire", VALUES, ids=[f"{index}-{case[0]}" for index, case in enumerate(VALUES)])
 def test_values_both_ways(tool: str, value: Value, wire: JsonObject) -> None:
     assert on_the_wire(value) == wire
     assert typed_input(tool, wire) == value
 
 
-@pytest.mark.parametrize(
-    "case", RECORDED, ids=[f"{index}-{case['name']}" for index, case in enumerate(RECORDED)]
-)
+@every_case("case", RECORDED, ids=[f"{index}-{case['name']}" for index, case in enumerate(RECORDED)])
 def test_recorded_inputs(case: JsonObject) -> None:
     name: str = case["name"]
     data: JsonObject = case["input"]
@@ -385,7 +382,7 @@ def nested(depth: int) -> list[Any]:
     return value
 
 
-@pytest.mark.parametrize(
+@every_case(
     "tool, data",
     [
         ("Bash", {}),
