@@ -3,8 +3,10 @@
 The only place where transports meet what answers the agent. How the agent is started is decided below.
 """
 
+from bridle.session._background import Background, background
 from bridle.session._following import Following
 from bridle.session._info import SessionInfo
+from bridle.session._observing import Observed, Observer, observe
 from bridle.session._prompts import Prompt, document, image
 from bridle.session._requests import UNSET, Requests, Timeout, Unset
 from bridle.session._result import Result, UnfinishedTask
@@ -16,8 +18,11 @@ from bridle.session._usage import Usage
 
 __all__ = [
     "UNSET",
+    "Background",
     "CancelReceipt",
     "Following",
+    "Observed",
+    "Observer",
     "Prompt",
     "Queued",
     "Reader",
@@ -33,8 +38,10 @@ __all__ = [
     "UnfinishedTask",
     "Unset",
     "Usage",
+    "background",
     "document",
     "image",
+    "observe",
     "run",
     "stream",
 ]

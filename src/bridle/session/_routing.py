@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from bridle.protocol import TurnEvent
     from bridle.session._holding import Gate
+    from bridle.session._observing import Observer
     from bridle.session._stream import Flow
     from bridle.session._turn_state import TurnState
     from bridle.wire import Message
@@ -48,6 +49,7 @@ class Routing:
         self.meter = UsageMeter(resumed=is_resumed)
         self.tasks: dict[str, UnfinishedTask] = {}
         """What goes on in the background, by id."""
+        self.observers: list[Observer] = []
         self.outstanding: list[TurnState] = []
         """Turns that have no result yet, oldest first."""
         self.settling: list[TurnState] = []
@@ -90,7 +92,9 @@ class Routing:
     # What is sent.
 
     def begin(self, state: TurnState) -> None:
-        """A turn is about to be sent."""
+        """A turn is about to be sent. Raises what an observer has against it."""
+        for observer in self.observers:
+            observer.begins()
         self.outstanding.append(state)
         self._move_up(state.sent_at)
 
@@ -131,6 +135,8 @@ class Routing:
         else:
             self._sort(messages, size // len(messages), now, gate)
         self.everything.append(messages, size, gate)
+        for observer in list(self.observers):
+            observer.received(messages)
 
     def announce(self, message: Message) -> None:
         """Give a message of our own to whoever reads. It says nothing about the agent."""
@@ -147,6 +153,8 @@ class Routing:
             self._end(state, now, error)
         for state in list(self.settling):
             self._settled(state, now)
+        for observer in list(self.observers):
+            observer.ended()
 
     def give_up_settling(self, state: TurnState, now: float) -> None:
         """Its background work has been waited for long enough."""

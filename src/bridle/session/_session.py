@@ -292,6 +292,14 @@ class Session(Requests, Generic[Output_co]):
         connection = self._conversation.connection
         return None if connection is None else getattr(connection.transport, "pid", None)
 
+    def resident_bytes(self) -> int | None:
+        """The memory that the agent's process and all that it started has in use, pages that they share
+        counted for each; None if that is not known here. Looks at every process of the machine, so call it in
+        a thread if that matters."""
+        connection = self._conversation.connection
+        measure = None if connection is None else getattr(connection.transport, "resident_bytes", None)
+        return None if measure is None else int(measure())
+
     @property
     def info(self) -> SessionInfo:
         """What the agent says about itself; kept up to date."""

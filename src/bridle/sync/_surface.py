@@ -384,6 +384,13 @@ class Session(Requests, Generic[Output_co]):
         """The agent's process; None before the start, and if it is none of this machine's."""
         return self._read(lambda: self._async.pid)
 
+    def resident_bytes(self) -> int | None:
+        """The memory that the agent's process and all that it started has in use, pages that they share
+        counted for each; None if that is not known here. Looks at every process of the machine, so call it in
+        a thread if that matters.
+        """
+        return self._read(self._async.resident_bytes)
+
     @property
     def info(self) -> SessionInfo:
         """What the agent says about itself; kept up to date."""
