@@ -51,6 +51,8 @@ NAMES = (
     "dropin",
     "transcripts",
     "appends",
+    "fleet",
+    "warm",
     "import",
 )
 
@@ -74,6 +76,9 @@ ANSWER_GOALS = {"hooks": 2.0, "tools": 8.0}
 
 KEPT_GOALS = {"list": 10.0, "last": 10.0, "whole": 3.0}
 """The same, for sessions on disk."""
+
+WARM_GOAL = 0.005
+"""A pool hands out a session that is ready within so many seconds; its median counts."""
 
 FIRST_MESSAGE = 'import bridle.wire; bridle.wire.Framer().feed(b\'{"type":"keep_alive"}\\n\')'
 """What an import puts off is paid here."""
@@ -166,6 +171,10 @@ class Bench:
             yield from self._transcripts()
         if "appends" in wanted:
             yield from self._appends()
+        if "fleet" in wanted:
+            yield from self._fleet()
+        if "warm" in wanted:
+            yield from self._warm()
         if "import" in wanted:
             yield header("import, wall time beyond bare Python", self.title)
             yield from self._imports()
@@ -403,6 +412,42 @@ class Bench:
             yield row(self._add(Figure(name, title, "seconds", one.ours, one.bare)), microseconds)
             rates.append(f"{1 / one.ours:,.0f}")
         yield note(f"appends a second: {', '.join(rates)}; the bare driver makes an INSERT of each entry")
+        yield ""
+
+    def _fleet(self) -> Iterator[str]:
+        # Imported here: nothing else needs it.
+        from benchmarks import fleet_rows
+
+        yield header("tasks of a fleet, time of one", "bare gather")
+        for one in fleet_rows.measure(self._folder, quick=self._quick):
+            for key in ("cpu", "wall"):
+                title = f"{one.title}, CPU" if key == "cpu" else "  wall time of that"
+                ours, bare = getattr(one.ours, key), getattr(one.bare, key)
+                yield row(
+                    self._add(Figure(f"fleet-{one.name}-{key}", title, "seconds", ours, bare)), milliseconds
+                )
+        yield note("CPU time of this process; the agents, and the workers of Ray, are others")
+        if not fleet_rows.has_ray:
+            yield note("Ray is not installed, so it is left out: pip install 'bridle[ray]'")
+        yield ""
+
+    def _warm(self) -> Iterator[str]:
+        from benchmarks import warm_rows
+
+        yield header("the real program, wall time", self.title)
+        pythons = {side: str(python) for side, (python, *_) in self._sides.items()}
+        medians: list[str] = []
+        for one in warm_rows.measure(pythons, quick=self._quick):
+            figure = Figure(one.name, one.title, "seconds", one.ours, one.theirs)
+            if one.name == "warm-acquire":
+                goal = f"< {WARM_GOAL * 1e3:.0f} ms"
+                figure = replace(figure, goal=goal, is_met=one.median < WARM_GOAL)
+            yield row(self._add(figure), milliseconds)
+            medians.append(milliseconds(one.median))
+        if medians:
+            yield note(f"medians of Bridle: {', '.join(medians)}; the reference has no pool")
+        else:
+            yield note("the real program is not here, so it is left out: `make agent` installs it")
         yield ""
 
     def _session(

@@ -14,6 +14,7 @@ import pytest
 from bridle import errors
 from bridle.options import Timeouts
 from bridle.session import Requests
+from tests.cases import every_case
 from tests.documented_agent import ANSWERS, documented_agent
 
 ROOT = Path(__file__).parents[1]
@@ -24,7 +25,10 @@ EXAMPLES = {
     for page in PAGES
     for number, example in enumerate(EXAMPLE.findall(page.read_text(encoding="utf-8")), 1)
 }
-TALKS = re.compile(r"\bbridle\.(?:sync\.)?(?:run|stream|Session)\(|\bquery\(prompt=|\bClaudeSDKClient\(")
+TALKS = re.compile(
+    r"\bbridle\.(?:sync\.)?(?:run|stream|Session)\(|\bquery\(prompt=|\bClaudeSDKClient\("
+    r"|\b(?:Pool|LastingSession|fleet\.map)\("
+)
 """What shows that an example needs an agent."""
 
 ABOUT_THE_PROGRAM = {
@@ -56,13 +60,13 @@ def test_the_model_has_no_answer_that_no_example_asks_for() -> None:
     assert {prompt for prompt in ANSWERS if prompt not in written} == theirs
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@every_case("page", PAGES, ids=lambda page: page.name)
 def test_every_example_shows_what_it_prints(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert len(EXAMPLE.findall(text)) == text.count("```python") >= 1
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@every_case("page", PAGES, ids=lambda page: page.name)
 def test_every_link_leads_somewhere(page: Path) -> None:
     links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
     assert [link for link in links if not (page.parent / link).exists()] == []

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from bridle import command as command
     from bridle import compat as compat
     from bridle import errors as errors
+    from bridle import fleet as fleet
     from bridle import handlers as handlers
     from bridle import launch as launch
     from bridle import options as options
@@ -233,7 +234,7 @@ _MODULES = ("session", "options", "wire", "errors", "launch", "handlers", "trans
 """Where the names are."""
 
 _PACKAGES = (
-    *("command", "compat", "errors", "handlers", "launch", "options"),
+    *("command", "compat", "errors", "fleet", "handlers", "launch", "options"),
     *("session", "sync", "testing", "transcripts", "transports", "wire"),
 )
 

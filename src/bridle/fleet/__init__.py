@@ -1,0 +1,206 @@
+"""Many sessions: pools of ready processes, healing, budgets, and fleets of tasks on one machine or a cluster.
+
+Adds no protocol of its own: everything is done with sessions. Names are loaded when they are first used.
+"""
+
+from typing import TYPE_CHECKING
+
+from bridle._lazy import lazily
+
+if TYPE_CHECKING:
+    from bridle.fleet._attempting import attempt_here
+    from bridle.fleet._budget import Budget, BudgetWarning
+    from bridle.fleet._budget_account import Left, Spent
+    from bridle.fleet._clock import Clock
+    from bridle.fleet._concurrency import Adaptive
+    from bridle.fleet._engine import Assignment, Attempted, Engine, Note, Shared
+    from bridle.fleet._errors import (
+        ClusterNotFound,
+        JournalBusy,
+        JournalInvalid,
+        PoolClosed,
+        QueueFull,
+        QueueTimedOut,
+        WorkerLost,
+        WorkspaceFailed,
+    )
+    from bridle.fleet._gate import Gate
+    from bridle.fleet._journal import Counts, Entry, Journal
+    from bridle.fleet._lasting import LastingSession, LastingState
+    from bridle.fleet._lasting_turn import LastingReader, LastingTurn
+    from bridle.fleet._ledger import Ledger, LedgerEntry
+    from bridle.fleet._local import LocalEngine
+    from bridle.fleet._mapping import map, resume  # noqa: A004 - as it is called: `fleet.map`
+    from bridle.fleet._outcome import Outcome, Status
+    from bridle.fleet._pool import Pool
+    from bridle.fleet._pool_stats import PoolStats
+    from bridle.fleet._progress import Progress, Running
+    from bridle.fleet._ray import RayEngine
+    from bridle.fleet._report import FailureKind, Latency, Part, Report
+    from bridle.fleet._restart import Restart, Restarted
+    from bridle.fleet._retry import CONTINUE, Retry, Retrying
+    from bridle.fleet._run import Run
+    from bridle.fleet._starting import DirectStarter, Starter
+    from bridle.fleet._task import Task, read_lines
+    from bridle.fleet._workspaces import Copy, Empty, Keep, Workspace, Worktree
+
+_HOMES = {
+    "_attempting": ("attempt_here",),
+    "_budget": (
+        "Budget",
+        "BudgetWarning",
+    ),
+    "_budget_account": (
+        "Left",
+        "Spent",
+    ),
+    "_clock": ("Clock",),
+    "_concurrency": ("Adaptive",),
+    "_engine": (
+        "Assignment",
+        "Attempted",
+        "Engine",
+        "Note",
+        "Shared",
+    ),
+    "_errors": (
+        "ClusterNotFound",
+        "JournalBusy",
+        "JournalInvalid",
+        "PoolClosed",
+        "QueueFull",
+        "QueueTimedOut",
+        "WorkerLost",
+        "WorkspaceFailed",
+    ),
+    "_gate": ("Gate",),
+    "_journal": (
+        "Counts",
+        "Entry",
+        "Journal",
+    ),
+    "_lasting": (
+        "LastingSession",
+        "LastingState",
+    ),
+    "_lasting_turn": (
+        "LastingReader",
+        "LastingTurn",
+    ),
+    "_ledger": (
+        "Ledger",
+        "LedgerEntry",
+    ),
+    "_local": ("LocalEngine",),
+    "_outcome": (
+        "Outcome",
+        "Status",
+    ),
+    "_pool": ("Pool",),
+    "_pool_stats": ("PoolStats",),
+    "_progress": (
+        "Progress",
+        "Running",
+    ),
+    "_ray": ("RayEngine",),
+    "_report": (
+        "FailureKind",
+        "Latency",
+        "Part",
+        "Report",
+    ),
+    "_restart": (
+        "Restart",
+        "Restarted",
+    ),
+    "_retry": (
+        "CONTINUE",
+        "Retry",
+        "Retrying",
+    ),
+    "_mapping": (
+        "map",
+        "resume",
+    ),
+    "_run": ("Run",),
+    "_starting": (
+        "DirectStarter",
+        "Starter",
+    ),
+    "_task": (
+        "Task",
+        "read_lines",
+    ),
+    "_workspaces": (
+        "Copy",
+        "Empty",
+        "Keep",
+        "Workspace",
+        "Worktree",
+    ),
+}
+"""Where the names are."""
+
+__getattr__, __dir__ = lazily(__name__, _HOMES)
+
+__all__ = [
+    "CONTINUE",
+    "Adaptive",
+    "Assignment",
+    "Attempted",
+    "Budget",
+    "BudgetWarning",
+    "Clock",
+    "ClusterNotFound",
+    "Copy",
+    "Counts",
+    "DirectStarter",
+    "Empty",
+    "Engine",
+    "Entry",
+    "FailureKind",
+    "Gate",
+    "Journal",
+    "JournalBusy",
+    "JournalInvalid",
+    "Keep",
+    "LastingReader",
+    "LastingSession",
+    "LastingState",
+    "LastingTurn",
+    "Latency",
+    "Ledger",
+    "LedgerEntry",
+    "Left",
+    "LocalEngine",
+    "Note",
+    "Outcome",
+    "Part",
+    "Pool",
+    "PoolClosed",
+    "PoolStats",
+    "Progress",
+    "QueueFull",
+    "QueueTimedOut",
+    "RayEngine",
+    "Report",
+    "Restart",
+    "Restarted",
+    "Retry",
+    "Retrying",
+    "Run",
+    "Running",
+    "Shared",
+    "Spent",
+    "Starter",
+    "Status",
+    "Task",
+    "WorkerLost",
+    "Workspace",
+    "WorkspaceFailed",
+    "Worktree",
+    "attempt_here",
+    "map",
+    "read_lines",
+    "resume",
+]

@@ -1,0 +1,190 @@
+"""Decides what of options goes to another machine: values do, secrets are refused, functions stay.
+
+In the place of a function goes an object that asks for it: `bridle.fleet._ray_line` carries the question,
+`_ray_serving` answers it. Does not start anything.
+"""
+
+from __future__ import annotations
+
+import pickle
+import re
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
+
+import msgspec
+
+from bridle.errors import OptionsError
+from bridle.fleet._ray_line import AskedFunction, AskedHook, AskedServer
+from bridle.handlers import Handlers, Hook, Policy
+from bridle.options import OptionFields, SdkServer
+from bridle.options._part import differing, plain
+from bridle.redaction import is_secret_key, mask, mask_json
+
+if TYPE_CHECKING:
+    from bridle.options import McpServer, Options
+
+__all__ = ["Callback", "refuse_secrets", "refuse_secrets_in", "travelling"]
+
+Callback: TypeAlias = Literal["permission", "on_question", "on_plan", "on_elicitation", "on_user_dialog"]
+
+CALLBACKS: Final[tuple[Callback, ...]] = (
+    "permission",
+    "on_question",
+    "on_plan",
+    "on_elicitation",
+    "on_user_dialog",
+)
+"""Options that are functions which the agent's questions go to."""
+
+_STAYING: Final = {
+    "transport": "The agent is started by its worker: give `cli_path`, or have it on the PATH there.",
+    "stderr": "Leave it out: the last lines are kept for errors. Or write a `debug_file` on the worker.",
+}
+"""Objects of this process that no worker can use, and what to do without them."""
+
+_WITH_SECRETS: Final = (
+    "executable_args",
+    "extra_args",
+    "settings",
+    "managed_settings",
+    "mcp_servers",
+    "agents",
+    "plugins",
+    "sandbox",
+)
+_REFERENCE: Final = re.compile(r"\$\{\w+\}")
+"""What the agent puts a variable of its own environment in the place of."""
+_ELSEWHERE: Final = (
+    "Set it in the environment of the workers, where the agent finds it, and leave it out here: what is in a"
+    " task is kept and shown by the cluster."
+)
+
+
+def travelling(options: Options) -> Options:
+    """The options as they are sent: with nothing in them that is of this process alone.
+
+    Raises `OptionsError` for what can neither be sent nor served, and for secrets.
+    """
+    refuse_secrets(options)
+    given = differing(options)
+    for name, hint in _STAYING.items():
+        if name in given:
+            raise OptionsError(f"`{name}` cannot be used with the engine 'ray'", hint=hint)
+    store = options.session_store
+    if store is not None and not isinstance(store, str):
+        raise OptionsError(
+            "`session_store` is an object of this process, and workers are others",
+            hint="Give its URL, for example 'postgresql://user@host/db'.",
+        )
+    changes: dict[str, object] = {name: _asked(name, given[name]) for name in CALLBACKS if name in given}
+    if options.hooks:
+        changes["hooks"] = _asked_hooks(options.hooks)
+    changes |= _asked_servers(options)
+    sent = options.replace(**cast("OptionFields", changes)) if changes else options
+    _refuse_what_cannot_be_sent(sent)
+    return sent
+
+
+def _asked(name: Callback, function: object) -> object:
+    if isinstance(function, Policy):
+        # Rules look at paths, which are those of the worker.
+        inner = None if function.otherwise is None else AskedFunction(name)
+        return msgspec.structs.replace(function, otherwise=inner)
+    return AskedFunction(name)
+
+
+def _asked_hooks(hooks: Mapping[str, tuple[object, ...]]) -> dict[str, list[object]]:
+    return {
+        event: [AskedHook.of(as_hook(event, each), place) for place, each in enumerate(given)]
+        for event, given in hooks.items()
+    }
+
+
+def as_hook(event: str, given: object) -> Hook[..., object]:
+    """What stands in `hooks`, as a hook. Raises `OptionsError`."""
+    if isinstance(given, Hook):
+        return cast("Hook[..., object]", given)
+    return Hook(cast("Callable[..., object]", given), event)
+
+
+def _asked_servers(options: Options) -> dict[str, object]:
+    """Tools and servers of this process, as servers that ask it."""
+    handlers = Handlers(options.replace(hooks={}), lambda _: None)
+    own = handlers.servers.given
+    if not own:
+        return {}
+    servers: dict[str, McpServer] = {}
+    if not isinstance(options.mcp_servers, str):
+        servers.update(options.mcp_servers)
+    for name, given in own.items():
+        servers[name] = SdkServer(name=name, instance=AskedServer(name), always_load=given.always_load)
+    tools = options.tools
+    if not isinstance(tools, str) and tools is not None:
+        named = tuple(tool for tool in tools if isinstance(tool, str))
+        # Only tools of one's own: all built-in ones.
+        tools = named if named or not tools else None
+    allowed = (*options.allowed_tools, *handlers.allowed_by_nature)
+    return {"mcp_servers": servers, "tools": tools, "allowed_tools": allowed}
+
+
+def _refuse_what_cannot_be_sent(options: Options) -> None:
+    cloudpickle = cast("Any", import_module("ray.cloudpickle"))
+    for name, value in differing(options).items():
+        try:
+            cloudpickle.dumps(value)
+        except (TypeError, AttributeError, ValueError, pickle.PicklingError) as error:
+            raise OptionsError(
+                f"`{name}` cannot be sent to workers: {error}",
+                hint="Give a value, or an object of a class that can be pickled.",
+            ) from error
+
+
+# Secrets.
+
+
+def refuse_secrets(options: Options) -> None:
+    """Raises `OptionsError` if something in the options looks like a secret."""
+    refuse_secrets_in("`env`", options.env)
+    for name in _WITH_SECRETS:
+        refuse_secrets_of(f"`{name}`", plain(getattr(options, name)))
+    store = options.session_store
+    if isinstance(store, str) and mask(store) != store:
+        raise OptionsError(
+            "`session_store` has a password in its URL, which would go with the task",
+            hint="Leave it out, and set it in the environment of the workers: PGPASSWORD, for example.",
+        )
+
+
+def refuse_secrets_of(place: str, given: object) -> None:
+    """Raises `OptionsError` if something in a value of JSON types looks like a secret."""
+    value = _without_references(given)
+    # A path says nothing, and JSON text what it says.
+    if value and (mask(value) if isinstance(value, str) else mask_json(value)) != value:
+        raise OptionsError(
+            f"{place} has something in it that looks like a secret, and would go with the task",
+            hint=f"Write ${{NAME}} in its place, if the agent reads it there. {_ELSEWHERE}",
+        )
+
+
+def refuse_secrets_in(place: str, variables: Mapping[str, str]) -> None:
+    """Raises `OptionsError` if one of the variables looks like a secret, by its name or by its value."""
+    for name, value in variables.items():
+        if value and (is_secret_key(name) or mask(value) != value):
+            raise OptionsError(
+                f"{place} has {name!r}, which looks like a secret, and would go with the task",
+                hint=_ELSEWHERE,
+            )
+
+
+def _without_references(value: object) -> object:
+    if isinstance(value, str):
+        rest, count = _REFERENCE.subn("", value)
+        # `Bearer ${KEY}`: what is left tells how the key is used.
+        return "" if count and mask(rest) == rest else rest
+    if isinstance(value, dict):
+        items = cast("dict[object, object]", value)
+        return {key: _without_references(item) for key, item in items.items()}
+    if isinstance(value, list):
+        return [_without_references(item) for item in cast("list[object]", value)]
+    return value

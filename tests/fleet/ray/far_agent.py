@@ -1,0 +1,66 @@
+"""An agent for workers: does what the prompt says, and writes down what it was asked and where.
+
+`hold NAME`: the first process that is asked this never answers, later ones do. `keep NAME`: the same, but it
+tells what is in its transcript. `key`: says which variables it has. `rate`: gives structured output. All else
+is answered at once. Started as `python far_agent.py FOLDER [FLAGS…]`.
+"""
+
+import os
+import re
+import sys
+from pathlib import Path
+
+# It is started without the packages of the tests, so that it starts fast.
+sys.path.insert(0, str(Path(__file__).parents[3]))
+
+from tests.fleet.frail_agent import FLAGS, FOLDER, VERSION, Agent, log, say
+
+
+class FarAgent(Agent):
+    def on_prompt(self, uuid: str, prompt: object) -> None:
+        word, _, value = str(prompt).partition(" ")
+        log(prompt=prompt, pid=os.getpid(), session=self.session)
+        self.init(uuid)
+        if word == "keep":
+            self.keep(uuid, str(prompt))
+        if word in ("hold", "keep") and is_first(value):
+            self.do_hang(uuid, "")
+        elif word == "key":
+            self.do_answer(uuid, ",".join(sorted(name for name in os.environ if name.startswith("FAR_"))))
+        elif word == "rate":
+            self.result(uuid, "", structured_output={"title": value, "stars": 5})
+        else:
+            self.do_answer(uuid, f"done {prompt}")
+
+    def keep(self, uuid: str, prompt: str) -> None:
+        """Tell what would be in the transcript."""
+        folder = Path(os.environ["CLAUDE_CONFIG_DIR"], "projects", re.sub(r"\W", "-", str(Path.cwd())))
+        entry: dict[str, object] = {
+            "type": "user",
+            "uuid": uuid,
+            "parentUuid": None,
+            "sessionId": self.session,
+        }
+        entry |= {"cwd": str(Path.cwd()), "message": {"role": "user", "content": prompt}}
+        path = folder / f"{self.session}.jsonl"
+        say({"type": "transcript_mirror", "filePath": str(path), "entries": [entry]})
+
+
+def is_first(name: str) -> bool:
+    # Whole at once: whoever sees the file reads the number.
+    draft = FOLDER / f"{name}.{os.getpid()}"
+    draft.write_text(str(os.getpid()))
+    try:
+        os.link(draft, FOLDER / f"held-{name}")
+    except FileExistsError:
+        return False
+    finally:
+        draft.unlink()
+    return True
+
+
+if __name__ == "__main__":
+    if "-v" in FLAGS:
+        print(f"{VERSION} (Claude Code)")
+    else:
+        FarAgent(0, []).serve()
