@@ -1,4 +1,4 @@
-"""Write the tables in docs/command.md: the flags and the exit codes, from the code."""
+"""Write the tables in docs/command.md and docs/batches.md: the flags and the exit codes, from the code."""
 
 import ast
 import inspect
@@ -7,9 +7,11 @@ from itertools import pairwise
 from pathlib import Path
 
 from bridle.app._failing import Code
-from bridle.app._flags import FLAGS
+from bridle.app._flags import FLAGS, Flag
+from bridle.app._fleet_commands import BATCH_FLAGS
 
 PAGE = Path(__file__).parents[1] / "docs" / "command.md"
+BATCHES = PAGE.with_name("batches.md")
 
 
 def codes() -> Iterator[str]:
@@ -37,20 +39,35 @@ def flags() -> Iterator[str]:
     yield "| flag | option | |"
     yield "|---|---|---|"
     for flag in FLAGS:
-        names = ", ".join(f"`{name}{f' {flag.value}' if flag.value else ''}`" for name in flag.names)
         option = f"`{flag.option}.{flag.key}`" if flag.key else f"`{flag.option}`"
-        yield f"| {names} | {option} | {flag.help} |"
+        yield f"| {_names(flag)} | {option} | {flag.help} |"
 
 
-def page() -> str:
+def batch() -> Iterator[str]:
+    """A line for each flag of a batch."""
+    yield "| flag | |"
+    yield "|---|---|"
+    for flag in BATCH_FLAGS:
+        yield f"| {_names(flag)} | {flag.help} |"
+
+
+def _names(flag: Flag) -> str:
+    value = f" {flag.value}" if flag.value else ""
+    return ", ".join(f"`{name}{value}`" for name in flag.names)
+
+
+def page(path: Path = PAGE) -> str:
     """The page with its tables."""
-    text = PAGE.read_text(encoding="utf-8")
-    for name, lines in (("codes", codes()), ("flags", flags())):
+    text = path.read_text(encoding="utf-8")
+    for name, lines in (("codes", codes()), ("flags", flags()), ("batch", batch())):
         start, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
+        if start not in text:
+            continue
         before, _, rest = text.partition(start)
         text = before + start + "".join(f"{line}\n" for line in lines) + end + rest.partition(end)[2]
     return text
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    for path in (PAGE, BATCHES):
+        path.write_text(page(path), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""docs/command.md and docs/migrating.md say what the command does."""
+"""docs/command.md, docs/migrating.md and docs/batches.md say what the command does."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from bridle.app._commands import carry_out
+from bridle.fleet import Journal, Outcome, Task
+from bridle.session import Usage
 from bridle.testing import Request, Step, say, use_tool
 from bridle.transcripts import Bundle
-from scripts import command_page, demo_picture
+from scripts import command_page, demo_picture, report_picture
 from tests import tapes
 from tests.app.machines import COMMAND, clean, machine
 from tests.transcripts.keeping import KEY, put_on_disk
@@ -22,9 +24,10 @@ from tests.transcripts.lines import answer, line, prompt
 
 PAGE = command_page.PAGE.read_text(encoding="utf-8")
 MIGRATING = command_page.PAGE.with_name("migrating.md").read_text(encoding="utf-8")
+BATCHES = command_page.BATCHES.read_text(encoding="utf-8")
 SAMPLES = [
     sample
-    for block in re.findall(r"```console\n(.*?)```", PAGE + MIGRATING, re.DOTALL)
+    for block in re.findall(r"```console\n(.*?)```", PAGE + MIGRATING + BATCHES, re.DOTALL)
     for sample in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE)
 ]
 ANSWERS: dict[str, tuple[Step, ...]] = {
@@ -34,7 +37,12 @@ ANSWERS: dict[str, tuple[Step, ...]] = {
     "How many TODOs are there?": (use_tool("StructuredOutput", count=2), say("Counted.")),
     "Make a file": (use_tool("Bash", command="touch file", description="Make it"), say("I may not.")),
 }
-VARYING = re.compile(r"\d+\.\d s · |session [0-9a-f-]{36}| +$", re.MULTILINE)
+VARYING = re.compile(r"\d+\.\d s (?:· | )|\d:\d\d · |session [0-9a-f-]{36}| +$", re.MULTILINE)
+TASKS = """\
+{"prompt": "When do we ship?", "id": "ship", "tags": {"team": "core"}}
+{"prompt": "How many TODOs are there?", "id": "todos", "options": {"max_turns": 1}}
+"What is 6 times 7?"
+"""
 OLDER = {
     "requirements.txt": "anyio\nclaude-agent-sdk>=0.2\n",
     "src/agent.py": "from claude_agent_sdk import query\n",
@@ -74,6 +82,29 @@ def keep_sessions(config: Path) -> None:
         os.utime(path, (number, number))
 
 
+def keep_batch(folder: Path) -> None:
+    """A batch that was interrupted before its last task."""
+    ends = [
+        Outcome(id="ship", duration=2.5, attempts=1, usage=Usage(80, 10, cost_usd=0.0011)),
+        Outcome(
+            id="todos",
+            number=1,
+            status="failed",
+            duration=4.25,
+            attempts=2,
+            error="No.",
+            error_kind="ApiFailed",
+            usage=Usage(80, 10, cost_usd=0.001),
+        ),
+    ]
+    with Journal(folder / "tasks.journal", writing=True) as journal:
+        tasks = [Task.from_json(line) for line in TASKS.splitlines()]
+        journal.add((number, task.placed(number)) for number, task in enumerate(tasks))
+        for end in ends:
+            journal.begin(end.id, 1, "here")
+            journal.end(end, usage=end.usage)
+
+
 @pytest.mark.parametrize("command, shown", SAMPLES, ids=[command for command, _ in SAMPLES])
 def test_a_sample_prints_what_is_shown(command: str, shown: str) -> None:
     with machine(otherwise=model) as here:
@@ -85,6 +116,9 @@ def test_a_sample_prints_what_is_shown(command: str, shown: str) -> None:
             (here.folder / name).write_text(text)
         shutil.copy(tapes.FOLDER / "04-can-use-tool-deny.jsonl.gz", here.folder / "session.jsonl.gz")
         keep_sessions(Path(here.environment["CLAUDE_CONFIG_DIR"]))
+        (here.folder / "tasks.jsonl").write_text(TASKS)
+        if "tasks.journal" in command:
+            keep_batch(here.folder)
         if "|" not in command:
             command += " </dev/null"
         done = subprocess.run(
@@ -93,20 +127,29 @@ def test_a_sample_prints_what_is_shown(command: str, shown: str) -> None:
             encoding="utf-8",
             env=clean(here.environment),
             cwd=here.folder,
-            check=True,
+            # A batch of which a task failed is no success.
+            check="fleet run" not in command,
         )
     assert VARYING.sub("", done.stdout) == VARYING.sub("", shown)
 
 
 def test_the_tables_are_those_of_the_code() -> None:
     assert command_page.page() == PAGE, "run `.venv/bin/python scripts/command_page.py`"
+    assert command_page.page(command_page.BATCHES) == BATCHES, (
+        "run `.venv/bin/python scripts/command_page.py`"
+    )
 
 
 def test_every_command_is_on_the_page(capsys: pytest.CaptureFixture[str]) -> None:
     carry_out(["--help"])
     commands = re.findall(r"^  (\w+)  ", capsys.readouterr().out.partition("Commands:")[2], re.MULTILINE)
-    assert len(commands) == 8
+    assert len(commands) == 9
     assert [name for name in commands if f"| `bridle {name}" not in PAGE] == []
+
+
+def test_the_plot_is_that_of_a_report() -> None:
+    drawn = report_picture.PICTURE.read_text(encoding="utf-8")
+    assert report_picture.report().to_svg() == drawn, "run `.venv/bin/python scripts/report_picture.py`"
 
 
 def test_the_picture_is_that_of_the_demo(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ import typer
 
 from bridle._version import __version__
 from bridle.app._flags import BY_OPTION, Switches, signed, with_flags
+from bridle.app._fleet_commands import FLEET_COMMANDS
 from bridle.app._session_commands import SESSION_COMMANDS
 from bridle.options import OptionFields
 
@@ -277,6 +278,10 @@ def _app() -> typer.Typer:
     for name, function in SESSION_COMMANDS.items():
         sessions.command(name)(_guarded(function, switches))
     app.add_typer(sessions, name="sessions")
+    fleet = typer.Typer(no_args_is_help=True, help="Run many tasks, go on with them, and report on them.")
+    for name, function in FLEET_COMMANDS.items():
+        fleet.command(name)(_guarded(function, switches))
+    app.add_typer(fleet, name="fleet")
     return app
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from bridle import errors
 from bridle.app._terminal import printable
+from bridle.fleet import JournalBusy, JournalInvalid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,7 +25,8 @@ class Code(IntEnum):
     OK = 0
     FAILED = 1
     """The turn failed in a way that has no code of its own; `doctor` found a problem; `migrate --check` found
-    something to change, or `migrate` a file that it cannot read or write; a mistake of ours."""
+    something to change, or `migrate` a file that it cannot read or write; a task of `fleet` was not done; a
+    mistake of ours."""
     USAGE = 2
     """A flag, an argument or an option that cannot work; a file, folder or session that is not there."""
     NO_AGENT = 3
@@ -65,6 +67,8 @@ _CODES: Final[tuple[tuple[type[BaseException], Code], ...]] = (
     (errors.UserNotFound, Code.USAGE),
     (errors.TranscriptError, Code.USAGE),
     (errors.CommandTooLong, Code.USAGE),
+    (JournalBusy, Code.USAGE),
+    (JournalInvalid, Code.USAGE),
     (errors.LaunchError, Code.NO_AGENT),
     (errors.McpServerFailed, Code.NO_AGENT),
     (errors.ConnectionLost, Code.LOST),

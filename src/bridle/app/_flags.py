@@ -210,15 +210,15 @@ BY_OPTION: Final[Mapping[str, str]] = {
 """The flag for an option, to speak of it."""
 
 
-def with_flags(function: F) -> F:
-    """Give a command the flags of the table: it gets what was given as options, in `fields`."""
+def with_flags(function: F, flags: Sequence[Flag] = FLAGS, into: str = "fields") -> F:
+    """Give a command the flags of a table: it gets what was given as options, in `fields`."""
 
     def command(*args: object, **given: object) -> object:
-        flags = {flag: given.pop(flag.parameter) for flag in FLAGS}
-        return function(*args, **given, fields=options_from(flags))
+        found = {flag: given.pop(flag.parameter) for flag in flags}
+        return function(*args, **given, **{into: options_from(found)})
 
     signature = inspect.signature(function, eval_str=True)
-    own = [each for name, each in signature.parameters.items() if name != "fields"]
+    own = [each for name, each in signature.parameters.items() if name != into]
     added = [
         inspect.Parameter(
             flag.parameter,
@@ -226,7 +226,7 @@ def with_flags(function: F) -> F:
             default=False if flag.form == "switch" else None,
             annotation=flag.annotation,
         )
-        for flag in FLAGS
+        for flag in flags
     ]
     return cast("F", signed(command, function, [*own, *added]))
 

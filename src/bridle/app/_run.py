@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from bridle import Message, Result
     from bridle.options import OptionFields
 
-__all__ = ["read_prompt", "run_prompt"]
+__all__ = ["read_prompt", "read_schema", "run_prompt"]
 
 _SILENCE: Final = 3.0
 """Seconds after which whoever waits for stdin says so."""
@@ -46,7 +46,7 @@ def run_prompt(
     Raises what `Session` and the turn raise.
     """
     terminal = Terminal(no_color=no_color)
-    output = None if schema is None else _schema(schema)
+    output = None if schema is None else read_schema(schema)
     cwd = working_folder(fields)
     stream = Stream(terminal, cwd=cwd, is_quiet=is_quiet or as_json)
     base: OptionFields = {"include_partial_messages": terminal.is_live and not as_json}
@@ -122,7 +122,8 @@ def _piped() -> str:
     return sys.stdin.read()
 
 
-def _schema(path: Path) -> Mapping[str, object]:
+def read_schema(path: Path) -> Mapping[str, object]:
+    """The JSON Schema of `--output`. Raises `Failed`."""
     try:
         value: object = msgspec.json.decode(path.read_bytes())
     except OSError as error:

@@ -1,0 +1,328 @@
+"""`bridle fleet`: batches at the command line, in pipes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bridle.app import main
+from bridle.app._fleet_settings import BatchFields, Settings
+from bridle.fleet import Journal, Report, Task
+from bridle.testing import Gate, Request, Step, fail, say, use_tool
+from bridle.transcripts import project_key
+from tests.app.machines import COMMAND, Machine, clean, machine
+from tests.cases import every_case
+
+SECRET = "hunter2-and-more"
+
+
+def write_tasks(folder: Path, *tasks: object) -> Path:
+    path = folder / "tasks.jsonl"
+    path.write_text("".join(f"{json.dumps(task)}\n" for task in tasks))
+    return path
+
+
+def test_a_batch_from_its_first_task_to_its_report(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look(*arguments: str) -> str:
+        assert main(["fleet", *arguments]) == 0
+        return capsys.readouterr().out
+
+    refused: list[str] = []
+
+    def model(request: Request) -> Step:
+        if "Break" in request.prompt and not refused:
+            refused.append(request.prompt)
+            return fail(400, message="No.")
+        return say(f"I did: {request.prompt}")
+
+    with machine(otherwise=model) as here:
+        write_tasks(
+            here.folder,
+            {"prompt": "Mend", "id": "mend", "tags": {"team": "core"}},
+            {"prompt": "Break", "id": "b"},
+        )
+        done = here.run("fleet", "run", "tasks.jsonl", "-j", "1", "--ledger", "money.jsonl", "-w", "empty")
+        assert done.code == 1
+        assert len((here.folder / "money.jsonl").read_text().splitlines()) == 2
+        mended, broken = done.out.splitlines()
+        assert re.fullmatch(r"\[1/2\] done    mend  \d+\.\d s  \$0\.\d{4}", mended)
+        assert re.fullmatch(r"\[2/2\] failed  b  \d+\.\d s  \$0\.0000  ApiFailed: The API call .*", broken)
+        assert re.match(r"! 1 of 2 tasks done · 0:\d\d · \$0\.\d{4} · \d+ tokens\n✗ 1 ApiFailed  ", done.err)
+        assert "\nrun them again: bridle fleet retry-failed tasks.journal\n" in done.err
+
+        monkeypatch.chdir(here.folder)
+        assert look("status", "tasks.journal").startswith("2 of 2 tasks ended\n1 done · 1 failed\n$0.")
+        told = json.loads(look("status", "tasks.journal", "--json"))
+        assert (told["total"], told["done"], told["failed"], told["runner"]) == (2, 1, 1, None)
+
+        again = here.run("fleet", "retry-failed", "tasks.journal")
+        assert (again.code, again.err.split(" ·")[0]) == (0, "✓ 2 of 2 tasks done")
+        assert again.out.startswith("[2/2] done    b  ")
+        assert look("resume", "tasks.journal") == ""
+        assert here.is_empty()
+        assert _asked(here) == ["Mend", "Break", "Break"]
+
+        report = Report.from_journal("tasks.journal")
+        assert look("report", "tasks.journal") == report.to_markdown()
+        rows = list(csv.DictReader(io.StringIO(look("report", "tasks.journal", "-f", "csv"))))
+        assert [(row["id"], row["text"], row["tag:team"]) for row in rows] == [
+            ("mend", "I did: Mend", "core"),
+            ("b", "I did: Break", ""),
+        ]
+        for name, text in (("r.svg", "<svg "), ("r.json", "{"), ("r.md", "# 2 of 2"), ("r.csv", '"number"')):
+            assert look("report", "tasks.journal", "-o", name) == ""
+            assert Path(name).read_text().startswith(text)
+
+
+def test_tasks_of_a_pipe_and_answers_of_a_form() -> None:
+    schema = {"type": "object", "properties": {"count": {"type": "integer"}}, "required": ["count"]}
+    steps = use_tool("StructuredOutput", count=2), say("Counted.")
+    with machine(*steps) as here:
+        (here.folder / "schema.json").write_text(json.dumps(schema))
+        arguments = "fleet", "run", "-", "--journal", "of/a/pipe", "--json", "--output", "schema.json"
+        done = here.run(*arguments, stdin='# Counts.\n\n"How many are there?"\n')
+        assert done.code == 0, done.err
+        told = json.loads(done.out)
+        assert (told["status"], told["output"], told["attempts"]) == ("done", {"count": 2}, 1)
+        assert (here.folder / "of" / "a" / "pipe").exists()
+
+
+def test_a_batch_goes_on_where_and_how_it_was_begun(tmp_path: Path) -> None:
+    with machine(otherwise=lambda request: say("Done.")) as here:
+        path = begun(
+            here.folder,
+            Task("First"),
+            Task("Second"),
+            Task("Third"),
+            fields={"model": "opus"},
+            batch={"concurrency": "1", "budget_tokens": 10},
+        )
+        (tmp_path / "elsewhere").mkdir()
+        folder, here.folder = here.folder, tmp_path / "elsewhere"
+        done = here.run("fleet", "resume", str(path), "--append-system-prompt", "Be brief.")
+        assert done.code == 1
+        assert [line.split()[:2] for line in done.out.splitlines()] == [
+            ["[1/3]", "done"],
+            ["[2/3]", "over"],
+            ["[3/3]", "over"],
+        ]
+        assert done.err.startswith("! 1 of 3 tasks done · ")
+        (request,) = here.requests
+        assert "opus" in str(request.body["model"])
+        assert "Be brief." in str(request.body["system"])
+        (session,) = Path(here.environment["CLAUDE_CONFIG_DIR"], "projects").iterdir()
+        assert session.name == project_key(folder)
+
+
+def test_a_batch_whose_runner_is_killed_is_resumed() -> None:
+    gate = Gate()
+
+    def model(request: Request) -> Step:
+        return say("Done.") if "First" in request.prompt else say("Done after all.", gate=gate)
+
+    with machine(otherwise=model) as here:
+        write_tasks(here.folder, "First", {"prompt": "Second", "id": "b"})
+        command = [*COMMAND, "fleet", "run", "tasks.jsonl", "-j", "1", "-w", "empty", "--model", "opus"]
+        with subprocess.Popen(
+            command, cwd=here.folder, env=clean(here.environment), stdout=subprocess.PIPE, encoding="utf-8"
+        ) as runner:
+            assert runner.stdout is not None
+            assert runner.stdout.readline().startswith("[1/2] done    000000-")
+            gate.wait_reached()
+            runner.kill()
+        # Its agent ends with it.
+        assert here.is_empty()
+        gate.open()
+        done = here.run("fleet", "resume", "tasks.journal")
+        assert (done.code, done.out.startswith("[2/2] done    b  ")) == (0, True), done.err
+        assert here.is_empty()
+        first, second, picked_up = here.requests
+        assert [request.prompt for request in (first, second)] == ["First", "Second"]
+        assert picked_up.prompt.startswith("You were cut off")
+        assert "Second" in str(picked_up.body["messages"])
+        assert "opus" in str(picked_up.body["model"])
+        (_, ended) = Report.from_journal(here.folder / "tasks.journal").outcomes
+        assert (ended.text, ended.attempts) == ("Done after all.", 2)
+        assert not (here.folder / "tasks.journal.workspaces").exists()
+
+
+# What is wrong. Nothing is begun, so there is no agent.
+
+
+class Shell:
+    """The command, in a folder of its own."""
+
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.folder = folder
+        self._capsys = capsys
+
+    def refuses(self, *arguments: str) -> str:
+        """What it says; it must be one line, and a mistake of whoever called it."""
+        code = main(["fleet", *arguments])
+        out, err = self._capsys.readouterr()
+        assert (code, out) == (2, "")
+        assert err.startswith("error: ")
+        assert err.count("\n") == 1
+        return err.removeprefix("error: ").rstrip()
+
+
+@pytest.fixture
+def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Shell:
+    monkeypatch.chdir(tmp_path)
+    return Shell(tmp_path, capsys)
+
+
+def begun(
+    folder: Path, *tasks: Task, fields: dict[str, object] | None = None, batch: BatchFields | None = None
+) -> Path:
+    """A batch that `run` has begun in that folder, and that was ended before it did anything."""
+    path = folder / "tasks.journal"
+    with Journal(path, writing=True) as journal:
+        journal.add((number, task.placed(number)) for number, task in enumerate(tasks))
+        Settings(folder=str(folder), fields=fields or {}, batch=batch or {}).keep(journal)
+    return path
+
+
+@every_case(
+    "content, said",
+    [
+        ('"One"\n\n{"prompt": "Two"\n', "tasks.jsonl, line 3: "),
+        (
+            '"One"\n{"promt": "Two"}\n',
+            "tasks.jsonl, line 2: A task has no field 'promt'. Did you mean 'prompt'?",
+        ),
+        ('{"id": "a"}\n', "tasks.jsonl, line 1: The task has no 'prompt'."),
+        ("[1]\n", "tasks.jsonl, line 1: A task must be an object"),
+        ('{"prompt": "x", "usd": -1}\n', "tasks.jsonl, line 1: 'usd' must be a "),
+        ('{"prompt": "x", "options": {"modle": "opus"}}\n', "tasks.jsonl, line 1: "),
+        ('{"prompt": "x", "options": {"max_turns": 0}}\n', "tasks.jsonl, line 1: 'max_turns' must be"),
+        (
+            '{"prompt": "x", "id": "a"}\n# One more.\n{"prompt": "y", "id": "a"}\n',
+            "tasks.jsonl, line 3: the id 'a' is that of line 1. Give each task one of its own, or none.",
+        ),
+        (
+            '{"prompt": "x", "cwd": "/", "workspace": "empty"}\n',
+            "tasks.jsonl, line 1: 'cwd' is '/', which is not",
+        ),
+        ("\n# Nothing.\n", "there is no task in tasks.jsonl. Write one a line, as JSON."),
+        ("", "there is no task in tasks.jsonl."),
+        ("\xff\xfe", "tasks.jsonl, line 1: "),
+    ],
+    ids=[
+        *("bad-json", "unknown-field", "no-prompt", "no-object", "bad-limit", "unknown-option", "bad-option"),
+        *("same-id", "cwd-elsewhere", "comments-only", "empty", "not-utf-8"),
+    ],
+)
+def test_a_file_that_is_wrong_is_refused(content: str, said: str, shell: Shell) -> None:
+    (shell.folder / "tasks.jsonl").write_bytes(content.encode("latin-1"))
+    assert shell.refuses("run", "tasks.jsonl").startswith(said)
+    assert [path.name for path in shell.folder.iterdir()] == ["tasks.jsonl"]
+
+
+@every_case(
+    "flags, said",
+    [
+        (("-j", "many"), "--concurrency is 'many'. Give a number, or the least and the most: 2..16."),
+        (("-j", "0"), "`--concurrency` must be a whole number from 1 to 10000, not 0"),
+        (("-j", "9..2"), "`--concurrency` is 9, which is over the maximum of 2"),
+        (("-w", "cloud"), "--workspace is 'cloud'. Give empty, copy:FOLDER, worktree:REPO"),
+        (("-w", "copy:nowhere"), "--workspace: there is no folder "),
+        (("-w", "worktree:.@-f"), "`Worktree.ref` must be a commit, a branch or a tag"),
+        (("--keep", "failed"), "--keep is for folders that --workspace makes. Give both."),
+        (("-w", "empty", "--keep", "some"), "--keep is 'some'. Give one of never, failed, always."),
+        (("--engine", "steam"), "--engine is 'steam'. Give local or ray."),
+        (("--address", "auto"), "--address is for --engine ray. Give both."),
+        (("--budget-usd", "-1"), "`--budget-usd` must be "),
+        (("--tries", "0"), "`--tries` must be "),
+        (("--output", "nowhere.json"), "--output: nowhere.json cannot be read: No such file or directory."),
+        (("--max-turns", "0"), "`--max-turns` must be a whole number of 1 or more"),
+        (("--journal", "tasks.jsonl"), "tasks.jsonl cannot be both the tasks and the journal."),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, tuple) else "",
+)
+def test_a_flag_that_is_wrong_is_refused(flags: tuple[str, ...], said: str, shell: Shell) -> None:
+    write_tasks(shell.folder, "One")
+    assert shell.refuses("run", "tasks.jsonl", *flags).startswith(said)
+    assert [path.name for path in shell.folder.iterdir()] == ["tasks.jsonl"]
+
+
+def test_an_agent_that_is_missing_is_said_once(shell: Shell, capsys: pytest.CaptureFixture[str]) -> None:
+    write_tasks(shell.folder, "One", "Two")
+    assert main(["fleet", "run", "tasks.jsonl", "--program", "nowhere/claude"]) == 3
+    assert capsys.readouterr().err.count("\n") == 1
+    assert [path.name for path in shell.folder.iterdir()] == ["tasks.jsonl"]
+
+
+def test_a_batch_is_not_begun_twice(shell: Shell) -> None:
+    write_tasks(shell.folder, "One")
+    begun(shell.folder, Task("One"))
+    assert shell.refuses("run", "tasks.jsonl") == (
+        "tasks.journal has a batch already. `bridle fleet resume tasks.journal` goes on with it;"
+        " for another one give another --journal."
+    )
+
+
+def test_files_that_are_not_there_are_named(shell: Shell) -> None:
+    assert shell.refuses("run", "tasks.jsonl") == "tasks.jsonl: No such file or directory."
+    assert shell.refuses("run", "-") == "tasks from standard input need a --journal FILE."
+    for command in ("status", "resume", "report", "retry-failed"):
+        assert "cannot be used as a journal: there is no such file." in shell.refuses(command, "a.journal")
+    write_tasks(shell.folder, "One")
+    assert "cannot be used as a journal: it is damaged, or something else." in shell.refuses(
+        "status", "tasks.jsonl"
+    )
+    assert [path.name for path in shell.folder.iterdir()] == ["tasks.jsonl"]
+
+
+def test_a_journal_of_a_program_is_not_resumed_by_the_command(shell: Shell) -> None:
+    with Journal("run.db", writing=True) as journal:
+        journal.add([(0, Task("One", id="one"))])
+    assert shell.refuses("resume", "run.db").startswith("run.db was not begun by `bridle fleet run`. ")
+    # One that was killed before it had written its tasks down.
+    begun(shell.folder)
+    assert shell.refuses("resume", "tasks.journal").startswith(
+        "there is no task in tasks.journal. Begin it anew"
+    )
+
+
+def test_a_journal_that_is_being_run_is_left_alone(shell: Shell, capsys: pytest.CaptureFixture[str]) -> None:
+    with Journal(begun(shell.folder, Task("One", id="one")), writing=True) as journal:
+        assert "tasks.journal' is in use by process " in shell.refuses("resume", "tasks.journal")
+        journal.begin("one", 1, "here")
+        assert main(["fleet", "status", "tasks.journal"]) == 0
+        shown = capsys.readouterr().out
+    assert "\n0 done · 1 running\n" in shown
+    assert re.search(r"\nrun by process \d+ on .*\n  ⏺ one  0:\d\d\n", shown)
+    assert main(["fleet", "status", "tasks.journal"]) == 0
+    out, err = capsys.readouterr()
+    assert "\n0 done · 1 cut off\n" in out
+    assert err == "nobody runs it; go on with: bridle fleet resume tasks.journal\n"
+
+
+def test_what_may_be_a_secret_is_not_kept(shell: Shell) -> None:
+    path = begun(shell.folder, Task("One"), fields={"env": {"TOKEN": SECRET}, "model": "opus"})
+    assert SECRET.encode() not in b"".join(each.read_bytes() for each in shell.folder.iterdir())
+    assert shell.refuses("resume", str(path)) == (
+        "the batch was begun with --env TOKEN, whose value is not kept. Give it again."
+    )
+    again = Settings.read(path).changed({}, {"env": {"TOKEN": SECRET}})
+    assert again.fields == {"model": "opus", "env": {"TOKEN": SECRET}}
+
+
+def test_a_report_has_a_form_that_is_known(shell: Shell) -> None:
+    begun(shell.folder, Task("One"))
+    assert shell.refuses("report", "tasks.journal", "-o", "report.pdf") == (
+        "report.pdf: a report is markdown, csv, json, svg. Say which with --format."
+    )
+
+
+def _asked(here: Machine) -> list[str]:
+    return [request.prompt for request in here.requests]
