@@ -129,6 +129,11 @@ conformance: $(STAMP) agent ## play every scene, example and program with the re
 soak: $(STAMP) ## run short sessions under random faults: SESSIONS=2000, ARGS="--agent process"
 	@$(PY) scripts/soak.py --sessions $(SESSIONS) $(ARGS)
 
+.PHONY: fleet
+fleet: $(STAMP) agent ## run thousands of tasks under faults, with killed runners and a Ray cluster; takes minutes
+	@BRIDLE_LONG=1 $(PY) -m pytest -v tests/fleet/test_map_faults.py tests/fleet/test_map_agents.py \
+		tests/fleet/ray/test_cluster.py $(ARGS)
+
 .PHONY: bench
 bench: $(STAMP) servers ## measure speed
 	@$(PY) benchmarks/run.py $(ARGS)

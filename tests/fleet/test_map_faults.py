@@ -22,7 +22,7 @@ from bridle.transports._tree import process_ids, stat_of
 from tests.fleet.working import AT_ONCE, Works, nobody_left, until
 
 LONG = bool(os.environ.get("BRIDLE_LONG"))
-"""Thousands of tasks and more kills: `BRIDLE_LONG=1 python -m pytest tests/fleet/test_map_faults.py -s`."""
+"""Thousands of tasks and more kills: `make fleet` sets it."""
 
 CENT = 0.01
 AT_A_TIME, SHARE = (8, 0.9) if LONG else (4, 0.75)

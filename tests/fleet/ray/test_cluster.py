@@ -18,7 +18,7 @@ pytest.importorskip("ray")
 ROOT = Path(__file__).parents[3]
 
 
-LONG = pytest.mark.skipif(not os.environ.get("BRIDLE_LONG"), reason="takes minutes: set BRIDLE_LONG=1")
+LONG = pytest.mark.skipif(not os.environ.get("BRIDLE_LONG"), reason="takes minutes: `make fleet`")
 
 
 def played(folder: Path, *scenes: str, tasks: int = 20, timeout: float = 220) -> dict[str, Any]:
