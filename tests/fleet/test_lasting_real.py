@@ -14,8 +14,9 @@ from bridle.errors import ApiFailed, ProcessExited
 from bridle.fleet._lasting import LastingSession
 from bridle.fleet._restart import Restarted
 from bridle.fleet._retry import Retry, Retrying
-from bridle.testing import fail, hang, say, use_tool
+from bridle.testing import RealAgent, fail, hang, say, use_tool
 from tests.fleet.lasting import FakeClock, kinds_of
+from tests.fleet.working import until
 from tests.session.real.talking import HOLD, RETRIES, make_pipes, real_agent
 from tests.transports.conftest import nothing_is_left, own_processes
 
@@ -37,6 +38,11 @@ def kill(session: LastingSession[Any]) -> None:
     assert session.session is not None
     assert session.session.pid is not None
     os.kill(session.session.pid, signal.SIGKILL)
+
+
+def transcripts(agent: RealAgent) -> str:
+    """All that the program has written down so far."""
+    return "".join(path.read_text() for path in agent.config_dir.glob("projects/*/*.jsonl"))
 
 
 async def test_one_that_is_killed_comes_back_with_its_context() -> None:
@@ -71,6 +77,7 @@ async def test_one_that_is_killed_at_work_is_not_asked_again() -> None:
             async with LastingSession(options, clock=FakeClock()) as session:
                 turn = await session.send("Work.")
                 await to_thread.run_sync((agent.folder / "began").read_text)
+                await until(lambda: "cat end" in transcripts(agent))
                 kill(session)
                 (told,) = await kinds_of(turn, Restarted)
                 assert (told.has_acted, told.is_resent) == (True, False)

@@ -333,6 +333,7 @@ async def test_the_turn_before_is_not_hit_where_nothing_can_be_taken_back(is_eag
     async with acting(actor) as session:
         running, waiting = await session.send("a"), await session.send("b")
         await actor.until(lambda: len(actor.prompts) == 2)
+        await actor.end.heard()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(lambda: cancelled(waiting, receipts, grace=SOON))
             # By then the grace has passed: they are a quarter of a second apart.

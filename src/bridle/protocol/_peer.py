@@ -299,6 +299,11 @@ class Peer:
         """Send a frame that is not control traffic. Raises `MessageInvalid` for what cannot be encoded."""
         self._output.append(encode(message) + b"\n")
 
+    @property
+    def has_output(self) -> bool:
+        """Whether there is something to write."""
+        return bool(self._output)
+
     def take_output(self) -> bytes:
         """The bytes to write to the other side; each is given out once."""
         output = b"".join(self._output)

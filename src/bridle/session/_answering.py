@@ -80,7 +80,7 @@ class Answering:
             if not self._connection.is_here:
                 raise
             self._refuse_for(id, request, error)
-            self._connection.start(self._connection.send_quietly, peer.take_output())
+            self._connection.start(self._connection.flush)
             return
         except BaseException as error:  # noqa: BLE001 - Ctrl-C and its like, and cancellations
             if is_failure(error):
@@ -92,7 +92,7 @@ class Answering:
                 crash = unwrapped(error)
                 peer.refuse(id, f"the host was ended: {type(crash).__name__}")
                 self._connection.end_with(crash)
-        await self._connection.send_quietly(peer.take_output())
+        await self._connection.flush()
 
     def _refuse_for(self, id: RequestId, request: Ask, error: BaseException) -> None:
         log.error("a handler failed: %s", request.subtype, exc_info=error)

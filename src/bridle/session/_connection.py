@@ -220,7 +220,7 @@ class Connection:
         if self._up.is_set() and not self._done.is_set() and self.transport.is_ready:
             self._peer.request(Interrupt())
             with anyio.move_on_after(_INTERRUPT_SECONDS, shield=True):
-                await self.send_quietly(self._peer.take_output())
+                await self.flush()
 
     def abandon(self) -> None:
         """Begin to end it, from any thread and at any time, without waiting."""
@@ -339,9 +339,9 @@ class Connection:
             self._watch.heard_at = now
             if events:
                 self.routing.receive(cast("list[Message]", events), size, now)
-        if output := self._peer.take_output():
+        if self._peer.has_output:
             # Refusals. Writing may take its time, and reading must go on meanwhile.
-            self.start(self.send_quietly, output)
+            self.start(self.flush)
 
     def _sort(self, events: list[Event], share: int, now: float) -> None:
         """Take events one by one. What an event means depends on the messages before it."""
@@ -403,7 +403,7 @@ class Connection:
             if answer.event is None:
                 self._waiting.pop(id, None)
                 self._peer.cancel(id)
-                self.start(self.send_quietly, self._peer.take_output())
+                self.start(self.flush)
         if isinstance(answer.event, RequestAnswered):
             return cast("T", asked.read_answer(answer.event.payload))
         if isinstance(answer.event, RequestLost):
@@ -414,11 +414,18 @@ class Connection:
         """Ask, and do not wait for the answer. Nothing happens once it is closed."""
         if not self.is_closed:
             self._peer.request(request)
-            self.start(self._flush)
+            self.start(self.flush)
 
-    async def _flush(self) -> None:
-        # Whatever there is by now: tasks may start in another order than they were begun.
-        await self.send_quietly(self._peer.take_output())
+    async def flush(self) -> None:
+        """Send whatever there is by now: tasks may start in another order than they were begun.
+
+        That it could not be sent is not raised: whoever reads is told why.
+        """
+        try:
+            if data := self._peer.take_output():
+                await self.transport.send(data)
+        except Exception as error:  # noqa: BLE001 - also what a user's transport may raise
+            log.debug("an answer could not be sent: %s", error)
 
     @property
     def end_error(self) -> BaseException:
@@ -453,14 +460,6 @@ class Connection:
         if self._is_closing:
             raise self.crash or TransportClosed(self._why_closed, session_id=self.info.session_id)
         self.flow.check_loop()
-
-    async def send_quietly(self, data: bytes) -> None:
-        """Send what nobody waits for. That it could not be sent is not raised: whoever reads is told why."""
-        try:
-            if data:
-                await self.transport.send(data)
-        except Exception as error:  # noqa: BLE001 - also what a user's transport may raise
-            log.debug("an answer could not be sent: %s", error)
 
     def start(
         self,
