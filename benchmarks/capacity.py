@@ -231,7 +231,8 @@ def machines(needed: Need, memories: list[str]) -> Iterator[str]:
         f"the most that one had for itself; {SPARE:.0%} left free"
     )
     for memory in memories:
-        yield f"{memory.rjust(10)}{needed.sessions(read_size(memory)):>8,} sessions"
+        sessions = needed.sessions(read_size("a size of a machine", memory))
+        yield f"{memory.rjust(10)}{sessions:>8,} sessions"
 
 
 def arguments() -> argparse.Namespace:

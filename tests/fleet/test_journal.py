@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from bridle.errors import OptionsError, UsageError
+from bridle.fleet._budget_account import Spent
 from bridle.fleet._errors import JournalBusy, JournalInvalid
-from bridle.fleet._journal import Counts, Journal, JournalSpent
+from bridle.fleet._journal import Counts, Journal
 from bridle.fleet._outcome import Outcome
 from bridle.fleet._task import Task, numbered
 from bridle.session import Usage
@@ -47,7 +48,7 @@ def test_a_task_goes_from_pending_to_its_end_and_stays_there(journal: Journal) -
     assert list(journal.outcomes()) == [outcome]
     assert [entry.task.id for entry in journal.todo()] == ["a", "c"]
     assert journal.counts() == Counts(pending=2, done=1)
-    assert journal.spent() == JournalSpent(0.01, 15, 3, 7.5)
+    assert journal.spent() == Spent(0.01, 15, 3, 7.5)
 
 
 def test_a_task_ends_exactly_once(journal: Journal) -> None:
@@ -66,7 +67,7 @@ def test_a_task_ends_exactly_once(journal: Journal) -> None:
     # What failed has left nothing: `b` has not ended either.
     assert [outcome.text for outcome in journal.outcomes()] == ["first"]
     assert journal.counts() == Counts(pending=2, done=1)
-    assert journal.spent() == JournalSpent()
+    assert journal.spent() == Spent()
 
 
 def test_what_failed_can_be_begun_anew(journal: Journal) -> None:

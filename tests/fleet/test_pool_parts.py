@@ -10,7 +10,7 @@ import pytest
 from bridle.errors import BridleError, OptionsError
 from bridle.fleet._errors import JournalBusy, PoolClosed, QueueFull, QueueTimedOut, WorkerLost
 from bridle.fleet._pool import Pool
-from bridle.fleet._pool_processes import FIRST_GUESS, Place, Places
+from bridle.fleet._pool_places import FIRST_GUESS, Place, Places
 from bridle.fleet._pool_queue import FairQueue, Ticket
 from bridle.fleet._pool_rules import Kinds
 from bridle.fleet._pool_stats import PoolStats
@@ -34,7 +34,7 @@ MIB = 1024 * 1024
     ],
 )
 def test_a_size_is_read(given: object, size: int) -> None:
-    assert read_size(given) == size
+    assert read_size("`memory`", given) == size
 
 
 @every_case(
@@ -42,16 +42,16 @@ def test_a_size_is_read(given: object, size: int) -> None:
 )
 def test_what_is_no_size_is_refused(given: object) -> None:
     with pytest.raises(OptionsError, match="`max_memory` must be a number of bytes"):
-        read_size(given, "`max_memory`")
+        read_size("`max_memory`", given)
 
 
 def test_times_and_sizes_for_people() -> None:
-    assert [read_seconds(value) for value in (0, 1.5, "90s", "250 ms", "5min", "2h", "1d")] == [
+    assert [read_seconds("`timeout`", value) for value in (0, 1.5, "90s", "250 ms", "5min", "2h", "1d")] == [
         *(0, 1.5, 90, 0.25, 300, 7200, 86400)
     ]
     for value in (-1, "soon", "5 weeks", True, None, float("nan"), float("inf")):
         with pytest.raises(OptionsError, match="`timeout` must be a finite number of seconds"):
-            read_seconds(value)
+            read_seconds("`timeout`", value)
     assert [write_size(size) for size in (0, 1023, 1536, 6 * 1024**3, 3 * 1024**4)] == [
         *("0 B", "1023 B", "1.5 KiB", "6 GiB", "3 TiB")
     ]
@@ -162,7 +162,7 @@ def test_tenants_are_served_in_turn() -> None:
 def test_those_over_the_limit_of_their_tenant_are_sent_away() -> None:
     queue = FairQueue(2)
     tickets = entered(queue, *"aaaba")
-    assert queue.trim() == [("a", tickets[4]), ("a", tickets[2])]
+    assert queue.trim() == [tickets[4], tickets[2]]
     assert queue.counts() == {"a": 2, "b": 1}
     queue.leave(tickets[2])
     queue.leave(tickets[0])
@@ -171,7 +171,7 @@ def test_those_over_the_limit_of_their_tenant_are_sent_away() -> None:
     assert queue.counts() == {"b": 1}
     nobody = FairQueue(0)
     (ticket,) = entered(nobody, "a")
-    assert nobody.trim() == [("a", ticket)]
+    assert nobody.trim() == [ticket]
     assert (nobody.counts(), nobody.empty()) == ({}, [])
 
 

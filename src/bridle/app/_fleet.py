@@ -175,7 +175,7 @@ class _Watch:
     def _interrupt(self, number: signal.Signals) -> None:
         if self._is_stopping:
             # Nobody wants to wait any more. Others see to it that no agent is left.
-            self._board.__exit__(None, None, None)
+            self._board.close()
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
         elif number == signal.SIGTERM:

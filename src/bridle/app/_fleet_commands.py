@@ -14,7 +14,7 @@ import typer
 from bridle.app._flags import FLAGS, Flag, Switches, with_flags
 from bridle.options import OptionFields
 
-__all__ = ["BATCH_FLAGS", "FLEET_COMMANDS", "TASK_FLAGS"]
+__all__ = ["BATCH_FLAGS", "FLEET_COMMANDS", "TASK_FLAGS", "Format"]
 
 Format: TypeAlias = Literal["markdown", "csv", "json", "svg"]
 

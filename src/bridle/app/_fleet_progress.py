@@ -21,7 +21,6 @@ from bridle.app._terminal import UNICODE, Terminal, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from types import TracebackType
     from typing import Self
 
     from rich.console import Console
@@ -73,9 +72,11 @@ class Board:
             self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Take away what is drawn."""
         live, self._live = self._live, None
         if live is not None:
             live.update(Text(""))

@@ -6,7 +6,7 @@ Does not run it.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from rich.text import Text
@@ -21,11 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from bridle.app._fleet_commands import Format
     from bridle.fleet import Counts
 
 __all__ = ["at_the_end", "named", "show_status", "write_report"]
-
-Format: TypeAlias = Literal["markdown", "csv", "json", "svg"]
 
 _SUFFIXES: Final[Mapping[str, Format]] = {
     ".md": "markdown",
@@ -169,6 +168,6 @@ def _format(output: Path | None) -> Format:
     if output is None:
         return "markdown"
     if (found := _SUFFIXES.get(output.suffix.lower())) is None:
-        named = ", ".join(dict.fromkeys(_SUFFIXES.values()))
-        raise Failed(f"{output}: a report is {named}. Say which with --format.", Code.USAGE)
+        known = ", ".join(dict.fromkeys(_SUFFIXES.values()))
+        raise Failed(f"{output}: a report is {known}. Say which with --format.", Code.USAGE)
     return found

@@ -9,7 +9,7 @@ import re
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypedDict, cast
+from typing import TYPE_CHECKING, Final, TypedDict, cast, get_args
 
 import msgspec
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["BatchFields", "Settings"]
 
 _META: Final = "command"
-_KEEPS: Final = ("never", "failed", "always")
+_KEEPS: Final = get_args(Keep)
 _SPOKEN: Final[Mapping[str, str]] = {
     **{flag.option: flag.names[0] for flag in BATCH_FLAGS},
     "usd": "--budget-usd",

@@ -5,7 +5,6 @@ Does not decide whether there is another attempt, and writes nothing down.
 
 from __future__ import annotations
 
-import logging
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
@@ -26,17 +25,15 @@ from bridle.errors import (
 )
 from bridle.fleet._budget import Budget
 from bridle.fleet._engine import Attempted, Note
-from bridle.fleet._errors import WorkspaceFailed
 from bridle.fleet._lasting import LastingSession
 from bridle.fleet._restart import is_unexpected
 from bridle.fleet._retry import Retrying
-from bridle.fleet._workspaces import folder_name
+from bridle.fleet._workspaces import discard, folder_name
 from bridle.session import Result, Usage
 from bridle.wire import (
     ApiRetryMessage,
     AssistantMessage,
     McpToolUseBlock,
-    ResultMessage,
     ServerToolUseBlock,
     ToolUseBlock,
 )
@@ -48,11 +45,14 @@ if TYPE_CHECKING:
     from bridle.options import Options
     from bridle.wire import Json
 
-__all__ = ["attempt_here", "plain_output"]
-
-log = logging.getLogger("bridle.fleet")
+__all__ = ["attempt_here"]
 
 _CALLS: Final = (ToolUseBlock, ServerToolUseBlock, McpToolUseBlock)
+_PICK_UP: Final = (
+    "You were cut off before you were done. Look at what you have done so far, go on where you stopped, do"
+    " nothing twice, and end with the answer."
+)
+"""What a session is told that is picked up after its runner, its worker or its process was lost."""
 _NOTED_EVERY: Final = 2.0
 """Seconds between two notes of what an attempt has used: each is written to disk."""
 
@@ -96,7 +96,7 @@ class _Attempt:
         return Attempted(
             status=status,
             text=result.text,
-            output=plain_output(work.output, result),
+            output=_plain_output(work.output, result),
             usage=self._usage,
             tool_calls=self._calls,
             duration=anyio.current_time() - self._began,
@@ -125,14 +125,8 @@ class _Attempt:
         kind, folder = self._work.workspace, self._folder
         if kind is None or folder is None:
             return None
-        if not kind.is_kept(status):
-            try:
-                await run_sync(kind.remove, folder)
-            except WorkspaceFailed:
-                log.warning("the folder of a task could not be removed: %s", folder, exc_info=True)
-            else:
-                return None
-        return str(folder)
+        is_gone = not kind.is_kept(status) and await run_sync(discard, kind, folder)
+        return None if is_gone else str(folder)
 
     # The session.
 
@@ -146,11 +140,11 @@ class _Attempt:
                 resumed = _resumed(options, id)
             except OptionsError as error:
                 raise SessionNotFound(id, message="A hermetic run keeps no sessions") from error
-            return await self._talk(resumed, work.continue_with)
+            return await self._talk(resumed, _PICK_UP)
         result = await self._talk(options.replace(session_id=id), work.task.prompt)
         if isinstance(result.error, OptionsError):
             # The id may be in use by now: a process was lost when it had begun its session and not said so.
-            again = await self._talk(_resumed(options, id), work.continue_with)
+            again = await self._talk(_resumed(options, id), _PICK_UP)
             return again if again.error is None else result
         return result
 
@@ -186,7 +180,7 @@ class _Attempt:
             if not left or not isinstance(error, ConnectionLost) or not is_unexpected(error):
                 return result
             left -= 1
-            prompt = self._work.continue_with
+            prompt = _PICK_UP
 
     async def _turn(self, session: LastingSession[object], prompt: str) -> Result[object]:
         turn = await session.send(prompt, until="idle")
@@ -263,15 +257,12 @@ def _is_rate_limit(error: ApiFailed) -> bool:
     return error.kind in ("rate_limit", "overloaded") or error.status in (429, 529)
 
 
-def plain_output(kind: object, result: Result[object]) -> Json:
+def _plain_output(kind: object, result: Result[object]) -> Json:
     """The structured output as JSON, without the object that a type which is none is wrapped in."""
     if kind is None:
         return cast("Json", result.output)
-    came: Json = None
-    for message in (result.message, *reversed(result.messages)):
-        if isinstance(message, ResultMessage) and message.structured_output is not None:
-            came = cast("Json", message.structured_output)
-            break
+    # A result that is given none finds it in its messages, before anything is made of it.
+    came = cast("Json", Result[object](message=result.message, messages=result.messages).output)
     from bridle.handlers import Shape
 
     is_wrapped = Shape(kind).schema.get("type") != "object"

@@ -21,14 +21,12 @@ from bridle.session import SessionState, background, observe
 from bridle.wire import (
     AssistantMessage,
     ConversationResetMessage,
-    McpToolUseBlock,
     ResultMessage,
-    ServerToolUseBlock,
     StreamEvent,
     TaskNotificationMessage,
     TaskProgressMessage,
-    ToolUseBlock,
 )
+from bridle.wire._blocks import TOOL_CALLS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,8 +44,6 @@ _ANSWER_SECONDS: Final = 1.0
 
 _REPEAT_SECONDS: Final = 0.25
 """How long after that it is asked again."""
-
-_CALLS: Final = (ToolUseBlock, ServerToolUseBlock, McpToolUseBlock)
 
 _TELLING: Final = (AssistantMessage, ResultMessage, ConversationResetMessage)
 """What tells of usage, but for stream events, of which few do."""
@@ -68,7 +64,7 @@ class _Calls:
     def take(self, message: Message) -> bool:
         """Whether there may be more of them now."""
         if isinstance(message, AssistantMessage):
-            calls = {block.id for block in message.content if isinstance(block, _CALLS)}
+            calls = {block.id for block in message.content if isinstance(block, TOOL_CALLS)}
             self._seen.setdefault(message.parent_tool_use_id, set()).update(calls)
             return bool(calls)
         if isinstance(message, TaskProgressMessage | TaskNotificationMessage) and message.usage:

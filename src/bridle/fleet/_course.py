@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from bridle.errors import BridleError, SessionNotFound, TurnFailed
+from bridle.fleet._budget_account import Spent
 from bridle.fleet._engine import Assignment, Attempted, Note
 from bridle.fleet._errors import ClusterNotFound, WorkerLost
 from bridle.fleet._outcome import Outcome
@@ -51,7 +52,7 @@ class Course:
         self._tell = tell
         self._settle = settle
         self.attempt = entry.attempts
-        self.usage, self._calls = entry.usage, entry.tool_calls
+        self._usage, self._calls = entry.usage, entry.tool_calls
         """Of attempts that are over."""
         self._session_id = entry.session_id if entry.attempts else None
         self._is_picked_up = False
@@ -79,21 +80,15 @@ class Course:
                 if not left:
                     break
                 left -= 1
-                self.usage += attempted.usage
+                self._usage += attempted.usage
                 self._calls += attempted.tool_calls
         return Ended(self._outcome(attempted), attempted.usage, attempted.tool_calls)
 
     async def _try(self) -> Attempted:
         plan, entry = self._plan, self._entry
         try:
-            work = plan.assignment(
-                entry,
-                self.attempt,
-                self._session_id,
-                self.usage.cost_usd,
-                self.usage.total_tokens,
-                self._calls,
-            )
+            spent = Spent.of(self._usage, tool_calls=self._calls)
+            work = plan.assignment(entry, self.attempt, self._session_id, spent)
         except BridleError as error:
             await plan.source.begin(entry.task.id, self.attempt, self._here(), None)
             return Attempted(status="failed", error=error)
@@ -149,7 +144,7 @@ class Course:
             raw_output=attempted.output,
             error=None if error is None else str(error),
             error_kind=None if error is None else type(error).__name__,
-            usage=self.usage + attempted.usage,
+            usage=self._usage + attempted.usage,
             duration=attempted.duration,
             attempts=self.attempt,
             session_id=attempted.session_id,

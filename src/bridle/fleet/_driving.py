@@ -1,6 +1,6 @@
 """Drives one turn of a lasting session: try after try, over failures of the API and lost processes.
 
-Knows the policies. Processes are started and ended by the session, what came is kept in the record.
+Knows the policies. Processes are started and ended by `_lasting_process`, what came is kept in the record.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 import msgspec
@@ -28,34 +28,31 @@ from bridle.errors import (
 from bridle.fleet._restart import Restarted, is_unexpected
 from bridle.fleet._retry import Retrying, is_usage_limit
 from bridle.session import Result, SessionState
-from bridle.wire import AssistantMessage, McpToolUseBlock, ServerToolUseBlock, ToolUseBlock, UserMessage
+from bridle.wire import AssistantMessage, UserMessage
+from bridle.wire._blocks import TOOL_CALLS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-    from typing import Literal
 
     from bridle.fleet._gate import Gate
     from bridle.fleet._lasting_process import LastingProcess
     from bridle.fleet._lasting_record import Record
     from bridle.session import Prompt, Session, Turn
+    from bridle.session._turn_state import Until
     from bridle.wire import Message
 
 T = TypeVar("T")
-
-_CALLS: Final = (ToolUseBlock, ServerToolUseBlock, McpToolUseBlock)
 
 
 class Driving:
     """One turn, until it is over. Runs in a task of its own, which nobody cancels but the event loop."""
 
-    def __init__(
-        self, process: LastingProcess, record: Record, prompt: Prompt, until: Literal["result", "idle"]
-    ) -> None:
+    def __init__(self, process: LastingProcess, record: Record, prompt: Prompt, until: Until) -> None:
         self._process = process
         self._policies = process.policies
         self._record = record
         self._prompt = prompt
-        self._until: Literal["result", "idle"] = until
+        self._until: Until = until
         self._inner: Turn[object] | None = None
         """The try that runs, until it is accounted for."""
         self._has_acted = False
@@ -155,7 +152,7 @@ class Driving:
 
     def _look_at(self, message: Message) -> None:
         if isinstance(message, AssistantMessage) and any(
-            isinstance(each, _CALLS) for each in message.content
+            isinstance(each, TOOL_CALLS) for each in message.content
         ):
             # It gets somewhere: what failed before is past.
             self._tries, self._failing_since = 0, None
@@ -203,12 +200,11 @@ class Driving:
             until = max(error.resets_at or 0.0, now + retry.max_backoff)
             if not await self._process.fall_back(retry.fallback_model, until):
                 return False
-            self._record.add(Retrying(error, self._tries, wait, now + wait))
-            return True
         self._record.add(Retrying(error, self._tries, wait, now + wait))
         if is_usage_limit(error):
             self._failing_since += wait
-        await self._wait(error, now, wait)
+        if wait:
+            await self._wait(error, now, wait)
         return True
 
     async def _wait(self, error: ApiFailed, now: float, wait: float) -> None:

@@ -44,9 +44,8 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str | None = None
     """The session of this attempt: made up before it begins, so that it is known whatever happens."""
     is_picked_up: bool = False
-    """An earlier attempt was cut off: its session is resumed, and told `continue_with`. If it is not there,
-    the attempt comes to `SessionNotFound`, and there is another, from the start."""
-    continue_with: str = ""
+    """An earlier attempt was cut off: its session is resumed, and told to go on. If it is not there, the
+    attempt comes to `SessionNotFound`, and there is another, from the start."""
     workspace: Workspace | None = None
     """The folder to make, unless there is one of an earlier attempt to go on in."""
     root: str | None = None

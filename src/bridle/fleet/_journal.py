@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from bridle.errors import OptionsError, UsageError
+from bridle.fleet._budget_account import Spent
 from bridle.fleet._journal_tables import RunnerLock, connected, explained
 from bridle.fleet._outcome import Outcome, Status
 from bridle.fleet._task import Task
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
     from typing import Self
 
-__all__ = ["Counts", "Entry", "Journal", "JournalSpent"]
+__all__ = ["Counts", "Entry", "Journal"]
 
 _AT_ONCE: Final = 256
 """Rows that are read at a time: tasks are not held in memory while others run."""
@@ -66,16 +67,6 @@ class Counts(msgspec.Struct, frozen=True):
     @property
     def total(self) -> int:
         return self.pending + self.started + self.ended
-
-
-class JournalSpent(msgspec.Struct, frozen=True):
-    """What all attempts in a journal have used, as far as it was told."""
-
-    usd: float = 0.0
-    tokens: int = 0
-    tool_calls: int = 0
-    wall: float = 0.0
-    """Seconds that it has been run for."""
 
 
 class Journal:
@@ -128,14 +119,10 @@ class Journal:
 
     def _holder(self) -> str:
         try:
-            connection = connected(self.path, writing=False)
-            try:
-                found = connection.execute("SELECT value FROM meta WHERE name = 'runner'").fetchone()
-            finally:
-                connection.close()
+            with Journal(self.path) as reader:
+                return reader.meta("runner") or ""
         except Exception:  # noqa: BLE001 - it is only to be told
             return ""
-        return str(found[0]) if found else ""
 
     # What a runner writes.
 
@@ -298,14 +285,14 @@ class Journal:
         rows = self._read("SELECT coalesce(status, state), count(*) FROM tasks GROUP BY 1", ())
         return Counts(**dict(rows))
 
-    def spent(self) -> JournalSpent:
-        """What all attempts have used."""
+    def spent(self) -> Spent:
+        """What all attempts have used, as far as it was told; `wall`: how long the journal was run."""
         ((usd, tokens, calls),) = self._read(
             "SELECT coalesce(sum(usd), 0.0), coalesce(sum(tokens), 0), coalesce(sum(tool_calls), 0)"
             " FROM attempts",
             (),
         )
-        return JournalSpent(usd, tokens, calls, float(self.meta("ran") or 0.0))
+        return Spent(usd, tokens, calls, float(self.meta("ran") or 0.0))
 
     def runner(self) -> str | None:
         """Who has it open for writing, in another process or here; None: nobody."""

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from bridle.errors._root import Told
 
-__all__ = ["APPLICATION_ID", "RunnerLock", "connected", "explained"]
+__all__ = ["RunnerLock", "connected", "explained"]
 
-APPLICATION_ID: Final = 0x4272644A
+_APPLICATION_ID: Final = 0x4272644A
 """Tells a journal from the databases of other programs."""
 _VERSION: Final = 1
 _PATIENCE: Final = 30.0
@@ -94,9 +94,9 @@ def connected(path: Path, *, writing: bool) -> sqlite3.Connection:
 def _check(connection: sqlite3.Connection, path: Path) -> None:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if application != APPLICATION_ID and not _is_empty(connection):
+    if application != _APPLICATION_ID and not _is_empty(connection):
         raise JournalInvalid(path, "it is a database of something else")
-    if application == APPLICATION_ID and version > _VERSION:
+    if application == _APPLICATION_ID and version > _VERSION:
         hint = "Update Bridle."
         raise JournalInvalid(path, f"it is of version {version}, and {_VERSION} is known", hint=hint)
 
@@ -115,7 +115,7 @@ def _set_up(connection: sqlite3.Connection) -> None:
             connection.execute(table)
         made = {"id": uuid.uuid4().hex, "made_at": repr(time.time())}
         connection.executemany("INSERT INTO meta VALUES (?, ?)", made.items())
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {_VERSION}")
     connection.execute("COMMIT")
 

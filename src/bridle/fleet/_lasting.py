@@ -18,13 +18,15 @@ from bridle.fleet._driving import Driving
 from bridle.fleet._gate import Gate
 from bridle.fleet._lasting_process import LastingProcess, Policies
 from bridle.fleet._lasting_record import Record
-from bridle.fleet._lasting_turn import LastingTurn, Output_co
+from bridle.fleet._lasting_turn import LastingTurn
 from bridle.fleet._restart import Restart
 from bridle.fleet._retry import Retry
 from bridle.fleet._starting import DirectStarter
 from bridle.options import Options
-from bridle.options._readers import any_text, choice, fault, mapped, text
+from bridle.options._readers import any_text, fault, mapped, text
 from bridle.session import Session, SessionState, Usage, background
+from bridle.session._result import Output_co
+from bridle.session._turn_state import read_until
 
 if TYPE_CHECKING:
     from typing import Self, Unpack
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from bridle.fleet._starting import Starter
     from bridle.options import OptionFields
     from bridle.session import Prompt, Result
+    from bridle.session._turn_state import Until
     from bridle.wire import Json
 
 T = TypeVar("T")
@@ -42,7 +45,6 @@ LastingState: TypeAlias = Literal["new", "idle", "busy", "waiting", "restarting"
 its process was lost; `parked`, with no process until the next prompt."""
 
 _RESTART, _RETRY = Restart(), Retry()
-_UNTIL = choice("result", "idle")
 _TAGS = mapped(text, any_text)
 
 
@@ -239,16 +241,14 @@ class LastingSession(Generic[Output_co]):
 
     # Talking.
 
-    async def send(
-        self, prompt: Prompt, *, until: Literal["result", "idle"] = "result"
-    ) -> LastingTurn[Output_co]:
+    async def send(self, prompt: Prompt, *, until: Until = "result") -> LastingTurn[Output_co]:
         """Send a prompt; gives the turn that it begins. Waits for the turn before it to end.
 
         `until="idle"`: the turn ends when its background work does. An iterable of prompts is refused, with
         `UsageError`, because it could not be sent again. Raises `TransportClosed` after `close`; all else
         that can happen is what the turn comes to. Cancelling the call sends nothing.
         """
-        _UNTIL("`until`", until)
+        read_until("`until`", until)
         if _is_stream(prompt):
             raise UsageError("An iterable of prompts cannot be sent again if the agent is lost. Send each.")
         await self._place.acquire()
@@ -264,7 +264,7 @@ class LastingSession(Generic[Output_co]):
             raise
         return turn
 
-    async def _drive(self, record: Record, prompt: Prompt, until: Literal["result", "idle"]) -> None:
+    async def _drive(self, record: Record, prompt: Prompt, until: Until) -> None:
         self._idle_since = None
         try:
             await Driving(self._process, record, prompt, until).drive()
@@ -273,9 +273,7 @@ class LastingSession(Generic[Output_co]):
             self._idle_since = anyio.current_time()
             self._place.release()
 
-    async def ask(
-        self, prompt: Prompt, *, until: Literal["result", "idle"] = "result", check: bool = True
-    ) -> Result[Output_co]:
+    async def ask(self, prompt: Prompt, *, until: Until = "result", check: bool = True) -> Result[Output_co]:
         """Send a prompt and wait for what it comes to. Raises what `send` and `LastingTurn.result` raise.
 
         Cancelling the call cancels the turn.

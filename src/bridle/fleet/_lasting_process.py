@@ -11,6 +11,7 @@ import anyio
 import msgspec
 
 from bridle.errors import BridleError, ConnectionLost, SessionNotFound, TransportClosed
+from bridle.fleet._budget import limit_reached
 from bridle.session import SessionState, Usage
 
 if TYPE_CHECKING:
@@ -182,11 +183,8 @@ class LastingProcess:
         if self.session is not None:
             self._note(self.session)
         self._has_history = self._has_history or result.message is not None
-        if self.policies.budget is not None:
-            from bridle.fleet._budget import limit_reached
-
-            if (error := limit_reached(self.policies.budget, result)) is not None:
-                result = msgspec.structs.replace(result, error=error)
+        if (error := limit_reached(self.policies.budget, result)) is not None:
+            result = msgspec.structs.replace(result, error=error)
         if self.policies.ledger is not None:
             return await self._entered(self.policies.ledger, result, uuid)
         return result

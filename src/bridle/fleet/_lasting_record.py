@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 import anyio
 import msgspec
+from anyio.lowlevel import checkpoint
 
 from bridle.fleet._restart import Restarted
 from bridle.fleet._retry import Retrying
@@ -54,7 +55,6 @@ class Record:
         """What ended it that is no error of the agent's."""
         self.receipt: CancelReceipt | None = None
         """What became of a try that was interrupted because the turn was cancelled."""
-        self.is_closed = False
         self.stopping = anyio.CancelScope()
         """Around all that is done for it."""
         self.closing = anyio.CancelScope()
@@ -65,6 +65,11 @@ class Record:
     @property
     def is_over(self) -> bool:
         return self.result is not None or self.crash is not None
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it ends with its agent."""
+        return self.closing.cancel_called
 
     @property
     def failure(self) -> BaseException | None:
@@ -82,7 +87,6 @@ class Record:
 
     def close(self) -> None:
         """Begin to end it with its agent."""
-        self.is_closed = True
         self.stop()
         self.closing.cancel()
 
@@ -126,3 +130,9 @@ class Record:
         if self._news is None:
             self._news = anyio.Event()
         await self._news.wait()
+
+    async def wait_over(self) -> None:
+        """Wait until it is over."""
+        await checkpoint()
+        while not self.is_over:
+            await self.wait()

@@ -14,21 +14,14 @@ from anyio.lowlevel import checkpoint
 from bridle.errors import TurnInterrupted
 from bridle.fleet._lasting_record import Link, Position
 from bridle.session import CancelReceipt
+from bridle.session._result import Output_co
 
 if TYPE_CHECKING:
     from typing import Self
 
-    from typing_extensions import TypeVar
-
     from bridle.fleet._lasting_record import Item, Record
     from bridle.session import Result, Usage
-    from bridle.wire import Json, Message
-
-    Output_co = TypeVar("Output_co", covariant=True, default=Json)
-else:
-    from typing import TypeVar
-
-    Output_co = TypeVar("Output_co", covariant=True)
+    from bridle.wire import Message
 
 
 class LastingTurn(Generic[Output_co]):
@@ -86,9 +79,7 @@ class LastingTurn(Generic[Output_co]):
         With `check=False` the result is given back instead, with its `error`. Cancelling the call does not
         cancel the turn.
         """
-        await checkpoint()
-        while not self._record.is_over:
-            await self._record.wait()
+        await self._record.wait_over()
         if self._record.crash is not None:
             raise self._record.crash
         result = cast("Result[Output_co]", self._record.result)
@@ -103,9 +94,7 @@ class LastingTurn(Generic[Output_co]):
         record = self._record
         was_over = record.is_over
         self.stop()
-        await checkpoint()
-        while not record.is_over:
-            await record.wait()
+        await record.wait_over()
         if record.receipt is not None and not was_over:
             return record.receipt
         result = record.result

@@ -10,11 +10,12 @@ import os
 import sqlite3
 import sys
 import time
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from bridle.errors import StoreError
+from bridle.transcripts.stores._sqlite_schema import write_ahead
 
 if sys.platform == "win32":
     import msvcrt
@@ -58,7 +59,8 @@ _TABLES: Final = (
 
 
 class Row(NamedTuple):
-    """An entry as it is written: `data` is all of it, as JSON; the rest, what it is found by."""
+    """An entry as it is written: `data` is all of it, as JSON; the rest, what it is found by, here
+    or by other programs."""
 
     id: str
     at: float
@@ -202,22 +204,7 @@ def _set_up(connection: sqlite3.Connection, path: Path) -> None:
     except BaseException:
         connection.rollback()
         raise
-    _write_ahead(connection)
-
-
-def _write_ahead(connection: sqlite3.Connection) -> None:
-    """Let readers and a writer work at the same time; where that is not possible, they take turns."""
-    end = time.monotonic() + _WAIT_SECONDS
-    while True:
-        try:
-            with closing(connection.execute("PRAGMA journal_mode = WAL")) as told:
-                told.fetchone()
-            return
-        except sqlite3.OperationalError as error:
-            # SQLite does not wait by itself for this.
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > end:
-                raise
-            time.sleep(_PAUSE_SECONDS)
+    write_ahead(connection, _WAIT_SECONDS)
 
 
 @contextmanager

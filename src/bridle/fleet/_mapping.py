@@ -6,7 +6,6 @@ Runs nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, overload
 
 from bridle.errors import OptionsError
@@ -134,14 +133,13 @@ def map(  # noqa: A001
     if isinstance(tasks, (str, bytes, Mapping)) or not isinstance(tasks, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise fault("`tasks`", "an iterable of tasks", cast(object, tasks), "Give a list: `map([prompt])`.")
     plan = _plan(options, output, fields)
-    path = None if journal is None else Path(path_text("`journal`", journal))
-    if path is None:
+    if journal is None:
         if isinstance(tasks, Sequence):
             for _ in unlike(numbered(tasks, plan.check)):
                 pass
         plan.source = Listed(tasks, plan.check)
     else:
-        _keep_journal(plan, path, Journalled(path, tasks, plan.check))
+        _keep_journal(plan, Journalled(path_text("`journal`", journal), tasks, plan.check))
     return Run(plan)
 
 
@@ -196,15 +194,15 @@ def resume(
     is no journal.
     """
     plan = _plan(options, output, fields)
-    path = Path(path_text("`journal`", journal))
+    path = path_text("`journal`", journal)
     again = _NOT_DONE if switch("`retry_failed`", retry_failed) else ()
-    _keep_journal(plan, path, Journalled(path, None, plan.check, again))
+    _keep_journal(plan, Journalled(path, None, plan.check, again))
     return Run(plan)
 
 
-def _keep_journal(plan: Plan, path: Path, source: Journalled) -> None:
-    plan.source = source
-    plan.root = path.absolute().with_name(path.name + ".workspaces")
+def _keep_journal(plan: Plan, source: Journalled) -> None:
+    path = source.journal.path
+    plan.source, plan.root = source, path.with_name(path.name + ".workspaces")
 
 
 def _plan(options: Options | None, output: object, fields: RunFields) -> Plan:
@@ -228,11 +226,10 @@ def _plan(options: Options | None, output: object, fields: RunFields) -> Plan:
         source=Listed(()),
         engine=_engine(own.get("engine", "local")),
         shared=shared,
-        options=checked,
         output=output,
         workspace=read_workspace("`workspace`", own.get("workspace")),
         concurrency=read_concurrency(own.get("concurrency", Adaptive())),
-        task_seconds=None if seconds is None else read_seconds(seconds, "`task_seconds`"),
+        task_seconds=None if seconds is None else read_seconds("`task_seconds`", seconds),
         on_progress=None if on_progress is None else cast("Any", function("`on_progress`", on_progress)),
     )
 

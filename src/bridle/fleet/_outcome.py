@@ -6,7 +6,7 @@ Does not decide it: whoever ran the task does.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, Generic, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, Generic, Literal, TypeAlias, cast, get_args
 
 import msgspec
 
@@ -29,7 +29,7 @@ __all__ = ["STATUSES", "Outcome", "Status"]
 
 Status: TypeAlias = Literal["done", "failed", "skipped", "over_budget"]
 
-STATUSES: Final[tuple[Status, ...]] = ("done", "failed", "skipped", "over_budget")
+STATUSES: Final[tuple[Status, ...]] = get_args(Status)
 
 _SHOWN_TEXT: Final = 60
 

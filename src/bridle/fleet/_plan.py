@@ -5,22 +5,20 @@ Does not run them.
 
 from __future__ import annotations
 
-import logging
 import tempfile
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import msgspec
 from anyio.to_thread import run_sync
 
 from bridle.fleet._engine import Assignment
-from bridle.fleet._errors import WorkspaceFailed
 from bridle.fleet._outcome import Outcome, Status
-from bridle.fleet._workspaces import folder_name, sweep
+from bridle.fleet._workspaces import discard, folder_name, sweep
 from bridle.options import Options
 
 if TYPE_CHECKING:
@@ -34,15 +32,7 @@ if TYPE_CHECKING:
     from bridle.fleet._task import Task
     from bridle.fleet._workspaces import Workspace
 
-__all__ = ["PICK_UP", "Plan"]
-
-log = logging.getLogger("bridle.fleet")
-
-PICK_UP: Final = (
-    "You were cut off before you were done. Look at what you have done so far, go on where you stopped, do"
-    " nothing twice, and end with the answer."
-)
-"""What a session is told that is picked up after its runner, its worker or its process was lost."""
+__all__ = ["Plan"]
 
 _charged: WeakKeyDictionary[Budget, set[str]] = WeakKeyDictionary()
 """The journals that each budget knows of: one that saw them being run need not be told what they spent."""
@@ -54,7 +44,6 @@ class Plan(msgspec.Struct, kw_only=True):
     source: Source
     engine: Engine
     shared: Shared
-    options: Options
     output: object
     workspace: Workspace | None
     concurrency: Adaptive
@@ -63,16 +52,14 @@ class Plan(msgspec.Struct, kw_only=True):
     root: Path | None = None
     """Where folders are made; None until there is one."""
 
-    def assignment(
-        self, entry: Entry, attempt: int, session_id: str | None, usd: float, tokens: int, calls: int
-    ) -> Assignment:
-        """One attempt. `session_id`: that of an earlier one, to be picked up; then, what these have used.
+    def assignment(self, entry: Entry, attempt: int, session_id: str | None, spent: Spent) -> Assignment:
+        """One attempt. `session_id`: that of an earlier one, to be picked up; `spent`: by all earlier ones.
 
         Raises `OptionsError` if the options of the run and those of the task do not go together.
         """
         task = entry.task
         task.check_folder(self.workspace)
-        options = task.applied_to(self.options)
+        options = task.applied_to(self.shared.options)
         workspace = self.workspace_of(entry)
         return Assignment(
             id=task.id,
@@ -83,12 +70,11 @@ class Plan(msgspec.Struct, kw_only=True):
             output=self.output if task.output is None else task.output,
             session_id=session_id or (str(uuid.uuid4()) if _may_choose_id(options) else None),
             is_picked_up=session_id is not None,
-            continue_with=PICK_UP,
             workspace=workspace,
             root=None if workspace is None else str(self.root),
-            usd=None if task.usd is None else max(task.usd - usd, 0.0),
-            tokens=None if task.tokens is None else max(task.tokens - tokens, 0),
-            tool_calls=None if task.tool_calls is None else max(task.tool_calls - calls, 0),
+            usd=None if task.usd is None else max(task.usd - spent.usd, 0.0),
+            tokens=None if task.tokens is None else max(task.tokens - spent.tokens, 0),
+            tool_calls=None if task.tool_calls is None else max(task.tool_calls - spent.tool_calls, 0),
             wall=task.wall,
             seconds=self.task_seconds,
             tags={"task": task.id, **task.tags},
@@ -99,7 +85,7 @@ class Plan(msgspec.Struct, kw_only=True):
         engine."""
         task.check_folder(self.workspace)
         if task.options:
-            self.engine.check(task.applied_to(self.options))
+            self.engine.check(task.applied_to(self.shared.options))
 
     def workspace_of(self, entry: Entry) -> Workspace | None:
         return self.workspace if entry.task.workspace is None else entry.task.workspace
@@ -158,13 +144,7 @@ class Plan(msgspec.Struct, kw_only=True):
         kind = self.workspace_of(entry)
         if kind is None or self.root is None:
             return True
-        folder = self.root / folder_name(entry.task.id)
-        try:
-            await run_sync(kind.remove, folder)
-        except WorkspaceFailed:
-            log.warning("the folder of a task could not be removed: %s", folder, exc_info=True)
-            return False
-        return True
+        return await run_sync(discard, kind, self.root / folder_name(entry.task.id))
 
 
 def _may_choose_id(options: Options) -> bool:

@@ -1,6 +1,6 @@
 """Many sessions on few processes: `Pool`.
 
-The surface alone: places are counted in `_pool_processes`, who waits in `_pool_queue`, and what is started
+The surface alone: places are counted in `_pool_places`, who waits in `_pool_queue`, and what is started
 and ended is the steward's business.
 """
 
@@ -22,6 +22,7 @@ from bridle.fleet._pool_steward import Steward
 from bridle.fleet._pool_tending import Tending
 from bridle.fleet._restart import Restart
 from bridle.fleet._retry import Retry
+from bridle.fleet._sizes import read_size
 from bridle.fleet._starting import Starter
 from bridle.options import Options
 from bridle.options._readers import any_text, fault, seconds
@@ -87,11 +88,11 @@ class Pool(Starter):
         rules = Rules(
             warm=warm,
             max_processes=max_processes,
-            max_memory=max_memory,
+            max_memory=_size("`max_memory`", max_memory),
             park_after=park_after,
             max_age=max_age,
             max_turns=max_turns,
-            max_process_memory=max_process_memory,
+            max_process_memory=_size("`max_process_memory`", max_process_memory),
             queue_limit=queue_limit,
             queue_seconds=queue_seconds,
             health_seconds=health_seconds,
@@ -171,11 +172,9 @@ class Pool(Starter):
         """
         if timeout is not None:
             seconds("`timeout`", timeout)
-        place = await self._steward.take(
+        return await self._steward.take(
             self._options(options), None, any_text("`tenant`", tenant), timeout=timeout
         )
-        assert place.session is not None
-        return place.session
 
     async def release(self, session: Session) -> None:
         """End a session that was acquired, and give its place back: a process serves one conversation, and
@@ -312,9 +311,7 @@ class Pool(Starter):
     async def start(self, options: Options, output: object) -> Session:
         """A process for a lasting session that has this pool as its `starter`. It is not parked by the
         pool."""
-        place = await self._steward.take(options, output, "")
-        assert place.session is not None
-        return place.session
+        return await self._steward.take(options, output, "")
 
     async def stop(self, session: Session) -> None:
         """Take back what `start` gave."""
@@ -340,3 +337,7 @@ class Pool(Starter):
         if not isinstance(options, Options):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise fault("`options`", "an `Options`", options)
         return options
+
+
+def _size(place: str, value: int | str | None) -> int | None:
+    return None if value is None else read_size(place, value)

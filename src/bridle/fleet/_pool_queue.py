@@ -14,7 +14,7 @@ import anyio
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bridle.fleet._pool_processes import Place
+    from bridle.fleet._pool_places import Place
     from bridle.options import Options
     from bridle.session import Session
 
@@ -96,22 +96,23 @@ class FairQueue:
             self._tenants[tenant] = waiting
         return ticket
 
-    def trim(self) -> list[tuple[str, Ticket]]:
+    def trim(self) -> list[Ticket]:
         """Take out those that came last, where more of a tenant wait than may."""
-        out: list[tuple[str, Ticket]] = []
+        out: list[Ticket] = []
         if self._limit is None:
             return out
         for tenant, waiting in list(self._tenants.items()):
             while len(waiting) > self._limit:
-                out.append((tenant, waiting.pop()))
+                out.append(waiting.pop())
             if not waiting:
                 del self._tenants[tenant]
         return out
 
     def empty(self) -> list[Ticket]:
         """Take out everybody."""
-        tenants, self._tenants = self._tenants, {}
-        return [ticket for waiting in tenants.values() for ticket in waiting]
+        out = list(self)
+        self._tenants.clear()
+        return out
 
     def counts(self) -> dict[str, int]:
         """How many wait, by tenant."""

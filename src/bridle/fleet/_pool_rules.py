@@ -6,12 +6,11 @@ Carries nothing out.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
 import msgspec
 
 from bridle.errors import OptionsError
-from bridle.fleet._sizes import read_size, write_size
+from bridle.fleet._sizes import write_size
 from bridle.options import Options
 from bridle.options._readers import Reader, above_zero, fault, is_list, optional, seconds, whole, within
 from bridle.session import Session
@@ -22,11 +21,11 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
 
     warm: int
     max_processes: int
-    max_memory: int | str | None
+    max_memory: int | None
     park_after: float | None
     max_age: float | None
     max_turns: int | None
-    max_process_memory: int | str | None
+    max_process_memory: int | None
     queue_limit: int | None
     queue_seconds: float | None
     health_seconds: float | None
@@ -34,36 +33,20 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for name, read in _READERS.items():
             msgspec.structs.force_setattr(self, name, read(f"`{name}`", getattr(self, name)))
-        each, together = self.most_of_one, self.most_memory
+        each, together = self.max_process_memory, self.max_memory
         if each is not None and together is not None and each > together:
             raise OptionsError(
                 f"`max_process_memory` ({write_size(each)}) is over `max_memory` ({write_size(together)})",
                 hint="All processes together cannot have less than one of them.",
             )
 
-    @property
-    def most_memory(self) -> int | None:
-        """`max_memory` in bytes."""
-        return cast("int | None", self.max_memory)
-
-    @property
-    def most_of_one(self) -> int | None:
-        """`max_process_memory` in bytes."""
-        return cast("int | None", self.max_process_memory)
-
-
-def _size(place: str, value: object) -> int:
-    return read_size(value, place)
-
 
 _READERS: dict[str, Reader] = {
     "warm": whole(0),
     "max_processes": whole(1),
-    "max_memory": optional(_size),
     "park_after": optional(seconds),
     "max_age": optional(above_zero),
     "max_turns": optional(whole(1)),
-    "max_process_memory": optional(_size),
     "queue_limit": optional(whole(0)),
     "queue_seconds": optional(seconds),
     "health_seconds": optional(above_zero),

@@ -16,7 +16,7 @@ from bridle.session import SessionState
 
 if TYPE_CHECKING:
     from bridle.fleet._lasting import LastingSession
-    from bridle.fleet._pool_processes import Place
+    from bridle.fleet._pool_places import Place
     from bridle.fleet._pool_steward import Steward
     from bridle.options import Options
     from bridle.session import Session
@@ -42,9 +42,7 @@ class Seat(Starter):
         return None if self._lasting is None else self._lasting()
 
     async def start(self, options: Options, output: object) -> Session:
-        place = await self._steward.take(options, output, self.tenant, seat=self)
-        assert place.session is not None
-        return place.session
+        return await self._steward.take(options, output, self.tenant, seat=self)
 
     async def stop(self, session: Session) -> None:
         await self._steward.give_back(session)
@@ -55,9 +53,7 @@ class Seat(Starter):
         if place is None or place.state != "held" or place.session is None or lasting is None:
             return None
         since = lasting.idle_since
-        if since is None or lasting.state != "idle":
-            return None
-        # Background work goes on after the turn.
-        if place.session.state is not SessionState.IDLE or place.session.tasks:
+        # The agent may go on by itself after the turn.
+        if since is None or place.session.state is not SessionState.IDLE:
             return None
         return anyio.current_time() - since

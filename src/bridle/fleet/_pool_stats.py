@@ -15,8 +15,6 @@ from bridle.fleet._sizes import write_size
 if TYPE_CHECKING:
     from bridle.fleet._pool_steward import Steward
 
-__all__ = ["PoolStats"]
-
 
 class PoolStats(msgspec.Struct, frozen=True, kw_only=True):
     """How a pool stands. A value: ask again for newer figures."""
@@ -97,6 +95,6 @@ def stats_of(steward: Steward) -> PoolStats:
         parked=sum(each is not None and each.state == "parked" for each in lasting),
         waiting=steward.queue.counts(),
         memory=places.memory,
-        max_memory=steward.rules.most_memory,
+        max_memory=steward.rules.max_memory,
         **vars(counters),
     )

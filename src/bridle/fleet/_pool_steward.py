@@ -15,7 +15,7 @@ from anyio.lowlevel import EventLoopToken, current_token
 
 from bridle.errors import UsageError
 from bridle.fleet._errors import PoolClosed, QueueFull, QueueTimedOut
-from bridle.fleet._pool_processes import Place, Places
+from bridle.fleet._pool_places import Place, Places
 from bridle.fleet._pool_queue import FairQueue, Ticket
 from bridle.fleet._pool_seat import Seat
 from bridle.fleet._pool_stats import Counters
@@ -56,7 +56,7 @@ class Steward:
     def __init__(self, rules: Rules, kinds: Kinds) -> None:
         self.rules = rules
         self.kinds = kinds
-        self.places = Places(rules.max_processes, rules.most_memory)
+        self.places = Places(rules.max_processes, rules.max_memory)
         self.queue = FairQueue(rules.queue_limit)
         self.counters = Counters()
         self.seats: WeakSet[Seat] = WeakSet()
@@ -102,8 +102,8 @@ class Steward:
         *,
         seat: Seat | None = None,
         timeout: float | None = None,
-    ) -> Place:
-        """A place with a connected session. Whatever is raised, nothing is held then."""
+    ) -> Session:
+        """A connected session, which holds a place. Whatever is raised, nothing is held then."""
         self.check()
         kind = self.kinds.number_of(options, output)
         # Here, because what is wrong with them is the caller's business.
@@ -121,10 +121,11 @@ class Steward:
             raise ticket.error
         place = ticket.place
         assert place is not None
+        assert place.session is not None
         place.seat = seat
         if seat is not None:
             seat.place = place
-        return place
+        return place.session
 
     async def _wait_for_promise(self, ticket: Ticket, limit: float | None) -> None:
         if ticket.is_promised.is_set():
@@ -192,9 +193,9 @@ class Steward:
             self.queue.take()
             self.counters.misses += 1
             ticket.promise(self.begin(ticket.options, ticket.kind, ticket))
-        for tenant, ticket in self.queue.trim():
+        for ticket in self.queue.trim():
             self.counters.turned_away += 1
-            ticket.fail(QueueFull(self.rules.queue_limit or 0, tenant))
+            ticket.fail(QueueFull(self.rules.queue_limit or 0, ticket.tenant))
         for ticket in self.queue:
             ticket.is_weighed.set()
 

@@ -15,7 +15,7 @@ from bridle.errors import BridleError, ConnectionLost, RequestTimedOut
 from bridle.fleet._errors import PoolClosed
 
 if TYPE_CHECKING:
-    from bridle.fleet._pool_processes import Place
+    from bridle.fleet._pool_places import Place
     from bridle.fleet._pool_seat import Seat
     from bridle.fleet._pool_steward import Steward
 
@@ -46,7 +46,7 @@ class Tending:
         self.is_gone = anyio.Event()
         self._looked = anyio.Event()
         """Set after each look, and made anew."""
-        self._measured_at = self._checked_at = 0.0
+        self._checked_at = 0.0
 
     async def run(self) -> None:
         """All of it, until `close` and what follows from it."""
@@ -89,14 +89,14 @@ class Tending:
 
     async def _measure(self) -> None:
         rules, now = self._rules, anyio.current_time()
-        if rules.most_memory is None and rules.most_of_one is None:
+        if rules.max_memory is None and rules.max_process_memory is None:
             interval = rules.health_seconds or _TICK * _MEASURING_SHARE
         else:
             interval = max(_TICK, self._places.measuring_took * _MEASURING_SHARE)
-        if self._steward.wants_figures or now - self._measured_at >= interval:
+        measured_at = self._places.measured_at
+        if self._steward.wants_figures or measured_at is None or now - measured_at >= interval:
             await self._places.measure()
             self._steward.wants_figures = False
-            self._measured_at = anyio.current_time()
 
     def _shrink(self) -> None:
         """Those that work have grown over the limit: what does not work has to go, the largest first."""
@@ -143,7 +143,7 @@ class Tending:
         return (
             (rules.max_age is not None and anyio.current_time() - place.began_at >= rules.max_age)
             or (rules.max_turns is not None and place.turns >= rules.max_turns)
-            or (rules.most_of_one is not None and self._is_larger(place, rules.most_of_one))
+            or (rules.max_process_memory is not None and self._is_larger(place, rules.max_process_memory))
         )
 
     def _is_larger(self, place: Place, most: int) -> bool:

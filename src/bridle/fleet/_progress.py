@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from bridle.fleet._outcome import Outcome, Status
+from bridle.fleet._outcome import STATUSES, Outcome, Status
 from bridle.session import Usage
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Tally:
 
     def start_from(self, counts: Counts, cost_usd: float, tokens: int) -> None:
         """What was there before."""
-        for status in ("done", "failed", "skipped", "over_budget"):
+        for status in STATUSES:
             self.counts[status] = getattr(counts, status)
         self.total = counts.total
         self._cost_usd, self._tokens = cost_usd, tokens

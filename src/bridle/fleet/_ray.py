@@ -209,13 +209,13 @@ class RayEngine:
                 return Attempted(status="over_budget", session_id=work.session_id, error=error)
         await self._find_place(work.task)
         key, desk = uuid4().hex, self._desk
-        visit = Visit(work.options, self._shared, tell, partial(_send, desk, key))
+        visit = Visit(work.options, self._shared, tell, partial(desk.send.remote, key))
         self._visits[key] = visit
         try:
             reply = await self._visited(key, visit, work, order)
         finally:
             del self._visits[key]
-            _forget(desk.drop.remote(key))
+            desk.drop.remote(key)
         if reply.attempted is None:
             raise _failure(reply)
         try:
@@ -357,8 +357,7 @@ class RayEngine:
             visit.worker = note.worker or visit.worker
             visit.tell(note)
         elif letter.kind == "call":
-            desk = self._desk
-            visit.take(letter.call, letter.body, lambda call, body: _forget(desk.answer.remote(call, body)))
+            visit.take(letter.call, letter.body, self._desk.answer.remote)
         elif letter.kind == "withdrawn":
             visit.withdraw(letter.call)
         else:
@@ -385,15 +384,6 @@ def _ray() -> ModuleType:
         raise OptionsError(
             "The engine 'ray' needs a package that is not installed", hint="Run: pip install 'bridle[ray]'"
         ) from None
-
-
-def _send(desk: Any, key: str, body: bytes) -> None:  # noqa: ANN401 - Ray makes it at run time
-    _forget(desk.send.remote(key, body))
-
-
-def _forget(ref: object) -> None:
-    """Let a call be, whatever becomes of it."""
-    del ref
 
 
 def _size(node: Mapping[str, Any]) -> tuple[float, int]:

@@ -28,9 +28,11 @@ _CLIENT: Final = "ray://"
 
 def address_of(address: object) -> str | None:
     """An address as it is kept. Raises `OptionsError` for what is none."""
-    if address is None or address in _WORDS:
-        return None if address is None else str(address)
+    if address is None:
+        return None
     given = text("`address`", address)
+    if given in _WORDS:
+        return given
     if given.startswith(_CLIENT):
         raise OptionsError(
             f"`address` is {given!r}, and Ray's client is not supported",

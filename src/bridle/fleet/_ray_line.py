@@ -129,12 +129,8 @@ class Line:
         self._desk.post.remote(Letter(key=self._key, kind=kind, body=pickle.dumps(body)))
 
 
-_line: ContextVar[Line] = ContextVar("bridle line to the driver")
-
-
-def line_here() -> ContextVar[Line]:
-    """Where the line of the attempt that runs is kept. Callbacks run in the context of what caused them."""
-    return _line
+line_here: Final[ContextVar[Line]] = ContextVar("bridle line to the driver")
+"""The line of the attempt that runs. Callbacks run in the context of what caused them."""
 
 
 # What stands for the driver's own.
@@ -150,8 +146,8 @@ class AskedFunction:
     async def __call__(self, request: object) -> object:
         asked = cast("Any", request)
         if self.name == "on_question":
-            return await _line.get().ask(self.name, asked.ask, asked.index, dict(asked.answers))
-        return await _line.get().ask(self.name, asked.ask)
+            return await line_here.get().ask(self.name, asked.ask, asked.index, dict(asked.answers))
+        return await line_here.get().ask(self.name, asked.ask)
 
 
 class _AskedHookFunction:
@@ -163,7 +159,7 @@ class _AskedHookFunction:
         self.__qualname__ = name
 
     async def __call__(self, told: HookInput, context: HookContext) -> object:
-        return await _line.get().ask("hook", self.event, self.place, told, context.tool_use_id)
+        return await line_here.get().ask("hook", self.event, self.place, told, context.tool_use_id)
 
 
 class AskedHook(Hook[..., object]):
@@ -192,7 +188,7 @@ class AskedServer:
         self.name: Final = name
 
     def open(self, link: Link, observe: Observe) -> Endpoint:
-        line = _line.get()
+        line = line_here.get()
         line.join(self.name, link)
         return _AskedEndpoint(line, self.name)
 

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import pickle
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
 from bridle.errors import OptionsError
 from bridle.fleet._ray_line import AskedFunction, AskedHook, AskedServer
-from bridle.handlers import Handlers, Hook, Policy
+from bridle.handlers import Handlers, Policy
+from bridle.handlers._hooks import as_hook
 from bridle.options import OptionFields, SdkServer
 from bridle.options._part import differing, plain
 from bridle.redaction import is_secret_key, mask, mask_json
@@ -24,17 +25,9 @@ from bridle.redaction import is_secret_key, mask, mask_json
 if TYPE_CHECKING:
     from bridle.options import McpServer, Options
 
-__all__ = ["Callback", "refuse_secrets", "refuse_secrets_in", "travelling"]
+__all__ = ["refuse_secrets_in", "refuse_secrets_of", "travelling"]
 
-Callback: TypeAlias = Literal["permission", "on_question", "on_plan", "on_elicitation", "on_user_dialog"]
-
-CALLBACKS: Final[tuple[Callback, ...]] = (
-    "permission",
-    "on_question",
-    "on_plan",
-    "on_elicitation",
-    "on_user_dialog",
-)
+_CALLBACKS: Final = ("permission", "on_question", "on_plan", "on_elicitation", "on_user_dialog")
 """Options that are functions which the agent's questions go to."""
 
 _STAYING: Final = {
@@ -66,7 +59,7 @@ def travelling(options: Options) -> Options:
 
     Raises `OptionsError` for what can neither be sent nor served, and for secrets.
     """
-    refuse_secrets(options)
+    _refuse_secrets(options)
     given = differing(options)
     for name, hint in _STAYING.items():
         if name in given:
@@ -77,7 +70,7 @@ def travelling(options: Options) -> Options:
             "`session_store` is an object of this process, and workers are others",
             hint="Give its URL, for example 'postgresql://user@host/db'.",
         )
-    changes: dict[str, object] = {name: _asked(name, given[name]) for name in CALLBACKS if name in given}
+    changes: dict[str, object] = {name: _asked(name, given[name]) for name in _CALLBACKS if name in given}
     if options.hooks:
         changes["hooks"] = _asked_hooks(options.hooks)
     changes |= _asked_servers(options)
@@ -86,7 +79,7 @@ def travelling(options: Options) -> Options:
     return sent
 
 
-def _asked(name: Callback, function: object) -> object:
+def _asked(name: str, function: object) -> object:
     if isinstance(function, Policy):
         # Rules look at paths, which are those of the worker.
         inner = None if function.otherwise is None else AskedFunction(name)
@@ -99,13 +92,6 @@ def _asked_hooks(hooks: Mapping[str, tuple[object, ...]]) -> dict[str, list[obje
         event: [AskedHook.of(as_hook(event, each), place) for place, each in enumerate(given)]
         for event, given in hooks.items()
     }
-
-
-def as_hook(event: str, given: object) -> Hook[..., object]:
-    """What stands in `hooks`, as a hook. Raises `OptionsError`."""
-    if isinstance(given, Hook):
-        return cast("Hook[..., object]", given)
-    return Hook(cast("Callable[..., object]", given), event)
 
 
 def _asked_servers(options: Options) -> dict[str, object]:
@@ -143,7 +129,7 @@ def _refuse_what_cannot_be_sent(options: Options) -> None:
 # Secrets.
 
 
-def refuse_secrets(options: Options) -> None:
+def _refuse_secrets(options: Options) -> None:
     """Raises `OptionsError` if something in the options looks like a secret."""
     refuse_secrets_in("`env`", options.env)
     for name in _WITH_SECRETS:

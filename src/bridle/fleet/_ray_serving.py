@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 import anyio
 
 from bridle.errors import BridleError, UsageError
-from bridle.fleet._ray_options import as_hook
 from bridle.handlers import (
     Answer,
     CallContext,
@@ -29,6 +28,7 @@ from bridle.handlers import (
     Question,
     call,
 )
+from bridle.handlers._hooks import as_hook
 from bridle.transports._trace_file import new_trace_path
 from bridle.wire.control import McpMessage
 
@@ -50,7 +50,7 @@ __all__ = ["Visit", "keep_traces"]
 log = logging.getLogger("bridle.fleet")
 
 
-class FarOrigin:
+class _FarOrigin:
     """The session of an attempt elsewhere: it asks, but it is not here."""
 
     @property
@@ -69,7 +69,7 @@ def _refuse() -> NoReturn:
     )
 
 
-_ORIGIN: Final = FarOrigin()
+_ORIGIN: Final = _FarOrigin()
 
 
 class _FarLink:

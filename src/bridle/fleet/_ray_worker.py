@@ -75,7 +75,7 @@ async def _run(desk: object, key: str, packed: bytes) -> Reply:
     left = order.left
     share = None if left is None else Share(left, name=order.budget_name, grace=order.budget_grace)
     line = Line(desk, key, share)
-    line_here().set(line)
+    line_here.set(line)
     line.note(Note(worker=_worker()))
     shared = Shared(
         budget=None if share is None else share.budget,

@@ -20,12 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["svg"]
 
 _WIDTH, _HEIGHT = 880, 616
-_STATUSES: Final = (
-    ("done", "done"),
-    ("failed", "failed"),
-    ("over_budget", "over budget"),
-    ("skipped", "skipped"),
-)
+_STATUSES: Final = ("done", "failed", "over_budget", "skipped")
 """As they are piled up, from the bottom."""
 _STEPS: Final = (
     *(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30),
@@ -122,8 +117,8 @@ def _figures(report: Report) -> Iterator[str]:
 def _legend(report: Report) -> str:
     """What the colours are: as one text, so that it is whoever draws it that knows its width."""
     shown = [
-        f'<tspan class="{status}">■</tspan> {name} {count:,}'
-        for status, name in _STATUSES
+        f'<tspan class="{status}">■</tspan> {status.replace("_", " ")} {count:,}'
+        for status in _STATUSES
         if (count := getattr(report.sums, status))
     ]
     return _text(_WIDTH - 40, 46, "&#160;&#160;&#160;&#160;".join(shown), anchor="end")
@@ -133,10 +128,6 @@ def _over_time(
     ran: Sequence[Outcome[object]], total: int, spans: Sequence[tuple[float, float]]
 ) -> Iterator[str]:
     work = _Work(spans)
-    ended = {
-        status: sorted(work.at(each.ended_at) for each in ran if each.status == status)
-        for status, _ in _STATUSES
-    }
     whole = max(work.seconds, 0.001)
     # A little wider than the work was long: the last task is to be seen, too.
     panel = _Panel(72, 128, _WIDTH - 112, 180, whole * 1.02, total)
@@ -147,17 +138,17 @@ def _over_time(
         yield _text(panel.right, panel.top - 6, f"all {total:,}", anchor="end")
     yield from _times(panel, _step(whole / 8), whole)
     below: list[float] = []
-    for status, _ in _STATUSES:
-        if times := ended[status]:
-            yield _area(panel, status, sorted((*below, *times)), below)
-            below = sorted((*below, *times))
+    for status in _STATUSES:
+        if times := [work.at(each.ended_at) for each in ran if each.status == status]:
+            above = sorted((*below, *times))
+            yield _area(panel, status, above, below)
+            below = above
     yield _line(panel.left, panel.bottom, panel.right, panel.bottom, "axis")
 
 
 def _area(panel: _Panel, status: str, upper: Sequence[float], lower: Sequence[float]) -> str:
     """What lies between two counts that grow."""
-    there, back = _stairs(panel, upper), _stairs(panel, lower)
-    points = [*there, *reversed(back)]
+    points = [*_stairs(panel, upper), *reversed(_stairs(panel, lower))]
     path = "L".join(f"{x:g} {y:.1f}" for x, y in points)
     return f'<path class="{status}" d="M{path}Z"/>'
 
@@ -197,8 +188,8 @@ def _durations(ran: Sequence[Outcome[object]], latency: Latency) -> Iterator[str
     yield from _times(panel, _step(limit / 8), limit)
     for number, pile in enumerate(piles):
         left, right = panel.x(number * step), panel.x((number + 1) * step)
-        heights = list(accumulate((pile[status] for status, _ in _STATUSES), initial=0))
-        for (status, _), low, high in zip(_STATUSES, heights, heights[1:], strict=False):
+        heights = list(accumulate((pile[status] for status in _STATUSES), initial=0))
+        for status, low, high in zip(_STATUSES, heights, heights[1:], strict=False):
             if high > low:
                 yield (
                     f'<rect class="{status}" x="{left + 0.75:.1f}" y="{panel.y(high):.1f}" '
@@ -225,8 +216,7 @@ def _counts(panel: _Panel, most: int) -> Iterator[str]:
     step = max(most // 4, 1)
     size = 10 ** (len(str(step)) - 1)
     step = max(step // size * size, 1)
-    marks = range(0, most + 1, step)
-    for count in marks:
+    for count in range(0, most + 1, step):
         y = panel.y(count)
         if count:
             yield _line(panel.left, y, panel.right, y, "grid")

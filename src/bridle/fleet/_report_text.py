@@ -56,7 +56,7 @@ def _page(report: Report) -> Iterator[str]:
                     in_words(each.duration),
                     str(each.attempts),
                     money(each.usage.cost_usd),
-                    _status(each.status),
+                    each.status.replace("_", " "),
                 )
                 for each in report.slowest
             ],
@@ -134,10 +134,6 @@ def _row(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _status(status: str) -> str:
-    return status.replace("_", " ")
-
-
 def _text(text: str) -> str:
     """A text of somebody else's, for a cell of a table: neither markup nor a further cell."""
     for sign in "\\`*_[]<>|#":
@@ -192,14 +188,7 @@ def json(report: Report) -> str:
         },
         "outcomes": [outcome.to_json() for outcome in report.outcomes],
     }
-    return (
-        msgspec.json.format(
-            msgspec.json.encode(
-                value,
-            )
-        ).decode()
-        + "\n"
-    )
+    return msgspec.json.format(msgspec.json.encode(value)).decode() + "\n"
 
 
 def _sums(part: Part) -> dict[str, object]:

@@ -16,7 +16,6 @@ import msgspec
 from anyio.lowlevel import checkpoint
 
 from bridle.errors import LimitReached, UsageError
-from bridle.fleet._budget_account import Spent
 from bridle.fleet._concurrency import Width
 from bridle.fleet._course import Course
 from bridle.fleet._outcome import Outcome, Output_co, Status
@@ -168,7 +167,7 @@ class Run(Generic[Output_co]):
             if known.counts is not None:
                 self._tally.start_from(known.counts, known.spent.usd, known.spent.tokens)
             self._earlier = known.spent.wall
-            plan.charge_earlier(known.journal_id, Spent(*msgspec.structs.astuple(known.spent)))
+            plan.charge_earlier(known.journal_id, known.spent)
             await plan.open_root()
             await plan.engine.open(plan.shared)
             await (await background()).start(self._drive, name="bridle fleet")
@@ -250,7 +249,7 @@ class Run(Generic[Output_co]):
                 return
             if self._is_draining:
                 # Since it was asked for.
-                self._give(self._unrun(entry, "skipped", attempts=entry.attempts))
+                self._give(self._unrun(entry, "skipped"))
                 return
             number = self._width.begin()
             self._tally.begin(Running(entry.task.id, entry.attempts + 1, time.time()))
@@ -298,7 +297,7 @@ class Run(Generic[Output_co]):
     async def _cut_off(self, entry: Entry, course: Course) -> None:
         self._tally.leave(entry.task.id)
         if self._is_draining:
-            self._give(self._unrun(entry, "skipped", attempts=course.attempt))
+            self._give(self._unrun(entry._replace(attempts=course.attempt), "skipped"))
         await self._plan.forget_folder(entry)
 
     # Tasks that are not run.
@@ -307,9 +306,10 @@ class Run(Generic[Output_co]):
         """Nothing may be spent any more."""
         while entries := await self._plan.source.rest():
             outcomes = [
-                msgspec.structs.replace(
-                    self._unrun(entry, "over_budget", error, attempts=entry.attempts),
-                    workspace=await self._plan.leave_folder(entry, "over_budget"),
+                self._unrun(
+                    entry._replace(workspace=await self._plan.leave_folder(entry, "over_budget")),
+                    "over_budget",
+                    error,
                 )
                 for entry in entries
             ]
@@ -320,11 +320,9 @@ class Run(Generic[Output_co]):
     async def _skip_rest(self) -> None:
         while self._is_draining and (entries := await self._plan.source.rest()):
             for entry in entries:
-                self._give(self._unrun(entry, "skipped", attempts=entry.attempts))
+                self._give(self._unrun(entry, "skipped"))
 
-    def _unrun(
-        self, entry: Entry, status: Status, error: LimitReached | None = None, *, attempts: int
-    ) -> Outcome[Output_co]:
+    def _unrun(self, entry: Entry, status: Status, error: LimitReached | None = None) -> Outcome[Output_co]:
         return Outcome(
             id=entry.task.id,
             number=entry.number,
@@ -332,7 +330,7 @@ class Run(Generic[Output_co]):
             error=None if error is None else str(error),
             error_kind=None if error is None else type(error).__name__,
             usage=entry.usage,
-            attempts=attempts,
+            attempts=entry.attempts,
             session_id=entry.session_id,
             workspace=entry.workspace,
             started_at=entry.started_at,

@@ -30,7 +30,7 @@ _SIZE: Final = 'a number of bytes over 0, or a text such as "512MiB" or "6GiB"'
 _TIME: Final = 'a finite number of seconds, 0 or more, or a text such as "90s", "5min" or "2h"'
 
 
-def read_size(value: object, place: str = "`memory`") -> int:
+def read_size(place: str, value: object) -> int:
     """A number of bytes, of a whole number or a text with a unit. Raises `OptionsError`."""
     if isinstance(value, str):
         found = _AMOUNT.fullmatch(value)
@@ -47,7 +47,7 @@ def read_size(value: object, place: str = "`memory`") -> int:
     return amount
 
 
-def read_seconds(value: object, place: str = "`timeout`") -> float:
+def read_seconds(place: str, value: object) -> float:
     """A number of seconds, of a number or a text with a unit. Raises `OptionsError`."""
     if not isinstance(value, str):
         return seconds(place, value)

@@ -14,8 +14,9 @@ import msgspec
 from anyio.to_thread import run_sync
 
 from bridle.errors import OptionsError
+from bridle.fleet._budget_account import Spent
 from bridle.fleet._errors import JournalInvalid
-from bridle.fleet._journal import Counts, Entry, Journal, JournalSpent
+from bridle.fleet._journal import Counts, Entry, Journal
 from bridle.fleet._task import Task, numbered
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class Known(NamedTuple):
 
     counts: Counts | None
     """None if nobody knows how many there are."""
-    spent: JournalSpent = JournalSpent()
+    spent: Spent = Spent()
     journal_id: str | None = None
 
 
@@ -111,11 +112,8 @@ def unlike(tasks: Iterator[tuple[int, Task]]) -> Iterator[Entry]:
     """Tasks as entries. Raises `OptionsError` where one has the id of another, and names both."""
     seen: dict[str, int] = {}
     for number, task in tasks:
-        if task.id.startswith(f"{number:06d}-") and _is_made(task, number):
-            # There may be millions, and none is made twice.
-            yield Entry(number, task)
-            continue
-        if (first := seen.setdefault(task.id, number)) != number:
+        # Ids that were made are not remembered: there may be millions, and none is made twice.
+        if not _is_made(task, number) and (first := seen.setdefault(task.id, number)) != number:
             raise OptionsError(
                 f"`tasks[{number}]` has the id of `tasks[{first}]`: {task.id!r}",
                 hint="Give each task an id of its own, or leave them all out.",
@@ -124,7 +122,8 @@ def unlike(tasks: Iterator[tuple[int, Task]]) -> Iterator[Entry]:
 
 
 def _is_made(task: Task, number: int) -> bool:
-    return msgspec.structs.replace(task, id="").placed(number).id == task.id
+    is_likely = task.id.startswith(f"{number:06d}-")
+    return is_likely and msgspec.structs.replace(task, id="").placed(number).id == task.id
 
 
 class Journalled:

@@ -18,12 +18,12 @@ from bridle.errors import OptionsError
 from bridle.fleet._sizes import read_seconds, read_size
 from bridle.fleet._workspaces import Workspace, read_workspace
 from bridle.options import OptionFields, Options
+from bridle.options._names import refuse_unknown
 from bridle.options._part import differing
 from bridle.options._readers import (
     Reader,
     above_zero,
     any_text,
-    checked,
     fault,
     is_mapping,
     json_object,
@@ -44,8 +44,12 @@ __all__ = ["Task", "numbered", "read_lines"]
 
 _LONGEST_ID: Final = 200
 _NOT_IN_AN_ID: Final = re.compile(r"[\x00-\x1f\x7f]")
-_OF_THE_FLEET: Final = frozenset(("cwd", "output_format", "transport"))
-"""Options that a task says in another way, or that mean nothing in another process."""
+_OF_THE_FLEET: Final = {
+    "cwd": "Give it as `cwd` of the task.",
+    "output_format": "Give it as `output`.",
+    "transport": "",
+}
+"""Options that a task says in another way, which is the hint, or that mean nothing in another process."""
 
 
 class _Prompted(msgspec.Struct, frozen=True):
@@ -210,13 +214,13 @@ def _id(place: str, value: object) -> str:
 
 def _options(place: str, value: object) -> object:
     found = cast("JsonObject", json_object(place, value))
-    for name in _OF_THE_FLEET & found.keys():
-        hint = {"cwd": "Give it as `cwd` of the task.", "output_format": "Give it as `output`."}.get(name, "")
-        raise OptionsError(f"{place} cannot have {name!r}", hint=hint)
-    # Checked by themselves: what they mean beside those of the run is seen when both are there.
-    for name, option in found.items():
-        if name not in Options.__struct_fields__:
-            Options(**cast("OptionFields", {name: option}))
+    for name in found:
+        if name in _OF_THE_FLEET:
+            raise OptionsError(f"{place} cannot have {name!r}", hint=_OF_THE_FLEET[name])
+    # Only their names: what they mean beside those of the run is seen when both are there.
+    known = Options.__struct_fields__
+    if any(name not in known for name in found):
+        refuse_unknown(found, known)
     return found
 
 
@@ -236,8 +240,8 @@ _READERS: Final[Mapping[str, Reader]] = {
     "usd": optional(above_zero),
     "tokens": optional(whole(1)),
     "tool_calls": optional(whole(0)),
-    "wall": optional(lambda place, value: read_seconds(value, place)),
-    "memory": optional(lambda place, value: read_size(value, place)),
+    "wall": optional(read_seconds),
+    "memory": optional(read_size),
     "cpus": above_zero,
-    "tags": mapped(checked(of=text), text),
+    "tags": mapped(text, text),
 }

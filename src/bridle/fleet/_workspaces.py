@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast, get_args
 
 import msgspec
 
@@ -27,7 +27,8 @@ from bridle.redaction import preview
 if TYPE_CHECKING:
     from bridle.fleet._outcome import Status
 
-__all__ = ["Copy", "Empty", "Keep", "Workspace", "Worktree", "folder_name", "read_workspace", "sweep"]
+__all__ = ["Copy", "Empty", "Keep", "Workspace", "Worktree"]
+__all__ += ["discard", "folder_name", "read_workspace", "sweep"]
 
 log = logging.getLogger("bridle.fleet")
 
@@ -55,7 +56,7 @@ class Workspace(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
     keep: Keep = "never"
 
     def __post_init__(self) -> None:
-        choice("never", "failed", "always")(f"`{type(self).__name__}.keep`", self.keep)
+        choice(*get_args(Keep))(f"`{type(self).__name__}.keep`", self.keep)
 
     def make(self, id: str, root: Path) -> Path:
         """Make the folder of this task below `root`, anew if it is there. Raises `WorkspaceFailed`."""
@@ -196,6 +197,16 @@ def folder_name(id: str) -> str:
     if name and name == id and not name.endswith((_PARTIAL, _LEAVING)):
         return name
     return f"{name or 'task'}-{hashlib.sha256(id.encode()).hexdigest()[:8]}"
+
+
+def discard(kind: Workspace, folder: Path) -> bool:
+    """Remove the folder of a task. What is in the way is logged; gives whether it is gone."""
+    try:
+        kind.remove(folder)
+    except WorkspaceFailed:
+        log.warning("the folder of a task could not be removed: %s", folder, exc_info=True)
+        return False
+    return True
 
 
 def sweep(root: Path) -> None:

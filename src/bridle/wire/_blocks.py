@@ -5,7 +5,7 @@ Does not decode: the codec picks the class by the block's `type`.
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, TypeAlias
+from typing import ClassVar, Final, Literal, TypeAlias
 
 from bridle.wire._value import Json, JsonObject, Value
 
@@ -242,6 +242,9 @@ ContentBlock: TypeAlias = (
     | UnknownBlock
 )
 """Any content block."""
+
+TOOL_CALLS: Final = (ToolUseBlock, ServerToolUseBlock, McpToolUseBlock)
+"""The blocks that call a tool, wherever that runs."""
 
 
 BLOCK_TYPES: dict[str, type[Value]] = {

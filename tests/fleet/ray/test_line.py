@@ -82,7 +82,7 @@ async def elsewhere(options: Options, **shared: Any) -> AsyncGenerator[tuple[Lin
     visit = Visit(options, Shared(**shared), lambda _: None, lambda body: desk.send.remote(KEY, body))
     driver = Driver(desk, visit)
     line = Line(desk, KEY, None)
-    line_here().set(line)
+    line_here.set(line)
     with anyio.fail_after(DEADLINE):
         async with anyio.create_task_group() as tasks:
             visit.begin(tasks)

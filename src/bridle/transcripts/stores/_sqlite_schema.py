@@ -14,7 +14,7 @@ from bridle.errors import StoreError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["APPLICATION_ID", "MIGRATIONS", "set_up"]
+__all__ = ["APPLICATION_ID", "MIGRATIONS", "set_up", "write_ahead"]
 
 APPLICATION_ID: Final = 0x42726431
 """Tells a database of sessions from those of other programs."""
@@ -86,7 +86,7 @@ def set_up(connection: sqlite3.Connection, name: str, wait: float) -> None:
         except BaseException:
             connection.rollback()
             raise
-    _write_ahead(connection, wait)
+    write_ahead(connection, wait)
 
 
 def _version(connection: sqlite3.Connection, name: str) -> int:
@@ -109,7 +109,7 @@ def _version(connection: sqlite3.Connection, name: str) -> int:
     return int(version)
 
 
-def _write_ahead(connection: sqlite3.Connection, wait: float) -> None:
+def write_ahead(connection: sqlite3.Connection, wait: float) -> None:
     """Let readers and a writer work at the same time. Where the file system does not allow it, they wait for
     each other, which is as safe."""
     end = time.monotonic() + wait

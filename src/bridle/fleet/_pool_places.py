@@ -79,7 +79,7 @@ class Places:
         self._taken: list[Place] = []
         self._peaks: deque[int] = deque(maxlen=_REMEMBERED)
         """Of those that have ended."""
-        self._measured_at: float | None = None
+        self.measured_at: float | None = None
         # Its own: whatever else the threads of the loop are busy with, a pool has to know how it stands.
         self._thread = CapacityLimiter(1)
         self.measuring_took = 0.0
@@ -116,7 +116,7 @@ class Places:
         """Whether one more process may be started; by memory, one may be where there is none."""
         if not self._taken:
             return True
-        if len(self._taken) >= self._limit:
+        if self.is_full:
             return False
         return self._max_memory is None or self._reckoned() + self._expected() <= self._max_memory
 
@@ -127,7 +127,7 @@ class Places:
         if any(place.size is None and place.state != "starting" for place in self._taken):
             return False
         fresh = max(_FRESH_SECONDS, _FRESH_SHARE * self.measuring_took)
-        return self._measured_at is not None and now - self._measured_at <= fresh
+        return self.measured_at is not None and now - self.measured_at <= fresh
 
     @property
     def is_full(self) -> bool:
@@ -137,7 +137,7 @@ class Places:
     @property
     def memory(self) -> int | None:
         """Resident bytes of all, when last measured."""
-        if self._measured_at is None:
+        if self.measured_at is None:
             return None
         return sum(place.size or 0 for place in self._taken)
 
@@ -169,7 +169,7 @@ class Places:
                 place.size = size
                 place.first_size = size if place.first_size is None else place.first_size
                 place.peak = max(place.size, place.peak) if place.state == "held" else place.peak
-        self._measured_at = anyio.current_time()
+        self.measured_at = anyio.current_time()
 
 
 def _measure(sessions: list[Session | None]) -> tuple[list[int], float]:
