@@ -11,7 +11,7 @@ import pytest
 from bridle.errors import BridleError, LimitReached, UsageError
 from bridle.session import Session, Usage, observe
 from bridle.testing import Simulator, hang, say
-from bridle.wire import Message, ResultMessage
+from bridle.wire import InitMessage, Message, ResultMessage
 
 pytestmark = pytest.mark.anyio
 
@@ -105,6 +105,9 @@ async def test_all_turns_are_ended_with_the_failure_that_it_makes() -> None:
             observed = observe(session, notes)
             assert observed.end_turns(failure, 5) == 0
             turns = [await session.send("think") for _ in range(3)]
+            async for message in turns[0]:
+                if isinstance(message, InitMessage):
+                    break
             assert observed.end_turns(failure, 10) == 3
             for turn in turns:
                 with pytest.raises(LimitReached) as caught:
