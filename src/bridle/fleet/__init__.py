@@ -24,13 +24,14 @@ if TYPE_CHECKING:
         WorkerLost,
         WorkspaceFailed,
     )
+    from bridle.fleet._fields import LastingFields
     from bridle.fleet._gate import Gate
     from bridle.fleet._journal import Counts, Entry, Journal
     from bridle.fleet._lasting import LastingSession, LastingState
     from bridle.fleet._lasting_turn import LastingReader, LastingTurn
     from bridle.fleet._ledger import Ledger, LedgerEntry
     from bridle.fleet._local import LocalEngine
-    from bridle.fleet._mapping import map, resume  # noqa: A004 - as it is called: `fleet.map`
+    from bridle.fleet._mapping import RunFields, map, resume  # noqa: A004 - as it is called: `fleet.map`
     from bridle.fleet._outcome import Outcome, Status
     from bridle.fleet._pool import Pool
     from bridle.fleet._pool_stats import PoolStats
@@ -73,6 +74,7 @@ _HOMES = {
         "WorkerLost",
         "WorkspaceFailed",
     ),
+    "_fields": ("LastingFields",),
     "_gate": ("Gate",),
     "_journal": (
         "Counts",
@@ -119,6 +121,7 @@ _HOMES = {
         "Retrying",
     ),
     "_mapping": (
+        "RunFields",
         "map",
         "resume",
     ),
@@ -164,6 +167,7 @@ __all__ = [
     "JournalBusy",
     "JournalInvalid",
     "Keep",
+    "LastingFields",
     "LastingReader",
     "LastingSession",
     "LastingState",
@@ -189,6 +193,7 @@ __all__ = [
     "Retry",
     "Retrying",
     "Run",
+    "RunFields",
     "Running",
     "Shared",
     "Spent",

@@ -15,6 +15,7 @@ from bridle.errors import UsageError
 from bridle.fleet._budget import Budget
 from bridle.fleet._clock import Clock
 from bridle.fleet._driving import Driving
+from bridle.fleet._fields import LastingFields, apart, of_kind, read_ledger, read_starter
 from bridle.fleet._gate import Gate
 from bridle.fleet._lasting_process import LastingProcess, Policies
 from bridle.fleet._lasting_record import Record
@@ -23,7 +24,7 @@ from bridle.fleet._restart import Restart
 from bridle.fleet._retry import Retry
 from bridle.fleet._starting import DirectStarter
 from bridle.options import Options
-from bridle.options._readers import any_text, fault, mapped, text
+from bridle.options._readers import any_text, mapped, text
 from bridle.session import Session, SessionState, Usage, background
 from bridle.session._result import Output_co
 from bridle.session._turn_state import read_until
@@ -31,9 +32,7 @@ from bridle.session._turn_state import read_until
 if TYPE_CHECKING:
     from typing import Self, Unpack
 
-    from bridle.fleet._ledger import Ledger
     from bridle.fleet._starting import Starter
-    from bridle.options import OptionFields
     from bridle.session import Prompt, Result
     from bridle.session._turn_state import Until
     from bridle.wire import Json
@@ -44,7 +43,6 @@ LastingState: TypeAlias = Literal["new", "idle", "busy", "waiting", "restarting"
 """What a lasting session is doing: `waiting` for the API, a gate or an answer of a person; `restarting` after
 its process was lost; `parked`, with no process until the next prompt."""
 
-_RESTART, _RETRY = Restart(), Retry()
 _TAGS = mapped(text, any_text)
 
 
@@ -66,15 +64,9 @@ class LastingSession(Generic[Output_co]):
         options: Options | None = None,
         *,
         output: Mapping[str, object] | None = None,
-        restart: Restart | None = ...,
-        retry: Retry | None = ...,
-        budget: Budget | None = None,
-        ledger: Ledger | None = None,
-        gate: Gate | None = None,
-        tags: Mapping[str, str] | None = None,
         starter: Starter | None = None,
         clock: Clock | None = None,
-        **fields: Unpack[OptionFields],
+        **fields: Unpack[LastingFields],
     ) -> None: ...
 
     @overload
@@ -83,15 +75,9 @@ class LastingSession(Generic[Output_co]):
         options: Options | None = None,
         *,
         output: type[T],
-        restart: Restart | None = ...,
-        retry: Retry | None = ...,
-        budget: Budget | None = None,
-        ledger: Ledger | None = None,
-        gate: Gate | None = None,
-        tags: Mapping[str, str] | None = None,
         starter: Starter | None = None,
         clock: Clock | None = None,
-        **fields: Unpack[OptionFields],
+        **fields: Unpack[LastingFields],
     ) -> None: ...
 
     @overload
@@ -100,15 +86,9 @@ class LastingSession(Generic[Output_co]):
         options: Options | None = None,
         *,
         output: object,
-        restart: Restart | None = ...,
-        retry: Retry | None = ...,
-        budget: Budget | None = None,
-        ledger: Ledger | None = None,
-        gate: Gate | None = None,
-        tags: Mapping[str, str] | None = None,
         starter: Starter | None = None,
         clock: Clock | None = None,
-        **fields: Unpack[OptionFields],
+        **fields: Unpack[LastingFields],
     ) -> None: ...
 
     def __init__(
@@ -116,33 +96,27 @@ class LastingSession(Generic[Output_co]):
         options: Options | None = None,
         *,
         output: object = None,
-        restart: Restart | None = _RESTART,
-        retry: Retry | None = _RETRY,
-        budget: Budget | None = None,
-        ledger: Ledger | None = None,
-        gate: Gate | None = None,
-        tags: Mapping[str, str] | None = None,
         starter: Starter | None = None,
         clock: Clock | None = None,
-        **fields: Unpack[OptionFields],
+        **fields: Unpack[LastingFields],
     ) -> None:
-        """`options`, `output` and single options as for `Session`. Raises `OptionsError`.
+        """`options`, `output` and single options as for `Session`; the other keywords are in `LastingFields`.
 
-        `restart` and `retry`: None for never; `budget`, `ledger` and `gate` may be shared by many sessions;
-        `tags` go to the ledger; `starter`: where processes come from.
+        `starter`: where processes come from. Raises `OptionsError`.
         """
+        own, single = apart(fields, LastingFields)
+        tags = own.get("tags")
         # A session is made only to have all of it checked before anything starts.
-        self.options: Options = Session(options, output=output, **fields).options
+        self.options: Options = Session(options, output=output, **single).options
         policies = Policies(
-            _checked("restart", restart, Restart),
-            _checked("retry", retry, Retry),
-            _checked("budget", budget, Budget),
-            _able("ledger", "a `Ledger` or None", ledger, "add"),
-            _checked("gate", gate, Gate),
+            of_kind("restart", own.get("restart", Restart()), Restart),
+            of_kind("retry", own.get("retry", Retry()), Retry),
+            of_kind("budget", own.get("budget"), Budget),
+            read_ledger("ledger", own.get("ledger")),
+            of_kind("gate", own.get("gate"), Gate),
             cast("dict[str, str]", _TAGS("`tags`", {} if tags is None else tags)),
-            _able("starter", "a `Pool`, or what has its `start` and `stop`", starter, "start", "stop")
-            or DirectStarter(),
-            _checked("clock", clock, Clock) or Clock(),
+            read_starter("starter", starter) or DirectStarter(),
+            of_kind("clock", clock, Clock) or Clock(),
         )
         self._process = LastingProcess(self.options, output, policies)
         self._place = anyio.Semaphore(1)
@@ -325,18 +299,6 @@ class LastingSession(Generic[Output_co]):
         What goes on in the background counts as something to do.
         """
         return self._idle_since if self.state == "idle" and not self._process.is_working else None
-
-
-def _checked(name: str, value: T | None, kind: type[T]) -> T | None:
-    if value is not None and not isinstance(value, kind):
-        raise fault(f"`{name}`", f"a `{kind.__name__}` or None", value)
-    return value
-
-
-def _able(name: str, expected: str, value: T | None, *methods: str) -> T | None:
-    if value is not None and not all(callable(getattr(value, each, None)) for each in methods):
-        raise fault(f"`{name}`", expected, value)
-    return value
 
 
 def _is_stream(prompt: object) -> bool:

@@ -12,6 +12,7 @@ from bridle.errors import OptionsError
 from bridle.fleet._budget import Budget
 from bridle.fleet._concurrency import Adaptive, read_concurrency
 from bridle.fleet._engine import Engine, Shared
+from bridle.fleet._fields import PolicyFields, apart, of_kind, read_ledger, read_starter
 from bridle.fleet._gate import Gate
 from bridle.fleet._local import LocalEngine
 from bridle.fleet._outcome import Status
@@ -23,7 +24,7 @@ from bridle.fleet._sizes import read_seconds
 from bridle.fleet._source import Journalled, Listed, unlike
 from bridle.fleet._task import Task, numbered
 from bridle.fleet._workspaces import read_workspace
-from bridle.options import OptionFields, Options
+from bridle.options import Options
 from bridle.options._readers import choice, fault, function, path_text, switch
 from bridle.session import Session
 
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from os import PathLike
     from typing import Unpack
 
-    from bridle.fleet._ledger import Ledger
     from bridle.fleet._progress import Progress
     from bridle.fleet._starting import Starter
     from bridle.fleet._workspaces import Workspace
@@ -44,23 +44,13 @@ __all__ = ["map", "resume"]
 _NOT_DONE: Final[tuple[Status, ...]] = ("failed", "over_budget")
 
 
-class RunFields(OptionFields, total=False):
+class RunFields(PolicyFields, total=False):
     """What `map` and `resume` take as keywords: these, and every option."""
 
     concurrency: int | Adaptive
     """How many tasks run at once: a number, or an `Adaptive`, which is the default."""
     workspace: Workspace | str | Mapping[str, object] | None
     """The folder that each task works in, unless it says so itself: `Copy`, `Worktree`, `Empty`."""
-    budget: Budget | None
-    """What all tasks may spend together, with what earlier runs of the journal spent."""
-    retry: Retry | None
-    """When a turn that the API failed is tried again; None: never."""
-    restart: Restart | None
-    """How often a task is picked up whose process, or whose worker, was lost; None: never."""
-    gate: Gate | None
-    """Where all wait for a limit of the account. Unset: one of the run's own."""
-    ledger: Ledger | None
-    """Gets each turn, with the task's id and tags."""
     engine: str | Engine
     """Where tasks run: `local`, which is the default, `ray`, or an engine."""
     pool: Starter | None
@@ -69,9 +59,6 @@ class RunFields(OptionFields, total=False):
     """How long one attempt at a task may take."""
     on_progress: Callable[[Progress], object] | None
     """Called with each change, in the event loop. It must not block."""
-
-
-_OWN: Final = frozenset(RunFields.__annotations__) - frozenset(OptionFields.__annotations__)
 
 
 @overload
@@ -206,20 +193,19 @@ def _keep_journal(plan: Plan, source: Journalled) -> None:
 
 
 def _plan(options: Options | None, output: object, fields: RunFields) -> Plan:
-    own = cast("RunFields", {name: value for name, value in fields.items() if name in _OWN})
-    single = cast("OptionFields", {name: value for name, value in fields.items() if name not in _OWN})
+    own, single = apart(fields, RunFields)
     # It is made only to have all of it checked before anything starts.
     checked = Session(options, output=output, **single).options
     if checked.transport is not None:
         raise OptionsError("`transport` cannot be shared by the sessions of many tasks")
     seconds, on_progress = own.get("task_seconds"), own.get("on_progress")
     shared = Shared(
-        budget=_instance("budget", own.get("budget"), Budget),
-        gate=_instance("gate", own.get("gate"), Gate) or Gate(),
-        retry=_instance("retry", own.get("retry", Retry()), Retry),
-        restart=_instance("restart", own.get("restart", Restart()), Restart),
-        ledger=_able("ledger", "a `Ledger`", own.get("ledger"), "add"),
-        pool=_able("pool", "a `Pool`, or what has its `start` and `stop`", own.get("pool"), "start", "stop"),
+        budget=of_kind("budget", own.get("budget"), Budget),
+        gate=of_kind("gate", own.get("gate"), Gate) or Gate(),
+        retry=of_kind("retry", own.get("retry", Retry()), Retry),
+        restart=of_kind("restart", own.get("restart", Restart()), Restart),
+        ledger=read_ledger("ledger", own.get("ledger")),
+        pool=read_starter("pool", own.get("pool")),
         options=checked,
     )
     return Plan(
@@ -232,18 +218,6 @@ def _plan(options: Options | None, output: object, fields: RunFields) -> Plan:
         task_seconds=None if seconds is None else read_seconds("`task_seconds`", seconds),
         on_progress=None if on_progress is None else cast("Any", function("`on_progress`", on_progress)),
     )
-
-
-def _instance(name: str, value: T | None, kind: type[T]) -> T | None:
-    if value is not None and not isinstance(value, kind):
-        raise fault(f"`{name}`", f"a `{kind.__name__}`", value)
-    return value
-
-
-def _able(name: str, wanted: str, value: T | None, *methods: str) -> T | None:
-    if value is not None and not all(callable(getattr(value, each, None)) for each in methods):
-        raise fault(f"`{name}`", wanted, value)
-    return value
 
 
 def _engine(given: object) -> Engine:

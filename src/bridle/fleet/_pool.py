@@ -14,14 +14,13 @@ from anyio.lowlevel import current_token
 
 from bridle.errors import UsageError
 from bridle.fleet._errors import PoolClosed
+from bridle.fleet._fields import LastingFields, apart
 from bridle.fleet._lasting import LastingSession
 from bridle.fleet._pool_rules import Kinds, Rules, check_can_park
 from bridle.fleet._pool_seat import Seat
 from bridle.fleet._pool_stats import PoolStats, stats_of
 from bridle.fleet._pool_steward import Steward
 from bridle.fleet._pool_tending import Tending
-from bridle.fleet._restart import Restart
-from bridle.fleet._retry import Retry
 from bridle.fleet._sizes import read_size
 from bridle.fleet._starting import Starter
 from bridle.options import Options
@@ -32,19 +31,12 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping, Sequence
     from typing import Self, Unpack
 
-    from bridle.fleet._budget import Budget
-    from bridle.fleet._gate import Gate
-    from bridle.fleet._ledger import Ledger
-    from bridle.options import OptionFields
     from bridle.session import Prompt, Result
     from bridle.wire import Json
 
 __all__ = ["Pool"]
 
 T = TypeVar("T")
-
-_RESTART = Restart()
-_RETRY = Retry()
 
 
 class Pool(Starter):
@@ -226,13 +218,7 @@ class Pool(Starter):
         *,
         output: Mapping[str, object] | None = None,
         tenant: str = "",
-        restart: Restart | None = ...,
-        retry: Retry | None = ...,
-        budget: Budget | None = None,
-        ledger: Ledger | None = None,
-        gate: Gate | None = None,
-        tags: Mapping[str, str] | None = None,
-        **fields: Unpack[OptionFields],
+        **fields: Unpack[LastingFields],
     ) -> LastingSession[Json]: ...
 
     @overload
@@ -242,13 +228,7 @@ class Pool(Starter):
         *,
         output: type[T],
         tenant: str = "",
-        restart: Restart | None = ...,
-        retry: Retry | None = ...,
-        budget: Budget | None = None,
-        ledger: Ledger | None = None,
-        gate: Gate | None = None,
-        tags: Mapping[str, str] | None = None,
-        **fields: Unpack[OptionFields],
+        **fields: Unpack[LastingFields],
     ) -> LastingSession[T]: ...
 
     @overload
@@ -258,13 +238,7 @@ class Pool(Starter):
         *,
         output: object,
         tenant: str = "",
-        restart: Restart | None = ...,
-        retry: Retry | None = ...,
-        budget: Budget | None = None,
-        ledger: Ledger | None = None,
-        gate: Gate | None = None,
-        tags: Mapping[str, str] | None = None,
-        **fields: Unpack[OptionFields],
+        **fields: Unpack[LastingFields],
     ) -> LastingSession[object]: ...
 
     def session(
@@ -273,13 +247,7 @@ class Pool(Starter):
         *,
         output: object = None,
         tenant: str = "",
-        restart: Restart | None = _RESTART,
-        retry: Retry | None = _RETRY,
-        budget: Budget | None = None,
-        ledger: Ledger | None = None,
-        gate: Gate | None = None,
-        tags: Mapping[str, str] | None = None,
-        **fields: Unpack[OptionFields],
+        **fields: Unpack[LastingFields],
     ) -> LastingSession[object]:
         """A session that has a process only while it needs one; the rest is as for `LastingSession`.
 
@@ -287,21 +255,11 @@ class Pool(Starter):
         is ended, its transcript kept, and the next prompt resumes it. Its turns may fail with what `acquire`
         raises, too. Raises `OptionsError`.
         """
-        own = self._options(options)
-        own = own.replace(**fields) if fields else own
-        check_can_park(own)
+        own, single = apart(fields, LastingFields)
+        checked = self._options(options).replace(**single)
+        check_can_park(checked)
         seat = Seat(self._steward, any_text("`tenant`", tenant))
-        lasting: LastingSession[object] = LastingSession(
-            own,
-            output=output,
-            restart=restart,
-            retry=retry,
-            budget=budget,
-            ledger=ledger,
-            gate=gate,
-            tags=tags,
-            starter=seat,
-        )
+        lasting: LastingSession[object] = LastingSession(checked, output=output, starter=seat, **own)
         seat.seat(lasting)
         self._steward.seats.add(seat)
         return lasting
