@@ -33,10 +33,8 @@ from bridle.session import Result, Usage
 from bridle.wire import (
     ApiRetryMessage,
     AssistantMessage,
-    McpToolUseBlock,
-    ServerToolUseBlock,
-    ToolUseBlock,
 )
+from bridle.wire._blocks import TOOL_CALLS
 
 if TYPE_CHECKING:
     from bridle.fleet._engine import Assignment, Shared, Tell
@@ -47,7 +45,6 @@ if TYPE_CHECKING:
 
 __all__ = ["attempt_here"]
 
-_CALLS: Final = (ToolUseBlock, ServerToolUseBlock, McpToolUseBlock)
 _PICK_UP: Final = (
     "You were cut off before you were done. Look at what you have done so far, go on where you stopped, do"
     " nothing twice, and end with the answer."
@@ -203,7 +200,7 @@ class _Attempt:
         try:
             async for message in turn:
                 if isinstance(message, AssistantMessage):
-                    self._calls += sum(isinstance(block, _CALLS) for block in message.content)
+                    self._calls += sum(isinstance(block, TOOL_CALLS) for block in message.content)
                 elif isinstance(message, Retrying):
                     self._tell(Note(is_rate_limited=_is_rate_limit(message.error)))
                 elif isinstance(message, ApiRetryMessage) and message.error_status == 429:
