@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import subprocess
-from pathlib import Path
 from time import process_time
 
 import pytest
@@ -16,7 +14,9 @@ from bridle.handlers import _policy_commands
 from bridle.handlers._policy_commands import command_match
 from bridle.handlers._policy_glob import Match
 from bridle.handlers._policy_plain import NotPlain, plain_command
-from bridle.handlers._policy_shell import UNKNOWN, found_commands
+from bridle.handlers._policy_programs import runs_of
+from bridle.handlers._policy_script import STAR, UNKNOWN, WORDS, Unclear
+from bridle.handlers._policy_shell import read_script
 from tests.cases import every_case
 
 GIT, RM = "git *", "rm *"
@@ -153,7 +153,7 @@ def test_a_pattern_means_what_it_says(pattern: str, command: str, is_meant: bool
     assert (match(pattern, command) is Match.YES) is is_meant
 
 
-WORDS = st.text(st.sampled_from("ab -_./=:,'\"\\#~!*?[]{}$`;&|<>()\n\t\r"), max_size=30)
+TEXTS = st.text(st.sampled_from("ab -_./=:,'\"\\#~!*?[]{}$`;&|<>()\n\t\r"), max_size=30)
 
 
 def runs_more_than_git(rest: str) -> bool:
@@ -173,7 +173,7 @@ def runs_more_than_git(rest: str) -> bool:
 
 
 @pytest.mark.skipif(BASH is None, reason="there is no bash to ask")
-@given(WORDS)
+@given(TEXTS)
 @example("x; y")
 @example("'a' # '\nb #'")
 @example('"a\\" ; b "')
@@ -273,7 +273,7 @@ DENIED = [
     "docker run image rm x",
     "watch 'rm x'",
     "trap 'rm x' EXIT",
-    "cat <<EOF\nrm x\nEOF",
+    "sh <<EOF\nrm x\nEOF",
     "cat <<EOF\n'$(rm x)'\nEOF",
     "cat <<EOF\nit's\nEOF\nrm x\ncat <<EOF\nit's\nEOF",
     "cat <<-EOF\n\tit's\n\tEOF\nrm x # it's",
@@ -336,7 +336,7 @@ IN_DOUBT = [
     "(ls",
     "ls " + "x" * 100_001,
     "$(" * 100 + "ls" + ")" * 100,
-    "(" * 100 + "ls" + ")" * 100,
+    "( " * 100 + "ls" + ")" * 100,
     "${" * 100 + "ls" + "}" * 100,
     "ls; " * 6_000,
 ]
@@ -354,6 +354,7 @@ def test_a_command_that_cannot_be_told_counts_as_denied(command: str) -> None:
 
 
 HARMLESS = [
+    "cat <<EOF\nrm x\nEOF",
     "ls",
     "ls -la /rm",
     "echo rm",
@@ -417,7 +418,7 @@ def test_case_counts_where_it_counts_for_programs(
     system: str, denied: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_policy_commands, "IGNORES_CASE", system == "mac")
-    for command in ("RM x", "sudo RM x", "ls; Rm $X"):
+    for command in ("RM x", "sudo RM x", "ls; Rm y"):
         assert (match(RM, command) is not Match.NO) is denied
     assert match("RM *", "rm x") is not Match.YES
 
@@ -443,7 +444,7 @@ def test_any_text_can_be_looked_at(text: str) -> None:
         found, why = command_match(pattern, text)
         assert found in Match
         assert why
-    assert all(words for words in found_commands(text).commands)
+    assert all(words for words in runs_of(text).commands)
 
 
 @given(ANY, st.sampled_from([";", "\n", "&&", "||", "|", "&"]))
@@ -457,113 +458,6 @@ def test_what_is_denied_is_found_behind_anything_that_is_plain(command: str) -> 
         assert match(RM, f"{command}{separator}rm x") is not Match.NO
 
 
-PIECES = st.lists(
-    st.sampled_from(
-        [
-            *(
-                "rm x",
-                "r''m x",
-                "\\rm x",
-                "r\\\nm x",
-                " ",
-                "\n",
-                "'",
-                '"',
-                "\\",
-                "#",
-                " #",
-                ";",
-                "&&",
-                "|",
-                "&",
-            ),
-            *(
-                "(",
-                ")",
-                "{ ",
-                "; }",
-                "$(",
-                "`",
-                "${x:-",
-                "}",
-                "<<A\n",
-                "<<'A'\n",
-                "\nA\n",
-                "<<-A\n",
-                "\n\tA\n",
-            ),
-            *("<<< ", "case x in x) ", ";; esac", "if ", "then ", "fi", "true", "echo ", "time -p ", "! "),
-            *(
-                "eval ",
-                "sh -c ",
-                "bash -s ",
-                "> o",
-                "2>&1",
-                "<(",
-                "X=1 ",
-                "{fd}>o ",
-                "$'",
-                "\r",
-                "\v",
-                "((",
-                "))",
-            ),
-            *(
-                "command ",
-                "exec ",
-                "while ",
-                "do ",
-                "done",
-                "env ",
-                "f(){ ",
-                "f",
-                "cat ",
-                "|&",
-                "source ",
-                "a",
-            ),
-        ]
-    ),
-    min_size=2,
-    max_size=9,
-).map("".join)
-
-
-@pytest.fixture(scope="module")
-def shell_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with all that can be run, and an `rm` that leaves a trace."""
-    folder = tmp_path_factory.mktemp("shell")
-    for name in ("bash", "sh", "cat", "env"):
-        (folder / name).symlink_to(shutil.which(name) or "/nowhere")
-    (folder / "rm").write_text(f"#!/bin/sh\n: > {folder}/ran\n")
-    (folder / "rm").chmod(0o755)
-    return folder
-
-
-@pytest.mark.requirement("A10")
-@pytest.mark.skipif(BASH is None, reason="there is no bash to ask")
-@given(PIECES)
-@example("cat <<A\nit's\nA\nrm x\ncat <<A\nit's\nA")
-@example("echo $(case x in x) rm x;; esac)")
-@example("true <(a)#; rm x")
-def test_the_shell_runs_nothing_that_was_not_found(shell_folder: Path, command: str) -> None:
-    if match(RM, command) is not Match.NO:
-        return
-    ran = [BASH or "", "--norc", "-c", command]
-    env = {"PATH": str(shell_folder)}
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        subprocess.run(
-            ran,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=5,
-            cwd=shell_folder,
-            env=env,
-            check=False,
-        )
-    assert not (shell_folder / "ran").exists()
-
-
 def test_a_plain_command_is_shown_as_written_and_as_meant() -> None:
     plain = plain_command("  git  commit -m 'a  b' ")
     assert plain == ("git commit -m 'a  b'", "git commit -m a  b")
@@ -571,12 +465,23 @@ def test_a_plain_command_is_shown_as_written_and_as_meant() -> None:
         plain_command("a; b")
 
 
-def test_commands_are_found_with_what_is_unknown_in_them() -> None:
-    found = found_commands("ls $X | grep 'a b' > out; sudo -n rm *.py")
-    sudo = ["sudo", "-n", "rm", f"{UNKNOWN}.py"]
-    assert found.commands == [["ls", UNKNOWN], ["grep", "a b"], sudo, sudo[1:], sudo[2:], sudo[3:]]
-    assert found.runners == [sudo]
-    assert found.doubt == ""
+def test_commands_are_read_with_what_is_unknown_in_them() -> None:
+    script = read_script("ls $X \"$Y\" | grep 'a b' > out; A=1 sudo -n rm *.py <<< x")
+    ls, grep, sudo = script.commands
+    assert (ls.words, ls.pipes) == (["ls", WORDS, UNKNOWN], [])
+    assert (grep.words, grep.files, grep.pipes) == (["grep", "a b"], ["out"], [True])
+    assert (sudo.words, sudo.sets, sudo.inputs) == (["sudo", "-n", "rm", f"{STAR}.py"], ["A=1"], ["x"])
+    assert script.written == {"out"}
+    with pytest.raises(Unclear, match="a quote in it is not closed"):
+        read_script("ls 'x")
+
+
+def test_commands_are_found_behind_those_that_run_them() -> None:
+    runs = runs_of("sudo -n timeout 5 ls x; sh -c 'cd y; pwd'; other --run=a b")
+    assert ["ls", "x"] in runs.commands
+    assert ["cd", "y"] in runs.commands
+    assert ["--run", "a", "b"] in runs.hidden
+    assert runs.doubt == ""
 
 
 # PowerShell.

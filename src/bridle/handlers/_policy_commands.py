@@ -7,17 +7,23 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final
 
-from bridle.handlers._policy_glob import Match, literal_prefix, text_regex
-from bridle.handlers._policy_plain import LONGEST, NotPlain, plain_command
-from bridle.handlers._policy_shell import MOST_WORDS, UNKNOWN, after_options, basename, found_commands
+from bridle.handlers._policy_glob import Match, is_special, literal_prefix, text_regex
+from bridle.handlers._policy_plain import LONGEST, NotPlain, Plain, plain_command
+from bridle.handlers._policy_programs import runs_of
+from bridle.handlers._policy_script import MARKERS, NUMBER, ONE, STAR, UNKNOWN, WORDS
 from bridle.redaction import preview_value
 
 IGNORES_CASE: Final = sys.platform in ("darwin", "win32")
 """Whether programs are found whatever the case of their names. Then they are for a denial."""
 
 _MOST_OPTIONS: Final = 50
+_MOST_WORDS: Final = 500
+_LONGEST_NAME: Final = 255
+_SHAPES: Final = {STAR: "[^/]*", ONE: "[^/]", NUMBER: "[0-9]*"}
 _PLAIN_POWERSHELL: Final = re.compile(r"[\w ./\\:=,+-]+")
 _POWERSHELL_PARTS: Final = re.compile(r"[;|&\n\r(){}`$<>\"']+")
 _POWERSHELL_TEXT: Final = re.compile(
@@ -35,24 +41,29 @@ def command_match(pattern: str, command: str, *, is_powershell: bool = False) ->
     """
     if is_powershell:
         return _powershell_match(pattern, command)
-    try:
-        plain = plain_command(command)
-    except NotPlain as error:
-        not_plain = str(error)
-    else:
-        if _is_meant(pattern, plain.written) and _is_meant(pattern, plain.meant):
-            return Match.YES, f"{plain.written!r} is meant"
-        not_plain = ""
-    found = found_commands(command)
-    for words in found.commands:
+    plain, not_plain = _plain(command)
+    if plain is not None and _is_meant(pattern, plain.written) and _is_meant(pattern, plain.meant):
+        return Match.YES, f"{plain.written!r} is meant"
+    runs = runs_of(command)
+    for words in runs.commands:
         if why := _reason_to_doubt(pattern, words):
             return Match.MAYBE, f"{why}; {not_plain}" if not_plain else why
-    for words in found.runners:
-        if any(_is_meant_widely(pattern, words[start:]) for start in range(1, len(words))):
-            return Match.MAYBE, f"{_shown(words)} runs it"
-    if found.doubt:
-        return Match.MAYBE, f"it cannot be told: {found.doubt}"
+    for words in runs.hidden:
+        # What begins with `*` means all that is behind its first word, too.
+        for start, word in enumerate(words[:1] if pattern.startswith("*") else words):
+            if _may_name(pattern, word) and (why := _reason_to_doubt(pattern, words[start:])):
+                return Match.MAYBE, why
+    if runs.doubt:
+        return Match.MAYBE, f"it cannot be told: {runs.doubt}"
     return Match.NO, "no command in it is meant"
+
+
+@lru_cache(maxsize=16)
+def _plain(command: str) -> tuple[Plain | None, str]:
+    try:
+        return plain_command(command), ""
+    except NotPlain as error:
+        return None, str(error)
 
 
 def _powershell_match(pattern: str, command: str) -> tuple[Match, str]:
@@ -63,7 +74,7 @@ def _powershell_match(pattern: str, command: str) -> tuple[Match, str]:
         return Match.YES, f"{text!r} is meant"
     for part in (text, *_POWERSHELL_PARTS.split(text)):
         words = part.replace("\\", "/").split()
-        if len(words) > MOST_WORDS:
+        if len(words) > _MOST_WORDS:
             return Match.MAYBE, "it cannot be told: it has too many words"
         if any(_is_meant_widely(pattern, words[start:], ignores_case=True) for start in range(len(words))):
             return Match.MAYBE, f"{part.strip()!r} is in it"
@@ -74,11 +85,13 @@ def _powershell_match(pattern: str, command: str) -> tuple[Match, str]:
 
 def _reason_to_doubt(pattern: str, words: list[str]) -> str:
     """Why a command among others is what a pattern means, or may be; empty if it is not."""
+    if not _may_name(pattern, words[0]):
+        return ""
     if _is_meant_widely(pattern, words):
         return f"{_shown(words)} is in it"
-    if UNKNOWN in "".join(words) and any(_may_become(pattern, text) for text in _texts(words)):
+    if MARKERS.search(words[0]) or any(_may_become(pattern, text) for text in _texts(words)):
         return f"{_shown(words)} may become what is meant"
-    for number, start in enumerate(after_options(words)):
+    for number, start in enumerate(_after_options(words)):
         # `git -C folder push` is meant by `git push *`.
         if number and _is_meant_widely(pattern, [words[0], *words[start:]]):
             return f"{_shown(words)} is in it"
@@ -87,19 +100,52 @@ def _reason_to_doubt(pattern: str, words: list[str]) -> str:
     return ""
 
 
+def _after_options(words: list[str]) -> Iterator[int]:
+    """Where the first word may be that is neither an option nor the value of one."""
+    for number in range(1, len(words)):
+        yield number
+        if not words[number].startswith("-") and not words[number - 1].startswith("-"):
+            break
+
+
+def _may_name(pattern: str, word: str) -> bool:
+    """Whether a word may name the program that a pattern is about."""
+    wanted, name = _basename(pattern.split(" ", 1)[0]), _basename(word)
+    if WORDS in word or UNKNOWN in name:
+        return True
+    flags = re.IGNORECASE if IGNORES_CASE else re.NOFLAG
+    if is_special(wanted):
+        known, fixed = MARKERS.split(name, maxsplit=1)[0], literal_prefix(wanted)
+        length = len(fixed) if known == name else min(len(known), len(fixed))
+        return re.match(re.escape(fixed[:length]), known, flags) is not None
+    if not MARKERS.search(name):
+        return name == wanted or (IGNORES_CASE and name.lower() == wanted.lower())
+    if len(name) > _LONGEST_NAME:
+        return True
+    name = re.sub(f"{STAR}+", STAR, name)
+    shape = "".join(_SHAPES.get(character) or re.escape(character) for character in name)
+    return re.fullmatch(shape, wanted, flags) is not None
+
+
 def _shown(words: list[str]) -> str:
-    return preview_value(" ".join(words).replace(UNKNOWN, "…"))
+    return preview_value(MARKERS.sub("…", " ".join(words)))
+
+
+def _basename(word: str) -> str:
+    return word.rpartition("/")[2]
 
 
 def _texts(words: list[str]) -> list[str]:
     """A command as text: as it is, and with programs named without their folder."""
-    names = [basename(word) for word in words]
+    names = [_basename(word) for word in words]
     return list(dict.fromkeys((" ".join(words), " ".join((names[0], *words[1:])), " ".join(names))))
 
 
 def _is_meant_widely(pattern: str, words: list[str], *, ignores_case: bool | None = None) -> bool:
     ignores = IGNORES_CASE if ignores_case is None else ignores_case
-    return any(_is_meant(pattern, text, ignores_case=ignores) for text in _texts(words))
+    program, blank, rest = pattern.partition(" ")
+    patterns = {pattern, _basename(program) + blank + rest}
+    return any(_is_meant(each, text, ignores_case=ignores) for text in _texts(words) for each in patterns)
 
 
 def _is_meant(pattern: str, text: str, *, ignores_case: bool = False) -> bool:
@@ -112,9 +158,10 @@ def _is_meant(pattern: str, text: str, *, ignores_case: bool = False) -> bool:
 
 def _may_become(pattern: str, text: str) -> bool:
     """Whether a text may be what a pattern means, once the shell has put in what is not known."""
-    if UNKNOWN not in text:
+    found = MARKERS.search(text)
+    if found is None:
         return False
-    known, fixed = text[: text.index(UNKNOWN)], literal_prefix(pattern)
+    known, fixed = text[: found.start()], literal_prefix(pattern)
     if IGNORES_CASE:
         known, fixed = known.lower(), fixed.lower()
     return known.startswith(fixed) or fixed.startswith(known)

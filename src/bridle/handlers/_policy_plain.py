@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-LONGEST: Final = 100_000
+LONGEST: Final = 20_000
 """Characters of a command that are looked at; a longer one is not understood."""
 
 _SEPARATORS: Final[dict[str, str]] = {
@@ -25,7 +25,8 @@ _SEPARATORS: Final[dict[str, str]] = {
     "$": "a part of it is known to the shell alone",
     "\\": "it has a backslash outside of quotes",
 }
-ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\[[^]]*\])?\+?=")
+_ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\[[^]]*\])?\+?=")
+_ORDINARY: Final = re.compile(r"[A-Za-z0-9_./:=@,+%~^!*?\[\]-]+")
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_./+:@%,^-]+")
 
 
@@ -51,7 +52,7 @@ def plain_command(text: str) -> Plain:
     written, meant = _plain_words(text.strip(" \t\n"))
     if not written:
         raise NotPlain("it is empty")
-    if ASSIGNMENT.match(written[0]):
+    if _ASSIGNMENT.match(written[0]):
         raise NotPlain("it sets a variable first")
     if not _PLAIN_NAME.fullmatch(written[0]):
         raise NotPlain("the name of its command is not plain text")
@@ -62,6 +63,11 @@ def _plain_words(text: str) -> tuple[list[str], list[str]]:
     written, meant = [""], [""]
     position = 0
     while position < len(text):
+        if ordinary := _ORDINARY.match(text, position):
+            written[-1] += ordinary[0]
+            meant[-1] += ordinary[0]
+            position = ordinary.end()
+            continue
         character = text[position]
         end = position + 1
         if character in " \t":

@@ -1,396 +1,500 @@
-"""Finds the commands that a shell would run for a text, as far as the text tells.
+"""Reads a shell command as bash does: which simple commands there are in it, and the words of each.
 
-Also those within others, behind `sudo` or in `sh -c '…'`. It finds too many rather than too few, and is no
-sandbox all the same: there are more ways to run a program than can be listed. Knows the shells of POSIX, no
-others.
+Knows the part of bash's grammar that is used in one-liners, and raises `Unclear` for the rest, so that what
+it returns is complete. Which programs run others is a matter of `_policy_programs`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Final
 
-from bridle.handlers._policy_plain import ASSIGNMENT, LONGEST
+from bridle.handlers._policy_plain import LONGEST
+from bridle.handlers._policy_script import (
+    HERE,
+    HOME,
+    MARKERS,
+    NUMBER,
+    ONE,
+    STAR,
+    UNKNOWN,
+    WORDS,
+    Command,
+    Script,
+    Unclear,
+)
 
-UNKNOWN: Final = "\0"
-"""Stands for what only the shell will know: the value of a variable, the output of a command, file names."""
-
+# So that no text takes long.
+_MOST_STEPS: Final = 5_000
+_MOST_NUMBERS: Final = 10
 _DEEPEST: Final = 20
-"""Commands within commands that are looked into."""
-_MOST: Final = 5_000
-"""Commands that are looked at."""
-MOST_WORDS: Final = 500
-"""Words of a command in which others are looked for."""
+"""Commands within commands that are analysed."""
 
-_AS_ANOTHER: Final = ("sudo", "doas", "pkexec", "su", "runuser", "setpriv", "chroot", "unshare", "nsenter")
-_IN_ANOTHER_WAY: Final = ("env", "nice", "ionice", "nohup", "setsid", "stdbuf", "taskset", "chrt", "flock")
-_WATCHED: Final = ("time", "timeout", "watch", "strace", "ltrace", "script", "caffeinate", "entr")
-_ELSEWHERE: Final = ("ssh", "docker", "podman", "kubectl", "tmux", "screen", "proxychains", "systemd-run")
-_FOR_EACH: Final = ("xargs", "parallel", "find", "fd")
-_OF_THE_SHELL: Final = ("exec", "command", "builtin", "eval", "trap", "alias", "function", "coproc")
-_OF_ZSH: Final = ("noglob", "nocorrect")
-_OF_MANY: Final = ("busybox", "toybox", "npx", "bunx")
-_WRAPPERS: Final = frozenset(
-    (*_AS_ANOTHER, *_IN_ANOTHER_WAY, *_WATCHED, *_ELSEWHERE, *_FOR_EACH, *_OF_THE_SHELL, *_OF_ZSH, *_OF_MANY)
+_OPEN: Final = "\x07"
+"""A bracket that may begin a class of characters."""
+_BRACE: Final = "\x08"
+"""A brace that may begin alternatives."""
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_PLAIN: Final = re.compile(r"[^\s;&|()<>'\"\\$`*?\[{]+")
+_IN_QUOTES: Final = re.compile(r'[^"\\$`]+')
+_NAME: Final = re.compile(r"[A-Za-z_]\w*")
+_SPECIAL: Final = re.compile(r"[0-9@*#?$!-]")
+_PARAMETER: Final = re.compile(
+    r"\{(?:#(?P<counted>\w+|\w+\[[@*]\])|(?P<name>\w+|[@*])(?P<all>\[[@*\d]+\])?"
+    r"(?P<rest>(?::?[-+?=]|##?|%%?|//?|\^\^?|,,?)(?:[^'\"\\`{}$\n]|\$\w+|\$\{\w+\})*|:\s*\d+(?::\d+)?)?)\}"
 )
-"""Commands that run others, which are somewhere among their arguments."""
-_READERS: Final = frozenset(("sh", "bash", "dash", "zsh", "ksh", "ash", "mksh", "fish", "eval", "su", "ssh"))
-"""Commands that take text for a command, in an argument or as input."""
-_SOURCES: Final = frozenset((".", "source"))
-"""The same, but only where a command begins: one is a folder elsewhere."""
-_RESERVED: Final = frozenset(
-    ("!", "{", "}", "if", "then", "else", "elif", "fi", "do", "done", "while", "until", "time", "coproc")
+"""`${…}` in the forms that do nothing but take a value."""
+_ARITHMETIC: Final = re.compile(r"(?:[\w\s+*/%<>=!&|^~?:,;()-]|\$\w+|\$\{#?\w+\}|\$[#?])*")
+_SET_TO_NUMBER: Final = re.compile(r"\b([A-Za-z_]\w*)(?==\d|=\$\(\(| in [\d{])")
+_ESCAPES: Final = {"n": "\n", "t": "\t", "\\": "\\", "'": "'", '"': '"'}
+_ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*(\[\d+\])?\+?=")
+_UNCLOSED_SUBSCRIPT: Final = re.compile(r"\w*\x07")
+_ALTERNATIVES: Final = re.compile(
+    r"([^\x00-\x08{}]*)\x08([^\x00-\x08{}]*,[^\x00-\x08{}]*)\}([^\x00-\x08{}]*)"
 )
-"""Words of the shell that a command may follow."""
-_NAME: Final = re.compile(r"[\w./+:@%,^~\[\]*?\0][\w./+:@%,^~\]*?\0-]*|\[\[|\$")
-"""What the name of a command looks like."""
-_PARAMETER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-]")
-_OPTION: Final = re.compile(r"-|\d+[smhd]?\Z|\w+=")
-_OF_OPTION: Final = re.compile(r"--?[\w-]+=|-\w|\w+=")
-_FROM_INPUT: Final = re.compile(r"-[a-z]*s[a-z]*\Z|/dev/|/proc/")
-_PLAIN: Final = re.compile(r"[\w./-]*")
-_SEPARATING: Final = frozenset(" \t\n;&|()`$<>")
-_BLANKS: Final = " \t"
-_ODD_BLANKS: Final = "\r\f\v"
-"""No blanks to a shell, but a text that came from elsewhere may have them around its words."""
-_BEFORE_COMMENT: Final = ("", " ", "\t", "\n", ";", "&", "|", "(")
+_DESCRIPTOR: Final = re.compile(r"\d+|\{\w+\}")
+_REDIRECTION: Final = re.compile(r"&>>?|<<<|<<-?|<>|[<>]&|>>|>\||[<>]")
+_LEADING: Final = frozenset(
+    ("if", "then", "else", "elif", "fi", "do", "done", "while", "until", "time", "!", "{", "}")
+)
+"""Words of the shell that a command follows."""
+_COMPOUND: Final = frozenset(("if", "while", "until", "for", "select", "{"))
+_TEST_WORD: Final = re.compile(r"[<>()&|!]+")
 
 
-class Found(NamedTuple):
-    """The commands that were found in a text. Each is a list of words without quotes, with `UNKNOWN` where
-    the shell has the last word."""
-
-    commands: list[list[str]]
-    runners: list[list[str]]
-    """Those that may run another, which is anywhere among their words."""
-    doubt: str
-    """Why there may be others; empty if there are none."""
-
-
-def found_commands(text: str, depth: int = 0) -> Found:
-    """Every command that is found in a text, in whatever it is wrapped."""
+def read_script(text: str, depth: int = 0) -> Script:
+    """The simple commands of a text, or of one within another. Raises `Unclear` if there may be others."""
     if len(text) > LONGEST:
-        return Found([], [], "it is too long")
-    if depth > _DEEPEST:
-        return Found([], [], "it is too deep")
-    lexer = _Lexer(text, depth)
-    lexer.read_all()
-    doubt = lexer.doubt
-    commands = [words for words in map(_without_reserved, lexer.commands) if words]
-    runners = [words for words in commands if _runs_another(words)]
-    if len(commands) > _MOST or any(len(words) > MOST_WORDS for words in runners):
-        return Found(commands, [], "it has too many words")
-    for words in tuple(runners):
-        starts = _beginnings(words)
-        commands += [words[start:] for start in starts]
-        readers = [at for at in (0, *starts) if _is_reader(words, at)]
-        if any(_reads_input(words[at + 1 :]) for at in readers):
-            doubt = doubt or f"{basename(words[0])} runs what it is given as input"
-        for word in dict.fromkeys(words[1:]):
-            if _PLAIN.fullmatch(word) if readers else _SEPARATING.isdisjoint(word):
-                continue
-            within = found_commands(_OF_OPTION.sub("", word, count=1), depth + 1)
-            commands += within.commands
-            runners += within.runners
-            doubt = doubt or within.doubt
-    return Found(commands, runners, doubt if len(commands) <= _MOST else "it has too many commands")
+        raise Unclear(f"it is longer than {LONGEST:,} characters")
+    known = {} if depth else {"HOME": HOME, "PWD": HERE}
+    known = {name: marker for name, marker in known.items() if not re.search(rf"(?<![$\w{{]){name}\b", text)}
+    reader = _Reader(text, depth, known)
+    reader.read()
+    if numbers := reader.numbers():
+        reader = _Reader(text, depth, known | dict.fromkeys(numbers, NUMBER))
+        reader.read()
+    reader.check_counted()
+    return Script(reader.commands, reader.redefines, frozenset(reader.written))
 
 
-def after_options(words: list[str], start: int = 0) -> Iterator[int]:
-    """Where behind a word the first one may be that is neither an option nor the value of one."""
-    for number in range(start + 1, len(words)):
-        yield number
-        if not _OPTION.match(words[number]) and not words[number - 1].startswith("-"):
-            break
-
-
-def basename(word: str) -> str:
-    return word.rpartition("/")[2]
-
-
-def _without_reserved(words: list[str]) -> list[str]:
-    start = 0
-    while start < len(words) and (words[start] in _RESERVED or ASSIGNMENT.match(words[start])):
-        start += 1
-    return words[start:]
-
-
-def _runs_another(words: list[str]) -> bool:
-    if _is_reader(words, 0) or basename(words[0]) in _WRAPPERS or "{" in words:
-        return True
-    # What does not look like a name is something in front of one: `{fd}>x rm`, `a[1 ]=x rm`, `time -p rm`.
-    return not _NAME.fullmatch(words[0])
-
-
-def _is_reader(words: list[str], at: int) -> bool:
-    return basename(words[at]) in _READERS or (at == 0 and words[0] in _SOURCES)
-
-
-def _reads_input(arguments: list[str]) -> bool:
-    return all(word.startswith("-") for word in arguments) or any(map(_FROM_INPUT.match, arguments))
-
-
-def _beginnings(words: list[str]) -> list[int]:
-    """Where in the words of a command those begin that it runs, and those that they run."""
-    found: set[int] = set()
-    behind = [0]
-    while behind:
-        at = behind.pop()
-        starts: set[int] = set()
-        if _is_reader(words, at) or (at == 0 and not _NAME.fullmatch(words[0].removeprefix("-"))):
-            starts.update(range(at + 1, len(words)))
-        elif at == 0 or basename(words[at]) in _WRAPPERS:
-            starts.update(after_options(words, at))
-            starts.update(
-                number + 1
-                for number, word in enumerate(words[:-1])
-                if number >= at and word.startswith(("-exec", "-ok", "{"))
-            )
-        behind += starts - found
-        found |= starts
-    return sorted(found)
-
-
-class _Lexer:
-    """Takes a text apart as a shell does, more or less: what is inside of others becomes a command too."""
-
-    def __init__(self, text: str, depth: int) -> None:
+class _Reader:
+    def __init__(self, text: str, depth: int, known: Mapping[str, str]) -> None:
+        if depth > _DEEPEST:
+            raise Unclear("it is nested too deeply")
+        if _CONTROL.search(text):
+            raise Unclear("it has a control character in it")
         self._text = text
-        self._depth = depth
         self._at = 0
-        self._announced: list[tuple[str, bool]] = []
-        self.commands: list[list[str]] = []
-        self.doubt = ""
+        self._depth = depth
+        self._known = known
+        """Variables with a marker of their own."""
+        self._awaited: list[tuple[str, bool, bool, Command]] = []
+        """Here-documents that follow the line: the delimiter, whether tabs go, whether it is literal."""
+        self._counted: set[str] = set()
+        """Variables that are used in arithmetic, which runs what is in their values."""
+        self._arithmetic: list[tuple[int, int]] = []
+        self._steps = 0
+        self._all_piped = False
+        self.commands: list[Command] = []
+        self.redefines = False
+        self.written: set[str] = set()
 
-    def read_all(self) -> None:
-        while self._at < len(self._text):
-            self._read_commands("")
-            # A closing parenthesis that nothing opened, as in `case`.
-            self._at += 1
-        if self._announced:
-            self.doubt = self.doubt or "a text in it has no end"
+    # Commands.
+
+    def read(self) -> None:
+        self._read_commands("")
+        if self._awaited:
+            raise Unclear("a here-document in it has no end")
+
+    def check_counted(self) -> None:
+        """Raise if a variable that is used in arithmetic may hold anything but a number."""
+        for name in self._counted:
+            if self._depth or len(self._counted) > _MOST_NUMBERS or not self._is_number(name):
+                raise Unclear(f"arithmetic runs what is in {name}")
+
+    def numbers(self) -> list[str]:
+        """Variables that are set to whole numbers, and to nothing else."""
+        names = [] if self._depth else sorted(set(_SET_TO_NUMBER.findall(self._text)))
+        return [name for name in names[:_MOST_NUMBERS] if self._is_number(name)]
+
+    def _is_number(self, name: str) -> bool:
+        ends = [0, *(end for _, end in self._arithmetic)]
+        starts = [*(start for start, _ in self._arithmetic), len(self._text)]
+        rest = " ".join(self._text[end:start] for end, start in zip(ends, starts, strict=True))
+        known = rf"\$\{{?#?{name}\b|\b{name}=\$?\d*(?![^\s;&|)])|\bfor {name} in [\w .{{}}-]*[;\n]"
+        return not re.search(rf"\b{name}\b", re.sub(known, "", rest))
 
     def _read_commands(self, closing: str) -> None:
-        """Read until behind the closing character, or to the end where there is none."""
-        words: list[str] = []
-        first = len(self.commands)
-        self.commands.append(words)
-        redirection = ""
-        while self._at < len(self._text):
-            character = self._text[self._at]
-            if character == ")":
-                break
-            if character in _BLANKS:
+        command = self._begin(is_piped=False)
+        while True:
+            self._step()
+            self._skip_blanks()
+            character = self._text[self._at : self._at + 1]
+            if not character or character == ")":
+                if character != closing:
+                    raise Unclear("a parenthesis in it has no other")
                 self._at += 1
-            elif character in ";&|\n":
+                return
+            if character in ";\n":
+                if self._text.startswith(";;", self._at):
+                    raise Unclear("it has a `;;`")
                 self._at += 1
-                words, redirection = [], ""
-                self.commands.append(words)
                 if character == "\n":
-                    self._read_announced()
-            elif character == "(":
-                self._at += 1
-                self._read_nested()
-                words = []
-                self.commands.append(words)
-            elif character in "<>":
-                redirection = self._read_redirection(words)
-            elif character == "#" and self._text[self._at - 1 : self._at] in _BEFORE_COMMENT:
+                    self._read_documents()
+                command = self._begin(is_piped=False)
+            elif character == "|" or (character == "&" and self._text[self._at : self._at + 2] != "&>"):
+                is_double = self._text[self._at + 1 : self._at + 2] == character
+                self._at += 2 if is_double or self._text.startswith("|&", self._at) else 1
+                command = self._begin(is_piped=character == "|" and not is_double)
+            elif character == "#":
                 end = self._text.find("\n", self._at)
                 self._at = len(self._text) if end < 0 else end
+            elif character == "(":
+                self._read_parenthesis(command)
+            elif character in "<>&" and not self._is_substitution():
+                self._read_redirection(command)
             else:
-                word = self._read_word()
-                if not redirection:
-                    words.append(word)
-                elif redirection == "<<<":
-                    self._add_within(word)
-                elif redirection in ("<<", "<<-"):
-                    self._announced.append((word, redirection == "<<-"))
-                redirection = ""
-        if closing:
-            self._doubt_closing(self.commands[first:])
+                self._read_into(command)
 
-    def _doubt_closing(self, commands: list[list[str]]) -> None:
-        """Whether the parenthesis that ends these commands is the one that closes them."""
-        if self._at >= len(self._text):
-            self.doubt = self.doubt or "a parenthesis in it is never closed"
-        elif self._announced or sum(each.count("case") - each.count("esac") for each in commands):
-            self.doubt = self.doubt or "a parenthesis in it may close another"
+    def _begin(self, *, is_piped: bool) -> Command:
+        pipes = [True] if is_piped or self._all_piped else []
+        command = Command([], [], [], [], pipes)
+        self.commands.append(command)
+        return command
+
+    def _step(self) -> None:
+        self._steps += 1
+        if self._steps > _MOST_STEPS:
+            raise Unclear("it is too long to be read")
+
+    def _skip_blanks(self) -> None:
+        while self._text.startswith((" ", "\t", "\\\n"), self._at):
+            self._step()
+            self._at += 2 if self._text[self._at] == "\\" else 1
+
+    def _is_substitution(self) -> bool:
+        return self._text.startswith(("<(", ">("), self._at)
+
+    def _read_parenthesis(self, command: Command) -> None:
+        if command.words in ([], ["for"]) and self._text.startswith("((", self._at):
+            self._read_arithmetic()
+            command.words[:] = [":"]
+        elif not command.words and not command.sets:
+            self._all_piped = self._all_piped or bool(command.pipes)
+            self._at += 1
+            self._read_nested()
+        elif len(command.words) == 1 and self._text[self._at + 1 :].lstrip(" \t").startswith(")"):
+            self.redefines = True
+            self._at = self._text.index(")", self._at) + 1
+            command.words.clear()
+        else:
+            raise Unclear("it has a parenthesis in an odd place")
 
     def _read_nested(self) -> None:
         """The commands inside of parentheses, and the parenthesis that closes them."""
-        if self._depth > _DEEPEST:
-            self.doubt = self.doubt or "it is too deep"
-            self._at = len(self._text)
-            return
+        awaited, self._awaited = self._awaited, []
         self._depth += 1
+        if self._depth > _DEEPEST:
+            raise Unclear("it is nested too deeply")
         self._read_commands(")")
         self._depth -= 1
-        self._at += 1
+        if self._awaited:
+            raise Unclear("a here-document in it has no end")
+        self._awaited = awaited
 
-    def _read_redirection(self, words: list[str]) -> str:
-        """What is before the name of a file, such as `>>`; empty if no name is to come."""
-        before = self._text[self._at - 1 : self._at]
-        if words and words[-1].isdigit() and before.isdigit():
-            del words[-1]
+    def _read_into(self, command: Command) -> None:
+        """The next word, as a part of a command."""
         start = self._at
-        while self._at < len(self._text) and self._text[self._at] in "<>&|":
-            self._at += 1
-        if self._text[self._at : self._at + 1] == "(":
-            self._at += 1
-            self._read_nested()
-            words.append(UNKNOWN)
-            return ""
-        if self._text.startswith("<<-", start):
-            self._at += 1
-        return self._text[start : self._at]
+        words = self._read_word()
+        raw = self._text[start : self._at]
+        if self._text[self._at : self._at + 1] in ("<", ">") and _DESCRIPTOR.fullmatch(raw):
+            return
+        if not command.words and not command.files and len(words) == 1:
+            (word,) = words
+            if word in ("case", "coproc"):
+                raise Unclear(f"it has a `{word}`")
+            if word == "function":
+                self.redefines = True
+                self._skip_blanks()
+                self._read_word()
+                return
+            if word in _COMPOUND and command.pipes:
+                self._all_piped = True
+            if word in _LEADING:
+                return
+            if word == "[[":
+                command.words.extend(self._read_test())
+                return
+        if not command.words and _ASSIGNMENT.match(words[0]):
+            command.sets.append(words[0])
+        else:
+            command.words.extend(words)
 
-    def _read_announced(self) -> None:
-        """The texts that the line before said would follow. A shell may be told to run them."""
-        announced, self._announced = self._announced, []
-        for delimiter, is_indented in announced:
-            start = last = self._at
-            line = None
-            while line != delimiter and self._at < len(self._text):
-                last = self._at
-                end = self._text.find("\n", last)
+    def _read_test(self) -> list[str]:
+        """The words of `[[ … ]]`."""
+        words = ["[["]
+        while words[-1] != "]]":
+            self._skip_blanks()
+            if found := _TEST_WORD.match(self._text, self._at):
+                self._at = found.end()
+                words.append(found[0])
+            elif self._text.startswith("\n", self._at) and not self._awaited:
+                self._at += 1
+            else:
+                start = self._at
+                words += self._read_word(in_test=True)
+                if self._at == start:
+                    raise Unclear("a `[[` in it is not closed")
+        return words
+
+    # Redirections.
+
+    def _read_redirection(self, command: Command) -> None:
+        found = _REDIRECTION.match(self._text, self._at)
+        if not found:
+            raise Unclear("a redirection in it is odd")
+        self._at = found.end()
+        self._skip_blanks()
+        start = self._at
+        words = self._read_word()
+        if not words:
+            raise Unclear("a redirection in it has no file")
+        (word, *_) = words
+        if found[0] in ("<<", "<<-"):
+            raw = self._text[start : self._at]
+            if MARKERS.search(word) or "$" in raw:
+                raise Unclear("a here-document in it has an odd delimiter")
+            self._awaited.append((word, found[0] == "<<-", raw != word, command))
+        elif found[0] == "<<<":
+            command.inputs.append(word)
+        else:
+            command.files.extend(words)
+            if found[0] in ("<", "<>", "<&") and MARKERS.search(word):
+                command.pipes.append(True)
+            elif found[0] not in ("<", "<&"):
+                self.written.add(word.rpartition("/")[2])
+
+    def _read_documents(self) -> None:
+        awaited, self._awaited = self._awaited, []
+        for delimiter, has_tabs, is_literal, command in awaited:
+            lines: list[str] = []
+            while True:
+                if self._at >= len(self._text):
+                    raise Unclear("a here-document in it has no end")
+                end = self._text.find("\n", self._at)
                 end = len(self._text) if end < 0 else end
-                line = self._text[last:end]
-                line = line.lstrip("\t") if is_indented else line
+                line = self._text[self._at : end]
                 self._at = end + 1
-            if line != delimiter or UNKNOWN in delimiter:
-                self.doubt = self.doubt or "a text in it has no end"
-                last = len(self._text)
-            text = self._text[start:last]
-            self._add_within(text)
-            # Quotes mean nothing in it: what is within `'$(…)'` runs too.
-            self._add_within(text, is_quoted=True)
+                line = line.lstrip("\t") if has_tabs else line
+                if line == delimiter:
+                    break
+                if not is_literal and line.endswith("\\"):
+                    raise Unclear("a here-document in it has a line that goes on")
+                lines.append(line)
+            text = "\n".join(lines)
+            command.inputs.append(text if is_literal else self._within(text, _Reader._read_document))
 
-    def _read_word(self) -> str:
-        # The same twice, but for a blank in place of each character that is quoted.
-        word = bare = ""
-        start = self._at
+    def _read_document(self) -> str:
+        return self._read_quoted(closing="")
+
+    # Words.
+
+    def _read_word(self, *, in_test: bool = False) -> list[str]:
+        """The words that the next one becomes: none if there is none, several for alternatives in braces."""
+        start, word = self._at, ""
+        is_plain = True
         while self._at < len(self._text):
+            self._step()
+            if found := _PLAIN.match(self._text, self._at):
+                word += found[0]
+                self._at = found.end()
+                continue
             character = self._text[self._at]
-            if character in _BLANKS + "\n;&|()<>":
+            if character in " \t\n;" or (
+                character in "&|()<>" and not in_test and not self._is_substitution()
+            ):
                 break
             self._at += 1
-            if character == "'":
-                added = self._read_until("'")
-            elif character == '"':
-                added = self._read_double_quoted()
-            elif character == "\\":
-                added = self._text[self._at : self._at + 1].replace("\n", "")
-                self._at += 1
-            elif character == "$":
-                added = self._read_dollar()
-            elif character == "`":
-                added = self._read_backticks()
-            else:
-                word += character
-                bare += character
+            if character in "*?[{":
+                word += {"*": STAR, "?": ONE, "[": _OPEN, "{": _BRACE}[character]
                 continue
-            word += added
-            bare += " " * len(added)
+            is_plain = is_plain and character in "()&|"
+            word += self._read_part(character)
         if self._at == start:
-            self._at += 1
-        return _expanded(word, bare).strip(_ODD_BLANKS)
+            return []
+        return self._finished(word, is_plain=is_plain)
 
-    def _read_until(self, quote: str) -> str:
+    def _read_part(self, character: str) -> str:
+        """What is behind a character that means something to the shell."""
+        if character == "'":
+            return self._read_until_quote()
+        if character == '"':
+            return self._read_quoted()
+        if character == "\\":
+            following = self._text[self._at : self._at + 1]
+            self._at += 1
+            return "" if following == "\n" else following
+        if character == "$":
+            return self._read_dollar(is_quoted=False)
+        if character == "`":
+            return self._read_backticks(is_quoted=False)
+        if character in "<>":
+            self._at += 1
+            self._read_nested()
+            return UNKNOWN
+        return character
+
+    def _finished(self, word: str, *, is_plain: bool) -> list[str]:
+        """A word with its brackets and braces read: as alternatives, as unknown, or as what they are."""
+        if _OPEN in word and word not in (_OPEN, _OPEN * 2):
+            before, _, after = word.partition(_OPEN)
+            inside, bracket, after = after.rpartition("]")
+            if not bracket and _UNCLOSED_SUBSCRIPT.match(word):
+                raise Unclear("a bracket in it is not closed")
+            if bracket and _NAME.fullmatch(before) and after[:1] in ("=", "+") and not inside.isdigit():
+                raise Unclear("it runs what is in a subscript")
+            if bracket and not (_NAME.fullmatch(before) and after[:1] == "="):
+                word = before + (UNKNOWN if "/" in inside or _BRACE in inside else STAR) + after
+        word = word.replace(_OPEN, "[")
+        if _BRACE not in word:
+            return [word]
+        if is_plain and (found := _ALTERNATIVES.fullmatch(word)):
+            return [f"{found[1]}{each}{found[3]}" for each in found[2].split(",")]
+        several = word[word.index(_BRACE) : word.rfind("}") + 1]
+        return [WORDS] if "," in several or ".." in several else [word.replace(_BRACE, "{")]
+
+    def _read_until_quote(self) -> str:
         start = self._at
-        end = self._text.find(quote, start)
+        end = self._text.find("'", start)
         if end < 0:
-            self.doubt = self.doubt or "a quote in it is never closed"
-            end = len(self._text)
+            raise Unclear("a quote in it is not closed")
         self._at = end + 1
         return self._text[start:end]
 
-    def _read_double_quoted(self, closing: str = '"') -> str:
-        inside = ""
+    def _read_quoted(self, closing: str = '"') -> str:
+        inside: list[str] = []
         while self._at < len(self._text):
+            self._step()
+            if found := _IN_QUOTES.match(self._text, self._at):
+                inside.append(found[0])
+                self._at = found.end()
+                continue
             character = self._text[self._at]
             self._at += 1
             if character == closing:
-                return inside
+                return "".join(inside)
             if character == "\\":
                 following = self._text[self._at : self._at + 1]
                 self._at += 1
-                inside += following if following in '"\\$`' else "" if following == "\n" else f"\\{following}"
+                inside.append(
+                    following if following in '"\\$`' else "" if following == "\n" else f"\\{following}"
+                )
             elif character == "$":
-                inside += self._read_dollar()
+                inside.append(self._read_dollar(is_quoted=True))
             elif character == "`":
-                inside += self._read_backticks()
+                inside.append(self._read_backticks(is_quoted=True))
             else:
-                inside += character
+                inside.append(character)
         if closing:
-            self.doubt = self.doubt or "a quote in it is never closed"
-        return inside
+            raise Unclear("a quote in it is not closed")
+        return "".join(inside)
 
-    def _read_dollar(self) -> str:
+    # Expansions.
+
+    def _read_dollar(self, *, is_quoted: bool) -> str:
+        marker = UNKNOWN if is_quoted else WORDS
         following = self._text[self._at : self._at + 1]
+        if self._text.startswith("((", self._at):
+            self._read_arithmetic()
+            return NUMBER
         if following == "(":
             self._at += 1
             self._read_nested()
-        elif following == "{":
-            self._at += 1
-            self._read_braces()
-        elif following == "'":
-            self._at += 1
-            self._read_escapes()
-        elif following == '"':
+            return marker
+        if following == "[":
+            raise Unclear("it has arithmetic in brackets")
+        if following == "{":
+            return self._read_parameter(marker)
+        if following == "'" and not is_quoted:
+            return self._read_escapes()
+        if following == '"' and not is_quoted:
             return ""
-        elif found := _PARAMETER.match(self._text, self._at):
+        if found := _NAME.match(self._text, self._at):
             self._at = found.end()
-        else:
-            return "$"
-        return UNKNOWN
-
-    def _read_braces(self) -> None:
-        """`${…}`: what is inside may run commands."""
-        start, open_braces = self._at, 1
-        while self._at < len(self._text) and open_braces:
-            open_braces += {"{": 1, "}": -1}.get(self._text[self._at], 0)
+            return self._known.get(found[0], marker)
+        if _SPECIAL.match(following):
             self._at += 1
-        if open_braces:
-            self.doubt = self.doubt or "a brace in it is never closed"
-        self._add_within(self._text[start : self._at - 1])
+            return WORDS if following in "@*" else NUMBER if following in "#?$!" else marker
+        return "$"
 
-    def _read_escapes(self) -> None:
+    def _read_parameter(self, marker: str) -> str:
+        found = _PARAMETER.match(self._text, self._at)
+        if not found:
+            raise Unclear("it has a `${…}` that may run commands")
+        self._at = found.end()
+        if found["counted"]:
+            return NUMBER
+        if found["name"] in "@*" or "@" in (found["all"] or "") or "*" in (found["all"] or ""):
+            return WORDS
+        return self._known.get(found["name"], marker) if not found["rest"] else marker
+
+    def _read_arithmetic(self) -> None:
+        """`((…))`: what is in it, and in the values of its variables, is run if it has brackets."""
+        start = self._at + 2
+        found = _ARITHMETIC.match(self._text, start)
+        depth = 2
+        for end in range(start, found.end() if found else start):
+            depth += {"(": 1, ")": -1}.get(self._text[end], 0)
+            if depth == 1 and self._text.startswith("))", end):
+                inside = self._text[start:end]
+                self._counted.update(_NAME.findall(re.sub(r"\$\{?#\w+", "", inside)))
+                self._arithmetic.append((self._at, end + 2))
+                self._at = end + 2
+                return
+            if depth == 1:
+                break
+        raise Unclear("it has arithmetic that may run commands")
+
+    def _read_escapes(self) -> str:
         """`$'…'`, in which any character may be written as a number."""
-        while self._at < len(self._text) and self._text[self._at] != "'":
-            self._at += 2 if self._text[self._at] == "\\" else 1
-        if self._at >= len(self._text):
-            self.doubt = self.doubt or "a quote in it is never closed"
         self._at += 1
+        inside = ""
+        while True:
+            self._step()
+            character = self._text[self._at : self._at + 1]
+            self._at += 1
+            if not character:
+                raise Unclear("a quote in it is not closed")
+            if character == "'":
+                return inside
+            if character == "\\":
+                inside += _ESCAPES.get(self._text[self._at : self._at + 1], UNKNOWN)
+                self._at += 1
+            else:
+                inside += character
 
-    def _read_backticks(self) -> str:
-        start = self._at
-        while self._at < len(self._text) and self._text[self._at] != "`":
-            self._at += 2 if self._text[self._at] == "\\" else 1
-        if self._at >= len(self._text):
-            self.doubt = self.doubt or "a backtick in it is never closed"
-        self._add_within(re.sub(r"\\([`\\$])", r"\1", self._text[start : self._at]))
-        self._at += 1
-        return UNKNOWN
+    def _read_backticks(self, *, is_quoted: bool) -> str:
+        end = self._text.find("`", self._at)
+        inside = self._text[self._at : end]
+        if end < 0 or "\\" in inside:
+            raise Unclear("it has backticks that are not plain")
+        self._at = end + 1
+        self._within(inside, _Reader._read_script)
+        return UNKNOWN if is_quoted else WORDS
 
-    def _add_within(self, text: str, *, is_quoted: bool = False) -> None:
-        if self._depth > _DEEPEST:
-            self.doubt = self.doubt or "it is too deep"
-            return
-        within = _Lexer(text, self._depth + 1)
-        if is_quoted:
-            within._read_double_quoted(closing="")
-        else:
-            within.read_all()
+    def _read_script(self) -> str:
+        self.read()
+        return ""
+
+    def _within(self, text: str, read: Callable[[_Reader], str]) -> str:
+        """Read another text with what it runs."""
+        within = _Reader(text, self._depth + 1, self._known)
+        within._steps = self._steps
+        found = read(within)
+        self._steps = within._steps
         self.commands += within.commands
-        self.doubt = self.doubt or within.doubt
-
-
-def _expanded(word: str, bare: str) -> str:
-    """A word with `UNKNOWN` for what the shell would make file names or several words of."""
-    several = bare[bare.find("{") : bare.rfind("}") + 1]
-    if "{" in several and ("," in several or ".." in several):
-        return UNKNOWN
-    special = "*?[" if 0 <= bare.find("[") < bare.rfind("]") - 1 else "*?"
-    return "".join(UNKNOWN if other in special else own for own, other in zip(word, bare, strict=True))
+        self.written |= within.written
+        self._counted |= within._counted
+        self.redefines = self.redefines or within.redefines
+        return found
