@@ -5,6 +5,7 @@ Does not decide anything, and keeps no order of rules: the policy does.
 
 from __future__ import annotations
 
+import os
 import posixpath
 import re
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeGuard, cast
@@ -14,7 +15,9 @@ import msgspec
 from bridle.handlers._policy_commands import command_match
 from bridle.handlers._policy_glob import Match, fits, literal_prefix
 from bridle.handlers._policy_notation import OPTIONAL_PATHS, PATHS, SEARCHES, SHELLS, todays_name
-from bridle.handlers._policy_paths import LONGEST, Where, path_match
+from bridle.handlers._policy_paths import LONGEST, Where, path_match, wildcard_match
+from bridle.handlers._policy_reach import paths_of
+from bridle.handlers._policy_script import MARKERS
 from bridle.handlers._policy_urls import domain_match, host_match, url_match
 from bridle.redaction import preview_value
 from bridle.wire import JsonObject
@@ -32,12 +35,9 @@ _NOT_IN_TOOLS: Final = re.compile(r"[^\w*?\[\]!-]")
 """What the names of tools have `_` for, where their server has it in its name."""
 _PIECES: Final = re.compile(r"""[\s;|&<>()`"'${}=,:@]+""")
 """What separates names of files from all else in the text of a command."""
-_QUOTES: Final = re.compile(r"""['"\\]""")
-_FLAG: Final = re.compile(r"-\w?")
 _SEVERAL_PLACES: Final = re.compile(r"[{(][^)}]*(/|\.\.)")
 """Alternatives in a pattern that may begin anywhere."""
-_MOST_PIECES: Final = 2_000
-_LONGEST: Final = 100_000
+_MOST_PIECES: Final = 200
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
@@ -195,13 +195,25 @@ def _path_in_command(patterns: Sequence[str], call: Call) -> Judged:
     command: object = call.input.get("command")
     if not isinstance(command, str):
         return Match.NO, "it has no command"
-    if len(command) > _LONGEST:
-        return Match.MAYBE, "its command is too long to look for paths in it"
-    unquoted = _QUOTES.sub("", command)
-    pieces = [piece for each in (command, unquoted) for piece in _PIECES.split(each)]
-    return _path_among(
-        patterns, (_FLAG.sub("", piece, 1) if piece[:1] == "-" else piece for piece in pieces), call
-    )
+    if todays_name(call.tool) == "PowerShell":
+        return _path_among(patterns, _PIECES.split(command), call)
+    reach = paths_of(command)
+    for path in reach.paths:
+        where = _from_folder(call.where, path.folder)
+        found = wildcard_match if MARKERS.search(path.text) else path_match
+        for pattern in patterns:
+            if len(path.text) <= LONGEST and found(pattern, path.text, where, reaches_in=path.reaches_in):
+                shown = preview_value(MARKERS.sub("*", path.text))
+                return Match.MAYBE, f"{shown} is in it, and fits {pattern!r}"
+    if reach.doubt:
+        return Match.MAYBE, f"it cannot be told: {reach.doubt}"
+    return Match.NO, "no path in it is meant"
+
+
+def _from_folder(where: Where, folder: str) -> Where:
+    """Where relative paths begin once a command is in a folder; patterns stay where they are."""
+    expanded = os.path.expanduser(folder) if where.is_local else folder  # noqa: PTH111
+    return Where(posixpath.join(where.cwd, expanded), where.is_local, where.root or where.cwd)
 
 
 def _path_among(patterns: Sequence[str], texts: Iterable[str], call: Call) -> Judged:

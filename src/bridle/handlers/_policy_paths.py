@@ -7,17 +7,24 @@ from __future__ import annotations
 
 import os
 import posixpath
+import re
 import sys
 import unicodedata
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
 import msgspec
 
-from bridle.handlers._policy_glob import Match, escaped, is_special, path_regex
+from bridle.handlers._policy_glob import Match, escaped, fits, is_special, path_regex
+from bridle.handlers._policy_script import ONE, STAR
 
+_LONGEST_WILDCARD: Final = 256
 LONGEST: Final = 4096
 """Characters of a path that are looked at; hardly a system knows longer ones."""
+_MOST_LINKS: Final = 40
+_OF_PROCESS: Final = re.compile(r"/proc/(self|thread-self|\d+)(/|\Z)|/dev/(fd|std\w+)(/|\Z)|/\.vol(/|\Z)")
+"""What names other files for each process, or names them by their numbers."""
 IGNORES_CASE: Final = sys.platform in ("darwin", "win32")
 """Whether file names that differ in case name one file, as they mostly do here. Then they do for a denial."""
 
@@ -60,6 +67,87 @@ def path_match(pattern: str, path: str, where: Where, *, reaches_in: bool = Fals
     return Match.NO
 
 
+def wildcard_match(pattern: str, path: str, where: Where, *, reaches_in: bool = False) -> Match:
+    """Whether a path with wildcards of a shell in it may become one that is meant by a pattern.
+
+    Links behind the first of them are not followed.
+    """
+    expanded = os.path.expanduser(path) if where.is_local else path  # noqa: PTH111
+    joined = posixpath.join(_slashed(where.cwd), expanded)
+    first = re.search(f"[{STAR}{ONE}]", joined)
+    if len(path) > _LONGEST_WILDCARD or (first and ".." in joined[first.start() :].split("/")):
+        return Match.MAYBE
+    fixed = joined[: first.start() if first else None].rpartition("/")[0]
+    rest = joined[len(fixed) + 1 :]
+    real = _real(fixed or "/") if where.is_local else fixed
+    if real is None or _OF_PROCESS.match(_normal(joined)):
+        return Match.MAYBE
+    patterns = _patterns(pattern, where.root or where.cwd, where)
+    patterns += [*_patterns(pattern, where.cwd, where), *([pattern] if pattern.startswith("**/") else [])]
+    for written in dict.fromkeys((_normal(joined), _normal(posixpath.join(real, rest)))):
+        own = _parts(_folded(written))
+        if any(_meet(own, _parts(_folded(each)), reaches_in=reaches_in) for each in patterns):
+            return Match.MAYBE
+    return Match.NO
+
+
+def _meet(own: list[str], theirs: list[str], *, reaches_in: bool) -> bool:
+    """Whether a path with wildcards may be what a pattern means, or inside of it, or hold it."""
+    places = {0}
+    for part in own:
+        places = {place for each in places for place in _through(theirs, each)}
+        if len(theirs) in places:
+            return True
+        places = {
+            place if theirs[place] == "**" else place + 1
+            for place in places
+            if theirs[place] == "**" or _part_meets(part, theirs[place])
+        }
+    places = {place for each in places for place in _through(theirs, each)}
+    return len(theirs) in places or (reaches_in and bool(places))
+
+
+def _through(parts: list[str], place: int) -> Iterator[int]:
+    """A place in a pattern, and those that are reached without a part: `**` may be none."""
+    yield place
+    while place < len(parts) and parts[place] == "**":
+        place += 1
+        yield place
+
+
+def _part_meets(own: str, theirs: str) -> bool:
+    """Whether a part of a path with wildcards may be what a part of a pattern means."""
+    if own[:1] in (STAR, ONE) and theirs.startswith("."):
+        # The shell leaves these out.
+        return False
+    if IGNORES_CASE:
+        own, theirs = own.lower(), theirs.lower()
+    places = {0}
+    tokens = re.findall(r"\[!?\]?[^\]]*\]|.", theirs, re.DOTALL)
+    for character in own:
+        places = {place for each in places for place in _past_stars(tokens, each)}
+        if character == STAR:
+            places = set(range(min(places, default=len(tokens)), len(tokens) + 1))
+            continue
+        places = {
+            place if tokens[place] == "*" else place + 1
+            for place in places
+            if place < len(tokens) and (character == ONE or _token_fits(tokens[place], character))
+        }
+    return any(place == len(tokens) for each in places for place in _past_stars(tokens, each))
+
+
+def _past_stars(tokens: list[str], place: int) -> Iterator[int]:
+    yield place
+    while place < len(tokens) and tokens[place] == "*":
+        place += 1
+        yield place
+
+
+def _token_fits(token: str, character: str) -> bool:
+    return token in ("*", "?", character) or (len(token) > 1 and fits(token, character))
+
+
 def _spellings(path: str, where: Where) -> list[str] | None:
     """The path from the root: as it is written, and with links followed. None if it is no path at all."""
     if len(path) > LONGEST or "\0" in path or "\ufeff" in path:
@@ -72,10 +160,11 @@ def _spellings(path: str, where: Where) -> list[str] | None:
     found: list[str] = []
     for each in dict.fromkeys(given):
         joined = posixpath.join(_slashed(where.cwd), _slashed(each))
-        found.append(_normal(joined))
-        if where.is_local and (real := _real(joined)) not in found:
-            found.append(real)
-    return found
+        written, real = _normal(joined), _real(joined) if where.is_local else ""
+        if real is None or _OF_PROCESS.match(written):
+            return None
+        found += [written] if real in ("", written) else [written, real]
+    return list(dict.fromkeys(found))
 
 
 def _patterns(pattern: str, folder: str, where: Where) -> list[str]:
@@ -85,7 +174,7 @@ def _patterns(pattern: str, folder: str, where: Where) -> list[str]:
         slashed = escaped(_slashed(os.path.expanduser("~"))) + slashed[1:]  # noqa: PTH111
     base = _slashed(folder)
     found: list[str] = []
-    for each in dict.fromkeys([base, _real(base)] if where.is_local else [base]):
+    for each in dict.fromkeys([base, _real(base) or base] if where.is_local else [base]):
         written = _normal(posixpath.join(escaped(each), slashed))
         found.append(written)
         if where.is_local:
@@ -96,7 +185,8 @@ def _patterns(pattern: str, folder: str, where: Where) -> list[str]:
 def _with_real_beginning(pattern: str) -> str:
     parts = pattern.split("/")
     first = next((number for number, part in enumerate(parts) if is_special(part)), len(parts))
-    beginning = _real("/".join(parts[:first]) or "/")
+    fixed = "/".join(parts[:first]) or "/"
+    beginning = _real(fixed) or fixed
     return posixpath.join(escaped(beginning), *parts[first:]) if parts[first:] else escaped(beginning)
 
 
@@ -135,11 +225,30 @@ def _normal(path: str) -> str:
     return "/" + posixpath.normpath(path).lstrip("/") if path.startswith("/") else posixpath.normpath(path)
 
 
-def _real(path: str) -> str:
-    try:
+def _real(path: str) -> str | None:
+    """A path with its links followed; None if that is another one for each process, or has no end."""
+    if _has_backslashes():
         return _slashed(os.path.realpath(path))
-    except (OSError, ValueError):
-        return _normal(path)
+    at, ahead, links = "/", path.split("/")[::-1], 0
+    while ahead:
+        part = ahead.pop()
+        if part in ("", ".", ".."):
+            at = posixpath.dirname(at) if part == ".." else at
+            continue
+        following = posixpath.join(at, part)
+        if _OF_PROCESS.match(following):
+            return None
+        try:
+            target = os.readlink(following)  # noqa: PTH115 - thousands of parts, each of them once
+        except (OSError, ValueError):
+            at = following
+            continue
+        links += 1
+        if links > _MOST_LINKS:
+            return None
+        at = "/" if target.startswith("/") else at
+        ahead += target.split("/")[::-1]
+    return at
 
 
 @lru_cache(maxsize=1)

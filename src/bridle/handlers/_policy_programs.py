@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from bridle.handlers._policy_script import DYNAMIC, MARKERS, UNKNOWN, WORDS, Command, Unclear
+from bridle.handlers._policy_script import DYNAMIC, LISTED, MARKERS, UNKNOWN, WORDS, Command, Unclear
 from bridle.handlers._policy_shell import read_script
 
 _MOST_WORDS: Final = 2_000
@@ -21,11 +21,11 @@ _MOST_WORDS: Final = 2_000
 _NEVER: Final = re.compile(r"(?!)")
 
 
-def _names(text: str) -> frozenset[str]:
+def names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-DATA: Final = _names(
+DATA: Final = names(
     """: true false echo pwd cd pushd popd dirs exit return break continue shift sleep jobs kill umask
     ulimit times for select which type whereis basename dirname realpath readlink mktemp ls cat head
     tail tac wc cut tr uniq comm paste nl rev fold fmt column expand unexpand join od xxd hexdump
@@ -49,16 +49,16 @@ DATA_UNLESS: Final[Mapping[str, re.Pattern[str]]] = {
 }
 """The same, unless one of these options is among the arguments, or may be."""
 SUBCOMMANDS: Final[Mapping[str, frozenset[str]]] = {
-    "git": _names(
+    "git": names(
         """status log diff show add commit checkout switch branch restore stash tag merge merge-base rev-parse
     rev-list remote reset revert cherry-pick blame describe ls-files ls-tree mv rm init shortlog cat-
     file reflog worktree clean push fetch pull clone rebase grep apply show-ref diff-tree check-ignore
     count-objects"""
     ),
-    "docker": _names("ps images logs build pull push inspect version info stop start restart rm rmi tag"),
-    "gh": _names("pr issue run release workflow auth search label status"),
-    "kubectl": _names("get describe logs apply delete version scale rollout top explain"),
-    "systemctl": _names("status start stop restart reload is-active list-units"),
+    "docker": names("ps images logs build pull push inspect version info stop start restart rm rmi tag"),
+    "gh": names("pr issue run release workflow auth search label status"),
+    "kubectl": names("get describe logs apply delete version scale rollout top explain"),
+    "systemctl": names("status start stop restart reload is-active list-units"),
 }
 """Subcommands that take their arguments as data."""
 _GIT_UNLESS: Final[Mapping[str, re.Pattern[str]]] = {
@@ -72,7 +72,7 @@ _GIT_UNLESS: Final[Mapping[str, re.Pattern[str]]] = {
 """Options with which one of them runs what it is given."""
 _GIT_BEFORE: Final = re.compile(r"--(no-pager|git-dir=\S*|work-tree=\S*)")
 
-TOOLS: Final = _names(
+TOOLS: Final = names(
     """make ninja cmake ctest meson bazel npm yarn pnpm bun cargo rustc rustup rustfmt go gofmt mvn gradle
     gradlew ant pytest tox nox pip pip3 pipx uv poetry pipenv conda ruff mypy pyright black isort flake8
     pylint bandit coverage pre-commit alembic flask uvicorn gunicorn django-admin twine sphinx-build
@@ -89,9 +89,9 @@ _TOOLS_RUN: Final = re.compile(
     re.DOTALL,
 )
 """What makes one of them run what it is given."""
-_RUN_SCRIPTS: Final = _names("npm yarn pnpm bun")
+_RUN_SCRIPTS: Final = names("npm yarn pnpm bun")
 """Tools that run a script of the project by its name."""
-_MODULES: Final = _names(
+_MODULES: Final = names(
     """pytest pip venv virtualenv unittest mypy ruff black isort flake8 pylint coverage build twine
     http.server json.tool compileall pyright tox nox uvicorn flask django sphinx mkdocs py_compile
     ensurepip alembic"""
@@ -107,11 +107,11 @@ _INTERPRETERS: Final[Mapping[str, re.Pattern[str]]] = {
 }
 """Programs that run a script, by the options that may be in front of it."""
 _VERSION: Final = re.compile(r"\d[\d.]*\Z")
-_SHELLS: Final = _names("sh bash dash ash zsh ksh mksh rbash fish csh tcsh pwsh")
-_OF_POSIX: Final = _names("sh bash dash ash")
-_EVALUATE: Final = _names("eval let alias hash shopt enable bind complete compgen fc history caller")
+_SHELLS: Final = names("sh bash dash ash zsh ksh mksh rbash fish csh tcsh pwsh")
+_OF_POSIX: Final = names("sh bash dash ash")
+_EVALUATE: Final = names("eval let alias hash shopt enable bind complete compgen fc history caller")
 """Builtins that run their arguments, or change what others mean."""
-_TAKE_NAMES: Final = _names("read mapfile readarray declare local typeset export readonly getopts")
+_TAKE_NAMES: Final = names("read mapfile readarray declare local typeset export readonly getopts")
 """Builtins that run what is in the subscripts of the variables that they are given."""
 _NAME_ARGUMENT: Final = re.compile(r"-[rspdtaxgfAul]*\d*|--|\w*|(?P<name>\w+)\+?=(?P<value>.*)", re.DOTALL)
 _PASSES: Final[Mapping[str, re.Pattern[str]]] = {
@@ -140,7 +140,7 @@ _NOT_FILES: Final = re.compile(r"-\Z|/dev/|/proc/")
 _PLAIN: Final = re.compile(r"[\w\s./:=@,+%~^#!\x02-\x06-]*")
 _SEPARATORS: Final = re.compile(r"[^\w./~^+@%*?\x00-\x06\[-]+")
 _ATTACHED: Final = re.compile(r"-\w(?=.)")
-_ARITHMETIC_TESTS: Final = _names("-eq -ne -lt -le -gt -ge -v -R")
+_ARITHMETIC_TESTS: Final = names("-eq -ne -lt -le -gt -ge -v -R")
 _UNARY_TEST: Final = re.compile(r"-[a-zA-Z]")
 _BINARY_TEST: Final = re.compile(r"==?|!=|<|>|-(eq|ne|lt|le|gt|ge|nt|ot|ef)")
 _AWK_RUNS: Final = re.compile(r"\||system|@|getline")
@@ -161,20 +161,22 @@ class Runs(NamedTuple):
     """Words of which some may be another command, from any of them on."""
     simple: list[Command]
     """The simple commands with all that belongs to them."""
+    outer: list[list[str]]
+    """Those of `commands` that do nothing but run another one of them."""
     doubt: str
     """Why there may be others; empty if there are none."""
 
 
 @lru_cache(maxsize=16)
-def runs_of(text: str) -> Runs:
-    """Every command that a text may run."""
-    analysis = _Analysis()
+def runs_of(text: str, *, lists: bool = False) -> Runs:
+    """Every command that a text may run. With `lists`, what it does to each of several files is marked."""
+    analysis = _Analysis(lists=lists)
     doubt = ""
     try:
         analysis.add(text)
     except Unclear as error:
         doubt = str(error)
-    return Runs(analysis.commands, analysis.hidden, analysis.simple, doubt)
+    return Runs(analysis.commands, analysis.hidden, analysis.simple, analysis.outer, doubt)
 
 
 def program_of(word: str) -> str:
@@ -185,7 +187,9 @@ def program_of(word: str) -> str:
 
 
 class _Analysis:
-    def __init__(self) -> None:
+    def __init__(self, *, lists: bool) -> None:
+        self._lists = lists
+        self.outer: list[list[str]] = []
         self.commands: list[list[str]] = []
         self.hidden: list[list[str]] = []
         self.simple: list[Command] = []
@@ -195,7 +199,7 @@ class _Analysis:
         self._words = 0
 
     def add(self, text: str) -> None:
-        script = read_script(text, self._depth)
+        script = read_script(text, self._depth, lists=self._lists)
         self.simple += script.commands
         self._written |= script.written | {
             name.rpartition("/")[2]
@@ -232,7 +236,7 @@ class _Analysis:
         elif inner := self._inner(program, words):
             for each in inner:
                 self._run(each, command)
-        elif program and _takes_data(program, words):
+        elif program and takes_data(program, words):
             return
         elif program in TOOLS and not _runs_given(words):
             self._hide(words[3 if words[1:2] == ["run"] and program in _RUN_SCRIPTS else 2 :])
@@ -321,7 +325,7 @@ class _Analysis:
     def _inner(self, program: str, words: list[str]) -> list[list[str]]:
         """The commands that a program runs, if it is known where they begin."""
         if program == "find":
-            return _inner_of_find(words)
+            return _inner_of_find(words, LISTED if self._lists else UNKNOWN)
         two = f"{program} {words[1]}" if len(words) > 1 else ""
         start = 2 if two in _PASSES else 1
         passed = _PASSES.get(two) or _PASSES.get(program)
@@ -334,6 +338,7 @@ class _Analysis:
             return [[":"]]
         if inner[0].startswith("-") or MARKERS.search(inner[0]) or (program != "xargs" and "=" in inner[0]):
             return []
+        self.outer.append(words)
         if program == "xargs":
             return [[*(word.replace("{}", UNKNOWN) for word in inner), WORDS]]
         return [inner]
@@ -363,7 +368,7 @@ def _operands(words: list[str], options: re.Pattern[str]) -> list[str]:
     return operands if operands and (operands[0] == "-m" or not operands[0].startswith("-")) else []
 
 
-def _inner_of_find(words: list[str]) -> list[list[str]]:
+def _inner_of_find(words: list[str], marker: str) -> list[list[str]]:
     found: list[list[str]] = []
     inner: list[str] | None = None
     for before, word in pairwise(words):
@@ -371,7 +376,7 @@ def _inner_of_find(words: list[str]) -> list[list[str]]:
             if word in (";", "+"):
                 inner = None
             else:
-                inner.append(word.replace("{}", UNKNOWN))
+                inner.append(word.replace("{}", marker))
         elif word.startswith(("-exec", "-ok")):
             inner = []
             found.append(inner)
@@ -385,7 +390,7 @@ def _runs_given(words: list[str]) -> bool:
     return bool(_TOOLS_RUN.match(" ".join([*words, ""])) or any(map(_NOT_FILES.match, words)))
 
 
-def _takes_data(program: str, words: list[str]) -> bool:
+def takes_data(program: str, words: list[str]) -> bool:
     """Whether a program takes its arguments for nothing but data."""
     if program in DATA or program == "[[" or words[:2] in (["command", "-v"], ["command", "-V"]):
         return True

@@ -1,6 +1,6 @@
 """What a shell command is read as: simple commands of words, with markers for what only the shell will know.
 
-Does not read anything: that is in `_policy_shell`.
+Reads no commands: that is in `_policy_shell`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,20 @@ HERE: Final = "\x05"
 """The working folder: `$PWD`."""
 NUMBER: Final = "\x06"
 """A whole number: `$?`, `$#`, `$((…))`."""
-MARKERS: Final = re.compile(r"[\x00-\x06]")
-DYNAMIC: Final = re.compile(r"[\x00\x01]")
+LISTED: Final = "\x0e"
+"""A variable of which all values are in the text: `$X` in `for X in a b`. Only where that is asked for."""
+OPEN: Final = "\x07"
+"""A bracket that may begin a class of characters."""
+BRACE: Final = "\x08"
+"""A brace that may begin alternatives."""
+MARKERS: Final = re.compile(r"[\x00-\x06\x0e]")
+DYNAMIC: Final = re.compile(r"[\x00\x01\x0e]")
+
+_NAME: Final = re.compile(r"[A-Za-z_]\w*")
+_UNCLOSED_SUBSCRIPT: Final = re.compile(r"\w*\x07")
+_ALTERNATIVES: Final = re.compile(
+    r"([^\x00-\x08{}]*)\x08([^\x00-\x08{}]*,[^\x00-\x08{}]*)\}([^\x00-\x08{}]*)"
+)
 
 
 class Unclear(ValueError):
@@ -53,3 +65,23 @@ class Script(NamedTuple):
     """Whether it may give a program's name another meaning: a function, or a path of its own."""
     written: frozenset[str]
     """Names of the files that it redirects something to."""
+
+
+def finished_word(word: str, *, is_plain: bool) -> list[str]:
+    """A word with its brackets and braces read: as alternatives, as unknown, or as what they are."""
+    if OPEN in word and word not in (OPEN, OPEN * 2):
+        before, _, after = word.partition(OPEN)
+        inside, bracket, after = after.rpartition("]")
+        if not bracket and _UNCLOSED_SUBSCRIPT.match(word):
+            raise Unclear("a bracket in it is not closed")
+        if bracket and _NAME.fullmatch(before) and after[:1] in ("=", "+") and not inside.isdigit():
+            raise Unclear("it runs what is in a subscript")
+        if bracket and not (_NAME.fullmatch(before) and after[:1] == "="):
+            word = before + (UNKNOWN if "/" in inside or BRACE in inside else STAR) + after
+    word = word.replace(OPEN, "[")
+    if BRACE not in word:
+        return [word]
+    if is_plain and (found := _ALTERNATIVES.fullmatch(word)):
+        return [f"{found[1]}{each}{found[3]}" for each in found[2].split(",")]
+    several = word[word.index(BRACE) : word.rfind("}") + 1]
+    return [WORDS] if "," in several or ".." in several else [word.replace(BRACE, "{")]

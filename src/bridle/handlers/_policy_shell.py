@@ -12,17 +12,22 @@ from typing import Final
 
 from bridle.handlers._policy_plain import LONGEST
 from bridle.handlers._policy_script import (
+    BRACE,
+    DYNAMIC,
     HERE,
     HOME,
+    LISTED,
     MARKERS,
     NUMBER,
     ONE,
+    OPEN,
     STAR,
     UNKNOWN,
     WORDS,
     Command,
     Script,
     Unclear,
+    finished_word,
 )
 
 # So that no text takes long.
@@ -31,10 +36,6 @@ _MOST_NUMBERS: Final = 10
 _DEEPEST: Final = 20
 """Commands within commands that are analysed."""
 
-_OPEN: Final = "\x07"
-"""A bracket that may begin a class of characters."""
-_BRACE: Final = "\x08"
-"""A brace that may begin alternatives."""
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _PLAIN: Final = re.compile(r"[^\s;&|()<>'\"\\$`*?\[{]+")
 _IN_QUOTES: Final = re.compile(r'[^"\\$`]+')
@@ -46,13 +47,9 @@ _PARAMETER: Final = re.compile(
 )
 """`${…}` in the forms that do nothing but take a value."""
 _ARITHMETIC: Final = re.compile(r"(?:[\w\s+*/%<>=!&|^~?:,;()-]|\$\w+|\$\{#?\w+\}|\$[#?])*")
-_SET_TO_NUMBER: Final = re.compile(r"\b([A-Za-z_]\w*)(?==\d|=\$\(\(| in [\d{])")
+_SET: Final = re.compile(r"\b([A-Za-z_]\w*)(?:=| in )")
 _ESCAPES: Final = {"n": "\n", "t": "\t", "\\": "\\", "'": "'", '"': '"'}
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*(\[\d+\])?\+?=")
-_UNCLOSED_SUBSCRIPT: Final = re.compile(r"\w*\x07")
-_ALTERNATIVES: Final = re.compile(
-    r"([^\x00-\x08{}]*)\x08([^\x00-\x08{}]*,[^\x00-\x08{}]*)\}([^\x00-\x08{}]*)"
-)
 _DESCRIPTOR: Final = re.compile(r"\d+|\{\w+\}")
 _REDIRECTION: Final = re.compile(r"&>>?|<<<|<<-?|<>|[<>]&|>>|>\||[<>]")
 _LEADING: Final = frozenset(
@@ -63,16 +60,19 @@ _COMPOUND: Final = frozenset(("if", "while", "until", "for", "select", "{"))
 _TEST_WORD: Final = re.compile(r"[<>()&|!]+")
 
 
-def read_script(text: str, depth: int = 0) -> Script:
-    """The simple commands of a text, or of one within another. Raises `Unclear` if there may be others."""
+def read_script(text: str, depth: int = 0, *, lists: bool = False) -> Script:
+    """The simple commands of a text, or of one within another. Raises `Unclear` if there may be others.
+
+    With `lists`, variables whose values are all in the text are marked as `LISTED`.
+    """
     if len(text) > LONGEST:
         raise Unclear(f"it is longer than {LONGEST:,} characters")
     known = {} if depth else {"HOME": HOME, "PWD": HERE}
     known = {name: marker for name, marker in known.items() if not re.search(rf"(?<![$\w{{]){name}\b", text)}
     reader = _Reader(text, depth, known)
     reader.read()
-    if numbers := reader.numbers():
-        reader = _Reader(text, depth, known | dict.fromkeys(numbers, NUMBER))
+    if more := {} if depth else reader.variables(lists=lists):
+        reader = _Reader(text, depth, known | more)
         reader.read()
     reader.check_counted()
     return Script(reader.commands, reader.redefines, frozenset(reader.written))
@@ -113,16 +113,33 @@ class _Reader:
             if self._depth or len(self._counted) > _MOST_NUMBERS or not self._is_number(name):
                 raise Unclear(f"arithmetic runs what is in {name}")
 
-    def numbers(self) -> list[str]:
-        """Variables that are set to whole numbers, and to nothing else."""
-        names = [] if self._depth else sorted(set(_SET_TO_NUMBER.findall(self._text)))
-        return [name for name in names[:_MOST_NUMBERS] if self._is_number(name)]
+    def variables(self, *, lists: bool) -> dict[str, str]:
+        """Variables that are set to whole numbers, and to nothing else; and those whose values are known."""
+        names = sorted(set(_SET.findall(self._text)))[:_MOST_NUMBERS]
+        found = {name: LISTED for name in names if lists and self._is_listed(name)}
+        return found | {name: NUMBER for name in names if self._is_number(name)}
+
+    def _is_listed(self, name: str) -> bool:
+        if re.search(rf"(?<![$\w{{]){name}\b(?!=| in )", self._text):
+            return False
+        texts = [
+            text
+            for each in self.commands
+            for text in (*each.words, *each.sets)
+            if text.startswith(f"{name}=")
+        ]
+        texts += [
+            text for each in self.commands if each.words[:2] == ["for", name] for text in each.words[3:]
+        ]
+        return bool(texts) and not any(map(DYNAMIC.search, texts))
 
     def _is_number(self, name: str) -> bool:
         ends = [0, *(end for _, end in self._arithmetic)]
         starts = [*(start for start, _ in self._arithmetic), len(self._text)]
-        rest = " ".join(self._text[end:start] for end, start in zip(ends, starts, strict=True))
-        known = rf"\$\{{?#?{name}\b|\b{name}=\$?\d*(?![^\s;&|)])|\bfor {name} in [\w .{{}}-]*[;\n]"
+        rest = NUMBER.join(self._text[end:start] for end, start in zip(ends, starts, strict=True))
+        known = (
+            rf"\$\{{?#?{name}\b|\b{name}=(?:\d*|\${NUMBER})(?![^\s;&|)])|\bfor {name} in [\d .{{}}-]*[;\n]"
+        )
         return not re.search(rf"\b{name}\b", re.sub(known, "", rest))
 
     def _read_commands(self, closing: str) -> None:
@@ -317,13 +334,13 @@ class _Reader:
                 break
             self._at += 1
             if character in "*?[{":
-                word += {"*": STAR, "?": ONE, "[": _OPEN, "{": _BRACE}[character]
+                word += {"*": STAR, "?": ONE, "[": OPEN, "{": BRACE}[character]
                 continue
             is_plain = is_plain and character in "()&|"
             word += self._read_part(character)
         if self._at == start:
             return []
-        return self._finished(word, is_plain=is_plain)
+        return finished_word(word, is_plain=is_plain)
 
     def _read_part(self, character: str) -> str:
         """What is behind a character that means something to the shell."""
@@ -344,25 +361,6 @@ class _Reader:
             self._read_nested()
             return UNKNOWN
         return character
-
-    def _finished(self, word: str, *, is_plain: bool) -> list[str]:
-        """A word with its brackets and braces read: as alternatives, as unknown, or as what they are."""
-        if _OPEN in word and word not in (_OPEN, _OPEN * 2):
-            before, _, after = word.partition(_OPEN)
-            inside, bracket, after = after.rpartition("]")
-            if not bracket and _UNCLOSED_SUBSCRIPT.match(word):
-                raise Unclear("a bracket in it is not closed")
-            if bracket and _NAME.fullmatch(before) and after[:1] in ("=", "+") and not inside.isdigit():
-                raise Unclear("it runs what is in a subscript")
-            if bracket and not (_NAME.fullmatch(before) and after[:1] == "="):
-                word = before + (UNKNOWN if "/" in inside or _BRACE in inside else STAR) + after
-        word = word.replace(_OPEN, "[")
-        if _BRACE not in word:
-            return [word]
-        if is_plain and (found := _ALTERNATIVES.fullmatch(word)):
-            return [f"{found[1]}{each}{found[3]}" for each in found[2].split(",")]
-        several = word[word.index(_BRACE) : word.rfind("}") + 1]
-        return [WORDS] if "," in several or ".." in several else [word.replace(_BRACE, "{")]
 
     def _read_until_quote(self) -> str:
         start = self._at
