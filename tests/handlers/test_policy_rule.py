@@ -152,7 +152,7 @@ REFUSED: list[tuple[object, str]] = [
     ({"deny": "Bash", "command": "{a,b}"}, "Give a list of patterns"),
     ({"deny": "Read", "path": "a/**b"}, "next to something else"),
     ({"deny": "Read", "command": "x"}, "cannot go by `command`"),
-    ({"deny": "Bash", "domain": "x"}, "cannot go by `domain`"),
+    ({"allow": "Bash", "domain": "x"}, "cannot go by `domain`"),
     ({"deny": "WebFetch", "path": "x"}, "cannot go by `path`"),
     ({"deny": "WebSearch", "url": "https://x"}, "cannot go by `url`"),
     ({"allow": "Bash", "path": "src/**"}, "does not tell which files"),

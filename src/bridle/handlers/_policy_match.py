@@ -16,14 +16,14 @@ from bridle.handlers._policy_commands import command_match
 from bridle.handlers._policy_glob import Match, fits, literal_prefix
 from bridle.handlers._policy_notation import OPTIONAL_PATHS, PATHS, SEARCHES, SHELLS, todays_name
 from bridle.handlers._policy_paths import LONGEST, Where, path_match, wildcard_match
-from bridle.handlers._policy_reach import paths_of
+from bridle.handlers._policy_reach import addresses_among, addresses_of, paths_of
 from bridle.handlers._policy_script import MARKERS
-from bridle.handlers._policy_urls import domain_match, host_match, url_match
+from bridle.handlers._policy_urls import domain_match, host_match, is_meant_within, url_match
 from bridle.redaction import preview_value
 from bridle.wire import JsonObject
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from bridle.handlers._policy_rule import Rule
 
@@ -70,7 +70,7 @@ def judge(rule: Rule, call: Call) -> Judged:
     if rule.domain:
         judged.append(_domain(rule.domain, call))
     if rule.url:
-        judged.append(_url(rule.url, call))
+        judged.append(_by_address(rule.url, call, url_match))
     judged += [_argument(name, patterns, call) for name, patterns in rule.arguments]
     if not judged:
         return Match.YES, f"it is for {'every tool' if '*' in rule.tools else call.tool}"
@@ -236,17 +236,27 @@ def _domain(patterns: Sequence[str], call: Call) -> Judged:
         hosts = [str(each) for each in domains]
         matches = [(_combined([host_match(each, host) for host in hosts]), each) for each in patterns]
         return _best(f"domains {', '.join(hosts)}", matches)
-    url = _address(call)
-    if url is None:
-        return Match.NO, f"{call.tool} has no address"
-    return _best(f"address {url!r}", [(domain_match(pattern, url), pattern) for pattern in patterns])
+    return _by_address(patterns, call, domain_match)
 
 
-def _url(patterns: Sequence[str], call: Call) -> Judged:
+def _by_address(patterns: Sequence[str], call: Call, match: Callable[[str, str], Match]) -> Judged:
     url = _address(call)
-    if url is None:
+    if url is not None:
+        return _best(f"address {url!r}", [(match(pattern, url), pattern) for pattern in patterns])
+    command: object = call.input.get("command")
+    if todays_name(call.tool) in SHELLS and isinstance(command, str):
+        reach = addresses_of(command)
+    elif call.tool.startswith("mcp__"):
+        reach = addresses_among(_texts(call.input))
+    else:
         return Match.NO, f"{call.tool} has no address"
-    return _best(f"address {url!r}", [(url_match(pattern, url), pattern) for pattern in patterns])
+    for address in reach.addresses:
+        for pattern in patterns:
+            if is_meant_within(pattern, address):
+                return Match.MAYBE, f"{preview_value(address)} is in its input, and fits {pattern!r}"
+    if reach.doubt:
+        return Match.MAYBE, f"it cannot be told: {reach.doubt}"
+    return Match.NO, "no address in its input is meant"
 
 
 def _address(call: Call) -> str | None:

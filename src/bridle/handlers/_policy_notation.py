@@ -134,11 +134,16 @@ def pathless(tool: str, condition: str, decision: Verdict) -> tuple[str, str] | 
             "the text of a shell command does not tell which files it uses",
             "Allow it by `command`, or leave it to a sandbox.",
         )
+    if condition in ("domain", "url") and decision == "allow" and name in SHELLS - {"Monitor"}:
+        return (
+            "the text of a shell command does not tell which addresses it uses",
+            "Allow it by `command`, or leave it to a sandbox.",
+        )
     known: frozenset[str] = {
         "command": SHELLS,
         "path": SHELLS.union(PATHS),
-        "domain": ADDRESSES,
-        "url": ADDRESSES - {"WebSearch"},
+        "domain": SHELLS | ADDRESSES,
+        "url": SHELLS | ADDRESSES - {"WebSearch"},
     }[condition]
     if name in known:
         return None

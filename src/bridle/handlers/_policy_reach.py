@@ -14,8 +14,6 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from bridle.handlers._policy_programs import (
-    DATA,
-    SUBCOMMANDS,
     TOOLS,
     Runs,
     names,
@@ -52,6 +50,8 @@ _WITH_A_PATTERN: Final = names("grep egrep fgrep rg")
 _VALUE: Final = re.compile(r"\d+|--?[\w-]+|[^=]*=.*", re.DOTALL)
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[/\\]{1,3}[^\s'\"<>|]+")
 _HOST: Final = re.compile(r"(?:[^\s/@'\"]+@)?(\[[0-9A-Fa-f:.%]+\]|[^\s/:?#'\"=,]+)")
+_UNKNOWN_HOST: Final = re.compile(r"(?:[^/]*://)?[^/]*[\x00-\x03\x0e]")
+_LONGEST_ADDRESS: Final = 2_000
 _DEVICE: Final = re.compile(r"/dev/(?:tcp|udp)/([^/]+)")
 _NETWORK: Final = names("curl wget ping dig nslookup host git docker gh kubectl")
 """Programs that are known, and reach for hosts that they are given."""
@@ -188,30 +188,40 @@ def addresses_of(text: str) -> Addresses:
     runs = runs_of(text)
     if runs.doubt:
         return Addresses([], runs.doubt)
-    found: dict[str, None] = {}
+    found: list[str] = []
     for words in runs.commands:
         program = program_of(words[0])
-        is_known = (program in DATA or program in TOOLS or program in SUBCOMMANDS) and program not in _NETWORK
+        is_local = program not in _NETWORK and (program in TOOLS or takes_data(program, words))
         is_outer = any(words is each for each in runs.outer)
-        if not is_known and not is_outer and any(map(DYNAMIC.search, words[1:])):
+        if not is_local and not is_outer and any(map(DYNAMIC.search, words[1:])):
             return Addresses([], f"only the shell knows what {program or words[0]!r} is given")
-        for word in words:
-            found.update(dict.fromkeys(_addresses(word, has_hosts=not is_known)))
+        for word in words[1:]:
+            found += _addresses(word, has_hosts=not is_local)
     for command in runs.simple:
         for word in (*command.files, *command.sets, *command.inputs):
-            if word.startswith("/dev/") and DYNAMIC.search(word):
-                return Addresses([], "only the shell knows what it connects to")
-            found.update(dict.fromkeys(_addresses(word, has_hosts=False)))
-    if len(found) > _MOST:
-        return Addresses([], "it has too many words to look for addresses in them")
-    return Addresses(list(found), "")
+            found += _addresses(word, has_hosts=word in command.sets)
+    return _at_most(found)
+
+
+def addresses_among(texts: Iterable[str]) -> Addresses:
+    """The addresses in several texts, each of which may be a host itself."""
+    return _at_most([address for text in texts for address in _addresses(text, has_hosts=" " not in text)])
+
+
+def _at_most(found: Iterable[str]) -> Addresses:
+    different = list(dict.fromkeys(found))
+    if any(map(_UNKNOWN_HOST.match, different)):
+        return Addresses(different[:_MOST], "only the shell knows what it connects to")
+    too_many = "it has too many words to look for addresses in them"
+    return Addresses(different[:_MOST], too_many if len(different) > _MOST else "")
 
 
 def _addresses(word: str, *, has_hosts: bool) -> Iterator[str]:
-    yield from _URL.findall(word)
+    yield from _URL.findall(word[:_LONGEST_ADDRESS])
     if device := _DEVICE.match(word):
         yield device[1]
     if has_hosts:
-        for piece in (word, *re.split(r"[\s=,]+", word)):
-            if found := _HOST.match(piece):
+        pieces = [word, *re.split(r"[\s=,]+", word), *re.split(r"[\s=,:]+", word)]
+        for piece in (*pieces, *(piece[2:] for piece in pieces if piece.startswith("-"))):
+            if found := _HOST.match(piece[:_LONGEST_ADDRESS]):
                 yield found[1]

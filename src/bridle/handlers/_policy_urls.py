@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+import unicodedata
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -17,6 +18,10 @@ _LONGEST: Final = 10_000
 _PORTS: Final[Mapping[str, int | str]] = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 _STRANGE: Final = re.compile(r"[\s\\\x00-\x1f\x7f]|[^\x00-\x7f]")
 _NUMBER: Final = re.compile(r"[0-9a-fx.]*\Z")
+_EMBEDS: Final = re.compile(
+    r"(0000:){6}|(0000:){5}ffff:|(0000:){4}ffff:0000:|0064:ff9b:(0000:){4}|0064:ff9b:0001:|\w+:(\w+:){3}0[02]00:5efe:"
+)
+"""Addresses of version 6 that end with one of version 4."""
 _NUMBERS: Final = re.compile(r"\[[^\]]*:")
 _URL: Final = re.compile(r"(?P<scheme>[^:/]+)://(?P<host>[^/]+)(?P<path>/.*)?\Z", re.DOTALL)
 
@@ -67,6 +72,17 @@ def domain_match(pattern: str, url: str) -> Match:
 def host_match(pattern: str, host: str) -> Match:
     """The same for a host alone."""
     return domain_match(pattern, f"https://{host}/")
+
+
+def is_meant_within(pattern: str, address: str) -> bool:
+    """Whether a URL, or a word that may be a host, is meant by a pattern for hosts or for URLs, or may be."""
+    wanted = _URL.match(pattern)
+    if "://" in address:
+        return bool(url_match(pattern, address) if wanted else domain_match(pattern, address))
+    found = _read(f"http://{address}/")
+    return found is not None and bool(
+        _host_match(wanted["host"].partition(":")[0] if wanted else pattern, found)
+    )
 
 
 def url_match(pattern: str, url: str) -> Match:
@@ -125,6 +141,8 @@ def _ways_to_write(host: str) -> list[str]:
     from urllib.parse import unquote
 
     ways = [host.rstrip("."), _in_ascii(unquote(host)).lower().rstrip(".")]
+    if ":" in host:
+        return [*ways, *_embedded(host)]
     if _NUMBER.match(ways[1]) and any(map(str.isdigit, ways[1])):
         import socket
 
@@ -136,8 +154,22 @@ def _ways_to_write(host: str) -> list[str]:
     return ways
 
 
+def _embedded(host: str) -> list[str]:
+    """The IPv4 addresses that an IPv6 address stands for: mapped, translated, tunnelled."""
+    from ipaddress import AddressValueError, IPv4Address, IPv6Address
+
+    try:
+        number = int(IPv6Address(host.partition("%")[0]))
+    except AddressValueError:
+        return []
+    address = IPv6Address(number)
+    found = [IPv4Address(number & 0xFFFF_FFFF)] if _EMBEDS.match(address.exploded) else []
+    tunnelled = (address.sixtofour, *(address.teredo or ()))
+    return [str(each) for each in (*found, *filter(None, tunnelled))]
+
+
 def _in_ascii(host: str) -> str:
     try:
         return host if host.isascii() else host.encode("idna").decode()
     except UnicodeError:
-        return host
+        return unicodedata.normalize("NFKC", host).replace("\u3002", ".")
