@@ -91,8 +91,8 @@ class Policy(msgspec.Struct, frozen=True):
 
     What is to be asked goes to `otherwise`, a permission callback; without one it is denied. In doubt a rule
     does not allow, and does deny: to allow, it has to be about all of a command or path, to deny, about any
-    part. A rule that asks has the doubts of one that denies, but never keeps a later one from denying. What a
-    shell command does cannot be told for certain from its text: rules that deny are no sandbox.
+    part, and what cannot be analysed counts as one. A rule that asks has the doubts of one that denies, but
+    never keeps a later one from denying. Rules judge the text of a call: they are not a sandbox.
 
     The agent asks only where its own rules and its mode do not decide; `guard` is for all other calls.
 

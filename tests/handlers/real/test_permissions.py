@@ -440,15 +440,15 @@ async def test_a_policy_decides_what_the_agent_asks() -> None:
 
     policy = Policy.of(
         {"deny": "Bash", "command": "rm *", "reason": "Nothing is removed here."},
-        {"allow": "Bash", "command": "python3 -c *"},
+        {"allow": "Bash", "command": "awk *"},
         {"allow": "Write", "path": "src/**"},
         {"deny": "Write"},
         otherwise=otherwise,
     )
     calls = [
-        use_tool("Bash", command="python3 -c 'print(6 * 7)'"),
-        use_tool("Bash", command="python3 -c 'print(1)' > out; rm -rf src"),
-        use_tool("Bash", command="python3 -c 'print(2)' > out"),
+        use_tool("Bash", command="awk 'BEGIN { print 6 * 7 }'"),
+        use_tool("Bash", command="awk 'BEGIN { print 1 }' > out; rm -rf src"),
+        use_tool("Bash", command="awk 'BEGIN { print 2 }' > out"),
         use_tool("Write", file_path="src/a.py", content="x"),
         use_tool("Write", file_path="b.py", content="x"),
         use_tool("Write", file_path="src/link/c.py", content="x"),
@@ -466,7 +466,7 @@ async def test_a_policy_decides_what_the_agent_asks() -> None:
         assert "does not allow this use of Write" in texts[4]
         assert "does not allow this use of Write" in texts[5]
         assert sorted(path.name for path in agent.folder.iterdir() if path.suffix == ".py") == []
-    assert asked == ["python3 -c 'print(2)' > out"]
+    assert asked == ["awk 'BEGIN { print 2 }' > out"]
 
 
 async def test_a_guard_denies_what_the_agent_would_not_ask_about() -> None:
