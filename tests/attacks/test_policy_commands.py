@@ -365,6 +365,127 @@ echo 'a[$(za""p)]' | { read X; echo $((X)); }
 echo 'a[$(za""p)]' | while read X; do ((X)); done
 X='a[$(za""p)]'; : $(( ${X} ))
 """)
+FURTHER = lines(r"""
+jobs -x zap x
+PS4='$(za""p x)'; set -x; :
+RANDOM='a[$(za""p)]'
+read SEC''ONDS <<< 'a[$(za""p)]'
+for RANDOM in 'a[$(za""p)]'; do :; done
+readonly -a 'b=([$(za""p)]=1)'
+declare -a XPATH='([$(za""p)]=1)'
+export -a 'b=([$(za""p)]=1)'
+X=ec; find . "-ex$X" zap ';'
+X=ec; find . -ex$X zap ';'
+X='[$(za""p)]'; b[0]=1; unset "b$X"
+echo zap > f; xargs -a f env
+echo zap > f; xargs env < f
+awk -F , -f /dev/stdin <<< 'BEGIN{system("za" "p")}'
+awk -F , -f <(echo 'BEGIN{system("za" "p")}')
+sed --expression '1e zap' <<< x
+sed -ne '1ezap' <<< x
+sed -e p -f <(echo 1ezap) <<< x
+sed 's/[/]x/1e zap/;1ezap' <<< x
+echo 'za""p x' > f; env -S "$(cat f)"
+echo 'system "za"."p"' > f; perl f
+env -C . zap x
+env -u X prlimit zap x
+exec -c ../bin/zap x
+set -k; prlimit zap x
+X=zap; export X; sh -c '$X x'
+X=zap sh -c '$X x'
+export X=zap; bash -c '"$X" x'
+HOME=../bin/zap; $HOME x
+HOME=..; $HOME/bin/zap x
+PWD=..; $PWD/bin/zap x
+cd ../bin; ./zap x
+cd ../bin; ./z* x
+../bin/../bin/zap x
+test x -a -v 'b[$(za""p)]'
+[ ! -v 'b[$(za""p)]' ]
+[[ -z x || 'b[$(za""p)]' -eq 1 ]]
+[[ x =~ x && -v 'b[$(za""p)]' ]]
+X=1; X='b[$(za""p)]'; echo $((X))
+X=1; read X <<< 'b[$(za""p)]'; echo $((X))
+X=$((1))a; Y='b[$(za""p)]'; X=Y; echo $((X))
+i=0; for i in Y; do Y='b[$(za""p)]'; echo $((i)); done
+Y='b[$(za""p)]'; i=Y; ((i))
+nice -n 5 -- zap x
+timeout --kill-after=1 5 zap x
+timeout -k 1 5 zap x
+stdbuf -o L zap x
+command -- zap x
+nohup -- zap x
+sh -c -- 'zap x'
+sh -ec 'zap x'
+sh -x -c 'zap x'
+bash +x -c 'zap x'
+bash --norc -c 'zap x'
+bash -O extglob -c '../bin/@(zap) x'
+shopt -s extglob⏎../bin/@(zap) x
+shopt -s nocaseglob; ../bin/Z?P x
+f() { $1 x; }; f zap
+f() { "$@"; }; f zap x
+f() { eval "$1"; }; f 'za""p x'
+echo() { prlimit "$1" x; }; echo zap
+function cat { prlimit "$@"; }; cat zap
+true && { zap x; }
+{ true; zap x; } 2>/dev/null
+if ! zap x; then :; fi
+while true; do zap x; break; done
+for X in 1; do zap $X; done
+echo "a $(echo "b $(zap x)")"
+echo $(echo `zap x`)
+cat <<"A B"⏎x⏎A B⏎zap x
+cat <<A⏎x⏎A⏎zap x
+cat <<'A' && zap x⏎x⏎A
+cat <<A; zap x⏎x⏎A
+cat <<\A⏎$(x)⏎A⏎zap x
+: <<A⏎'⏎A⏎zap '⏎'
+echo x >o; zap x
+echo x>o;zap x
+zap>o x
+>o zap x
+2>&1 zap x
+&>o zap x
+x=1>o zap x
+zap<<<x
+(zap)
+((1)); zap x
+( (zap) )
+$( (echo zap) ) x
+a=b c=d zap x
+a+=b zap x
+a[0]=b zap x
+echo a;#b⏎zap x
+echo a #b; zap c⏎zap x
+echo '#' ; zap x
+echo \#; zap x
+echo a#b; zap x
+echo "a⏎b"; zap x
+echo 'a⏎b' | cat; zap x
+echo \⏎x; zap x
+zap\⏎ x
+\⏎zap x
+echo "\""; zap x
+echo "\\"; zap x
+echo '\'; zap x
+echo "'"; zap x '"'
+echo $'\''; zap x
+echo $'a\\'; zap x
+echo ${X:-'}'}; zap x
+echo "$(echo ")")"; zap x
+echo "`echo \`zap x\``"
+echo "$((1+1))"; zap x
+echo "$(( (1+1)*2 ))"; zap x
+echo $((1)) $((2)); zap x
+echo {a,b}; zap x
+{ zap x; }
+{ echo a; } && zap x
+! ! zap x
+time ! zap x
+echo 'za""p' > ~/.bash_profile; bash -lc :
+echo 'za""p' > .bashrc; bash -ic :
+""")
 
 
 def spelled(around: str, name: str) -> str:
@@ -375,6 +496,7 @@ SPELLINGS = [
     *(spelled(around, name) for around in AROUND for name in NAMES if "`" not in around or "`" not in name),
     *WRAPPED,
     *EVALUATED,
+    *FURTHER,
 ]
 
 
@@ -382,11 +504,11 @@ SPELLINGS = [
 def test_whatever_bash_runs_is_denied(sandbox: Sandbox) -> None:
     """Spellings of each kind are run: those that bash takes for the denied command have to be denied."""
     mixed = [spelled(around, name) for around, name in zip(AROUND * 2, NAMES * 4, strict=False)]
-    tried = dict.fromkeys((*(spelled("@ x", name) for name in NAMES), *mixed, *WRAPPED, *EVALUATED))
+    tried = dict.fromkeys((*(spelled("@ x", name) for name in NAMES), *mixed, *WRAPPED, *EVALUATED, *FURTHER))
     run = [command for command in tried if sandbox.runs_zap(command)]
     assert [command for command in run if not is_denied(command)] == []
     # So that it stays a list of attacks.
-    assert len(run) > 250
+    assert len(run) > 400
 
 
 def test_every_spelling_is_denied() -> None:

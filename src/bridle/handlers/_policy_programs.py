@@ -26,7 +26,7 @@ def names(text: str) -> frozenset[str]:
 
 
 DATA: Final = names(
-    """: true false echo pwd cd pushd popd dirs exit return break continue shift sleep jobs kill umask
+    """: true false echo pwd cd pushd popd dirs exit return break continue shift sleep kill umask
     ulimit times for select which type whereis basename dirname realpath readlink mktemp ls cat head
     tail tac wc cut tr uniq comm paste nl rev fold fmt column expand unexpand join od xxd hexdump
     strings base64 base32 md5sum sha1sum sha256sum sha512sum cksum sum seq shuf numfmt factor tsort grep
@@ -41,7 +41,6 @@ DATA_UNLESS: Final[Mapping[str, re.Pattern[str]]] = {
     "sort": re.compile(r"--c"),
     "split": re.compile(r"--f"),
     "tar": re.compile(r"--(?!exclude|strip)|-?\w*[IF]"),
-    "unset": re.compile(r".*\["),
     "wait": re.compile(r"-p"),
     "wget": re.compile(r"--use-askpass|--exec|-\w*e"),
     "zip": re.compile(r"-T|--u"),
@@ -62,12 +61,12 @@ SUBCOMMANDS: Final[Mapping[str, frozenset[str]]] = {
 }
 """Subcommands that take their arguments as data."""
 _GIT_UNLESS: Final[Mapping[str, re.Pattern[str]]] = {
-    "clone": re.compile(r"-[uc]|--(up|conf)|ext:"),
+    "clone": re.compile(r"-\w*[uc]|--(up|conf)|ext:"),
     "fetch": re.compile(r"--up|ext:"),
     "grep": re.compile(r"-\w*O|--op"),
-    "pull": re.compile(r"--up|-[xs]|ext:"),
+    "pull": re.compile(r"--up|-\w*[xs]|ext:"),
     "push": re.compile(r"--(rec|exe)|ext:"),
-    "rebase": re.compile(r"-x|--exe"),
+    "rebase": re.compile(r"-\w*x|--exe"),
 }
 """Options with which one of them runs what it is given."""
 _GIT_BEFORE: Final = re.compile(r"--(no-pager|git-dir=\S*|work-tree=\S*)")
@@ -89,8 +88,10 @@ _TOOLS_RUN: Final = re.compile(
     re.DOTALL,
 )
 """What makes one of them run what it is given."""
-_RUN_SCRIPTS: Final = names("npm yarn pnpm bun")
+_RUN_SCRIPTS: Final = names("npm yarn pnpm")
 """Tools that run a script of the project by its name."""
+_RUN_OWN: Final = _RUN_SCRIPTS | names("cargo go dotnet swift coverage pre-commit terraform")
+"""Tools whose `run` is not for any program."""
 _MODULES: Final = names(
     """pytest pip venv virtualenv unittest mypy ruff black isort flake8 pylint coverage build twine
     http.server json.tool compileall pyright tox nox uvicorn flask django sphinx mkdocs py_compile
@@ -109,11 +110,11 @@ _INTERPRETERS: Final[Mapping[str, re.Pattern[str]]] = {
 _VERSION: Final = re.compile(r"\d[\d.]*\Z")
 _SHELLS: Final = names("sh bash dash ash zsh ksh mksh rbash fish csh tcsh pwsh")
 _OF_POSIX: Final = names("sh bash dash ash")
-_EVALUATE: Final = names("eval let alias hash shopt enable bind complete compgen fc history caller")
+_EVALUATE: Final = names("eval let alias hash shopt enable bind complete compgen fc history jobs")
 """Builtins that run their arguments, or change what others mean."""
-_TAKE_NAMES: Final = names("read mapfile readarray declare local typeset export readonly getopts")
+_TAKE_NAMES: Final = names("read mapfile readarray declare local typeset export readonly getopts unset")
 """Builtins that run what is in the subscripts of the variables that they are given."""
-_NAME_ARGUMENT: Final = re.compile(r"-[rspdtaxgfAul]*\d*|--|\w*|(?P<name>\w+)\+?=(?P<value>.*)", re.DOTALL)
+_NAME_ARGUMENT: Final = re.compile(r"-[rspdtaxgfAulv]*\d*|--|\w*|(?P<name>\w+)\+?=(?P<value>.*)", re.DOTALL)
 _PASSES: Final[Mapping[str, re.Pattern[str]]] = {
     "sudo": re.compile(r"-[EnH]+"),
     "time": re.compile(r"-[pv]"),
@@ -130,10 +131,10 @@ _PASSES: Final[Mapping[str, re.Pattern[str]]] = {
     **dict.fromkeys(("npx", "pnpm exec", "yarn exec", "pipenv run", "uvx"), re.compile(r"--yes|-y")),
 }
 """Programs that run the command behind these arguments."""
-_RISKY: Final = re.compile(
-    r"PATH|BASH\w*|ENV|SHELLOPTS|LD_\w+|DYLD_\w+|PS4|PROMPT_COMMAND|EXECIGNORE|GLOBIGNORE"
-)
+_RISKY: Final = re.compile(r"PATH|ENV|SHELLOPTS|LD_\w+|DYLD_\w+|EXECIGNORE|GLOBIGNORE")
 """Variables that decide what a program's name means."""
+_EVALUATED: Final = re.compile(r"PS\d|S?RANDOM|SECONDS|LINENO|HISTCMD|EPOCH\w+|OPTIND|BASH\w+|PROMPT_COMMAND")
+"""Variables whose values bash runs, or takes for numbers with subscripts, and runs what is in these."""
 _PATHS: Final = re.compile(r"\w*PATH")
 _BIN: Final = re.compile(r"(.*/)?(s?bin|\.bin)/")
 _NOT_FILES: Final = re.compile(r"-\Z|/dev/|/proc/")
@@ -149,7 +150,7 @@ _SED_SCRIPT: Final = re.compile(
     r"(?:[pdqQDGhHgxnN=]|s(?P<mark>[/|#,:@])(?:\\.|(?!(?P=mark))[^\\\n])*(?P=mark)(?:\\.|(?!(?P=mark))[^\\\n])*(?P=mark)[gpiI\d]*"
     r")?\s*(?:;\s*|\n\s*|\Z))*"
 )
-_SED_OPTION: Final = re.compile(r"-[nErsuiz]+|-i\.\w+|--(expression|quiet|regexp-extended|in-place)")
+_SED_OPTION: Final = re.compile(r"-[nErsuiz]+|-i\.\w+|--(quiet|regexp-extended|in-place)")
 
 
 class Runs(NamedTuple):
@@ -238,7 +239,7 @@ class _Analysis:
                 self._run(each, command)
         elif program and takes_data(program, words):
             return
-        elif program in TOOLS and not _runs_given(words):
+        elif program in TOOLS and not _runs_given(program, words):
             self._hide(words[3 if words[1:2] == ["run"] and program in _RUN_SCRIPTS else 2 :])
         else:
             self._run_any(words, command)
@@ -250,6 +251,8 @@ class _Analysis:
 
     def _run_any(self, words: list[str], command: Command) -> None:
         """A program of which nothing is known: it may run what it is given."""
+        if program_of(words[0]) in ("sed", "xargs", "awk", "gawk", "mawk"):
+            raise Unclear(f"{words[0]} may run what it is given")
         if command.pipes:
             raise Unclear(f"{words[0]!r} may run what it gets as input")
         for argument in (*words[1:], *command.inputs):
@@ -257,6 +260,8 @@ class _Analysis:
                 raise Unclear(f"{words[0]!r} may run what it is given, and only the shell knows what that is")
             if not _PLAIN.fullmatch(argument):
                 raise Unclear(f"{words[0]!r} may run a text that it is given")
+            if self._is_written(argument):
+                raise Unclear(f"{words[0]!r} may run {argument}, which the command writes itself")
         self._hide([*words[1:], *command.inputs])
 
     def _hide(self, arguments: list[str]) -> None:
@@ -271,8 +276,9 @@ class _Analysis:
     def _assign(self, assignment: str, *, is_given: bool) -> None:
         """A variable that is set; `is_given` if a program gets it, which may take it for a command."""
         name, _, value = assignment.partition("=")
-        is_plain = _PLAIN.fullmatch(value) and not DYNAMIC.search(value)
-        if is_given and not is_plain and not _PATHS.fullmatch(name.rstrip("+")):
+        is_path = _PATHS.fullmatch(name.rstrip("+")) and not value.startswith("(")
+        is_known = is_path or not DYNAMIC.search(value)
+        if is_given and not (is_known and _PLAIN.fullmatch(DYNAMIC.sub("", value))):
             raise Unclear(f"a program may run what is in {name}")
         self._hide([value])
 
@@ -282,7 +288,7 @@ class _Analysis:
             if not found:
                 raise Unclear(f"{name} runs what is in a subscript")
             if found["name"]:
-                self._assign(each, is_given=name in ("export", "declare", "typeset"))
+                self._assign(each, is_given=True)
 
     # Programs that run a file or a text.
 
@@ -302,6 +308,8 @@ class _Analysis:
             self._run_file(operands[:1], operands[1:])
         elif len(operands) > 1 and operands[1] in _MODULES:
             self._hide(operands[2:])
+        elif self._is_written(f"{''.join(operands[1:2])}.py"):
+            raise Unclear("it runs a module that it writes itself")
         else:
             self._run_any(operands, command)
 
@@ -312,7 +320,10 @@ class _Analysis:
             if "c" not in arguments[start - 1]:
                 continue
             text = "".join(arguments[start : start + 1])
-            if name not in _OF_POSIX or MARKERS.search(text) or command.sets or self._redefines:
+            is_clear = name in _OF_POSIX and not MARKERS.search(text) and not text.startswith(("-", "+"))
+            # One for a login reads files of the home folder first.
+            reads_files = self._written and any("l" in each or "i" in each for each in arguments[:start])
+            if not is_clear or reads_files or command.sets or self._redefines:
                 raise Unclear(f"{name} runs a text that is not clear")
             self._depth += 1
             self.add(text)
@@ -356,7 +367,10 @@ def _changes_names(command: Command) -> bool:
         "env",
     }:
         named = [*named, *command.words[1:]]
-    return any(_RISKY.fullmatch(re.split(r"[+=\[]", each)[0]) for each in named)
+    variables = [re.split(r"[+=\[]", each)[0] for each in named]
+    if any(map(_EVALUATED.fullmatch, variables)):
+        raise Unclear("it sets a variable that bash runs")
+    return any(map(_RISKY.fullmatch, variables))
 
 
 def _operands(words: list[str], options: re.Pattern[str]) -> list[str]:
@@ -380,14 +394,24 @@ def _inner_of_find(words: list[str], marker: str) -> list[list[str]]:
         elif word.startswith(("-exec", "-ok")):
             inner = []
             found.append(inner)
-        elif WORDS in word or (DYNAMIC.match(word) and before is not words[0] and not before.startswith("-")):
+        elif (
+            WORDS in word
+            or (word.startswith("-") and DYNAMIC.search(word))
+            or (DYNAMIC.match(word) and before is not words[0] and not before.startswith("-"))
+        ):
             return []
     return [each or [UNKNOWN] for each in found] or [[":"]]
 
 
-def _runs_given(words: list[str]) -> bool:
+def _runs_given(program: str, words: list[str]) -> bool:
     """Whether a tool runs what it is given, or a script that is not in a file."""
-    return bool(_TOOLS_RUN.match(" ".join([*words, ""])) or any(map(_NOT_FILES.match, words)))
+    runs_other = words[1:2] == ["run"] and program not in _RUN_OWN
+    return (
+        runs_other
+        or not _SHELLS.isdisjoint(words[2:])
+        or any(map(_NOT_FILES.match, words))
+        or bool(_TOOLS_RUN.match(" ".join([*words, ""])))
+    )
 
 
 def takes_data(program: str, words: list[str]) -> bool:
@@ -403,10 +427,15 @@ def takes_data(program: str, words: list[str]) -> bool:
         return _is_plain_sed(arguments)
     if program in DATA_UNLESS:
         given = arguments[:1] if program == "printf" else arguments
-        return not any(DATA_UNLESS[program].match(each) or DYNAMIC.match(each) for each in given)
+        return not any(DATA_UNLESS[program].match(each) or _may_be_option(each) for each in given)
     if program in SUBCOMMANDS:
         return _is_plain_subcommand(program, arguments)
     return False
+
+
+def _may_be_option(word: str) -> bool:
+    """Whether only the shell knows if a word is an option, or which."""
+    return bool(DYNAMIC.match(word)) or (word.startswith("-") and bool(DYNAMIC.search(word)))
 
 
 def _is_plain_test(arguments: list[str]) -> bool:
@@ -428,7 +457,7 @@ def _is_plain_comparison(arguments: list[str]) -> bool:
 def _is_plain_awk(arguments: list[str]) -> bool:
     own = [each for each in arguments if not re.fullmatch(r"-F.*|-v|\w+=.*", each, re.DOTALL)]
     scripts = own[: 2 if "-F" in arguments else 1]
-    if not scripts or scripts[0].startswith("-") or any(map(DYNAMIC.search, scripts)):
+    if not scripts or any(each.startswith("-") or DYNAMIC.search(each) for each in scripts):
         return False
     return not any(map(_AWK_RUNS.search, arguments))
 
@@ -457,6 +486,6 @@ def _is_plain_subcommand(program: str, arguments: list[str]) -> bool:
     known = SUBCOMMANDS[program]
     rest = arguments[start:]
     unless = _GIT_UNLESS.get(rest[0]) if program == "git" and rest else None
-    if unless and any(unless.match(each) or DYNAMIC.match(each) for each in rest[1:]):
+    if unless and any(unless.match(each) or _may_be_option(each) for each in rest[1:]):
         return False
     return bool(rest) and rest[0] in known
