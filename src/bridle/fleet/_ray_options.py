@@ -17,13 +17,14 @@ import msgspec
 from bridle.errors import OptionsError
 from bridle.fleet._ray_line import AskedFunction, AskedHook, AskedServer
 from bridle.handlers import Handlers, Policy
-from bridle.handlers._hooks import as_hook
+from bridle.handlers._hooks import as_hook, sent_matcher
 from bridle.options import OptionFields, SdkServer
 from bridle.options._part import differing, plain
 from bridle.redaction import is_secret_key, mask, mask_json
 
 if TYPE_CHECKING:
     from bridle.options import McpServer, Options
+    from bridle.options._tool_names import ToolNames
 
 __all__ = ["refuse_secrets_in", "refuse_secrets_of", "travelling"]
 
@@ -70,33 +71,39 @@ def travelling(options: Options) -> Options:
             "`session_store` is an object of this process, and workers are others",
             hint="Give its URL, for example 'postgresql://user@host/db'.",
         )
-    changes: dict[str, object] = {name: _asked(name, given[name]) for name in _CALLBACKS if name in given}
+    # Of tools that stay here the worker knows no short names: all of them are resolved before they go.
+    handlers = Handlers(options.replace(hooks={}), lambda _: None)
+    names = handlers.tool_names()
+    changes = handlers.resolved_options()
+    changes |= {name: _asked(name, given[name], names) for name in _CALLBACKS if name in given}
     if options.hooks:
-        changes["hooks"] = _asked_hooks(options.hooks)
-    changes |= _asked_servers(options)
+        changes["hooks"] = _asked_hooks(options.hooks, names)
+    changes |= _asked_servers(options, handlers)
     sent = options.replace(**cast("OptionFields", changes)) if changes else options
     _refuse_what_cannot_be_sent(sent)
     return sent
 
 
-def _asked(name: str, function: object) -> object:
+def _asked(name: str, function: object, names: ToolNames) -> object:
     if isinstance(function, Policy):
         # Rules look at paths, which are those of the worker.
         inner = None if function.otherwise is None else AskedFunction(name)
-        return msgspec.structs.replace(function, otherwise=inner)
+        return msgspec.structs.replace(function.with_full_names(names), otherwise=inner)
     return AskedFunction(name)
 
 
-def _asked_hooks(hooks: Mapping[str, tuple[object, ...]]) -> dict[str, list[object]]:
-    return {
-        event: [AskedHook.of(as_hook(event, each), place) for place, each in enumerate(given)]
-        for event, given in hooks.items()
-    }
+def _asked_hooks(hooks: Mapping[str, tuple[object, ...]], names: ToolNames) -> dict[str, list[object]]:
+    found: dict[str, list[object]] = {}
+    for event, given in hooks.items():
+        made = [as_hook(event, each) for each in given]
+        found[event] = [
+            AskedHook.of(hook, place, sent_matcher(hook, names)) for place, hook in enumerate(made)
+        ]
+    return found
 
 
-def _asked_servers(options: Options) -> dict[str, object]:
+def _asked_servers(options: Options, handlers: Handlers) -> dict[str, object]:
     """Tools and servers of this process, as servers that ask it."""
-    handlers = Handlers(options.replace(hooks={}), lambda _: None)
     own = handlers.servers.given
     if not own:
         return {}
@@ -110,7 +117,8 @@ def _asked_servers(options: Options) -> dict[str, object]:
         named = tuple(tool for tool in tools if isinstance(tool, str))
         # Only tools of one's own: all built-in ones.
         tools = named if named or not tools else None
-    allowed = (*options.allowed_tools, *handlers.allowed_by_nature)
+    resolved = handlers.resolved_options().get("allowed_tools", options.allowed_tools)
+    allowed = (*cast("tuple[str, ...]", resolved), *handlers.allowed_by_nature)
     return {"mcp_servers": servers, "tools": tools, "allowed_tools": allowed}
 
 

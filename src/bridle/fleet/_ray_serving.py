@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from bridle.fleet._engine import Shared, Tell
     from bridle.fleet._ledger import LedgerEntry
     from bridle.options import Options
+    from bridle.options._tool_names import ToolNames
     from bridle.session import Session, Turn
     from bridle.wire import JsonObject
     from bridle.wire.control import CanUseTool, Elicitation, RequestUserDialog
@@ -59,6 +60,10 @@ class _FarOrigin:
 
     @property
     def turn(self) -> Turn | None:
+        _refuse()
+
+    @property
+    def tool_names(self) -> ToolNames:
         _refuse()
 
 
