@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 __all__ = ["Aside", "BridleError", "Told", "in_seconds"]
 
 
+_LONGEST = 32768
+"""Characters of a message that are kept. It may be made of what a child said, and is looked through for
+secrets where it is raised: on an event loop."""
+
+
 class Aside(TypedDict, total=False):
     hint: str
     session_id: str | None
@@ -45,7 +50,7 @@ class BridleError(Exception):
     _evidence: tuple[str, ...] = ()
 
     def __init__(self, message: str = "", *, hint: str = "", session_id: str | None = None) -> None:
-        self.message = mask(message)
+        self.message = preview(message, _LONGEST)
         super().__init__(*([self.message] if message else []))
         self.session_id, self.hint = session_id, mask(hint) or self.hint
 

@@ -5,8 +5,10 @@ Does not keep the child: the keeper does, from the moment on when it is started.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+from functools import cache
 from threading import current_thread, main_thread
 from typing import TYPE_CHECKING
 
@@ -40,7 +42,7 @@ def start(command: Command, stderr: Callable[[str], object] | None, patience: Pa
     spawned: Spawned | None = None
     try:
         spawned = spawn(placed, owner.marker(number))
-        log = StderrLog(stderr)
+        log = StderrLog(stderr, cache(lambda: command.redaction(os.environ)))
         keeper = SystemKeeper(spawned, command, number, stderr=log, patience=patience, folder=folder)
     except BaseException as error:
         if spawned is not None:
