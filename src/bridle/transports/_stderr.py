@@ -40,7 +40,7 @@ class StderrLog:
         callback: Callable[[str], object] | None = None,
         redaction: Callable[[], Redaction] | None = None,
     ) -> None:
-        """`redaction` gives what is to be hidden in what is kept and logged, and is asked once that is shown."""
+        """`redaction` gives what is hidden in what is kept and logged; it is asked when that is shown."""
         self._redaction = redaction
         self._callback = Callback(callback) if callback is not None else None
         self._pieces: list[bytes] = []
