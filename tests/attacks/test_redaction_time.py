@@ -135,11 +135,6 @@ def test_what_stands_around_a_secret_never_unmasks_it(before: str, after: str) -
 # On the event loop.
 
 
-@pytest.fixture(params=["asyncio", "trio"])
-def anyio_backend(request: pytest.FixtureRequest) -> object:
-    return request.param
-
-
 HOSTILE = {
     "backslashes": b"\\" * 400_000,
     "headers": b"authorization: is " * 40_000,
