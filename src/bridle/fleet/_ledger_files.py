@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from bridle._private import refuse_planted
 from bridle.errors import StoreError
 from bridle.transcripts.stores._sqlite_schema import write_ahead
 
@@ -232,6 +233,8 @@ def _opened(path: Path) -> Generator[int]:
     except FileNotFoundError:
         number = os.open(path, flags | os.O_CREAT, 0o600)
         _sync_folder(path.parent)
+    else:
+        refuse_planted(path)
     try:
         yield number
     finally:

@@ -10,10 +10,12 @@ import pickle
 from contextlib import suppress
 from contextvars import copy_context
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 import anyio
 
+from bridle._private import make_private
 from bridle.errors import BridleError, UsageError
 from bridle.handlers import (
     Answer,
@@ -227,6 +229,6 @@ def keep_traces(options: Options, traces: Sequence[bytes]) -> None:
         return
     for content in traces:
         for path in new_trace_path(trace.path):
-            with suppress(FileExistsError), open(path, "xb") as file:  # noqa: PTH123 - `x` makes two at once impossible
-                file.write(content)
+            with suppress(FileExistsError):
+                make_private(Path(path), content)
                 break

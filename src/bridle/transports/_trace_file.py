@@ -70,8 +70,11 @@ class TraceFile:
         self.max_line = max_line
         self.masking = Masking(redaction)
         self._max_bytes = max_bytes
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
-        flags |= os.O_TRUNC if replaces else os.O_EXCL
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
+        if replaces:
+            # Whoever made the old one might be able to read it.
+            with suppress(FileNotFoundError):
+                os.unlink(self.path)  # noqa: PTH108
         self._number: int | None = os.open(self.path, flags | getattr(os, "O_BINARY", 0), 0o600)
         self._finalizer = weakref.finalize(self, os.close, self._number)
         self._lock = Lock()
