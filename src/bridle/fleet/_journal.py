@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import msgspec
 
@@ -388,6 +388,6 @@ class Journal:
 
 
 def _read(written: bytes) -> tuple[Task, tuple[str, ...]]:
-    plain = msgspec.json.decode(written)
-    not_kept = plain.pop("not_kept", ()) if isinstance(plain, dict) else ()
+    plain = msgspec.json.decode(written, type=dict[str, object])
+    not_kept = cast("list[str]", plain.pop("not_kept", []))
     return Task.from_json(msgspec.json.encode(plain) if not_kept else written), tuple(not_kept)

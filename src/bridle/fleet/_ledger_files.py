@@ -233,9 +233,8 @@ def _opened(path: Path) -> Generator[int]:
     except FileNotFoundError:
         number = os.open(path, flags | os.O_CREAT, 0o600)
         _sync_folder(path.parent)
-    else:
-        refuse_planted(path)
     try:
+        refuse_planted(path)
         yield number
     finally:
         os.close(number)
