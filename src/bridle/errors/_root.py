@@ -77,9 +77,9 @@ class BridleError(Exception):
             if isinstance(fact, str):
                 vars(self)[name] = redaction.mask_values(fact)
             elif isinstance(fact, (list, tuple)):
-                texts = cast("list[object]", fact)
+                texts = cast("list[object] | tuple[object, ...]", fact)
                 hidden = [redaction.mask_values(text) if isinstance(text, str) else text for text in texts]
-                vars(self)[name] = type(fact)(hidden) if hidden != list(texts) else fact
+                vars(self)[name] = hidden if isinstance(texts, list) else tuple(hidden)
         self.args = tuple(redaction.mask_values(arg) if isinstance(arg, str) else arg for arg in self.args)
         return self
 

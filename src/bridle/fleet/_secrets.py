@@ -27,7 +27,7 @@ WITH_SECRETS: Final = (
 """Options that hold what is used, and not only read."""
 _ALL_SECRET: Final = ("env", "headers")
 """What MCP servers are given: any of it may be a secret, whatever it is called."""
-_REFERENCE: Final = re.compile(r"\$\{\w+(?::-[^}]*)?\}")
+_REFERENCE: Final = re.compile(r"\$\{\w+\}")
 """What the agent puts a variable of its own environment in the place of."""
 
 
