@@ -90,6 +90,7 @@ INTERNAL = {
     "bridle.transports._output": {"Output", "Readiness"},
     "bridle.transports._polling": {"PollingKeeper"},
     "bridle.transports._process": {"Link"},
+    "bridle.transports._removal": {"is_name", "lock", "new_name", "remove_tree", "sweep"},
     "bridle.transports._spawn": {"Spawned", "check_for_windows", "explain", "spawn"},
     "bridle.transports._starting": {"run_uninterrupted", "start"},
     "bridle.transports._stderr": {"Callback", "StderrLog"},

@@ -6,11 +6,12 @@ Does not say where it comes from (`bridle.launch` makes it from options) and sta
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 import msgspec
 
-from bridle.redaction import mask_argv
+from bridle.redaction import DEFAULT, MASK, Redaction
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,6 +67,8 @@ class Command(msgspec.Struct, frozen=True):
     far_env: tuple[str, ...] | None = None
     """What stays of the environment of another machine, if a runner carries the command there: names, or the
     beginnings of names and `*`. None: all of it."""
+    secrets: tuple[str, ...] = ()
+    """Secrets that it carries where they cannot be told by a name, as in `preamble`."""
 
     @property
     def needs_folder(self) -> bool:
@@ -79,8 +82,27 @@ class Command(msgspec.Struct, frozen=True):
         argv = tuple(argument.replace(FOLDER, folder) for argument in self.argv)
         return msgspec.structs.replace(self, argv=argv, env=env)
 
+    def known_secrets(self, environ: Mapping[str, str]) -> tuple[str, ...]:
+        """What it carries under the name or in the shape of a secret: in its environment, which is `environ`
+        if it has none of its own, in its arguments, and in its JSON files."""
+        values: list[object] = [dict(environ if self.env is None else self.env)]
+        for file in self.files:
+            if file.name.endswith(".json"):
+                with suppress(ValueError, RecursionError):
+                    values.append(msgspec.json.decode(file.content))
+        found = [secret for value in values for secret in DEFAULT.secrets_in(value)]
+        for told, hidden in zip(self.argv, DEFAULT.mask_argv(self.argv), strict=True):
+            shown, mask, rest = hidden.partition(MASK)
+            if mask and not rest and told.startswith(shown):
+                found.append(told[len(shown) :])
+        return tuple(dict.fromkeys((*self.secrets, *found)))
+
+    def redaction(self, environ: Mapping[str, str], redaction: Redaction = DEFAULT) -> Redaction:
+        """A redaction that hides what the command carries, wherever it is seen."""
+        return redaction.with_values(*self.known_secrets(environ))
+
     def __repr__(self) -> str:
-        argv = [argument.replace(FOLDER, "<folder>") for argument in mask_argv(self.argv)]
+        argv = [argument.replace(FOLDER, "<folder>") for argument in self.redaction({}).mask_argv(self.argv)]
         parts = [repr(argv)]
         if self.env is not None:
             # The names alone: it is the whole environment of this process, as a rule.

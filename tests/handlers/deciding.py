@@ -11,6 +11,7 @@ from typing import Any
 
 from bridle.handlers._elicitation import Dialogs, Elicitations
 from bridle.handlers._permissions import PermissionRequest, Permissions
+from bridle.options._tool_names import ANY_TOOL
 from bridle.wire import JsonObject
 from bridle.wire.control import CanUseTool, Elicitation, RequestUserDialog
 
@@ -39,6 +40,8 @@ PLAN: JsonObject = {"plan": "# Plan\n1. Write\n", "planFilePath": "/plans/a.md"}
 
 class Asker:
     """A session and a turn, as far as permissions and policies look at them."""
+
+    tool_names = ANY_TOOL
 
     def __init__(self, cwd: str = "/project", runner: Any = None, began: str | None = None) -> None:
         init = None if began is None else SimpleNamespace(original_cwd=began)
@@ -73,7 +76,9 @@ class Decider:
     ) -> None:
         self.reports: list[Any] = []
         """Of `PermissionHandled`."""
-        self.permissions = Permissions(permission, on_question, on_plan, self.reports.append, timeout)
+        self.permissions = Permissions(
+            permission, on_question, on_plan, self.reports.append, lambda: ANY_TOOL, timeout
+        )
 
     async def answer(
         self, tool: str = "Bash", input: JsonObject | None = None, **fields: object

@@ -11,6 +11,7 @@ from typing import Any
 
 from bridle.handlers._hooks import HookNeverCalledWarning, Hooks
 from bridle.handlers._hooks_hook import Hook
+from bridle.options._tool_names import ANY_TOOL
 from bridle.wire import JsonObject
 from bridle.wire.control import HookCallback
 from bridle.wire.hooks import HookInput, hook_input_from_wire
@@ -34,6 +35,7 @@ class Asker:
 
     session: Any = "the session"
     turn: Any = "the turn"
+    tool_names = ANY_TOOL
 
 
 def told(event: str, **fields: object) -> HookInput:
@@ -54,7 +56,7 @@ class Hooked:
         with warnings.catch_warnings():
             # Here all events come.
             warnings.simplefilter("ignore", HookNeverCalledWarning)
-            self.hooks = Hooks(hooks, self.reports.append)
+            self.hooks = Hooks(hooks, self.reports.append, lambda: ANY_TOOL)
 
     async def answer(self, event: str, place: int = 0, **fields: Any) -> JsonObject:
         """What the hook at this place of an event says."""

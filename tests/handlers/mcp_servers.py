@@ -67,6 +67,10 @@ class Who(msgspec.Struct, frozen=True):
     def turn(self) -> Any:
         raise AssertionError("no server asks for the turn")
 
+    @property
+    def tool_names(self) -> Any:
+        raise AssertionError("no server asks for names")
+
 
 class RecordingLink:
     """Keeps what is posted, and lets a test wait for it."""

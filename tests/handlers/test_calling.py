@@ -87,6 +87,7 @@ async def test_any_number_may_block_at_once() -> None:
 class Nowhere:
     session: Any = None
     turn: Any = None
+    tool_names: Any = None
 
 
 async def test_one_that_takes_too_long_is_given_up() -> None:

@@ -26,6 +26,7 @@ from bridle.handlers._calling import CallTimedOut
 from bridle.handlers._hooks import HookNeverCalledWarning, Hooks
 from bridle.handlers._hooks_hook import Hook, HookContext
 from bridle.handlers._hooks_lines import _KEPT
+from bridle.options._tool_names import ANY_TOOL
 from bridle.wire import JsonObject, encode
 from bridle.wire.hooks import (
     HOOK_EVENTS,
@@ -166,7 +167,9 @@ async def test_a_function_sees_the_context_of_its_call() -> None:
 @pytest.mark.anyio
 async def test_a_hook_that_there_is_not_is_not_answered_for() -> None:
     with pytest.raises(LookupError, match="no hook 'hook_9'"):
-        await Hooks({"Stop": [print]}, lambda _: None).answer(callback("Stop", "hook_9"), Asker())
+        await Hooks({"Stop": [print]}, lambda _: None, lambda: ANY_TOOL).answer(
+            callback("Stop", "hook_9"), Asker()
+        )
 
 
 # What a failure stands for.
@@ -753,7 +756,7 @@ def test_each_hook_is_registered_with_more_time_than_it_has() -> None:
         "PreToolUse": [guard, Hook(print, "PreToolUse", fails="open"), print],
         "Stop": [Hook(print, "Stop", timeout=None), print],
     }
-    told = Hooks(hooks, lambda _: None).registrations()
+    told = Hooks(hooks, lambda _: None, lambda: ANY_TOOL).registrations()
     wire = {event: [encode(each) for each in registrations] for event, registrations in told.items()}
     assert wire == {
         "PreToolUse": [
@@ -772,12 +775,12 @@ def test_each_hook_is_registered_with_more_time_than_it_has() -> None:
 @pytest.mark.parametrize("given", [None, 5, "guard", str, object()])
 def test_what_is_no_hook_is_refused(given: object) -> None:
     with pytest.raises(OptionsError, match=r"hooks\['Stop'\] has something that is no hook"):
-        Hooks({"Stop": [given]}, lambda _: None)
+        Hooks({"Stop": [given]}, lambda _: None, lambda: ANY_TOOL)
 
 
 def test_a_hook_for_another_event_is_refused() -> None:
     with pytest.raises(OptionsError, match=r"guard is for PreToolUse, and was given for Stop"):
-        Hooks({"Stop": [guard]}, lambda _: None)
+        Hooks({"Stop": [guard]}, lambda _: None, lambda: ANY_TOOL)
 
 
 UNSEEN = {
@@ -799,11 +802,15 @@ def test_a_hook_that_waits_in_vain_is_warned_of(event: str) -> None:
         else contextlib.nullcontext()
     )
     with expected:
-        Hooks({event: [print]}, lambda _: None)
+        Hooks({event: [print]}, lambda _: None, lambda: ANY_TOOL)
 
 
 def test_a_hook_for_what_does_come_is_not_warned_of() -> None:
-    Hooks({"SessionStart": [Hook(print, "SessionStart", matcher="clear|compact")]}, lambda _: None)
+    Hooks(
+        {"SessionStart": [Hook(print, "SessionStart", matcher="clear|compact")]},
+        lambda _: None,
+        lambda: ANY_TOOL,
+    )
 
 
 # What is reported.

@@ -171,9 +171,9 @@ def test_a_function_that_cannot_be_called_is_refused(function: Any) -> None:
 @every_case(
     "call, says",
     [
-        (lambda: hook("pre_tool_use"), "No event is called 'pre_tool_use'.*'PreToolUse'"),
+        (lambda: hook(loose("pre_tool_use")), "No event is called 'pre_tool_use'.*'PreToolUse'"),
         (lambda: hook(loose(guard)), r"needs the name of an event.*@bridle\.hook\(\"PreToolUse\"\)"),
-        (lambda: hook(""), "needs the name of an event"),
+        (lambda: hook(loose("")), "needs the name of an event"),
         (lambda: hook("Stop", timeout=0), "seconds over 0, not 0"),
         (lambda: hook("Stop", timeout=float("nan")), "seconds over 0"),
         (lambda: hook("Stop", timeout=float("inf")), "None stands for no limit"),
@@ -192,10 +192,11 @@ def test_what_cannot_work_is_refused_where_it_is_written(call: Any, says: str) -
         call()
 
 
-def test_an_event_of_tomorrow_is_no_mistake() -> None:
-    made = Hook(print, "EventOfTomorrow", matcher="x", fails="closed")
+def test_an_event_of_tomorrow_is_no_mistake_if_that_is_said() -> None:
+    made = Hook(print, "EventOfTomorrow", matcher="x", fails="closed", allow_unknown=True)
     assert (made.event, made.matcher, made.fails) == ("EventOfTomorrow", "x", "closed")
-    assert Hook(print, "EventOfTomorrow").fails == "open"
+    assert made.on(repr).allow_unknown
+    assert Hook(print, "EventOfTomorrow", allow_unknown=True).fails == "open"
 
 
 # Matchers: what the agent was seen to do with each.
@@ -235,8 +236,6 @@ def test_a_matcher_is_sent_as_the_agent_takes_it(given: Any, sent: str | None) -
         ("(?i)bash", r"only Python understands.*JavaScript"),
         (r"\ABash", "only Python"),
         ("(?P<a>Bash)x", "only Python"),
-        ("bash", "No tool is called 'bash'.*'Bash'"),
-        ("Write|edit", "No tool is called 'edit'.*'Edit'"),
         ("Bash(echo *)", "is a permission rule.*look at the input"),
         (re.compile("bash", re.IGNORECASE), r"no pattern with flags.*\[Bb\]ash"),
         (re.compile(b"bash"), "or of bytes"),

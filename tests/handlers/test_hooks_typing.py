@@ -6,6 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, assert_type
 
+import pytest
+
+from bridle.errors import OptionsError
 from bridle.handlers._answers import Answer, allow, deny
 from bridle.handlers._hooks_decorator import HookDecorator, hook
 from bridle.handlers._hooks_hook import Hook, HookContext
@@ -54,7 +57,7 @@ def makes(input: WorktreeCreateInput) -> Path:
     return Path(input.name)
 
 
-@hook("EventOfTomorrow")
+@hook("EventOfTomorrow", allow_unknown=True)
 def of_tomorrow(input: HookInput) -> None: ...
 
 
@@ -77,6 +80,11 @@ def of_another_event(input: StopInput) -> None: ...
 @hook("PreToolUse")  # type: ignore[type-var]  # pyright: ignore[reportArgumentType, reportCallIssue, reportUntypedFunctionDecorator]
 def says_false(input: PreToolUseInput) -> bool:
     return False
+
+
+def test_a_misspelled_event_is_a_mistake_to_type_checkers() -> None:
+    with pytest.raises(OptionsError):
+        hook("PreToolUsee")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
 def test_a_hook_is_a_function_with_types() -> None:

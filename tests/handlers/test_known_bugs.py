@@ -22,6 +22,7 @@ pytestmark = pytest.mark.anyio
 class Nowhere:
     session: Any = None
     turn: Any = None
+    tool_names: Any = None
 
 
 class Silent:

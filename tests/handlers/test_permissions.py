@@ -18,6 +18,7 @@ from anyio import to_thread
 from bridle.errors import Denied
 from bridle.handlers._answers import add_context, allow, ask, block, defer, deny, later, modify, stop
 from bridle.handlers._permissions import PermissionRequest, Permissions
+from bridle.options._tool_names import ANY_TOOL
 from bridle.wire import encode
 from bridle.wire.control import CanUseTool
 from bridle.wire.permissions import (
@@ -757,4 +758,4 @@ async def test_each_decision_is_reported_once_with_who_made_it(
 
 
 def test_there_is_no_deadline_of_its_own_for_a_person() -> None:
-    assert Permissions(None, None, None, lambda _: None)._timeout is None
+    assert Permissions(None, None, None, lambda _: None, lambda: ANY_TOOL)._timeout is None

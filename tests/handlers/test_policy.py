@@ -398,7 +398,7 @@ def test_changing_what_it_was_made_of_changes_no_policy() -> None:
         (lambda: Policy.from_data("Read"), "must be a list of rules"),
         (lambda: Policy.from_data(5), "must be a list of rules"),
         (lambda: Policy.from_data(None), "must be a list of rules"),
-        (lambda: Policy.of({"allow": "Read"}, {"deny": "bash"}), "^rule 2: `deny`: there is no tool 'bash'"),
+        (lambda: Policy.of({"allow": "Read"}, {"deny": "Bash)"}), "^rule 2: `deny` is no rule"),
         (
             lambda: Policy.from_data({"rules": [{"allow": "Read"}], "default": "no"}),
             "`default` must be one of",

@@ -19,6 +19,7 @@ class Asker:
 
     session: Any = "the session"
     turn: Any = "the turn"
+    tool_names: Any = "the names"
 
 
 class Post:

@@ -44,11 +44,13 @@ from tests.cases import every_case
 class Hooked:
     """All that options know of a hook."""
 
-    def __init__(self, event: str) -> None:
+    def __init__(self, event: str, *, allow_unknown: bool = False) -> None:
         self.event = event
+        self.allow_unknown = allow_unknown
 
 
 STOPS, ALSO_STOPS, GUARDS = Hooked("Stop"), Hooked("Stop"), Hooked("PreToolUse")
+OF_TOMORROW = Hooked("EventOfTomorrow", allow_unknown=True)
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
 
@@ -175,7 +177,7 @@ FORMS: list[tuple[str, object, object]] = [
     ("mcp_servers", {"s": SERVER}, {"s": SdkServer(name="s", instance=SERVER)}),
     ("permission_mode", Mode.PLAN, "plan"),
     ("hooks", {"PreToolUse": [print]}, {"PreToolUse": (print,)}),
-    ("hooks", {"EventOfTomorrow": [print]}, {"EventOfTomorrow": (print,)}),
+    ("hooks", {"EventOfTomorrow": [OF_TOMORROW]}, {"EventOfTomorrow": (OF_TOMORROW,)}),
     ("hooks", [], {}),
     ("hooks", [STOPS, GUARDS, ALSO_STOPS], {"Stop": (STOPS, ALSO_STOPS), "PreToolUse": (GUARDS,)}),
     ("sandbox", {"enabled": True}, Sandbox(enabled=True)),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from rich.text import Text
 
+from bridle._private import write_private
 from bridle.app._failing import Code, Failed
 from bridle.app._fleet_progress import clock
 from bridle.app._saying import money, shortened
@@ -153,7 +154,7 @@ def write_report(journal: Path, format: Format | None, output: Path | None, *, n
         "svg": report.to_svg,
     }[chosen]()
     if output is not None:
-        output.write_text(written, encoding="utf-8", newline="")
+        write_private(output, written.encode())
         terminal.note(Text(f"the report is in {output}", style="dim"))
     elif chosen == "markdown" and terminal.is_live:
         from rich.markdown import Markdown

@@ -17,6 +17,7 @@ from bridle.app._failing import Code, Failed, in_one_line
 from bridle.app._fleet_commands import BATCH_FLAGS
 from bridle.errors import OptionsError
 from bridle.fleet import Adaptive, Budget, Copy, Empty, Journal, Keep, Ledger, Retry, Workspace, Worktree
+from bridle.fleet._secrets import kept_options
 from bridle.options import OptionFields, Options
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Options."""
     not_kept: tuple[str, ...] = ()
     """Variables of `--env`: a journal is no place for what may be secrets."""
+    secret: tuple[str, ...] = ()
+    """Options that had something in them that looks like a secret, and are not kept either."""
 
     @classmethod
     def read(cls, journal: Path) -> Self:
@@ -86,8 +89,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def keep(self, journal: Journal) -> None:
         """Write them into a journal."""
         env = cast("Mapping[str, str]", self.fields.get("env", {}))
-        fields = {name: value for name, value in self.fields.items() if name != "env"}
-        kept = msgspec.structs.replace(self, fields=fields, not_kept=tuple(env))
+        fields, secret = kept_options({name: value for name, value in self.fields.items() if name != "env"})
+        kept = msgspec.structs.replace(self, fields=fields, not_kept=tuple(env), secret=tuple(secret))
         journal.set_meta(_META, msgspec.json.encode(kept).decode())
 
     def changed(self, batch: BatchFields, fields: OptionFields) -> Self:
@@ -98,8 +101,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                 f"the batch was begun with --env {missing[0]}, whose value is not kept. Give it again.",
                 Code.USAGE,
             )
+        if missing := [name for name in self.secret if name not in fields]:
+            raise Failed(
+                f"the batch was begun with `{missing[0]}`, which had something in it that looks like a secret"
+                " and is not kept. Give it again.",
+                Code.USAGE,
+            )
         return msgspec.structs.replace(
-            self, batch={**self.batch, **batch}, fields={**self.fields, **fields}, not_kept=()
+            self, batch={**self.batch, **batch}, fields={**self.fields, **fields}, not_kept=(), secret=()
         )
 
     # What they mean.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 from rich.text import Text
 
+from bridle._private import write_private
 from bridle.app._failing import Code, Failed
 from bridle.app._page import Page
 from bridle.app._saying import Said, said, shortened
@@ -224,7 +225,7 @@ def export_session(
     if output is None:
         shelf.terminal.write(text if text.endswith("\n") else text + "\n")
         return Code.OK
-    output.write_text(text, encoding="utf-8")
+    write_private(output, text.encode())
     return _done(shelf, f"{info.id} written to {output}")
 
 

@@ -64,7 +64,8 @@ def _each_of(event: str, matcher: object) -> list[Hook[..., object]]:
             timeout=_HOOK_SECONDS if matcher.timeout is None else matcher.timeout,
             fails="closed" if matcher.on_failure == "block" else "open",
             in_order=False,
-            # The reference takes any event, and says nothing of those that never come.
+            # The reference takes any event and any name, and says nothing of those that never come.
+            allow_unknown=True,
             may_wait_in_vain=True,
         )
         for callback in _list_of(event, matcher.hooks)

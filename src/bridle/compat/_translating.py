@@ -97,6 +97,8 @@ def _fields(options: ClaudeAgentOptions) -> Fields:
         "tools": spelled.tools(options.tools),
         "allowed_tools": spelled.rules(options.allowed_tools or ()),
         "disallowed_tools": spelled.rules(options.disallowed_tools or ()),
+        # The reference takes any name, and sends it as it is.
+        "extra_tools": ("*",),
         "skills": checked_skills(options.skills),
         "system_prompt": spelled.prompt(options.system_prompt),
         "append_system_prompt": spelled.appended_prompt(options.system_prompt),

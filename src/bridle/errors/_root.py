@@ -5,18 +5,25 @@ Knows no particular failure.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, TypedDict, cast
 
 from bridle.errors._keeping import pickled, restored
 from bridle.redaction import mask, preview
 
 if TYPE_CHECKING:
     from os import PathLike
-    from typing import TypeAlias
+    from typing import Self, TypeAlias
+
+    from bridle.redaction import Redaction
 
     StrPath: TypeAlias = str | PathLike[str]
 
 __all__ = ["Aside", "BridleError", "Told", "in_seconds"]
+
+
+_LONGEST = 32768
+"""Characters of a message that are kept. It may be made of what a child said, and is looked through for
+secrets where it is raised: on an event loop."""
 
 
 class Aside(TypedDict, total=False):
@@ -45,7 +52,7 @@ class BridleError(Exception):
     _evidence: tuple[str, ...] = ()
 
     def __init__(self, message: str = "", *, hint: str = "", session_id: str | None = None) -> None:
-        self.message = mask(message)
+        self.message = preview(message, _LONGEST)
         super().__init__(*([self.message] if message else []))
         self.session_id, self.hint = session_id, mask(hint) or self.hint
 
@@ -63,6 +70,18 @@ class BridleError(Exception):
 
     def add_note(self, note: str, /) -> None:
         super().add_note(mask(note))
+
+    def hide(self, redaction: Redaction) -> Self:
+        """Hide the values that a redaction knows in all that is shown. Gives the error itself."""
+        for name, fact in list(vars(self).items()):
+            if isinstance(fact, str):
+                vars(self)[name] = redaction.mask_values(fact)
+            elif isinstance(fact, (list, tuple)):
+                texts = cast("list[object] | tuple[object, ...]", fact)
+                hidden = [redaction.mask_values(text) if isinstance(text, str) else text for text in texts]
+                vars(self)[name] = hidden if isinstance(texts, list) else tuple(hidden)
+        self.args = tuple(redaction.mask_values(arg) if isinstance(arg, str) else arg for arg in self.args)
+        return self
 
     def __reduce__(self) -> tuple[object, ...]:
         facts = {name: list(fact) if name == "__notes__" else fact for name, fact in vars(self).items()}

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import msgspec
 
@@ -47,6 +47,8 @@ class Entry(NamedTuple):
     usage: Usage = Usage()
     """Of all attempts so far."""
     tool_calls: int = 0
+    not_kept: tuple[str, ...] = ()
+    """Where its options had secrets: a journal is no place for them."""
 
 
 class Counts(msgspec.Struct, frozen=True):
@@ -129,13 +131,14 @@ class Journal:
     def add(self, tasks: Iterable[tuple[int, Task]]) -> int:
         """Write down tasks with their numbers, all or, if one is wrong, none; gives how many were new.
 
-        One that is there already, the same at the same place, is left as it is. Raises `OptionsError` for an
+        Secrets in options are left out. One that is there already, the same at the same place but for those,
+        is left as it is. Raises `OptionsError` for an
         id that two tasks have, and for a task that is another than the one in the journal.
         """
         new = 0
         with self._transaction() as connection:
             for number, task in tasks:
-                plain = msgspec.json.encode(task.to_json(), order="sorted")
+                plain = msgspec.json.encode(task.kept(), order="sorted")
                 row = connection.execute(
                     "SELECT number, task FROM tasks WHERE id = ? OR number = ?", (task.id, number)
                 ).fetchone()
@@ -260,14 +263,24 @@ class Journal:
         ):
             for number, task, attempts, session_id, workspace, started_at in rows:
                 used = self._used(number) if attempts else (Usage(), 0)
-                found = Task.from_json(task)
-                yield Entry(number, found, attempts, session_id, workspace, started_at, *used)
+                found, not_kept = _read(task)
+                yield Entry(number, found, attempts, session_id, workspace, started_at, *used, not_kept)
                 last = number
 
     def _used(self, number: int) -> tuple[Usage, int]:
         rows = self._read("SELECT usage, tool_calls FROM attempts WHERE task = ?", (number,))
         usages = (msgspec.json.decode(usage, type=Usage) for usage, _ in rows if usage is not None)
         return sum(usages, Usage()), sum(calls for _, calls in rows)
+
+    def lacking(self) -> Iterator[Entry]:
+        """The tasks that have not ended and had secrets in their options."""
+        for number, task in self._read(
+            "SELECT number, task FROM tasks WHERE state <> 'ended' AND instr(task, ?) ORDER BY number",
+            (b'"not_kept":',),
+        ):
+            found, not_kept = _read(task)
+            if not_kept:
+                yield Entry(number, found, not_kept=not_kept)
 
     def outcomes(self) -> Iterator[Outcome]:
         """What the tasks that have ended came to, in the order of the tasks."""
@@ -372,3 +385,9 @@ class Journal:
             " WHERE (task, attempt) = (SELECT number, attempts FROM tasks WHERE id = :id)",
             told,
         )
+
+
+def _read(written: bytes) -> tuple[Task, tuple[str, ...]]:
+    plain = msgspec.json.decode(written, type=dict[str, object])
+    not_kept = cast("list[str]", plain.pop("not_kept", []))
+    return Task.from_json(msgspec.json.encode(plain) if not_kept else written), tuple(not_kept)

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import sys
 import time
 import uuid
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from bridle._private import make_private, refuse_planted
 from bridle.fleet._errors import JournalBusy, JournalInvalid
 
 if TYPE_CHECKING:
@@ -75,9 +77,7 @@ def connected(path: Path, *, writing: bool) -> sqlite3.Connection:
     if writing:
         path.parent.mkdir(parents=True, exist_ok=True)
         # Prompts and answers are its owner's business.
-        if not path.exists():
-            # To close a file takes the locks away that SQLite has on it in this process.
-            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        _make(path)
     connection = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
     try:
         _check(connection, path)
@@ -89,6 +89,16 @@ def connected(path: Path, *, writing: bool) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _make(path: Path) -> None:
+    """Make a file of its owner's alone, unless it is there. Raises `PermissionError` for another user's."""
+    if path.exists():
+        # It is not opened here: to close a file takes the locks away that SQLite has on it in this process.
+        refuse_planted(path)
+    else:
+        with suppress(FileExistsError):
+            make_private(path)
 
 
 def _check(connection: sqlite3.Connection, path: Path) -> None:
@@ -154,6 +164,15 @@ def _hint(code: int) -> Told:
     return {}
 
 
+def _close_to_others(path: Path) -> None:
+    """Whoever can open a lock can take it, and keep a runner out. Earlier versions made it for all to
+    read."""
+    if sys.platform != "win32":
+        found = path.stat()
+        if found.st_uid == os.geteuid() and found.st_mode & 0o077:
+            path.chmod(0o600)
+
+
 class RunnerLock:
     """Held by the one runner of a journal, as long as its process lives.
 
@@ -169,6 +188,8 @@ class RunnerLock:
     def take(self, holder: str) -> None:
         """Raises `JournalBusy`, with the `holder` that took it, if it is taken."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
+        _make(self._path)
+        _close_to_others(self._path)
         connection = sqlite3.connect(
             self._path, timeout=_GLANCE, isolation_level=None, check_same_thread=False
         )

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from bridle._private import refuse_planted
 from bridle.errors import StoreError
 from bridle.transcripts.stores._sqlite_schema import write_ahead
 
@@ -233,6 +234,7 @@ def _opened(path: Path) -> Generator[int]:
         number = os.open(path, flags | os.O_CREAT, 0o600)
         _sync_folder(path.parent)
     try:
+        refuse_planted(path)
         yield number
     finally:
         os.close(number)

@@ -5,6 +5,7 @@ Runs nothing.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, overload
 
@@ -126,7 +127,7 @@ def map(  # noqa: A001
                 pass
         plan.source = Listed(tasks, plan.check)
     else:
-        _keep_journal(plan, Journalled(path_text("`journal`", journal), tasks, plan.check))
+        _keep_journal(plan, path_text("`journal`", journal), tasks)
     return Run(plan)
 
 
@@ -175,7 +176,9 @@ def resume(
 
     One that was cut off is picked up by its session, if that is there, and otherwise begun anew.
     `retry_failed`: those that failed, or that a budget stopped or kept from being begun, are begun anew, too.
-    The other arguments are those of `map`; the journal has the tasks, but not the options of the run.
+    The other arguments are those of `map`; the journal has the tasks, but not the options of the run, and not
+    the secrets in the options of tasks: variables are taken from `env` or the environment, for others call
+    `map` with the same tasks.
 
     Raises `OptionsError` here, and when the run is begun `JournalBusy`, or `JournalInvalid` for a file that
     is no journal.
@@ -183,11 +186,15 @@ def resume(
     plan = _plan(options, output, fields)
     path = path_text("`journal`", journal)
     again = _NOT_DONE if switch("`retry_failed`", retry_failed) else ()
-    _keep_journal(plan, Journalled(path, None, plan.check, again))
+    _keep_journal(plan, path, None, again)
     return Run(plan)
 
 
-def _keep_journal(plan: Plan, source: Journalled) -> None:
+def _keep_journal(
+    plan: Plan, file: str, tasks: Iterable[Task | str] | None, retry: tuple[Status, ...] = ()
+) -> None:
+    env = {**os.environ, **plan.shared.options.env}
+    source = Journalled(file, tasks, plan.check, retry, env)
     path = source.journal.path
     plan.source, plan.root = source, path.with_name(path.name + ".workspaces")
 

@@ -170,11 +170,11 @@ class AskedHook(Hook[..., object]):
         self._made_of = (name, event, place, facts)
 
     @classmethod
-    def of(cls, hook: Hook[..., object], place: int) -> AskedHook:
-        """What stands for this one."""
-        facts = {name: getattr(hook, name) for name in ("matcher", "timeout", "fails", "in_order")}
+    def of(cls, hook: Hook[..., object], place: int, matcher: str | None) -> AskedHook:
+        """What stands for this one, with its matcher as it is sent: tools here have no names there."""
+        facts = {name: getattr(hook, name) for name in ("timeout", "fails", "allow_unknown", "in_order")}
         # Who gave it is warned at the driver.
-        return cls(hook.name, hook.event, place, {**facts, "may_wait_in_vain": True})
+        return cls(hook.name, hook.event, place, {**facts, "matcher": matcher, "may_wait_in_vain": True})
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[object, ...]:
         # Hooks are pickled by the name of their function, and here there is none.

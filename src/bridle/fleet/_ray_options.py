@@ -7,7 +7,6 @@ In the place of a function goes an object that asks for it: `bridle.fleet._ray_l
 from __future__ import annotations
 
 import pickle
-import re
 from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -16,14 +15,16 @@ import msgspec
 
 from bridle.errors import OptionsError
 from bridle.fleet._ray_line import AskedFunction, AskedHook, AskedServer
+from bridle.fleet._secrets import WITH_SECRETS, is_secret, is_secret_variable
 from bridle.handlers import Handlers, Policy
-from bridle.handlers._hooks import as_hook
+from bridle.handlers._hooks import as_hook, sent_matcher
 from bridle.options import OptionFields, SdkServer
 from bridle.options._part import differing, plain
-from bridle.redaction import is_secret_key, mask, mask_json
+from bridle.redaction import mask
 
 if TYPE_CHECKING:
     from bridle.options import McpServer, Options
+    from bridle.options._tool_names import ToolNames
 
 __all__ = ["refuse_secrets_in", "refuse_secrets_of", "travelling"]
 
@@ -36,18 +37,6 @@ _STAYING: Final = {
 }
 """Objects of this process that no worker can use, and what to do without them."""
 
-_WITH_SECRETS: Final = (
-    "executable_args",
-    "extra_args",
-    "settings",
-    "managed_settings",
-    "mcp_servers",
-    "agents",
-    "plugins",
-    "sandbox",
-)
-_REFERENCE: Final = re.compile(r"\$\{\w+\}")
-"""What the agent puts a variable of its own environment in the place of."""
 _ELSEWHERE: Final = (
     "Set it in the environment of the workers, where the agent finds it, and leave it out here: what is in a"
     " task is kept and shown by the cluster."
@@ -70,33 +59,39 @@ def travelling(options: Options) -> Options:
             "`session_store` is an object of this process, and workers are others",
             hint="Give its URL, for example 'postgresql://user@host/db'.",
         )
-    changes: dict[str, object] = {name: _asked(name, given[name]) for name in _CALLBACKS if name in given}
+    # Of tools that stay here the worker knows no short names: all of them are resolved before they go.
+    handlers = Handlers(options.replace(hooks={}), lambda _: None)
+    names = handlers.tool_names()
+    changes = handlers.resolved_options()
+    changes |= {name: _asked(name, given[name], names) for name in _CALLBACKS if name in given}
     if options.hooks:
-        changes["hooks"] = _asked_hooks(options.hooks)
-    changes |= _asked_servers(options)
+        changes["hooks"] = _asked_hooks(options.hooks, names)
+    changes |= _asked_servers(options, handlers)
     sent = options.replace(**cast("OptionFields", changes)) if changes else options
     _refuse_what_cannot_be_sent(sent)
     return sent
 
 
-def _asked(name: str, function: object) -> object:
+def _asked(name: str, function: object, names: ToolNames) -> object:
     if isinstance(function, Policy):
         # Rules look at paths, which are those of the worker.
         inner = None if function.otherwise is None else AskedFunction(name)
-        return msgspec.structs.replace(function, otherwise=inner)
+        return msgspec.structs.replace(function.with_full_names(names), otherwise=inner)
     return AskedFunction(name)
 
 
-def _asked_hooks(hooks: Mapping[str, tuple[object, ...]]) -> dict[str, list[object]]:
-    return {
-        event: [AskedHook.of(as_hook(event, each), place) for place, each in enumerate(given)]
-        for event, given in hooks.items()
-    }
+def _asked_hooks(hooks: Mapping[str, tuple[object, ...]], names: ToolNames) -> dict[str, list[object]]:
+    found: dict[str, list[object]] = {}
+    for event, given in hooks.items():
+        made = [as_hook(event, each) for each in given]
+        found[event] = [
+            AskedHook.of(hook, place, sent_matcher(hook, names)) for place, hook in enumerate(made)
+        ]
+    return found
 
 
-def _asked_servers(options: Options) -> dict[str, object]:
+def _asked_servers(options: Options, handlers: Handlers) -> dict[str, object]:
     """Tools and servers of this process, as servers that ask it."""
-    handlers = Handlers(options.replace(hooks={}), lambda _: None)
     own = handlers.servers.given
     if not own:
         return {}
@@ -110,7 +105,8 @@ def _asked_servers(options: Options) -> dict[str, object]:
         named = tuple(tool for tool in tools if isinstance(tool, str))
         # Only tools of one's own: all built-in ones.
         tools = named if named or not tools else None
-    allowed = (*options.allowed_tools, *handlers.allowed_by_nature)
+    resolved = handlers.resolved_options().get("allowed_tools", options.allowed_tools)
+    allowed = (*cast("tuple[str, ...]", resolved), *handlers.allowed_by_nature)
     return {"mcp_servers": servers, "tools": tools, "allowed_tools": allowed}
 
 
@@ -132,7 +128,7 @@ def _refuse_what_cannot_be_sent(options: Options) -> None:
 def _refuse_secrets(options: Options) -> None:
     """Raises `OptionsError` if something in the options looks like a secret."""
     refuse_secrets_in("`env`", options.env)
-    for name in _WITH_SECRETS:
+    for name in WITH_SECRETS:
         refuse_secrets_of(f"`{name}`", plain(getattr(options, name)))
     store = options.session_store
     if isinstance(store, str) and mask(store) != store:
@@ -144,9 +140,7 @@ def _refuse_secrets(options: Options) -> None:
 
 def refuse_secrets_of(place: str, given: object) -> None:
     """Raises `OptionsError` if something in a value of JSON types looks like a secret."""
-    value = _without_references(given)
-    # A path says nothing, and JSON text what it says.
-    if value and (mask(value) if isinstance(value, str) else mask_json(value)) != value:
+    if is_secret(given):
         raise OptionsError(
             f"{place} has something in it that looks like a secret, and would go with the task",
             hint=f"Write ${{NAME}} in its place, if the agent reads it there. {_ELSEWHERE}",
@@ -156,21 +150,8 @@ def refuse_secrets_of(place: str, given: object) -> None:
 def refuse_secrets_in(place: str, variables: Mapping[str, str]) -> None:
     """Raises `OptionsError` if one of the variables looks like a secret, by its name or by its value."""
     for name, value in variables.items():
-        if value and (is_secret_key(name) or mask(value) != value):
+        if is_secret_variable(name, value):
             raise OptionsError(
                 f"{place} has {name!r}, which looks like a secret, and would go with the task",
                 hint=_ELSEWHERE,
             )
-
-
-def _without_references(value: object) -> object:
-    if isinstance(value, str):
-        rest, count = _REFERENCE.subn("", value)
-        # `Bearer ${KEY}`: what is left tells how the key is used.
-        return "" if count and mask(rest) == rest else rest
-    if isinstance(value, dict):
-        items = cast("dict[object, object]", value)
-        return {key: _without_references(item) for key, item in items.items()}
-    if isinstance(value, list):
-        return [_without_references(item) for item in cast("list[object]", value)]
-    return value

@@ -10,10 +10,12 @@ import pickle
 from contextlib import suppress
 from contextvars import copy_context
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 import anyio
 
+from bridle._private import make_private
 from bridle.errors import BridleError, UsageError
 from bridle.handlers import (
     Answer,
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from bridle.fleet._engine import Shared, Tell
     from bridle.fleet._ledger import LedgerEntry
     from bridle.options import Options
+    from bridle.options._tool_names import ToolNames
     from bridle.session import Session, Turn
     from bridle.wire import JsonObject
     from bridle.wire.control import CanUseTool, Elicitation, RequestUserDialog
@@ -59,6 +62,10 @@ class _FarOrigin:
 
     @property
     def turn(self) -> Turn | None:
+        _refuse()
+
+    @property
+    def tool_names(self) -> ToolNames:
         _refuse()
 
 
@@ -227,6 +234,6 @@ def keep_traces(options: Options, traces: Sequence[bytes]) -> None:
         return
     for content in traces:
         for path in new_trace_path(trace.path):
-            with suppress(FileExistsError), open(path, "xb") as file:  # noqa: PTH123 - `x` makes two at once impossible
-                file.write(content)
+            with suppress(FileExistsError):
+                make_private(Path(path), content)
                 break

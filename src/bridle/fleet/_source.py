@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from itertools import islice
 from threading import Lock
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import msgspec
@@ -17,6 +18,7 @@ from bridle.errors import OptionsError
 from bridle.fleet._budget_account import Spent
 from bridle.fleet._errors import JournalInvalid
 from bridle.fleet._journal import Counts, Entry, Journal
+from bridle.fleet._secrets import filled, kept_options
 from bridle.fleet._task import Task, numbered
 
 if TYPE_CHECKING:
@@ -135,10 +137,15 @@ class Journalled:
         tasks: Iterable[Task | str] | None,
         check: Callable[[Task], None],
         retry: tuple[Status, ...] = (),
+        env: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """`tasks`: None for those of an earlier run; `retry`: tasks that ended so are begun anew."""
+        """`tasks`: None for those of an earlier run; `retry`: tasks that ended so are begun anew; `env`: has
+        secrets that tasks had as variables and the journal has not."""
         self.journal: Journal = Journal(path, writing=True)
-        self._tasks = None if tasks is None else numbered(tasks, check)
+        self._env = env
+        self._options: dict[int, Mapping[str, object]] = {}
+        """Of the tasks that were given now and have secrets in them."""
+        self._tasks = None if tasks is None else self._remembered(numbered(tasks, check))
         self._retry = retry
         self._todo: Iterator[Entry] = iter(())
         self._opening = Lock()
@@ -167,11 +174,35 @@ class Journalled:
                 raise JournalInvalid(self.journal.path, "there is no task in it", hint=hint)
             if self._retry:
                 self.journal.reopen(self._retry)
-            self._todo = self.journal.todo()
+            for entry in self.journal.lacking():
+                self._whole(entry)
+            self._todo = map(self._whole, self.journal.todo())
             return Known(self.journal.counts(), self.journal.spent(), self.journal.meta("id"))
         except BaseException:
             self.journal.close()
             raise
+
+    def _remembered(self, tasks: Iterator[tuple[int, Task]]) -> Iterator[tuple[int, Task]]:
+        for number, task in tasks:
+            if task.options and kept_options(task.options)[1]:
+                self._options[number] = task.options
+            yield number, task
+
+    def _whole(self, entry: Entry) -> Entry:
+        """A task with the secrets that the journal has not. Raises `OptionsError` if nobody gave them."""
+        if not entry.not_kept:
+            return entry
+        options = self._options.get(entry.number)
+        if options is None:
+            options, missing = filled(entry.task.options, entry.not_kept, self._env)
+            if missing:
+                raise OptionsError(
+                    f"The task {entry.task.id!r} had a secret as `{missing[0]}` of its options, and the"
+                    " journal does not keep secrets",
+                    hint="Give it again: call `map` with the same tasks and journal; a variable may also be"
+                    " in `env` of the run, or in the environment of this process.",
+                )
+        return entry._replace(task=msgspec.structs.replace(entry.task, options=options))
 
     async def next(self) -> Entry | None:
         return await run_sync(next, self._todo, None)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, cast
 import msgspec
 
 from bridle.errors import OptionsError
+from bridle.fleet._secrets import kept_options
 from bridle.fleet._sizes import read_seconds, read_size
 from bridle.fleet._workspaces import Workspace, read_workspace
 from bridle.options import OptionFields, Options
@@ -35,7 +36,7 @@ from bridle.options._readers import (
     whole,
 )
 from bridle.redaction import preview
-from bridle.wire import JsonObject
+from bridle.wire import Json, JsonObject
 
 if TYPE_CHECKING:
     from typing import Self
@@ -140,11 +141,22 @@ class Task(_Prompted, frozen=True, kw_only=True):
             plain[name] = _schema(value) if name == "output" else msgspec.to_builtins(value)
         return plain
 
+    def kept(self) -> JsonObject:
+        """The task as a journal keeps it: without the secrets in its options, but with the places where they
+        were, as `not_kept`."""
+        plain = self.to_json()
+        if self.options:
+            kept, places = kept_options(self.options)
+            if places:
+                plain |= {"options": cast("JsonObject", kept), "not_kept": cast("list[Json]", places)}
+        return plain
+
     def placed(self, number: int) -> Self:
         """The same with an id, which is made if it has none. The same task at the same place has the same."""
         if self.id:
             return self
-        content = msgspec.json.encode(self.to_json(), order="sorted")
+        # What is made of it is seen: a secret is no part of it.
+        content = msgspec.json.encode(self.kept(), order="sorted")
         made = f"{number:06d}-{hashlib.sha256(content).hexdigest()[:8]}"
         return msgspec.structs.replace(self, id=made)
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from bridle.handlers._origin import Origin
+    from bridle.options._tool_names import ToolNames
     from bridle.session import Session, Turn
 
 
@@ -48,6 +49,10 @@ class CallContext:
     def turn(self) -> Turn | None:
         """The turn that asks; None before the first one, and between turns."""
         return self._origin.turn
+
+    def names_of_tools(self) -> ToolNames:
+        """The tools that the session can have, for policies."""
+        return self._origin.tool_names
 
 
 async def call(

@@ -9,10 +9,12 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, cast
 
+from msgspec.structs import replace
+
 from bridle.handlers._servers import OWN_TOOLS, Servers, own_servers, own_tools
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Collection
 
     from bridle.handlers._elicitation import Dialogs, Elicitations
     from bridle.handlers._handled import Observe
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from bridle.handlers._origin import Origin
     from bridle.handlers._permissions import Permissions
     from bridle.options import Options
+    from bridle.options._tool_names import ToolNames
     from bridle.wire import JsonObject
     from bridle.wire.control import (
         Ask,
@@ -44,8 +47,13 @@ class Handlers:
         self._options = options
         self._observe = observe
         self._is_closed = False
+        self._own_tools: dict[str, Collection[str]] = {}
         self.servers = Servers(own_servers(options), self._observe)
         self._hooks = self._make_hooks() if options.hooks else None
+        if options.permission is not None:
+            from bridle.handlers._tool_names import check_names
+
+            check_names(options.permission, self.tool_names())
         self._by_subtype: Final[dict[str, Callable[..., Awaitable[JsonObject]]]] = {
             "can_use_tool": self._can_use_tool,
             "elicitation": self._elicitation,
@@ -79,6 +87,22 @@ class Handlers:
         options = self._options
         is_asked = options.permission is not None or options.permission_prompt_tool_name is not None
         return (f"mcp__{OWN_TOOLS}",) if own_tools(options) and not is_asked else ()
+
+    def tool_names(self) -> ToolNames:
+        """The tools that the session can have, as of now."""
+        from bridle.handlers._tool_names import names_of
+
+        names = names_of(self._options, self.servers.given)
+        # One that is gone may still be named.
+        self._own_tools |= names.own
+        return names if names.own == self._own_tools else replace(names, own=dict(self._own_tools))
+
+    def resolved_options(self) -> dict[str, object]:
+        """The options that name tools, with the full names of these; only those that change by it. Raises
+        `OptionsError` for a name that no tool of the session has."""
+        from bridle.handlers._tool_names import resolved_options
+
+        return resolved_options(self._options, self.tool_names)
 
     def complete(self, request: Initialize) -> Initialize:
         """Add what the agent has to be told about it to the first request."""
@@ -128,7 +152,7 @@ class Handlers:
     def _make_hooks(self) -> Hooks:
         from bridle.handlers._hooks import Hooks
 
-        return Hooks(self._options.hooks, self._observe)
+        return Hooks(self._options.hooks, self._observe, self.tool_names)
 
     @cached_property
     def _permissions(self) -> Permissions:
@@ -140,6 +164,7 @@ class Handlers:
             options.on_question,
             options.on_plan,
             self._observe,
+            self.tool_names,
             timeout=options.timeouts.permission,
         )
 

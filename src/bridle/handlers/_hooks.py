@@ -23,16 +23,19 @@ from bridle.handlers._handled import HookHandled
 from bridle.handlers._hooks_events import facts_of
 from bridle.handlers._hooks_hook import Hook, HookContext, runner_of
 from bridle.handlers._hooks_lines import Lines
+from bridle.handlers._hooks_matchers import resolve_matcher
 from bridle.handlers._hooks_reading import NotAnAnswer, read_answer
 from bridle.handlers._hooks_spelling import refused
+from bridle.handlers._tool_names import check_names, resolved_updates
 from bridle.wire.hooks import HookRegistration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from bridle.handlers._handled import Observe, Outcome
     from bridle.handlers._hooks_hook import Runs
     from bridle.handlers._origin import Origin
+    from bridle.options._tool_names import ToolNames
     from bridle.wire import JsonObject
     from bridle.wire.control import HookCallback
     from bridle.wire.hooks import HookInput
@@ -58,6 +61,8 @@ class Registered(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     hook: Hook[..., object]
     run: Runs
+    matcher: str | None
+    """As sent."""
     place: int
     """Among the hooks of the same event."""
     lines: Lines | None
@@ -83,14 +88,21 @@ class Hooks:
     not called.
     """
 
-    def __init__(self, hooks: Mapping[str, Sequence[object]], observe: Observe) -> None:
-        """Raises `OptionsError` for what cannot be a hook; warns of one that waits in vain."""
+    def __init__(
+        self, hooks: Mapping[str, Sequence[object]], observe: Observe, names: Callable[[], ToolNames]
+    ) -> None:
+        """`names` gives those of the session's tools. Raises `OptionsError` for what cannot be a hook, and
+        for a matcher that fits no tool; warns of one that waits in vain."""
         self._observe = observe
+        self._names = names
         self._registered: Final[dict[str, Registered]] = {}
+        known = names()
         for event, given in hooks.items():
-            for each in _in_order(event, [as_hook(event, one) for one in given], len(self._registered)):
+            made = [as_hook(event, one) for one in given]
+            for each in _in_order(event, made, len(self._registered), known):
                 self._registered[each.id] = each
         for each in self._registered.values():
+            check_names(each.hook.function, known)
             _warn_if_unseen(each.hook)
 
     def registrations(self) -> dict[str, list[HookRegistration]]:
@@ -103,8 +115,8 @@ class Hooks:
                 # For what goes wrong on the way: the agent takes that for no answer otherwise.
                 on_failure="block" if each.hook.fails == "closed" else None,
             )
-            if each.hook.matcher is not None:
-                registration.matcher = each.hook.matcher
+            if each.matcher is not None:
+                registration.matcher = each.matcher
             told.setdefault(each.hook.event, []).append(registration)
         return told
 
@@ -150,7 +162,7 @@ class Hooks:
             answered = Answered(wire={}, outcome=outcome_of(error), error=error)
             self._report(hook, context, began, answered)
             raise
-        answered = _judged(tried, hook, told)
+        answered = _judged(tried, hook, told, self._names)
         self._report(hook, context, began, answered)
         return answered
 
@@ -188,7 +200,16 @@ def as_hook(event: str, given: object) -> Hook[..., object]:
     return Hook(given, event)
 
 
-def _in_order(event: str, hooks: Sequence[Hook[..., object]], start: int) -> Iterator[Registered]:
+def sent_matcher(hook: Hook[..., object], names: ToolNames) -> str | None:
+    """What a hook is called for, as sent. Raises `OptionsError` if that is no tool of the session."""
+    if hook.matcher is None or hook.allow_unknown or not facts_of(hook.event).tool:
+        return hook.matcher
+    return resolve_matcher(f"the hook {hook.name}", hook.matcher, names)
+
+
+def _in_order(
+    event: str, hooks: Sequence[Hook[..., object]], start: int, names: ToolNames
+) -> Iterator[Registered]:
     lines = Lines(len(hooks) - 1) if len(hooks) > 1 else None
     about_tool = facts_of(event).tool
     before = 0.0
@@ -201,6 +222,7 @@ def _in_order(event: str, hooks: Sequence[Hook[..., object]], start: int) -> Ite
             id=f"hook_{start + place}",
             hook=hook,
             run=runner_of(hook),
+            matcher=sent_matcher(hook, names),
             place=place,
             lines=lines if hook.in_order else None,
             about_tool=about_tool,
@@ -208,7 +230,9 @@ def _in_order(event: str, hooks: Sequence[Hook[..., object]], start: int) -> Ite
         )
 
 
-def _judged(tried: Attempt, hook: Hook[..., object], told: HookInput) -> Answered:
+def _judged(
+    tried: Attempt, hook: Hook[..., object], told: HookInput, names: Callable[[], ToolNames]
+) -> Answered:
     """What a call comes to: the answer that it gave, or what the hook's policy says."""
     value, error = tried.value, tried.error
     if isinstance(error, Denied):
@@ -216,8 +240,9 @@ def _judged(tried: Attempt, hook: Hook[..., object], told: HookInput) -> Answere
     if error is None:
         try:
             wire = read_answer(value, hook.event, told, strict=hook.fails == "closed")
+            _resolve_updates(wire, told, names)
             return Answered(wire=wire, outcome="answered")
-        except NotAnAnswer as nonsense:
+        except (NotAnAnswer, OptionsError) as nonsense:
             error = nonsense
     outcome: Outcome = "timed_out" if tried.outcome == "timed_out" else "failed"
     log.error("the hook %s for %s failed %s", hook.name, hook.event, hook.fails, exc_info=error)
@@ -225,11 +250,21 @@ def _judged(tried: Attempt, hook: Hook[..., object], told: HookInput) -> Answere
     return Answered(wire=wire, outcome=outcome, error=error)
 
 
+def _resolve_updates(wire: JsonObject, told: HookInput, names: Callable[[], ToolNames]) -> None:
+    """Put the full names of tools into the permission rules that an answer brings."""
+    match wire:
+        case {"hookSpecificOutput": {"decision": {"updatedPermissions": [*updates]} as decision}}:
+            suggested = getattr(told, "permission_suggestions", None) or ()
+            decision["updatedPermissions"] = resolved_updates(updates, suggested, names())
+        case _:
+            pass
+
+
 def _why(hook: Hook[..., object], error: BaseException) -> str:
     """What the model is told of a failure: the rest is for the log."""
     if isinstance(error, CallTimedOut):
         return f"Not allowed: the hook {hook.name} gave no answer within {error.seconds:g} s."
-    if isinstance(error, NotAnAnswer):
+    if isinstance(error, NotAnAnswer | OptionsError):
         return f"Not allowed: the hook {hook.name} gave an answer that means nothing."
     return f"Not allowed: the hook {hook.name} failed ({type(error).__name__})."
 

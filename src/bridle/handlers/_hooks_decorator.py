@@ -43,6 +43,7 @@ class HookFields(TypedDict, total=False):
     matcher: Matcher
     timeout: float | None
     fails: Fails | None
+    allow_unknown: bool
 
 
 class HookDecorator(Protocol[Told]):
@@ -177,13 +178,21 @@ def hook(
     event: Literal["MessageDisplay"], **how: Unpack[HookFields]
 ) -> HookDecorator[told.MessageDisplayInput]: ...
 @overload
-def hook(event: str, **how: Unpack[HookFields]) -> HookDecorator[Any]: ...
 def hook(
     event: str,
     *,
     matcher: Matcher = None,
     timeout: float | None = DEFAULT_TIMEOUT,
     fails: Fails | None = None,
+    allow_unknown: Literal[True],
+) -> HookDecorator[Any]: ...
+def hook(
+    event: str,
+    *,
+    matcher: Matcher = None,
+    timeout: float | None = DEFAULT_TIMEOUT,
+    fails: Fails | None = None,
+    allow_unknown: bool = False,
 ) -> object:
     """Make a hook of the function below: it is called when the event happens.
 
@@ -197,8 +206,11 @@ def hook(
     `modify(…)` and the like), an output of `bridle.wire.hooks`, or the same as a dict. To raise `Denied` is
     to deny.
 
-    `matcher` says for what it is called: the name of a tool, several as a list or as `"Write|Edit"`, or a
-    pattern; with some events it is a cause in place of a tool, such as `manual` or `auto` of PreCompact.
+    `matcher` says for what it is called: the name of a tool, several as a list or as `"Write|Edit"`, a tool
+    of yours by its name or itself, or a pattern; with some events it is a cause in place of a tool, such as
+    `manual` or `auto` of PreCompact. A name that no tool of the session has is an error when that is made.
+
+    `allow_unknown`: the event, or what the matcher names, is one that the agent has and Bridle does not know.
 
     `fails` says what it means when the function raises, takes longer than `timeout` seconds or returns what
     means nothing: `closed` refuses what the hook was asked about, `open` goes on without it. Left out, it is
@@ -208,7 +220,7 @@ def hook(
     Raises `OptionsError` for what cannot work.
     """
     # Made once for no function: a mistake in this line is to be found here.
-    made = Hook(_nothing, event, matcher=matcher, timeout=timeout, fails=fails)
+    made = Hook(_nothing, event, matcher=matcher, timeout=timeout, fails=fails, allow_unknown=allow_unknown)
 
     def decorate(function: Callable[..., object], /) -> Hook[..., object]:
         return made.on(function)

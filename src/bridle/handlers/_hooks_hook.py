@@ -14,6 +14,9 @@ from bridle.errors import OptionsError
 from bridle.handlers._calling import CallContext, is_async, name_of
 from bridle.handlers._hooks_events import EVENTS, Fails, facts_of
 from bridle.handlers._hooks_matchers import Matcher, read_matcher
+from bridle.options._normal import NEW_EVENT
+from bridle.options._readers import did_you_mean
+from bridle.wire.hooks import HOOK_EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -49,6 +52,7 @@ class Hook(Generic[P, R_co]):
         matcher: Matcher = None,
         timeout: float | None = DEFAULT_TIMEOUT,
         fails: Fails | None = None,
+        allow_unknown: bool = False,
         in_order: bool = True,
         may_wait_in_vain: bool = False,
     ) -> None:
@@ -66,9 +70,11 @@ class Hook(Generic[P, R_co]):
             )
         update_wrapper(self, cast("Callable[..., object]", function))
         self.function: Final = function
-        self.event: Final[str] = _read_event(event)
-        self.matcher: Final[str | None] = read_matcher(matcher, event)
-        """For what it is called, as sent; None for all."""
+        self.allow_unknown: Final = allow_unknown
+        """Whether the event, and what the matcher names, may be such that Bridle does not know it."""
+        self.event: Final[str] = _read_event(event, allow_unknown=allow_unknown)
+        self.matcher: Final[str | None] = read_matcher(matcher, event, allow_unknown=allow_unknown)
+        """For what it is called, with names as they were given; None for all."""
         self.timeout: Final[float | None] = _read_timeout(timeout)
         """Seconds after which it has failed; None: never."""
         self.fails: Final[Fails] = _read_fails(fails, event)
@@ -94,6 +100,7 @@ class Hook(Generic[P, R_co]):
             matcher=self.matcher,
             timeout=self.timeout,
             fails=self.fails,
+            allow_unknown=self.allow_unknown,
             in_order=self.in_order,
             may_wait_in_vain=self.may_wait_in_vain,
         )
@@ -157,20 +164,16 @@ def _takes_context(hook: Hook[..., object]) -> bool:
 _POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
-def _read_event(event: object) -> str:
+def _read_event(event: object, *, allow_unknown: bool) -> str:
     if not isinstance(event, str) or not event.strip():
         raise OptionsError(
             f"A hook needs the name of an event, not {event!r}",
             hint='Write @bridle.hook("PreToolUse") above the function.',
         )
-    folded = {_fold(each): each for each in EVENTS}
-    if event not in EVENTS and (meant := folded.get(_fold(event))):
-        raise OptionsError(f"No event is called {event!r}", hint=f"Did you mean {meant!r}?")
+    if event not in EVENTS and not allow_unknown:
+        hint = f"{did_you_mean(event, HOOK_EVENTS)} {NEW_EVENT}".lstrip()
+        raise OptionsError(f"No event is called {event!r}", hint=hint)
     return event
-
-
-def _fold(event: str) -> str:
-    return event.replace("_", "").replace("-", "").lower()
 
 
 def _read_timeout(timeout: object) -> float | None:

@@ -1,20 +1,28 @@
 """Reads what a hook is to be called for, and refuses matchers with which it would never be called.
 
-The agent does the matching. One that it cannot read matches nothing, and it does not say so.
+The agent does the matching. One that it cannot read matches nothing, and it does not say so. What an event
+tells apart is known when the hook is made; which tools there are, when the session is.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Final, TypeAlias, cast
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from bridle.errors import OptionsError
 from bridle.handlers._hooks_events import facts_of
-from bridle.wire.tools import BUILTIN_TOOL_NAMES, TOOL_ALIASES
+from bridle.options._readers import did_you_mean
+from bridle.options._tool_names import ambiguous, is_pattern, known_tools, tool_name
 
-Matcher: TypeAlias = str | re.Pattern[str] | Sequence[str] | None
-"""A name, a pattern, or a list of names: of tools, or of what else an event tells apart. None: all."""
+if TYPE_CHECKING:
+    from bridle.options._tool_names import ToolNames
+
+Matcher: TypeAlias = (
+    str | re.Pattern[str] | Callable[..., object] | Sequence[str | Callable[..., object]] | None
+)
+"""A name, a pattern, a tool of yours, or a list of names: of tools, or of what else an event tells apart.
+None: all."""
 
 _EVERYTHING: Final = ("", "*")
 _NAMES: Final = re.compile(r"[\w ,|-]*\Z", re.ASCII)
@@ -22,11 +30,13 @@ _NAMES: Final = re.compile(r"[\w ,|-]*\Z", re.ASCII)
 _RULE: Final = re.compile(r"\w+\(.*\)\Z", re.DOTALL)
 _SPECIAL: Final = re.compile(r"[\\^$.*+?()\[\]{}|/]")
 _ONLY_PYTHON: Final = re.compile(r"\(\?(?:P[<=>]|#|[aiLmsux]+[:)-])|\\[AZ]|[*+?}]\+")
-_KNOWN: Final = (*BUILTIN_TOOL_NAMES, *TOOL_ALIASES)
 
 
-def read_matcher(matcher: object, event: str) -> str | None:
-    """A matcher as sent; None for all. Raises `OptionsError` for one that cannot match as it is meant."""
+def read_matcher(matcher: object, event: str, *, allow_unknown: bool = False) -> str | None:
+    """A matcher as the agent reads it, with the names that it was given; None for all.
+
+    Raises `OptionsError` for one that cannot match as it is meant, as far as that is known without a session.
+    """
     if matcher is None or (isinstance(matcher, str) and matcher.strip() in _EVERYTHING):
         return None
     facts = facts_of(event)
@@ -36,17 +46,81 @@ def read_matcher(matcher: object, event: str) -> str | None:
             hint="Leave `matcher` out, and look at the input in the function.",
         )
     found = _text_of(matcher)
-    if _NAMES.match(found):
-        if facts.tool:
-            for name in re.split("[|,]", found):
-                _check_spelling(name.strip())
-    else:
+    if not _NAMES.match(found):
         _check_pattern(found)
+    if facts.words and not allow_unknown:
+        _check_words(found, event, facts.words)
     return found
+
+
+def resolve_matcher(place: str, matcher: str, names: ToolNames) -> str:
+    """The matcher of an event that is about tools, as sent: with the full names of tools.
+
+    Raises `OptionsError` for one that fits no tool that the session can have, or not the one that it seems
+    to.
+    """
+    if names.takes_any:
+        return matcher
+    if not _NAMES.match(matcher):
+        _check_finds(place, matcher, names)
+        return matcher
+    given = _names_in(matcher)
+    found: list[str] = []
+    for name in given:
+        tools = names.resolve(place, name, permits=False)
+        if len(tools) > 1 and {*tools} - {*given, names.aliases.get(name)}:
+            # What a hook says of one tool, it would say of the other: it may allow, and it may deny.
+            raise ambiguous(place, name, tools)
+        # All tools of a server, which the agent would take for the name of one tool.
+        found += [f"{tool}__*" if names.is_server(tool) else tool for tool in tools]
+    if not any(is_pattern(tool) for tool in found):
+        return matcher if found == given else "|".join(dict.fromkeys(found))
+    spelled = (".*".join(_SPECIAL.sub(_escaped, part) for part in tool.split("*")) for tool in found)
+    return f"^(?:{'|'.join(dict.fromkeys(spelled))})$"
+
+
+def _check_finds(place: str, pattern: str, names: ToolNames) -> None:
+    regex = _compiled(pattern)
+    for full, short in names.own.items():
+        if any(regex.search(each) for each in short) and not regex.search(full):
+            raise OptionsError(
+                f"{place}: the matcher {pattern!r} finds {full!r} only by its short name, which the agent "
+                "does not know",
+                hint=f"Write a pattern that fits {full!r}, or the name alone.",
+            )
+    if any(regex.search(each) for each in names.all_known()) or names.may_be_unknown("mcp__"):
+        return
+    if not any(regex.search(each) for each in names.extra):
+        raise OptionsError(
+            f"{place}: the matcher {pattern!r} finds no tool that the session can have",
+            hint="It is searched for in the names of tools, in which upper and lower case differ. Name a "
+            "tool that is not known here in `extra_tools`.",
+        )
+
+
+def _check_words(matcher: str, event: str, words: Sequence[str]) -> None:
+    if not _NAMES.match(matcher):
+        if any(_compiled(matcher).search(word) for word in words):
+            return
+        unknown = matcher
+    else:
+        unknown = next((name for name in _names_in(matcher) if name not in words), "")
+        if not unknown:
+            return
+    hint = did_you_mean(unknown, words) or f"There are {', '.join(map(repr, words))}."
+    raise OptionsError(
+        f"A {event} hook is never called for {unknown!r}",
+        hint=f"{hint} One that is not known here needs `allow_unknown=True`.",
+    )
+
+
+def _names_in(matcher: str) -> list[str]:
+    return [name for name in (part.strip() for part in re.split("[|,]", matcher)) if name]
 
 
 def _text_of(matcher: object) -> str:
     kind = type(matcher).__name__
+    matcher = tool_name("`matcher`", matcher)
     if isinstance(matcher, str):
         return matcher
     if isinstance(matcher, re.Pattern):
@@ -60,7 +134,7 @@ def _text_of(matcher: object) -> str:
         # What has no special character would be taken for whole names.
         return f"(?:{text})" if _NAMES.match(text) else text
     if isinstance(matcher, list | tuple):
-        names = cast("Sequence[object]", matcher)
+        names = [tool_name("`matcher`", name) for name in cast("Sequence[object]", matcher)]
         if names and all(isinstance(name, str) and name.strip() for name in names):
             return _any_of(cast("Sequence[str]", names))
     raise OptionsError(
@@ -79,22 +153,14 @@ def _escaped(found: re.Match[str]) -> str:
     return f"\\{found[0]}"
 
 
-def _check_spelling(name: str) -> None:
-    if name in _KNOWN:
-        return
-    if meant := next((known for known in _KNOWN if known.lower() == name.lower()), None):
-        raise OptionsError(f"No tool is called {name!r}", hint=f"Did you mean {meant!r}?")
-
-
 def _check_pattern(pattern: str) -> None:
-    if _RULE.match(pattern) and pattern.partition("(")[0] in _KNOWN:
+    if _RULE.match(pattern) and pattern.partition("(")[0] in known_tools():
         raise OptionsError(
             f"A matcher names tools, and {pattern!r} is a permission rule",
             hint="Give the name of the tool, and look at the input in the function.",
         )
     try:
-        # JavaScript has names of groups without the P.
-        re.compile(re.sub(r"\(\?<(?=\w)", "(?P<", pattern))
+        _compiled(pattern)
     except (re.error, RecursionError, OverflowError) as error:
         raise OptionsError(f"`matcher` is no pattern: {pattern!r} ({error})") from error
     if found := _ONLY_PYTHON.search(pattern):
@@ -102,3 +168,8 @@ def _check_pattern(pattern: str) -> None:
             f"`matcher` has {found[0]!r}, which only Python understands: {pattern!r}",
             hint="The agent reads patterns as JavaScript does.",
         )
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    # JavaScript has names of groups without the P.
+    return re.compile(re.sub(r"\(\?<(?=\w)", "(?P<", pattern))

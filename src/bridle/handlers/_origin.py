@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from bridle.handlers._handled import Observe
+    from bridle.options._tool_names import ToolNames
     from bridle.session import Session, Turn
     from bridle.wire import JsonObject
 
@@ -22,6 +23,11 @@ class Origin(Protocol):
     @property
     def turn(self) -> Turn | None:
         """None before the first turn, and between turns."""
+        ...
+
+    @property
+    def tool_names(self) -> ToolNames:
+        """The tools that the session can have."""
         ...
 
 

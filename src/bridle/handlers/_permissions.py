@@ -15,6 +15,7 @@ from bridle.handlers._attempt import Attempt, attempt, outcome_of
 from bridle.handlers._calling import CallContext, CallTimedOut, name_of
 from bridle.handlers._decisions import NO_REASON, Decision, NotADecision, denied, read_decision
 from bridle.handlers._handled import PermissionHandled
+from bridle.handlers._tool_names import resolved_updates
 from bridle.redaction import preview_value
 from bridle.wire import Value
 from bridle.wire.tools import typed_input
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from bridle.handlers._handled import Observe
     from bridle.handlers._origin import Origin
+    from bridle.options._tool_names import ToolNames
     from bridle.wire import Json, JsonObject
     from bridle.wire.choices import DecisionReasonType
     from bridle.wire.control import CanUseTool, ComputerFolder, MatchedAskRule
@@ -132,13 +134,16 @@ class Permissions:
         on_question: Callable[..., object] | None,
         on_plan: Callable[..., object] | None,
         observe: Observe,
+        names: Callable[[], ToolNames],
         timeout: float | None = None,
     ) -> None:
-        """`timeout`: how many seconds a callback may take for one decision. None: as long as it likes."""
+        """`names` gives those of the session's tools. `timeout`: how many seconds a callback may take for one
+        decision. None: as long as it likes."""
         self._permission = permission
         self._on_question = on_question
         self._on_plan = on_plan
         self._observe = observe
+        self._names = names
         self._timeout = timeout
         self._is_closed = False
 
@@ -162,6 +167,9 @@ class Permissions:
 
     async def _decide(self, ask: CanUseTool, origin: Origin) -> Decision:
         decision = _closed() if self._is_closed else await self._decided(ask, origin)
+        if updates := decision.wire.get("updatedPermissions"):
+            suggested = ask.permission_suggestions or ()
+            decision.wire["updatedPermissions"] = resolved_updates(updates, suggested, self._names())
         # It may have been closed meanwhile.
         return _closed() if self._is_closed else decision
 

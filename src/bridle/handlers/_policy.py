@@ -19,7 +19,9 @@ from bridle.handlers._policy_glob import Match, fits, is_special
 from bridle.handlers._policy_match import Call, judge
 from bridle.handlers._policy_paths import Where
 from bridle.handlers._policy_rule import VERDICTS, Rule, Verdict
+from bridle.handlers._tool_names import check_names
 from bridle.options._readers import did_you_mean, fault, is_list, is_mapping
+from bridle.options._tool_names import ToolNames, names_in, tool_name
 from bridle.options._validation import level_of_caller
 from bridle.redaction import preview_value
 from bridle.wire import JsonObject
@@ -159,7 +161,7 @@ class Policy(msgspec.Struct, frozen=True):
 
     def explain(
         self,
-        tool: str,
+        tool: str | Callable[..., object],
         input: Mapping[str, object] | None = None,
         *,
         cwd: str | os.PathLike[str] | None = None,
@@ -168,20 +170,22 @@ class Policy(msgspec.Struct, frozen=True):
     ) -> Explanation:
         """What the policy decides about a tool call, and why. Asks nobody.
 
+        `tool` may be a tool of yours, or its name; one that is named `mcp__SERVER__TOOL` counts as yours.
         `cwd` is the agent's working folder, that of this process if left out; `agent` the id of a subagent;
         `server` the MCP server of the tool, which else is taken from its name.
         """
         where = Where(os.path.abspath(os.getcwd() if cwd is None else cwd))  # noqa: PTH100, PTH109
         agents = ("main",) if agent is None else (agent,)
-        return self._decide(
-            Call(tool=tool, input=dict(input or {}), where=where, agents=agents, server=server)
-        )
+        name = cast("str", tool_name("`tool`", tool))
+        call = Call(tool=name, input=dict(input or {}), where=where, agents=agents, server=server)
+        return self.decide(call, names_in([name]))
 
-    def _decide(self, call: Call) -> Explanation:
+    def decide(self, call: Call, names: ToolNames) -> Explanation:
+        """The same for a call in a session that has these tools."""
         considered: list[Considered] = []
         doubtful: Considered | None = None
         for index, rule in enumerate(self.rules):
-            match, why = judge(rule, call)
+            match, why = judge(rule.with_full_names(names), call)
             is_meant = match is Match.YES or (match is Match.MAYBE and rule.decision != "allow")
             found = Considered(index=index, rule=rule, matched=is_meant, why=why)
             considered.append(found)
@@ -197,7 +201,7 @@ class Policy(msgspec.Struct, frozen=True):
 
     async def __call__(self, request: PermissionRequest) -> object:
         """Decide about a request, as a permission callback does."""
-        explained = self._decide(_call_of(request))
+        explained = self.decide(_call_of(request), request.names_of_tools())
         if explained.decision == "ask" and self.otherwise is not None:
             value = await call(self.otherwise, request, context=request)
             return _told_who(value, f"{name_of(self.otherwise)} was asked {explained.by}")
@@ -212,19 +216,43 @@ class Policy(msgspec.Struct, frozen=True):
         """
         from bridle.handlers._hooks_hook import Hook
 
-        async def guard(told: PreToolUseInput, context: HookContext) -> Answer | None:
-            explained = self._decide(_call_of_hook(told, context))
-            if explained.decision == "deny":
-                return _answer(explained)
-            return ask(explained.why) if strict and explained.decision == "ask" else None
+        return Hook(_Guard(self, strict), "PreToolUse", fails="closed")
 
-        return Hook(guard, "PreToolUse", fails="closed")
+    # Names.
+
+    def with_full_names(self, names: ToolNames) -> Self:
+        """The policy with the full names of tools in its rules. Raises `OptionsError` for a name that no tool
+        of the session has."""
+        rules = tuple(rule.with_full_names(names) for rule in self.rules)
+        return self if rules == self.rules else msgspec.structs.replace(self, rules=rules)
+
+    def check_names(self, names: ToolNames) -> None:
+        """Raise `OptionsError` for a name that no tool of the session has; sessions call it when they are
+        made."""
+        self.with_full_names(names)
+        check_names(self.otherwise, names)
 
     def __repr__(self) -> str:
         rules = [repr(rule.to_data()) for rule in self.rules]
         default = [] if self.default == "ask" else [f"default={self.default!r}"]
         otherwise = [] if self.otherwise is None else ["otherwise=…"]
         return f"Policy.of({', '.join(rules + otherwise + default)})"
+
+
+class _Guard:
+    """A policy as the function of a hook."""
+
+    def __init__(self, policy: Policy, strict: bool) -> None:
+        self._policy = policy
+        self._strict = strict
+        self.check_names = policy.check_names
+        self.__name__ = self.__qualname__ = "Policy.guard"
+
+    async def __call__(self, told: PreToolUseInput, context: HookContext) -> Answer | None:
+        explained = self._policy.decide(_call_of_hook(told, context), context.names_of_tools())
+        if explained.decision == "deny":
+            return _answer(explained)
+        return ask(explained.why) if self._strict and explained.decision == "ask" else None
 
 
 def _rules(place: str, given: object) -> list[Rule]:

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from bridle.errors import OptionsError
-from bridle.handlers._policy_glob import is_special
-from bridle.options._readers import fold, near
-from bridle.wire.tools import BUILTIN_TOOL_NAMES, TOOL_ALIASES
+from bridle.options._readers import near
+from bridle.options._tool_names import known_tools
+from bridle.wire.tools import TOOL_ALIASES
 
 if TYPE_CHECKING:
     from bridle.handlers._policy_rule import Verdict
@@ -53,8 +53,6 @@ _ONE_ARGUMENT: Final[Mapping[str, str]] = {"Agent": "subagent_type", "Skill": "s
 _NOTATION: Final = re.compile(r"(?P<tool>[^()]+)\((?P<content>.*)\)\Z", re.DOTALL)
 _ALL: Final = re.compile(r"\**\Z")
 _SERVER: Final = re.compile(r"mcp__(?:(?!__).)+\Z")
-_OLD_NAMES: Final = frozenset(("LS", "MultiEdit", "NotebookRead"))
-_KNOWN: Final = BUILTIN_TOOL_NAMES | frozenset(TOOL_ALIASES) | _OLD_NAMES
 
 
 class Noted(NamedTuple):
@@ -73,14 +71,12 @@ def todays_name(tool: str) -> str:
 def read_tool(place: str, text: str) -> Noted:
     """What a tool, or a rule in the agent's notation, stands for. Raises `OptionsError` if for nothing."""
     if "(" not in text and ")" not in text:
-        _refuse_misspelled(place, text)
         return Noted(text, (f"{text}__*",) if _SERVER.match(text) else (text,), {})
     found = _NOTATION.match(text)
     if found is None:
         hint = "Write a tool's name, or `Tool(what)`."
         raise OptionsError(f"{place} is no rule: {text!r}", hint=hint)
     tool, content = found["tool"], found["content"]
-    _refuse_misspelled(place, tool)
     if _ALL.match(content):
         return read_tool(place, tool)
     return _with_content(place, text, tool, content)
@@ -97,9 +93,12 @@ def _with_content(place: str, text: str, tool: str, content: str) -> Noted:
         return Noted(text, (tool,), {"domain": content.removeprefix("domain:")})
     if name in _ONE_ARGUMENT:
         return Noted(text, (tool,), {"arguments": {_ONE_ARGUMENT[name]: content}})
+    meant = None if name in known_tools() else near(tool, sorted(known_tools()))
     raise OptionsError(
         f"{place}: it is not known what {content!r} means for {tool}",
-        hint=f"Name the tool alone, and say what is meant as `arguments`: {{'argument': {content!r}}}.",
+        hint=f"Did you mean {meant!r}?"
+        if meant
+        else f"Name the tool alone, and say what is meant as `arguments`: {{'argument': {content!r}}}.",
     )
 
 
@@ -115,19 +114,10 @@ def _path(content: str) -> str:
     return content.lstrip("/") if content.startswith("/") else content.removeprefix("./")
 
 
-def _refuse_misspelled(place: str, name: str) -> None:
-    """A name that is not the agent's would silently be a rule for nothing."""
-    if name in _KNOWN or is_special(name) or name.startswith("mcp__"):
-        return
-    meant = next((known for known in sorted(_KNOWN) if fold(known) == fold(name)), None)
-    if meant := meant or near(name, sorted(_KNOWN), cutoff=0.85):
-        raise OptionsError(f"{place}: there is no tool {name!r}", hint=f"Did you mean {meant!r}?")
-
-
 def pathless(tool: str, condition: str, decision: Verdict) -> tuple[str, str] | None:
     """Why a condition can never hold for a tool, and what to do about it; None if it can."""
     name = todays_name(tool)
-    if name not in _KNOWN and not name.startswith("mcp__"):
+    if name not in known_tools() and not name.startswith("mcp__"):
         return None
     if condition == "path" and decision == "allow" and name in SHELLS:
         return (

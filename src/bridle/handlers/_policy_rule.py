@@ -6,6 +6,7 @@ Does not match anything: that is in `_policy_match`. The agent's own notation is
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 import msgspec
@@ -15,13 +16,16 @@ from bridle.handlers._policy_glob import check_path_pattern, check_pattern, is_s
 from bridle.handlers._policy_notation import pathless, read_tool
 from bridle.handlers._policy_urls import check_domain_pattern, check_url_pattern
 from bridle.options._readers import did_you_mean, fault, is_list, is_mapping, text, within
+from bridle.options._tool_names import tool_name
 
 if TYPE_CHECKING:
     from typing import Self
 
+    from bridle.options._tool_names import ToolNames
     from bridle.wire import JsonObject
 
     OneOrMore: TypeAlias = str | Sequence[str]
+    Tools: TypeAlias = str | Callable[..., object] | Sequence[str | Callable[..., object]]
 
 Verdict: TypeAlias = Literal["allow", "ask", "deny"]
 """What a rule decides."""
@@ -61,7 +65,8 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=_Meta):
     """Decides about the uses of a tool that fit all conditions: `Rule("deny", "Bash", command="rm *")`.
 
     A condition is a pattern, or several of which one has to fit. A tool may be given in the agent's own
-    notation: `Rule("deny", "Bash(rm *)")` is the same rule. Raises `OptionsError` for what could not work.
+    notation: `Rule("deny", "Bash(rm *)")` is the same rule. One of yours may be given itself, which stands
+    for its name. Raises `OptionsError` for what could not work; which tools there are, the session knows.
     """
 
     if TYPE_CHECKING:
@@ -69,7 +74,7 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=_Meta):
         def __init__(
             self,
             decision: Verdict,
-            tools: OneOrMore = "*",
+            tools: Tools = "*",
             *,
             path: OneOrMore = (),
             command: OneOrMore = (),
@@ -83,7 +88,7 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=_Meta):
 
     decision: Verdict
     tools: tuple[str, ...] = ("*",)
-    """Names of tools, or patterns for them: `Read`, `mcp__github__*`."""
+    """Names of tools, or patterns for them: `Read`, `mcp__github__*`, a tool of yours by its name."""
     path: tuple[str, ...] = ()
     """Files and folders: `src/**`, `~/.ssh/**`, `/etc/**`. Without a beginning, from the working folder."""
     command: tuple[str, ...] = ()
@@ -110,11 +115,11 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=_Meta):
         self._set("arguments", _arguments(self.arguments))
         if self.reason is not None:
             self._set("reason", text("`reason`", self.reason))
-        self._refuse_idle()
+        self._refuse_idle(self.tools)
 
     def _read_tools(self) -> None:
         place = f"`{self.decision}`"
-        given = _patterns(place, self.tools, check_pattern, least=1)
+        given = _patterns(place, _named(place, self.tools), check_pattern, least=1)
         tools: list[str] = []
         for noted in [read_tool(place, each) for each in given]:
             if noted.conditions and len(given) > 1:
@@ -130,12 +135,34 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=_Meta):
             tools += noted.tools
         self._set("tools", tuple(dict.fromkeys(tools)))
 
+    def with_full_names(self, names: ToolNames) -> Self:
+        """The rule with the full names of tools: to allow, of those that are meant beyond doubt, else of all
+        that may be. Raises `OptionsError` for a name that no tool of the session has."""
+        if names.takes_any:
+            return self
+        place, permits = f"the rule {str(self)!r}", self.decision == "allow"
+        for server in self.server:
+            names.check_server(place, server)
+        found: list[str] = []
+        for tool in self.tools:
+            resolved = names.resolve(place, tool, permits=permits)
+            if tool not in resolved:
+                self._refuse_idle(resolved)
+            found += resolved
+        tools = tuple(dict.fromkeys(found))
+        if tools == self.tools:
+            return self
+        # As it is, not read anew: of two tools of one name, one may lack what a condition looks at.
+        named = copy(self)
+        named._set("tools", tools)
+        return named
+
     def _set(self, name: str, value: object) -> None:
         msgspec.structs.force_setattr(self, name, value)
 
-    def _refuse_idle(self) -> None:
+    def _refuse_idle(self, tools: Sequence[str]) -> None:
         """Raise if a condition can never hold for a tool that is named."""
-        for tool in self.tools:
+        for tool in tools:
             if is_special(tool):
                 continue
             for name in ("command", "path", "domain", "url"):
@@ -196,8 +223,16 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=_Meta):
         return f"Rule({self.decision!r}, {tools!r}{conditions})"
 
 
-def _groups(place: str, named: object) -> list[list[str]]:
+def _named(place: str, tools: object) -> object:
+    """Tools by their names, where they are given themselves."""
+    if is_list(tools):
+        return [tool_name(within(place, number), each) for number, each in enumerate(tools)]
+    return tool_name(place, tools)
+
+
+def _groups(place: str, tools: object) -> list[list[str]]:
     """Tools as they are named: plain names together, each in the agent's notation by itself."""
+    named = _named(place, tools)
     if isinstance(named, str):
         return [[named]]
     if not is_list(named) or not named:

@@ -91,6 +91,8 @@ class RawTool(Tool[[JsonObject], object]):
 class RawToolServer(ToolServer):
     """A server of tools whose names nobody has checked; of two with one name the later counts."""
 
+    has_short_names = False
+
     def _check_name(self, name: object) -> None:
         pass
 

@@ -9,11 +9,12 @@ import re
 import threading
 import weakref
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from bridle.errors import OptionsError
 from bridle.handlers._tool import ALWAYS_LOAD, Tool, as_tool
 from bridle.handlers._tool_endpoint import ToolEndpoint, ToolEntry
+from bridle.options._readers import did_you_mean
 
 if TYPE_CHECKING:
     from bridle.handlers._handled import Observe
@@ -36,6 +37,9 @@ class ToolServer:
 
     Raises `OptionsError` for a name that cannot be one, for what is no tool, and for two tools of one name.
     """
+
+    has_short_names: ClassVar[bool] = True
+    """Whether rules, policies and hooks may name its tools without the server."""
 
     def __init__(
         self,
@@ -76,14 +80,16 @@ class ToolServer:
             self._replace(entries)
         self._tell()
 
-    def remove(self, *names: str) -> None:
-        """Offer these tools no more, all of them or none. Calls that run go on. Raises `OptionsError` for one
-        that is not there."""
+    def remove(self, *tools: str | Tool[..., object] | Callable[..., object]) -> None:
+        """Offer these tools no more, by name or as they were added, all of them or none. Calls that run go
+        on. Raises `OptionsError` for one that is not there."""
         with self._lock:
             entries = dict(self._entries)
-            for name in names:
+            for tool in tools:
+                name = tool if isinstance(tool, str) else as_tool(tool).name
                 if entries.pop(name, None) is None:
-                    raise OptionsError(f"{self!r} has no tool {name!r}")
+                    hint = did_you_mean(name, list(entries))
+                    raise OptionsError(f"{self!r} has no tool {name!r}", hint=hint)
             self._replace(entries)
         self._tell()
 

@@ -247,8 +247,9 @@ def _carried(command: Command, runner: str, wrapped: Callable[[tuple[str, ...]],
             hint="Give the user to the runner, as in `Ssh(host, user=…)` or `Docker(container=…, user=…)`.",
         )
     if not _far_side.needs_preamble(command):
-        return Command(wrapped(command.argv), preamble=command.preamble)
-    return Command(wrapped(_far_side.ARGV), preamble=_far_side.preamble(command))
+        return Command(wrapped(command.argv), preamble=command.preamble, secrets=command.secrets)
+    secrets = command.known_secrets({})
+    return Command(wrapped(_far_side.ARGV), preamble=_far_side.preamble(command), secrets=secrets)
 
 
 def _freeze(runner: msgspec.Struct, field: str) -> None:

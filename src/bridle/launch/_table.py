@@ -55,6 +55,7 @@ ROWS: Final[tuple[Row, ...]] = (
     Row(("tools",), Host("the session, as an MCP server"), spell.own_tools, one_shot=None),
     Row(("allowed_tools", "skills"), Flag("--allowedTools"), spell.allowed_tools),
     Row(("disallowed_tools",), Flag("--disallowedTools"), spell.joined),
+    Row(("extra_tools",), Host("the session, which checks names"), spell.given),
     Row(("tool_aliases",), Init("tool_aliases"), spell.mapping, one_shot=None),
     Row(("question_preview_format",), Variable("CLAUDE_CODE_QUESTION_PREVIEW_FORMAT"), spell.text),
     # Settings sources stay as they are: without any, only the skills of the program and of plugins are found.

@@ -30,9 +30,11 @@ from bridle.wire.choices import Beta, EffortLevel, PermissionMode, SettingSource
 
 if TYPE_CHECKING:
     from bridle.transcripts import SessionStore
+    from bridle.wire.hooks import HookEvent
 else:
-    # It is of a layer above; whoever asks for the hints at run time learns no more than that.
-    SessionStore = object
+    # One is of a layer above, the other in a module that few need; whoever asks for the hints at run time
+    # learns no more than that.
+    SessionStore, HookEvent = object, str
 
 StrPath: TypeAlias = str | PathLike[str]
 
@@ -86,9 +88,10 @@ class OptionFields(TypedDict, total=False):
     verbatim_prompts: bool
 
     tools: Sequence[object] | Literal["default"] | Plain | None
-    allowed_tools: Sequence[str]
-    disallowed_tools: Sequence[str]
-    tool_aliases: Mapping[str, str]
+    allowed_tools: Sequence[str | Callable[..., object]]
+    disallowed_tools: Sequence[str | Callable[..., object]]
+    extra_tools: Sequence[str]
+    tool_aliases: Mapping[str, str | Callable[..., object]]
     question_preview_format: Literal["markdown", "html"] | None
     skills: Sequence[str] | Literal["all"] | None
     agents: Mapping[str, AgentDefinition | Plain]
@@ -102,10 +105,10 @@ class OptionFields(TypedDict, total=False):
     permission: Callable[..., object] | None
     on_question: Callable[..., object] | None
     on_plan: Callable[..., object] | None
-    permission_prompt_tool_name: str | None
+    permission_prompt_tool_name: str | Callable[..., object] | None
     permission_prompts: Literal["host", "none"] | None
     allow_dangerously_skip_permissions: bool
-    hooks: Mapping[str, Sequence[object]] | Sequence[object]
+    hooks: Mapping[HookEvent, Sequence[object]] | Sequence[object]
     on_elicitation: Callable[..., object] | None
     on_user_dialog: Callable[..., object] | None
     supported_dialog_kinds: Sequence[str]

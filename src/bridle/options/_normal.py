@@ -38,7 +38,6 @@ from bridle.options._readers import (
     did_you_mean,
     either,
     fault,
-    fold,
     function,
     is_list,
     is_mapping,
@@ -64,6 +63,7 @@ from bridle.options._servers import (
     read_servers,
     read_variables,
 )
+from bridle.options._tool_names import tool_name
 from bridle.wire.choices import SETTING_SOURCES
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z", re.IGNORECASE)
@@ -71,6 +71,9 @@ _ABSOLUTE: Final = re.compile(r"/|[A-Za-z]:[\\/]|\\\\")
 _STORING: Final = ("append", "load")
 _LARGEST_UID: Final = 2**32 - 2
 """One more stands for "no user" in the system's calls."""
+
+
+NEW_EVENT: Final = "An event that is not known here needs `@bridle.hook(…, allow_unknown=True)`."
 
 
 # Single options.
@@ -119,6 +122,10 @@ def _tools(place: str, value: object) -> object:
     return listed(either(str, checked(is_tool_name), own))(place, value)
 
 
+def _rule(place: str, value: object) -> object:
+    return checked(is_one_rule)(place, tool_name(place, value))
+
+
 def _fallback_models(place: str, value: object) -> object:
     names = [name.strip() for name in value.split(",")] if isinstance(value, str) else value
     return listed(checked(_has_no_comma))(place, names) or None
@@ -162,7 +169,11 @@ def _hooks(place: str, value: object) -> object:
     if not is_mapping(value):
         hint = f"Did you mean [{getattr(value, '__name__', '…')}]?" if callable(value) else ""
         raise fault(place, "a list of hooks, or a mapping of events to such lists", value, hint, hidden=True)
-    return mapped(checked(_is_event), listed(thing("a hook or a function")))(place, value)
+    found = mapped(text, listed(thing("a hook or a function")))(place, value)
+    for event, hooks in cast("Mapping[str, Sequence[object]]", found).items():
+        if not hooks or not all(getattr(hook, "allow_unknown", False) for hook in hooks):
+            _check_event(f"a key of {place}", event)
+    return found
 
 
 def _by_event(place: str, hooks: Sequence[object]) -> object:
@@ -176,11 +187,12 @@ def _by_event(place: str, hooks: Sequence[object]) -> object:
     return found
 
 
-def _is_event(place: str, event: str) -> None:
+def _check_event(place: str, event: str) -> None:
     from bridle.wire.hooks import HOOK_EVENTS
 
-    if event not in HOOK_EVENTS and fold(event) in map(fold, HOOK_EVENTS):
-        raise fault(place, "the name of an event", event, did_you_mean(event, HOOK_EVENTS))
+    if event not in HOOK_EVENTS:
+        hint = f"{did_you_mean(event, HOOK_EVENTS)} {NEW_EVENT}".lstrip()
+        raise fault(place, "the name of an event", event, hint)
 
 
 def _runner(place: str, value: object) -> object:
@@ -294,9 +306,10 @@ READERS: Final[Mapping[str, Reader]] = {
     "verbatim_prompts": switch,
     # What it may use.
     "tools": optional(_tools),
-    "allowed_tools": listed(checked(is_one_rule)),
-    "disallowed_tools": listed(checked(is_one_rule)),
-    "tool_aliases": mapped(text, text),
+    "allowed_tools": listed(_rule),
+    "disallowed_tools": listed(_rule),
+    "extra_tools": listed(checked(is_tool_name)),
+    "tool_aliases": mapped(checked(is_tool_name), lambda place, value: text(place, tool_name(place, value))),
     "question_preview_format": optional(choice("markdown", "html")),
     "skills": optional(_skills),
     "agents": read_agents,
@@ -308,7 +321,7 @@ READERS: Final[Mapping[str, Reader]] = {
     # What it must ask for.
     "permission_mode": optional(read_permission_mode),
     **dict.fromkeys(("permission", "on_question", "on_plan"), optional(function)),
-    "permission_prompt_tool_name": optional(text),
+    "permission_prompt_tool_name": optional(lambda place, value: text(place, tool_name(place, value))),
     "permission_prompts": optional(choice("host", "none")),
     "allow_dangerously_skip_permissions": switch,
     "hooks": _hooks,

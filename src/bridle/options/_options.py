@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from bridle.transcripts import SessionStore
     from bridle.wire import JsonObject
     from bridle.wire.choices import Beta, EffortLevel, PermissionMode, SettingSource
+    from bridle.wire.hooks import HookEvent
 
     SystemPrompt: TypeAlias = PresetPrompt | CustomPrompt | FilePrompt
     Thinking: TypeAlias = AdaptiveThinking | EnabledThinking | DisabledThinking
@@ -158,12 +159,15 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, met
     """Names of built-in tools to offer, and tools of your own. An empty list: no built-in tool. Unset, or
     only tools of your own: all built-in ones."""
     allowed_tools: tuple[str, ...] = ()
-    """Rules for what may be used without asking: `Read`, `Bash(git *)`, `mcp__server__tool`. Nothing is asked
-    for them, also not the `permission` callback."""
+    """Rules for what may be used without asking: `Read`, `Bash(git *)`, `mcp__server__tool`, a tool of yours
+    by its name. Nothing is asked for them, also not the `permission` callback."""
     disallowed_tools: tuple[str, ...] = ()
     """Rules for what may not be used at all."""
+    extra_tools: tuple[str, ...] = ()
+    """Names of tools that the session can have and Bridle does not know, or patterns for them. A name that is
+    neither known nor here is an error, in rules, policies, matchers of hooks and subagents."""
     tool_aliases: Mapping[str, str] = {}
-    """Other names for tools: the name that the model sees, by the tool's own."""
+    """Other names by which the model may call tools, and which tool each stands for: `{"Shell": "Bash"}`."""
     question_preview_format: Literal["markdown", "html"] | None = None
     """How the agent writes previews in the questions that it asks. Unset: it writes none."""
     skills: tuple[str, ...] | Literal["all"] | None = None
@@ -306,9 +310,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, met
         """A copy with these variables added to `env`."""
         return self.replace(env={**self.env, **(variables or {}), **more})
 
-    def with_hook(self, event: str, *matchers: object) -> Self:
-        """A copy with these matchers added to those of an event."""
-        return self.replace(hooks={**self.hooks, event: (*self.hooks.get(event, ()), *matchers)})
+    def with_hook(self, event: HookEvent, *hooks: object) -> Self:
+        """A copy with these hooks added to those of an event."""
+        all_hooks = {**self.hooks, event: (*self.hooks.get(event, ()), *hooks)}
+        return self.replace(hooks=cast("Mapping[HookEvent, tuple[object, ...]]", all_hooks))
 
     def _given(self) -> OptionFields:
         """The options that differ from their defaults."""

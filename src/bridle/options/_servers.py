@@ -5,7 +5,7 @@ Does not connect to a server and knows nothing of those that run in this process
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Final, TypeAlias, cast
 
 import msgspec
@@ -33,6 +33,7 @@ from bridle.options._readers import (
     whole,
     within,
 )
+from bridle.options._tool_names import tool_name
 from bridle.wire import JsonObject
 from bridle.wire.choices import (
     EFFORT_LEVELS,
@@ -181,6 +182,10 @@ def _read_server(place: str, name: str, value: object) -> McpServer:
     return from_mapping(kind, place, value, **({"name": name} if kind is SdkServer else {}))
 
 
+def _tool(place: str, value: object) -> object:
+    return text(place, tool_name(place, value))
+
+
 class AgentDefinition(Part, frozen=True, kw_only=True, rename="camel"):
     """A subagent: what it is for, how it is prompted, and what it may use."""
 
@@ -188,9 +193,9 @@ class AgentDefinition(Part, frozen=True, kw_only=True, rename="camel"):
     """When to use it, for the model."""
     prompt: str
     """Its system prompt."""
-    tools: Sequence[str] | None = None
-    """None: all that the main agent has."""
-    disallowed_tools: Sequence[str] | None = None
+    tools: Sequence[str | Callable[..., object]] | None = None
+    """Names of tools, tools of yours among them. None: all that the main agent has."""
+    disallowed_tools: Sequence[str | Callable[..., object]] | None = None
     """What it may not use of them."""
     model: AgentModel | None = None
     """None: what the settings say, or else that of the main agent."""
@@ -227,7 +232,8 @@ class AgentDefinition(Part, frozen=True, kw_only=True, rename="camel"):
     _readers: ClassVar[Mapping[str, Reader]] = {
         "description": text,
         "prompt": text,
-        **dict.fromkeys(("tools", "disallowed_tools", "skills"), optional(listed(text))),
+        **dict.fromkeys(("tools", "disallowed_tools"), optional(listed(_tool))),
+        "skills": optional(listed(text)),
         "model": optional(text),
         "memory": optional(choice(*SETTING_SOURCES)),
         "mcp_servers": optional(listed(either(str, text, json_object))),

@@ -32,7 +32,7 @@ from bridle.protocol import (
 from bridle.session._answering import Answering
 from bridle.session._background import background
 from bridle.session._ending import call_from_outside, close_transport, end_transport, why_lost
-from bridle.session._failures import failure_of_retry
+from bridle.session._failures import failure_of_retry, hide_known
 from bridle.session._info import CHANGES_INFO, SessionInfo
 from bridle.session._pending import Pending, failure_of_request
 from bridle.session._routing import Routing
@@ -408,7 +408,8 @@ class Connection:
             return cast("T", asked.read_answer(answer.event.payload))
         if isinstance(answer.event, RequestLost):
             raise self.end_error
-        raise failure_of_request(asked, answer.event, timeout, self.info.session_id)
+        failure = failure_of_request(asked, answer.event, timeout, self.info.session_id)
+        raise hide_known(failure, self.transport)
 
     def post(self, request: Request[Any]) -> None:
         """Ask, and do not wait for the answer. Nothing happens once it is closed."""

@@ -5,9 +5,11 @@ Does not raise, and does not know deadlines or processes; failed starts are in `
 
 from __future__ import annotations
 
+import os
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
+from bridle.command import Command
 from bridle.errors import (
     ApiFailed,
     BridleError,
@@ -23,9 +25,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bridle.options import Options
+    from bridle.transports import Transport
     from bridle.wire import Message
 
-__all__ = ["failure_of", "failure_of_retry", "startup_failure"]
+__all__ = ["failure_of", "failure_of_retry", "hide_known", "startup_failure"]
+
+E = TypeVar("E", bound=BridleError)
 
 # `success` with `is_error` means that the API failed, but for these.
 _NOT_OF_THE_API: Final = (
@@ -65,6 +70,12 @@ _ADVICE: Final = {
 }
 
 _PASSING: Final = ("rate_limit", "overloaded", "server_error", "connection_failed")
+
+
+def hide_known(error: E, transport: Transport) -> E:
+    """Hide in an error what the agent was given as a secret, and may have repeated."""
+    command = getattr(transport, "command", None)
+    return error.hide(command.redaction(os.environ)) if isinstance(command, Command) else error
 
 
 def failure_of(

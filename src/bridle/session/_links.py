@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bridle.handlers import Handlers, Origin
+    from bridle.options._tool_names import ToolNames
     from bridle.session._connection import Connection
     from bridle.session._conversation import Conversation
     from bridle.session._session import Session
@@ -44,6 +45,10 @@ class TurnOrigin:
     def turn(self) -> Turn | None:
         state = self._state
         return None if state is None else Turn(self._kept(), state, state.reading_position())
+
+    @property
+    def tool_names(self) -> ToolNames:
+        return self._kept().handlers.tool_names()
 
     def _kept(self) -> Conversation:
         conversation = self._conversation()

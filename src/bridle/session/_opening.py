@@ -130,10 +130,12 @@ def _files(restored: Restored | None) -> tuple[File, ...]:
 
 
 def prepared(options: Options, handlers: Handlers, shape: Shape[object] | None) -> Options:
-    """The options with what follows from the rest: rules for tools that need not be asked about, and the
-    schema of the output."""
+    """The options with what follows from the rest: the full names of tools, rules for those that need not be
+    asked about, and the schema of the output."""
     # Not by `replace`, which would look at all of them again, and warn again.
     options = copy(options)
+    for name, value in handlers.resolved_options().items():
+        msgspec.structs.force_setattr(options, name, value)
     rules = dict.fromkeys((*options.allowed_tools, *handlers.allowed_by_nature))
     msgspec.structs.force_setattr(options, "allowed_tools", tuple(rules))
     if shape is not None:

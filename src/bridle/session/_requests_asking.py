@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from enum import Enum
 from typing import Final, TypeAlias, TypeVar, overload
 
+from bridle.options._tool_names import ANY_TOOL, ToolNames
 from bridle.wire import JsonObject
 from bridle.wire.control import Request
 
@@ -54,3 +55,7 @@ class Asking(ABC):
         `RequestTimedOut` if no answer comes, `ConnectionLost` if none can come any more. Cancelling the call
         takes the request back.
         """
+
+    def _names_of_tools(self) -> ToolNames:
+        """The tools that the session can have."""
+        return ANY_TOOL

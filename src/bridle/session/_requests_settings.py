@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from os import PathLike
 from typing import Literal, cast
 
+from bridle.handlers._tool_names import resolved_settings
 from bridle.options import LocalPlugin
 from bridle.options._part import part_reader
 from bridle.options._readers import choice, is_path, json_object, listed, path_text, switch
@@ -25,9 +26,11 @@ class SettingsRequests(Asking):
         """Change settings for this session only.
 
         Keys are as in a settings file: `effortLevel`, `permissions`, … Each replaces what it was before; None
-        takes it away. One bad value, and nothing is changed: the `RequestFailed` names it.
+        takes it away. One bad value, and nothing is changed: the `RequestFailed` names it. In permission
+        rules tools of yours may be named as in `allowed_tools`.
         """
-        request = control.ApplyFlagSettings(cast(JsonObject, json_object("`settings`", settings)))
+        changes = cast(JsonObject, json_object("`settings`", settings))
+        request = control.ApplyFlagSettings(resolved_settings("`settings`", changes, self._names_of_tools()))
         await self.request(request, timeout=timeout)
 
     async def update_settings(

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from typing import Self, Unpack
 
     from bridle.options import OptionFields, SdkServer
+    from bridle.options._tool_names import ToolNames
     from bridle.session._feeding import Prompts
     from bridle.session._info import SessionInfo
     from bridle.session._prompts import Prompt
@@ -253,6 +254,9 @@ class Session(Requests, Generic[Output_co]):
 
     def _serving(self, own: Mapping[str, SdkServer]) -> AbstractAsyncContextManager[Mapping[str, JsonObject]]:
         return self._conversation.serving().exchanged(own)
+
+    def _names_of_tools(self) -> ToolNames:
+        return self._conversation.handlers.tool_names()
 
     async def reinitialize(self, *, timeout: Timeout = UNSET) -> SessionInfo:
         """Send the first request again, with the same options; gives the refreshed `info`."""

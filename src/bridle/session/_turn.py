@@ -15,7 +15,7 @@ import msgspec
 from bridle.errors import BridleError, UsageError
 from bridle.options._readers import seconds
 from bridle.protocol import MessageState
-from bridle.session._failures import failure_of
+from bridle.session._failures import failure_of, hide_known
 from bridle.session._output import shape_output
 from bridle.session._prompts import is_prompt_stream
 from bridle.session._result import Output_co, Result
@@ -163,6 +163,8 @@ class Turn(Generic[Output_co]):
             failure = failure_of(message, messages, options=self._conversation.options)
         elif failure is not None:
             failure = copy(failure)
+        if failure is not None:
+            hide_known(failure, connection.transport)
         meter = connection.routing.meter
         usage = state.usage if state.usage is not None else meter.turn
         result: Result[object] = Result(

@@ -192,7 +192,8 @@ class Requests(Wrapper):
         """Change settings for this session only.
 
         Keys are as in a settings file: `effortLevel`, `permissions`, … Each replaces what it was before; None
-        takes it away. One bad value, and nothing is changed: the `RequestFailed` names it.
+        takes it away. One bad value, and nothing is changed: the `RequestFailed` names it. In permission
+        rules tools of yours may be named as in `allowed_tools`.
         """
         self._wait(self._async.apply_settings, settings, timeout=timeout)
 

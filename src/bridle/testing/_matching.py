@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 import msgspec
 
 from bridle.errors import OptionsError
+from bridle.options._tool_names import names_in, tool_name, tools_named
 from bridle.testing._requests import Request, text_of
 from bridle.testing._steps import Answer, Drop, Failure, Hang
 
@@ -29,7 +30,6 @@ __all__ = [
     "checked_items",
     "expect",
     "found",
-    "named",
     "when",
 ]
 
@@ -66,7 +66,7 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True):
         if self.model is not None and not found(self.model, request.model):
             raise _failed("model", self.model, request.model)
         for name in self.tools:
-            if not named(name, request.tools):
+            if not tools_named(name, names_in(request.tools).own):
                 raise _failed("tools", name, ", ".join(request.tools) or "(none)")
         for check in self.checks:
             if check(request) is False:
@@ -105,14 +105,14 @@ def expect(
     tool_result: Match | None = None,
     is_error: bool | None = None,
     model: Match | None = None,
-    tools: Iterable[str] = (),
+    tools: Iterable[str | Callable[..., object]] = (),
 ) -> Expectation:
     """Say what the request must be like that the next step answers. It takes no request itself.
 
     `prompt`, `tool_result` and `model` are texts that must be in it, or compiled patterns that must be found;
     `prompt` is that of the turn, without what the agent adds. Of several results of tools, one has to fit.
-    `is_error` says whether it is an error. `tools` must be offered; short names will do. A function gets the
-    `Request`, and fails by an exception, or by returning False.
+    `is_error` says whether it is an error. `tools` must be offered; short names, or tools of yours, will do.
+    A function gets the `Request`, and fails by an exception, or by returning False.
 
     What does not fit fails the turn, and is raised as `ExpectationFailed` at the end of the `with` block.
 
@@ -123,7 +123,8 @@ def expect(
     for check in checks:
         if not callable(check):
             raise OptionsError(f"`expect` was given {check!r:.80}", hint=f"Write `prompt={check!r:.60}`.")
-    names = (tools,) if isinstance(tools, str) else tuple(tools)
+    given = (tools,) if isinstance(tools, str) else tuple(tools)
+    names = tuple(cast("str", tool_name("`tools`", tool)) for tool in given)
     expectation = Expectation(
         prompt=prompt, tool_result=tool_result, is_error=is_error, model=model, tools=names, checks=checks
     )
@@ -186,14 +187,6 @@ def checked_items(items: object) -> list[Item]:
 def found(match: Match, text: str) -> bool:
     """Whether a text has it."""
     return match in text if isinstance(match, str) else match.search(text) is not None
-
-
-def named(name: str, offered: Iterable[str]) -> list[str]:
-    """The offered tools that a name, perhaps a short one, may mean."""
-    names = list(offered)
-    if name in names:
-        return [name]
-    return [full for full in names if full.startswith("mcp__") and full.endswith(f"__{name}")]
 
 
 def _failed(what: str, expected: Match, actual: str) -> ExpectationFailed:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from bridle.errors import OptionsError
-from bridle.testing._matching import named
+from bridle.options._tool_names import ambiguous, names_in, tools_named
 from bridle.testing._requests import Request, text_of
 from bridle.testing._steps import Answer, Block, Hang, Step, ToolUse
 
@@ -59,10 +58,9 @@ def _fitted(block: Block, request: Request) -> Iterator[Block]:
         return
     if block.writes_plan and (path := _plan_file(request)) is not None:
         yield ToolUse("Write", {"file_path": path, "content": block.input.get("plan", "")})
-    names = named(block.name, request.tools)
+    names = tools_named(block.name, names_in(request.tools).own)
     if len(names) > 1:
-        hint = f"Write which: {', '.join(names)}."
-        raise OptionsError(f"Several tools are called {block.name!r}", hint=hint)
+        raise ambiguous("a step", block.name, names)
     yield block if names in ([], [block.name]) else msgspec.structs.replace(block, name=names[0])
 
 

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 import msgspec
 
 from bridle.errors import OptionsError
+from bridle.options._tool_names import tool_name
 from bridle.testing._gate import Gate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from bridle.testing._script import Item
 
@@ -210,19 +211,21 @@ def think(*text: str, then: Answer | None = None) -> Answer:
 
 
 def use_tool(
-    name: str,
+    tool: str | Callable[..., object],
     given: Mapping[str, object] | None = None,
     /,
     *,
     tool_use_id: str | None = None,
     **input: object,
 ) -> Answer:
-    """The model calls a tool, with the input as keywords, as a mapping, or both.
+    """The model calls a tool, with the input as keywords, as a mapping, or both. One of yours may be given by
+    its name, or itself.
 
     Several calls in one message, which run side by side, are an `answer()` of several.
 
     Raises `OptionsError` for an input that cannot be JSON.
     """
+    name = cast("str", tool_name("the tool of a step", tool))
     mapping = cast("object", given)
     if mapping is not None and not isinstance(mapping, Mapping):
         raise OptionsError(f"The input of {name!r} is {mapping!r:.80}", hint="Give a mapping, or keywords.")

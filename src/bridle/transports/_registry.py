@@ -5,9 +5,9 @@ Does not keep them alive, and cannot end them: whoever started one does.
 
 from __future__ import annotations
 
+import os
 from typing import NamedTuple
 
-from bridle.redaction import mask_argv
 from bridle.transports._host import host
 from bridle.transports._keeper import Keeper
 
@@ -31,7 +31,7 @@ def live_processes() -> list[LiveProcess]:
     return [
         LiveProcess(
             keeper.pid,
-            tuple(mask_argv(keeper.command.argv)),
+            tuple(keeper.command.redaction(os.environ).mask_argv(keeper.command.argv)),
             keeper.started_at,
             keeper.is_ending,
             "=".join(host().marker(keeper.number)),

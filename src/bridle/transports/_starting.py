@@ -5,8 +5,10 @@ Does not keep the child: the keeper does, from the moment on when it is started.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+from functools import cache, partial
 from threading import current_thread, main_thread
 from typing import TYPE_CHECKING
 
@@ -23,6 +25,7 @@ else:
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from bridle.command import Command
     from bridle.transports._keeper import Keeper, Patience
@@ -35,18 +38,22 @@ def start(command: Command, stderr: Callable[[str], object] | None, patience: Pa
     owner = host()
     owner.warden.start()
     number = owner.next_number()
-    folder = make_folder(command) if command.needs_folder else None
-    placed = command if folder is None else command.placed(str(folder))
+    folder: Path | None = None
+    placed = command
     spawned: Spawned | None = None
     try:
+        if command.needs_folder:
+            folder = make_folder(command, partial(owner.warden.expect, number))
+            placed = command.placed(str(folder))
         spawned = spawn(placed, owner.marker(number))
-        log = StderrLog(stderr)
+        log = StderrLog(stderr, cache(lambda: command.redaction(os.environ)))
         keeper = SystemKeeper(spawned, command, number, stderr=log, patience=patience, folder=folder)
     except BaseException as error:
         if spawned is not None:
             spawned.discard()
         if folder is not None:
             discard_folder(folder, command)
+        owner.warden.release(number)
         if isinstance(error, OSError):
             raise explain(error, placed) from error
         raise

@@ -12,16 +12,19 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING, Final
 
-from bridle.redaction import mask
+from bridle.redaction import DEFAULT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from bridle.redaction import Redaction
 
 log = logging.getLogger("bridle.process")
 
 KEPT_LINES: Final = 100
 _KEPT_LENGTH: Final = 65536
-"""So many characters are kept of a line; the callback gets all of them."""
+"""So many characters are kept of a line, and of all lines together: an error made of them is looked through
+for secrets on the event loop. The callback gets all of them."""
 
 _LONGEST: Final = 16 * 1024 * 1024
 """Bytes after which a line counts as ended even without a line end, so that memory stays bounded."""
@@ -32,20 +35,29 @@ _WAITING_LIMIT: Final = 64 * 1024 * 1024
 class StderrLog:
     """Cuts what comes into lines, right-stripped, blank ones left out."""
 
-    def __init__(self, callback: Callable[[str], object] | None = None) -> None:
+    def __init__(
+        self,
+        callback: Callable[[str], object] | None = None,
+        redaction: Callable[[], Redaction] | None = None,
+    ) -> None:
+        """`redaction` gives what is hidden in what is kept and logged; it is asked when that is shown."""
+        self._redaction = redaction
         self._callback = Callback(callback) if callback is not None else None
         self._pieces: list[bytes] = []
         self._held = 0
         self._lines: deque[str] = deque(maxlen=KEPT_LINES)
-        self._count = 0
+        self._count = self._length = 0
 
     @property
     def tail(self) -> str:
         """The last lines; the first one says so if there were more."""
         lines = list(self._lines)
-        if self._count > KEPT_LINES:
-            lines.insert(0, f"[stderr truncated, showing last {KEPT_LINES} lines]")
-        return "\n".join(lines)
+        if not lines:
+            return ""
+        hidden = self._hidden().mask_values("\n".join(lines))
+        if self._count > len(lines):
+            return f"[stderr truncated, showing last {len(lines)} lines]\n{hidden}"
+        return hidden
 
     def feed(self, data: bytes) -> None:
         first, *others = data.split(b"\n")
@@ -76,11 +88,22 @@ class StderrLog:
         if not line:
             return
         self._count += 1
-        self._lines.append(line if len(line) <= _KEPT_LENGTH else line[:_KEPT_LENGTH] + "…")
+        self._keep(line if len(line) <= _KEPT_LENGTH else line[:_KEPT_LENGTH] + "…")
         if log.isEnabledFor(logging.DEBUG):
-            log.debug("stderr: %s", mask(line))
+            log.debug("stderr: %s", self._hidden().preview(line, _KEPT_LENGTH))
         if self._callback is not None:
             self._callback.put(line)
+
+    def _keep(self, line: str) -> None:
+        if len(self._lines) == KEPT_LINES:
+            self._length -= len(self._lines.popleft())
+        self._lines.append(line)
+        self._length += len(line)
+        while self._length > _KEPT_LENGTH and len(self._lines) > 1:
+            self._length -= len(self._lines.popleft())
+
+    def _hidden(self) -> Redaction:
+        return DEFAULT if self._redaction is None else self._redaction()
 
 
 class Callback:

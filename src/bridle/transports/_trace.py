@@ -11,15 +11,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import anyio
+from anyio.to_thread import run_sync
+
 from bridle.command import FOLDER
 from bridle.errors import BridleError, ConnectionLost, OptionsError, TransportClosed
-from bridle.transports._trace_file import TraceFile, log, new_trace_path
+from bridle.transports._trace_file import RunTrace, TraceFile, log, new_trace_path
 from bridle.transports._trace_format import FROM_AGENT, FROM_HOST
 from bridle.transports._transport import Transport
 
 if TYPE_CHECKING:
     from bridle.command import Command
     from bridle.options import Trace
+    from bridle.transports._trace_file import Lines
 
 __all__ = ["Traced", "open_trace", "traced"]
 
@@ -38,7 +42,11 @@ class Traced(Transport):
         self._command: Command | None = getattr(transport, "command", None)
         self._owns_file = owns_file
         self._is_receiving = False
-        self._has_begun = self._has_ended = False
+        self._unread = b""
+        """What was received and written down, but not given out: whoever received it was cancelled."""
+        self._writing: dict[Lines, anyio.Lock] = {}
+        """What is being written in threads, and whose turn it is."""
+        self._has_begun = self._is_ending = self._has_ended = self._is_over = False
         self.max_buffer_size = transport.max_buffer_size
         tap = getattr(transport, "on_stderr", None)
         if tap is not None:
@@ -62,32 +70,35 @@ class Traced(Transport):
     async def connect(self) -> None:
         if not self._has_begun:
             self._has_begun = True
-            self._run.event("start", _start(self._transport, self._command, self._run.file))
+            if self._command is not None:
+                self._run.hide(self._command.known_secrets(os.environ))
+            self._run.event("start", _start(self._transport, self._command, self._run))
         try:
             await self._transport.connect()
         except Exception as error:
-            self._end(error, is_last=True)
+            await self._end(error, is_last=True)
             raise
         self._run.event("connected", {"pid": getattr(self._transport, "pid", None)})
 
     async def receive(self) -> bytes:
         self._is_receiving = True
         try:
-            data = await self._transport.receive()
+            if not self._unread:
+                self._unread = await self._transport.receive()
+                await self._write(self._received, self._unread)
+            data, self._unread = self._unread, b""
         except ConnectionLost as error:
-            self._end(error, is_last=True)
+            await self._end(error, is_last=True)
             raise
         finally:
             self._is_receiving = False
-        if data:
-            self._received.feed(data)
-        else:
-            self._end(None, is_last=True)
+        if not data:
+            await self._end(None, is_last=True)
         return data
 
     async def send(self, data: bytes) -> None:
         # First: the answer may come before this goes on.
-        self._sent.feed(data)
+        await self._write(self._sent, data)
         try:
             await self._transport.send(data)
         except Exception as error:
@@ -95,17 +106,17 @@ class Traced(Transport):
             raise
 
     async def end_input(self) -> None:
-        self._sent.finish()
+        await self._write(self._sent, None)
         self._run.event("stdin_eof", {})
         await self._transport.end_input()
 
     async def close(self) -> None:
-        if not self._has_ended:
+        if not self._is_ending:
             self._run.event("close", {})
         await self._transport.close()
         # Whoever receives may still be given what came until now.
         if not self._is_receiving:
-            self._end(None)
+            await self._end(None)
 
     @property
     def is_ready(self) -> bool:
@@ -115,16 +126,34 @@ class Traced(Transport):
     def exit_error(self) -> BridleError | None:
         return self._transport.exit_error
 
-    def _end(self, error: Exception | None, *, is_last: bool = False) -> None:
+    async def _write(self, lines: Lines, data: bytes | None) -> None:
+        """Write down what one side said; None: that it says no more.
+
+        What takes long is looked through in a thread, and whoever sends or receives waits for it, whatever
+        becomes of them: nothing is lost, and no more than one piece is on its way.
+        """
+        if lines not in self._writing and not lines.takes_long(data):
+            lines.finish() if data is None else lines.feed(data)
+            return
+        # A raw cancel gets through, and the thread goes on: then all that follows is written in threads.
+        with anyio.CancelScope(shield=True):
+            async with (lock := self._writing.setdefault(lines, anyio.Lock())):
+                await (run_sync(lines.finish) if data is None else run_sync(lines.feed, data))
+                if not lock.statistics().tasks_waiting:
+                    del self._writing[lines]
+
+    async def _end(self, error: Exception | None, *, is_last: bool = False) -> None:
         """It has ended; `is_last`: and nothing more can be received."""
-        if not self._has_ended:
-            self._has_ended = True
-            self._sent.finish()
-            self._received.finish()
+        self._is_over |= is_last
+        if not self._is_ending:
+            self._is_ending = True
+            await self._write(self._sent, None)
+            await self._write(self._received, None)
             code = getattr(self._transport, "returncode", None)
             is_failure = error is not None and not isinstance(error, TransportClosed)
             self._run.event("exit", {"returncode": code, "error": _told(error) if is_failure else None})
-        if is_last and self._owns_file:
+            self._has_ended = True
+        if self._has_ended and self._is_over and self._owns_file:
             self._run.file.close()
 
 
@@ -152,14 +181,14 @@ def open_trace(trace: Trace) -> TraceFile:
     raise AssertionError("there is always another number")
 
 
-def _start(transport: Transport, command: Command | None, file: TraceFile) -> dict[str, object]:
+def _start(transport: Transport, command: Command | None, run: RunTrace) -> dict[str, object]:
     facts: dict[str, object] = {
         "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "transport": type(transport).__name__,
         "host_pid": os.getpid(),
     }
     if command is not None:
-        argv = file.masking.redaction.mask_argv(command.argv)
+        argv = run.masking.redaction.mask_argv(command.argv)
         facts["argv"] = [argument.replace(FOLDER, "<folder>") for argument in argv]
         with suppress(OSError):
             facts["cwd"] = command.cwd or str(Path.cwd())

@@ -14,7 +14,8 @@ import sys
 import time
 import weakref
 from binascii import b2a_base64
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import count
@@ -27,7 +28,7 @@ import msgspec
 from bridle._version import __version__
 from bridle.errors import OptionsError
 from bridle.redaction import DEFAULT, MASK, Redaction
-from bridle.transports._trace_format import VERSION
+from bridle.transports._trace_format import FROM_HOST, VERSION
 
 if TYPE_CHECKING:
     from bridle.transports._trace_format import StrPath
@@ -38,6 +39,8 @@ log = logging.getLogger("bridle.trace")
 
 _MARGIN: Final = 8192
 """So much of a line is looked at behind what is kept of it: a secret must not be cut in two."""
+_AT_ONCE: Final = 32 * 1024
+"""Bytes that are looked through in a few milliseconds, and up to which an event loop may wait for it."""
 _SHORT: Final = 80
 """Texts up to this length come again and again: names, kinds, ids."""
 
@@ -67,8 +70,11 @@ class TraceFile:
         self.max_line = max_line
         self.masking = Masking(redaction)
         self._max_bytes = max_bytes
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
-        flags |= os.O_TRUNC if replaces else os.O_EXCL
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
+        if replaces:
+            # Whoever made the old one might be able to read it.
+            with suppress(FileNotFoundError):
+                os.unlink(self.path)  # noqa: PTH108
         self._number: int | None = os.open(self.path, flags | getattr(os, "O_BINARY", 0), 0o600)
         self._finalizer = weakref.finalize(self, os.close, self._number)
         self._lock = Lock()
@@ -131,6 +137,7 @@ class RunTrace:
     def __init__(self, file: TraceFile, number: int) -> None:
         self.file = file
         self.number = number
+        self.masking = file.masking
         self._since = time.monotonic()
         self._key_lines = 0
         """How many more lines on stderr may belong to a private key that has begun there."""
@@ -139,9 +146,15 @@ class RunTrace:
         """For what one side says."""
         return Lines(self, direction, self.file.max_line)
 
+    def hide(self, values: Iterable[str]) -> None:
+        """From now on hide these secrets too, wherever they are said."""
+        redaction = self.masking.redaction.with_values(*values)
+        if redaction is not self.masking.redaction:
+            self.masking = Masking(redaction)
+
     def event(self, event: str, facts: Mapping[str, object]) -> None:
         """Something has happened."""
-        told = self.file.masking.redaction.mask_json({k: v for k, v in facts.items() if v is not None})
+        told = self.masking.redaction.mask_json({k: v for k, v in facts.items() if v is not None})
         line: dict[str, object] = {"run": self.number, "t": self._now(), "dir": "meta", "event": event}
         self.file.write(_encoded(line | told) + b"\n")
 
@@ -171,11 +184,13 @@ class RunTrace:
         real = len(data) if size is None else size
         head = f'{{"run":{self.number},"t":{self._now()},"dir":"{direction}",'.encode()
         if not is_cut and direction != "stderr" and data[:1] == b"{" and data[-1:] == b"}":
-            hidden = self.file.masking.frame(data)
+            if direction == FROM_HOST:
+                self.hide(_told_to_keep(data, self.masking.redaction))
+            hidden = self.masking.frame(data)
         if hidden is not None:
             body = b'"json":' + hidden
         else:
-            hidden = MASK.encode() if is_secret else self.file.masking.text(data)
+            hidden = MASK.encode() if is_secret else self.masking.text(data)
             if is_cut:
                 hidden = hidden[:limit]
             body = _text_field(hidden)
@@ -200,9 +215,20 @@ class Lines:
         self._limit = None if limit is None else limit + _MARGIN
         self._pieces: list[bytes] = []
         self._kept = self._size = 0
+        self._lock = Lock()
+
+    def takes_long(self, data: bytes | None = None) -> bool:
+        """Whether to feed these bytes, or to finish, takes more than a few milliseconds."""
+        if data is None:
+            return self._kept > _AT_ONCE
+        return self._kept + len(data) > _AT_ONCE and b"\n" in data
 
     def feed(self, data: bytes) -> None:
         """Write down the lines that these bytes end."""
+        with self._lock:
+            self._feed(data)
+
+    def _feed(self, data: bytes) -> None:
         first, *others = data.split(b"\n")
         self._hold(first)
         if not others:
@@ -216,8 +242,9 @@ class Lines:
 
     def finish(self) -> None:
         """Nothing more comes; a last line that has no end is one too."""
-        if self._size:
-            self._run.file.write(self._take(is_open=True))
+        with self._lock:
+            if self._size:
+                self._run.file.write(self._take(is_open=True))
 
     def _hold(self, piece: bytes) -> None:
         self._size += len(piece)
@@ -246,7 +273,7 @@ class Masking:
         def has_secret(text: str) -> bool:
             # There is one in every frame, each time another, and no built-in rule hides it.
             if len(text) == _UUID_LENGTH and not redaction.patterns and _is_uuid(text):
-                return False
+                return redaction.mask_values(text) != text
             return redaction.mask(text) != text
 
         self._is_secret_name = _remembering(is_secret_name)
@@ -298,6 +325,17 @@ class Masking:
 
 
 _LABELS: Final = ("name", "Name", "key", "Key")
+_REQUEST: Final = b'"control_request"'
+_HEAD: Final = 64
+
+
+def _told_to_keep(line: bytes, redaction: Redaction) -> list[str]:
+    """Secrets in a request of the host: the agent may repeat them without their names."""
+    if _REQUEST not in line[:_HEAD]:
+        return []
+    with suppress(ValueError, RecursionError):
+        return redaction.secrets_in(msgspec.json.decode(line))
+    return []
 
 
 def _remembering(judge: Callable[[str], bool]) -> Callable[[str], bool]:

@@ -12,6 +12,8 @@ import logging
 import os
 import subprocess
 import sys
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import Final
@@ -45,9 +47,16 @@ class Warden:
                 if self._process is None or self._process.poll() is not None:
                     self._start()
 
+    def expect(self, number: int, folder: str) -> None:
+        """A child is about to be started, and this folder is about to be made for it."""
+        self._note(number, {"group": None, "started": None, "folder": folder})
+
     def watch(self, number: int, group: int, started: int, folder: str | None) -> None:
         """A child has started. The marker finds it; this helps where it lost its environment."""
-        facts = {"do": "watch", "number": number, "group": group, "started": started, "folder": folder}
+        self._note(number, {"group": group, "started": started, "folder": folder})
+
+    def _note(self, number: int, told: dict[str, object]) -> None:
+        facts = {"do": "watch", "number": number, **told}
         line = json.dumps(facts).encode() + b"\n"
         with self._lock:
             self._known[number] = line
@@ -87,6 +96,8 @@ class Warden:
         self._close_pipe()
         reading = -1
         command = [sys.executable, "-I", "-S", str(_PROGRAM), self._host_id, str(os.getpid())]
+        with suppress(OSError):  # there may be no folder for such things at all
+            command.append(tempfile.gettempdir())
         try:
             reading, self._pipe = os.pipe()
             if sys.platform != "win32":

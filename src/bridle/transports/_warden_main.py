@@ -1,7 +1,8 @@
 """The warden: a program that waits for the death of its host, then ends the processes that the host left
 behind.
 
-Run by itself with the bare interpreter, so it imports nothing but the standard library and nothing of Bridle.
+Run by itself with the bare interpreter, so it imports nothing but the standard library and `_removal`, which
+does so too. When it is started, it removes what earlier hosts have left of their folders.
 It finds what it has to end by the marker in the environment, `BRIDLE_<host id>=…`. Its input has one JSON
 object a line about each child, for those that lost their environment, and for the folders to remove.
 """
@@ -12,13 +13,21 @@ import contextlib
 import json
 import os
 import select
-import shutil
 import signal
 import sys
 import time
+from _thread import start_new_thread
 
 # Not for Windows: there, type checkers need not look further.
 assert sys.platform != "win32"
+
+if __package__:
+    from bridle.transports._removal import remove_tree, sweep
+else:  # as a program of its own, it finds nothing but what it is told
+    sys.path.insert(0, os.path.dirname(__file__))
+    from _removal import remove_tree, sweep  # type: ignore[import-not-found,no-redef]
+
+    del sys.path[0]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # `typing` takes longer to import than all the rest
@@ -36,9 +45,12 @@ LOOK_SECONDS = 1.0
 
 
 def main() -> None:
-    host_id, host_pid = sys.argv[1], int(sys.argv[2])
+    host_id, host_pid, *temporary = sys.argv[1], int(sys.argv[2]), *sys.argv[3:]
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    for folder in temporary:
+        # What other hosts have left. It may take its time, and the host may not wait for it.
+        start_new_thread(sweep, (folder,))
     children = wait_for_death(host_pid)
     clean_up(f"BRIDLE_{host_id}=".encode(), children)
 
@@ -76,7 +88,7 @@ def wait_for_death(host_pid: int, notes: int = 0) -> dict[int, dict[str, object]
 
 
 def clean_up(marker: bytes, children: dict[int, dict[str, object]]) -> None:
-    groups = {(note["group"], note["started"]) for note in children.values()}
+    groups = {(note["group"], note["started"]) for note in children.values() if note["group"]}
     wait(marker, groups, POLITE_SECONDS)
     for number in (signal.SIGTERM, signal.SIGCONT):
         send(find(marker, groups), marker, groups, number)
@@ -86,7 +98,7 @@ def clean_up(marker: bytes, children: dict[int, dict[str, object]]) -> None:
         time.sleep(STEP_SECONDS)
     for note in children.values():
         if note["folder"]:
-            shutil.rmtree(str(note["folder"]), ignore_errors=True)
+            remove_tree(str(note["folder"]))
 
 
 def wait(marker: bytes, groups: set[tuple[object, object]], seconds: float) -> None:

@@ -130,14 +130,13 @@ async def test_what_never_fits_ends_the_turn() -> None:
 
 
 @pytest.mark.parametrize("event", ["PreToolUse", "UserPromptSubmit"])
-async def test_a_turn_that_a_hook_ends_has_none(event: str) -> None:
-    @bridle.hook(event)
+async def test_a_turn_that_a_hook_ends_has_none(event: Literal["PreToolUse", "UserPromptSubmit"]) -> None:
     def end(_: object) -> bridle.Answer:
         return bridle.stop("not now")
 
     script = [use_tool("Read", file_path="x"), use_tool("StructuredOutput", total=5), say("done")]
     with real_agent(*script) as agent:
-        result = await run("work", agent.options(hooks=[end]), output=Invoice)
+        result = await run("work", agent.options(hooks={event: [end]}), output=Invoice)
         assert result.is_success
         assert result.output is None
 

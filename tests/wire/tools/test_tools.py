@@ -207,7 +207,14 @@ def test_all_classes_are_exported() -> None:
         for name, kind in inspect.getmembers(module, inspect.isclass)
         if kind.__module__ == module.__name__
     }
-    constants = {"BUILTIN_TOOL_NAMES", "TOOL_ALIASES", "TOOL_INPUTS", "TeamMessage", "typed_input"}
+    constants = {
+        "BUILTIN_TOOL_NAMES",
+        "FORMER_TOOL_NAMES",
+        "TOOL_ALIASES",
+        "TOOL_INPUTS",
+        "TeamMessage",
+        "typed_input",
+    }
     assert set(tools.__all__) == defined | constants
     assert len(tools.__all__) == len(set(tools.__all__))
 

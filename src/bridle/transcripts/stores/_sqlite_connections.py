@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from threading import Condition, Lock
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from bridle._private import refuse_planted
 from bridle.errors import StoreError
 from bridle.transcripts.stores._sqlite_schema import set_up
 from bridle.transcripts.stores._threads import go_on
@@ -155,6 +156,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 def _make(path: Path) -> None:
     """Make an empty file that nobody else can read, unless there is one: SQLite would make a public one."""
     if path.exists():
+        refuse_planted(path)
         return
     with _making:
         try:

@@ -50,7 +50,13 @@ from bridle.wire.tools._sources import (
     WebFetchInput,
     WebSearchInput,
 )
-from bridle.wire.tools._table import BUILTIN_TOOL_NAMES, TOOL_ALIASES, TOOL_INPUTS, typed_input
+from bridle.wire.tools._table import (
+    BUILTIN_TOOL_NAMES,
+    FORMER_TOOL_NAMES,
+    TOOL_ALIASES,
+    TOOL_INPUTS,
+    typed_input,
+)
 from bridle.wire.tools._tasks import (
     AgentInput,
     BashInput,
@@ -91,6 +97,7 @@ __all__ = [
     "EnterWorktreeInput",
     "ExitPlanModeInput",
     "ExitWorktreeInput",
+    "FORMER_TOOL_NAMES",
     "Finding",
     "GlobInput",
     "GrepInput",

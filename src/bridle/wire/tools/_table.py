@@ -154,6 +154,21 @@ TOOL_ALIASES: Final[dict[str, str]] = {
 }
 """Today's name of tools by the older names that the program still answers to, and in places still uses."""
 
+FORMER_TOOL_NAMES: Final[frozenset[str]] = frozenset(
+    (
+        "AgentOutputTool",
+        "BashOutput",
+        "LS",
+        "MCPSearch",
+        "MultiEdit",
+        "NotebookRead",
+        "SlashCommand",
+        "TaskOutput",
+        "TodoRead",
+    )
+)
+"""Tools that the program once had. Rules and matchers that name them are still in use."""
+
 
 def typed_input(name: str, data: JsonObject) -> Value | JsonObject:
     """The input `data` of the tool `name` as a typed value, or `data` itself if that would lose anything.
