@@ -1,13 +1,10 @@
-"""The worktrees of a repository, as git tells of them; a git that does not answer holds up nothing."""
+"""The worktrees of a repository, read from its files: the same that git tells of."""
 
 from __future__ import annotations
 
 import os
-import select
 import shutil
 import subprocess
-import sys
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,65 +12,83 @@ import pytest
 from bridle.transcripts._worktrees import worktrees
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not here")
-needs_sh = pytest.mark.skipif(sys.platform == "win32", reason="stands in for git as a shell script")
 
 
-def git(folder: Path, *arguments: str) -> None:
+def git(folder: Path, *arguments: str) -> str:
     identity = ("-c", "user.name=Ada", "-c", "user.email=ada@example.com")
     environ = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    subprocess.run(["git", *identity, *arguments], cwd=folder, env=environ, check=True, capture_output=True)
+    command = ["git", *identity, *arguments]
+    done = subprocess.run(command, cwd=folder, env=environ, check=True, capture_output=True, text=True)
+    return done.stdout
 
 
-def stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+def as_git_tells(folder: Path) -> list[str]:
+    lines = git(folder, "worktree", "list", "--porcelain", "-z").split("\0")
+    return [line.removeprefix("worktree ") for line in lines if line.startswith("worktree ")]
+
+
+@pytest.fixture
+def main(tmp_path: Path) -> Path:
+    folder = tmp_path / "main"
     folder.mkdir()
-    program = folder / "git"
-    program.write_text(f"#!/bin/sh\n{script}\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    git(folder, "init", "-q")
+    git(folder, "commit", "-q", "--allow-empty", "-m", "x")
+    return folder
 
 
 @needs_git
-@pytest.mark.parametrize("name", ["plain", "with space", "日本 é", "two\nlines"])
-def test_all_worktrees_are_told(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    main, other = tmp_path / "main", tmp_path / name
-    main.mkdir()
-    git(main, "init", "-q")
-    git(main, "commit", "-q", "--allow-empty", "-m", "x")
+@pytest.mark.parametrize("name", ["plain", "with space", "日本 é", "two\nlines", ".git"])
+def test_all_worktrees_are_told(
+    main: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "others" / name if name == ".git" else tmp_path / name
     git(main, "worktree", "add", "-q", "--detach", str(other))
     (main / "inside").mkdir()
     monkeypatch.setenv("GIT_DIR", "/nowhere")
     # What one is asked for must not depend on who asks.
-    for place in (main, other, main / "inside"):
-        assert sorted(worktrees(place)) == sorted([str(main.resolve()), str(other.resolve())])
+    for place in (main, other, main / "inside", main / ".git"):
+        assert worktrees(place) == [str(main), str(other)]
+    assert as_git_tells(main) == [str(main), str(other)]
+
+
+@needs_git
+@pytest.mark.parametrize("kind", ["bare", "gone", "separate", "submodule"])
+def test_they_are_those_that_git_tells_of(main: Path, tmp_path: Path, kind: str) -> None:
+    there = tmp_path / "there"
+    if kind == "bare":
+        git(tmp_path, "clone", "-q", "--bare", str(main), str(there))
+        git(there, "worktree", "add", "-q", "--detach", str(tmp_path / "other"))
+    elif kind == "gone":
+        there = main
+        git(main, "worktree", "add", "-q", "--detach", str(tmp_path / "other"))
+        shutil.rmtree(tmp_path / "other")
+    elif kind == "separate":
+        git(tmp_path, "init", "-q", "--separate-git-dir", str(tmp_path / "elsewhere"), str(there))
+    else:
+        there = main / "sub"
+        git(main, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(main), "sub")
+    assert worktrees(there) == as_git_tells(there)
 
 
 @needs_git
 def test_a_folder_that_is_in_no_repository_has_none(tmp_path: Path) -> None:
     assert worktrees(tmp_path) == []
     assert worktrees(tmp_path / "nowhere") == []
+    assert worktrees("with\0nul") == []
 
 
-def test_without_git_there_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert worktrees(tmp_path) == []
-
-
-@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="others' children can be watched on Linux")
-@pytest.mark.parametrize("then", ["wait", "printf 'worktree /srv/a\\0'"], ids=["hangs", "leaves it behind"])
-def test_a_git_that_does_not_answer_is_ended_with_what_it_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, then: str
-) -> None:
-    stand_in(tmp_path / "bin", monkeypatch, f"sleep 600 & echo $! > '{tmp_path}/child'; {then}")
-    assert worktrees(tmp_path, timeout=1) == []
-    with suppress(ProcessLookupError):
-        watched = os.pidfd_open(int((tmp_path / "child").read_text()))
-        assert select.select([watched], [], [], 10)[0]
-        os.close(watched)
-
-
-@needs_sh
-def test_an_older_git_is_asked_its_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = r"worktree /srv/a\nHEAD x\n\nworktree /srv/b\n"
-    script = f'for word; do [ "$word" = -z ] && exit 129; done; printf "{told}"'
-    stand_in(tmp_path / "bin", monkeypatch, script)
-    assert worktrees(tmp_path) == ["/srv/a", "/srv/b"]
+@needs_git
+def test_what_is_no_worktree_is_not_told(main: Path, tmp_path: Path) -> None:
+    folder = main / ".git" / "worktrees"
+    for name, text in {"a": b"", "b": b"\n", "c": b"/with\0nul/.git\n", "d": b"x" * 100_000}.items():
+        (folder / name).mkdir(parents=True)
+        (folder / name / "gitdir").write_bytes(text)
+    (folder / "pipe").mkdir()
+    os.mkfifo(folder / "pipe" / "gitdir")
+    (folder / "device").mkdir()
+    (folder / "device" / "gitdir").symlink_to("/dev/zero")
+    (folder / "file").touch()
+    assert worktrees(main) == [str(main)]
+    (folder / "relative").mkdir()
+    (folder / "relative" / "gitdir").write_text("../../../../other/.git\n")
+    assert worktrees(main) == [str(main), str(tmp_path / "other")]

@@ -16,7 +16,19 @@ import msgspec
 from bridle.app._failing import Code, Failed, in_one_line
 from bridle.app._fleet_commands import BATCH_FLAGS
 from bridle.errors import OptionsError
-from bridle.fleet import Adaptive, Budget, Copy, Empty, Journal, Keep, Ledger, Retry, Workspace, Worktree
+from bridle.fleet import (
+    Adaptive,
+    Budget,
+    Copy,
+    Empty,
+    Journal,
+    JournalInvalid,
+    Keep,
+    Ledger,
+    Retry,
+    Workspace,
+    Worktree,
+)
 from bridle.fleet._secrets import kept_options
 from bridle.options import OptionFields, Options
 
@@ -84,7 +96,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                 f"{journal} was not begun by `bridle fleet run`. Go on with `bridle.fleet.resume` in Python.",
                 Code.USAGE,
             )
-        return msgspec.json.decode(kept, type=cls)
+        try:
+            return msgspec.json.decode(kept, type=cls)
+        except (ValueError, RecursionError) as error:
+            raise JournalInvalid(journal, f"it is damaged ({error})") from error
 
     def keep(self, journal: Journal) -> None:
         """Write them into a journal."""

@@ -21,6 +21,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from bridle._git import find_repository
 from bridle.app._migrate_code import Reading, applied, read_code
 from bridle.app._migrate_names import OLD, Counterpart
 from bridle.app._migrate_notebook import read_notebook
@@ -137,21 +138,15 @@ def _ignored(repository: Path, paths: list[Path], top: Path) -> Iterator[Path]:
     """Which of these git ignores; none if there is no git to ask, or if the folder itself is ignored."""
     # Of itself, a repository does not ignore anything; a nested one is not asked about what is outside.
     asked = [top, *paths] if repository in top.parents else paths
-    try:
-        done = subprocess.run(
-            # A repository can name programs for git to run.
-            ["git", "-c", "core.fsmonitor=false", "check-ignore", "-z", "--stdin"],
-            input=b"\0".join(os.fsencode(path.relative_to(repository)) for path in asked),
-            capture_output=True,
-            cwd=repository,
-            # A hook of git's is told which repository it is for.
-            env={name: value for name, value in os.environ.items() if not name.startswith("GIT_")},
-            timeout=_GIT_TAKES,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
+    names = b"\0".join(os.fsencode(path.relative_to(repository)) for path in asked)
+    found = find_repository(repository)
+    if found is None:
         return
-    told = {repository / os.fsdecode(name) for name in done.stdout.split(b"\0") if name}
+    try:
+        ignored = found.ignored(repository, names, timeout=_GIT_TAKES)
+    except (OSError, subprocess.SubprocessError):
+        return
+    told = {repository / os.fsdecode(name) for name in ignored.split(b"\0") if name}
     if top not in told:
         yield from told
 

@@ -28,7 +28,7 @@ from bridle.fleet._engine import Attempted, Note
 from bridle.fleet._lasting import LastingSession
 from bridle.fleet._restart import is_unexpected
 from bridle.fleet._retry import Retrying
-from bridle.fleet._workspaces import discard, folder_name
+from bridle.fleet._workspaces import discard, folder_name, has_folder, working_folder
 from bridle.session import Result, Usage
 from bridle.wire import (
     ApiRetryMessage,
@@ -112,11 +112,11 @@ class _Attempt:
             return work.options
         root = Path(work.root)
         folder = root / folder_name(work.id)
-        if anew or not await run_sync(folder.is_dir):
+        if anew or not await run_sync(has_folder, folder):
             await run_sync(work.workspace.make, work.id, root)
             self._tell(Note(workspace=str(folder)))
         self._folder = folder
-        return work.options.replace(cwd=folder / (work.task.cwd or "."))
+        return work.options.replace(cwd=await run_sync(working_folder, folder, work.task.cwd or "."))
 
     async def _leave_folder(self, status: Status) -> str | None:
         kind, folder = self._work.workspace, self._folder

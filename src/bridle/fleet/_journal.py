@@ -19,7 +19,7 @@ import msgspec
 
 from bridle.errors import OptionsError, UsageError
 from bridle.fleet._budget_account import Spent
-from bridle.fleet._journal_tables import RunnerLock, connected, explained
+from bridle.fleet._journal_tables import RunnerLock, connected, explained, undamaged
 from bridle.fleet._outcome import Outcome, Status
 from bridle.fleet._task import Task
 from bridle.session import Usage
@@ -262,8 +262,9 @@ class Journal:
             (state, last, _AT_ONCE),
         ):
             for number, task, attempts, session_id, workspace, started_at in rows:
-                used = self._used(number) if attempts else (Usage(), 0)
-                found, not_kept = _read(task)
+                with undamaged(self.path):
+                    used = self._used(number) if attempts else (Usage(), 0)
+                    found, not_kept = _read(task)
                 yield Entry(number, found, attempts, session_id, workspace, started_at, *used, not_kept)
                 last = number
 
@@ -291,12 +292,15 @@ class Journal:
         ):
             last = rows[-1][0]
             for _, written in rows:
-                yield Outcome.from_json(msgspec.json.decode(written))
+                with undamaged(self.path):
+                    outcome: Outcome = Outcome.from_json(msgspec.json.decode(written))
+                yield outcome
 
     def counts(self) -> Counts:
         """How many tasks are in which state."""
         rows = self._read("SELECT coalesce(status, state), count(*) FROM tasks GROUP BY 1", ())
-        return Counts(**dict(rows))
+        with undamaged(self.path):
+            return Counts(**dict(rows))
 
     def spent(self) -> Spent:
         """What all attempts have used, as far as it was told; `wall`: how long the journal was run."""
@@ -305,7 +309,8 @@ class Journal:
             " FROM attempts",
             (),
         )
-        return Spent(usd, tokens, calls, float(self.meta("ran") or 0.0))
+        with undamaged(self.path):
+            return Spent(usd, tokens, calls, float(self.meta("ran") or 0.0))
 
     def runner(self) -> str | None:
         """Who has it open for writing, in another process or here; None: nobody."""

@@ -15,14 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from bridle._private import make_private, refuse_planted
+from bridle.errors import OptionsError
 from bridle.fleet._errors import JournalBusy, JournalInvalid
+from bridle.redaction import preview
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from bridle.errors._root import Told
 
-__all__ = ["RunnerLock", "connected", "explained"]
+__all__ = ["RunnerLock", "connected", "explained", "undamaged"]
 
 _APPLICATION_ID: Final = 0x4272644A
 """Tells a journal from the databases of other programs."""
@@ -109,6 +111,10 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
     if application == _APPLICATION_ID and version > _VERSION:
         hint = "Update Bridle."
         raise JournalInvalid(path, f"it is of version {version}, and {_VERSION} is known", hint=hint)
+    made = {sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")}
+    if made and made != set(_TABLES):
+        # A view or a trigger of somebody else's could do anything to what is read and written.
+        raise JournalInvalid(path, "its tables are not those of a journal")
 
 
 def _is_empty(connection: sqlite3.Connection) -> bool:
@@ -145,6 +151,17 @@ def explained(path: Path) -> Generator[None]:
         raise JournalInvalid(path, reason, **_hint(code)) from error
     except OSError as error:
         raise JournalInvalid(path, error.strerror or str(error)) from error
+
+
+@contextmanager
+def undamaged(path: Path) -> Generator[None]:
+    """Makes `JournalInvalid` of values that no journal has."""
+    try:
+        yield
+    except JournalInvalid:
+        raise
+    except (OptionsError, ArithmeticError, RecursionError, TypeError, ValueError) as error:
+        raise JournalInvalid(path, f"it is damaged ({preview(str(error))})") from error
 
 
 def _code(error: sqlite3.Error) -> int:

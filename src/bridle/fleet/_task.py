@@ -107,7 +107,7 @@ class Task(_Prompted, frozen=True, kw_only=True):
         where = "" if number is None else f"Line {number}: "
         try:
             return cls._from_plain(msgspec.json.decode(line))
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             raise OptionsError(
                 f"{where}{preview(str(error))}: {preview(repr(line), 80)}",
                 hint='Each line is a JSON object with a "prompt", or a text.',

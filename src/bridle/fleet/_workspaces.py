@@ -5,21 +5,22 @@ Does not know when a task begins or ends. Everything here blocks: call it in a t
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import logging
 import os
 import re
-import shutil
-import stat
 import subprocess
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from fnmatch import fnmatch
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast, get_args
 
 import msgspec
 
+from bridle._folders import copy_folder, remove_folder
+from bridle._git import Repository, find_repository
 from bridle.fleet._errors import WorkspaceFailed
 from bridle.options._readers import choice, fault, is_mapping, listed, path_text, text
 from bridle.redaction import preview
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from bridle.fleet._outcome import Status
 
 __all__ = ["Copy", "Empty", "Keep", "Workspace", "Worktree"]
-__all__ += ["discard", "folder_name", "read_workspace", "sweep"]
+__all__ += ["discard", "folder_name", "has_folder", "read_workspace", "sweep", "working_folder"]
 
 log = logging.getLogger("bridle.fleet")
 
@@ -40,11 +41,6 @@ _PARTIAL: Final = ".partial"
 """Ends the name of a folder that is being made: one that lacks nothing has its own name."""
 _LEAVING: Final = ".leaving"
 """Ends the name of a folder that is being removed."""
-_GIT_SECONDS: Final = 600.0
-"""For a checkout of a large repository on a slow disk."""
-
-_one_at_a_time = Lock()
-"""git locks its list of worktrees only for parts of what it does to it."""
 
 
 class Workspace(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
@@ -63,13 +59,15 @@ class Workspace(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
         path = root / folder_name(id)
         try:
             root.mkdir(parents=True, exist_ok=True)
-            for left in (path, path.with_name(path.name + _PARTIAL)):
-                if os.path.lexists(left):
-                    self.remove(left)
+            self.remove(path)
+            remove_folder(_making(path))
             self._fill(path)
-        except (OSError, shutil.Error, subprocess.SubprocessError) as error:
-            with suppress(OSError):
-                _remove_all(path.with_name(path.name + _PARTIAL))
+        except WorkspaceFailed:
+            raise
+        except Exception as error:  # whatever it is, it is about this folder alone
+            with suppress(Exception):
+                remove_folder(_making(path))
+                self._forget(path)
             raise WorkspaceFailed(path, _reason(error)) from error
         return path
 
@@ -78,11 +76,12 @@ class Workspace(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
         leaving = path.with_name(path.name + _LEAVING)
         try:
             # A folder that is half gone must not be taken for one to work in.
-            _remove_all(leaving)
-            if os.path.lexists(path):
+            remove_folder(leaving)
+            with suppress(FileNotFoundError):
                 path.rename(leaving)
-                _remove_all(leaving)
-        except OSError as error:
+            remove_folder(leaving)
+            self._forget(path)
+        except Exception as error:  # as above
             raise WorkspaceFailed(path, _reason(error)) from error
 
     def is_kept(self, status: Status) -> bool:
@@ -91,6 +90,9 @@ class Workspace(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
 
     def _fill(self, path: Path) -> None:
         raise NotImplementedError
+
+    def _forget(self, path: Path) -> None:
+        """Remove what there is of a folder elsewhere."""
 
 
 class Empty(Workspace, frozen=True, kw_only=True, tag="empty"):
@@ -113,18 +115,13 @@ class Copy(Workspace, frozen=True, tag="copy"):
         _set(self, "ignore", listed(text)("`Copy.ignore`", self.ignore))
 
     def _fill(self, path: Path) -> None:
-        source, root = Path(self.source).resolve(), path.parent.resolve()
-        making = root / (path.name + _PARTIAL)
-        matching = shutil.ignore_patterns(*self.ignore)
-
-        def left_out(folder: str, names: list[str]) -> set[str]:
-            places = ((name, Path(folder, name)) for name in names)
-            # A copy that has itself in it would never end.
-            special = {name for name, each in places if each in (root, making) or not _can_be_copied(each)}
-            return special | matching(folder, names)
-
-        shutil.copytree(source, making, symlinks=True, ignore=left_out)
+        making = _making(path)
+        # A copy that has itself in it would never end.
+        copy_folder(self.source, making, is_left_out=self._is_left_out, without=[path.parent])
         making.rename(path)
+
+    def _is_left_out(self, name: str) -> bool:
+        return any(fnmatch(name, pattern) for pattern in self.ignore)
 
 
 class Worktree(Workspace, frozen=True, tag="worktree"):
@@ -141,33 +138,21 @@ class Worktree(Workspace, frozen=True, tag="worktree"):
             raise fault("`Worktree.ref`", "a commit, a branch or a tag", self.ref)
 
     def _fill(self, path: Path) -> None:
-        with _one_at_a_time:
-            # What is left of a folder that was removed by other means would be in the way.
-            self._git("worktree", "prune")
-            # Twice: it may have been locked, too, as it is while it is made.
-            self._git("worktree", "add", "--force", "--force", "--detach", str(path), self.ref)
+        repository = self._repository()
+        if repository is None:
+            raise FileNotFoundError(errno.ENOENT, "This is not a git repository", self.repo)
+        place, making = _real(path), _making(path)
+        repository.add_worktree(place, making, self.ref)
+        making.rename(path)
+        repository.unlock_worktree(place)
 
-    def remove(self, path: Path) -> None:
-        with _one_at_a_time, suppress(OSError, subprocess.SubprocessError):
-            # git keeps one that an agent has locked. Most are not, or are none any more.
-            self._git("worktree", "unlock", str(path))
-        super().remove(path)
-        with _one_at_a_time:
-            try:
-                self._git("worktree", "prune")
-            except (OSError, subprocess.SubprocessError) as error:
-                raise WorkspaceFailed(path, _reason(error)) from error
+    def _forget(self, path: Path) -> None:
+        repository = self._repository()
+        if repository is not None:
+            repository.forget_worktree(_real(path))
 
-    def _git(self, *arguments: str) -> None:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-        subprocess.run(
-            ["git", "-C", self.repo, "-c", "core.hooksPath=/dev/null", *arguments],
-            env={**environment, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_GIT_SECONDS,
-            check=True,
-        )
+    def _repository(self) -> Repository | None:
+        return find_repository(self.repo)
 
 
 _KINDS: Final[Mapping[str, type[Workspace]]] = {"copy": Copy, "empty": Empty, "worktree": Worktree}
@@ -199,6 +184,23 @@ def folder_name(id: str) -> str:
     return f"{name or 'task'}-{hashlib.sha256(id.encode()).hexdigest()[:8]}"
 
 
+def has_folder(path: Path) -> bool:
+    """Whether a task has its folder. A link in its place leads to another one."""
+    return path.is_dir() and not path.is_symlink()
+
+
+def working_folder(folder: Path, cwd: str) -> Path:
+    """The part of a task's folder that it works in. Raises `WorkspaceFailed` if a link leads out of it."""
+    place = folder / cwd
+    try:
+        top, real = (Path(os.path.realpath(each)) for each in (folder, place))
+    except (OSError, ValueError) as error:
+        raise WorkspaceFailed(folder, _reason(error)) from error
+    if top != real and top not in real.parents:
+        raise WorkspaceFailed(folder, f"`cwd` is {preview(cwd)!r}, which leads out of it, to {real}")
+    return place
+
+
 def discard(kind: Workspace, folder: Path) -> bool:
     """Remove the folder of a task. What is in the way is logged; gives whether it is gone."""
     try:
@@ -210,48 +212,32 @@ def discard(kind: Workspace, folder: Path) -> bool:
 
 
 def sweep(root: Path) -> None:
-    """Remove what is left of folders that were being made or removed when their process was ended."""
-    if root.is_dir():
-        for path in root.iterdir():
-            if path.name.endswith((_PARTIAL, _LEAVING)):
-                try:
-                    _remove_all(path)
-                except OSError:
-                    # Nobody works in it.
-                    log.warning("what is left of a folder could not be removed: %s", path, exc_info=True)
+    """Remove what is left of folders that were being made or removed when their process was ended.
 
-
-def _can_be_copied(path: Path) -> bool:
-    mode = path.lstat().st_mode
-    return stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)
-
-
-def _remove_all(path: Path) -> None:
-    """Remove whatever is there; nothing that a link leads to is touched."""
-    if path.is_symlink() or not path.is_dir():
-        path.unlink(missing_ok=True)
-        return
+    What is in the way is logged: nobody works in it.
+    """
     try:
-        shutil.rmtree(path, onerror=_unless_gone)
-    except PermissionError:
-        # Agents leave folders that nobody may change.
-        _make_writable(path)
-        shutil.rmtree(path, onerror=_unless_gone)
+        left = [path for path in root.iterdir() if path.name.endswith((_PARTIAL, _LEAVING))]
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError:
+        log.warning("the folders of tasks could not be listed: %s", root, exc_info=True)
+        return
+    for path in left:
+        try:
+            remove_folder(path)
+        except Exception:
+            log.warning("what is left of a folder could not be removed: %s", path, exc_info=True)
 
 
-def _unless_gone(_: object, __: object, raised: tuple[object, BaseException, object]) -> None:
-    if not isinstance(raised[1], FileNotFoundError):
-        raise raised[1]
+def _making(path: Path) -> Path:
+    """What a folder is called until it lacks nothing."""
+    return path.with_name(path.name + _PARTIAL)
 
 
-def _make_writable(path: Path) -> None:
-    path.chmod(0o700)
-    for folder, folders, files in os.walk(path):
-        for name in (*folders, *files):
-            each = Path(folder, name)
-            # Only Windows minds what a file allows. It may have other names, elsewhere.
-            if not each.is_symlink() and (os.name == "nt" or each.is_dir()):
-                each.chmod(0o700)
+def _real(path: Path) -> Path:
+    """Where a folder is, whatever links lead there; it may itself be one."""
+    return Path(os.path.realpath(path.parent), path.name)
 
 
 def _set(workspace: Workspace, name: str, value: object) -> None:
@@ -261,8 +247,4 @@ def _set(workspace: Workspace, name: str, value: object) -> None:
 def _reason(error: BaseException) -> str:
     if isinstance(error, subprocess.CalledProcessError):
         return preview(os.fsdecode(cast("bytes", error.stderr or b"")).strip() or str(error))
-    if isinstance(error, shutil.Error) and error.args and isinstance(error.args[0], list):
-        # Of each file that could not be copied: where it is, where it was to be, and why not.
-        failed = cast("list[tuple[str, str, str]]", error.args[0])
-        return preview(f"{failed[0][2]}" + (f", and {len(failed) - 1} more" if failed[1:] else ""))
-    return preview(str(error))
+    return preview(str(error) or repr(error))

@@ -18,6 +18,8 @@ from bridle.command import File
 from bridle.errors import MessageInvalid, OptionsError, TranscriptError
 from bridle.launch import look_up_user, make_environment
 from bridle.transcripts import check_project_key, check_subpath, config_folder
+from bridle.transcripts._disk._files import SessionFile, open_file
+from bridle.transcripts._disk._parts import part_files, refuse_link
 from bridle.transports import is_intercepted
 from bridle.wire import encode
 from bridle.wire._decoding import decode_object
@@ -193,11 +195,14 @@ class Layout:
 
     def _read(self, folder: Path) -> dict[str, list[SessionStoreEntry]]:
         found: dict[str, list[SessionStoreEntry]] = {}
-        for path in (folder / self._name(""), *sorted((folder / self.session_id).rglob("*.jsonl"))):
+        main = SessionFile(session_id=self.session_id, project=folder.name, path=folder / self._name(""))
+        others = (path for _, path in part_files(main, strict=True) if path.suffix == main.path.suffix)
+        for path in (main.path, *others):
             part = "/".join(path.relative_to(folder).with_suffix("").parts[1:])
             # What no store would take stays where it is.
             with suppress(FileNotFoundError, NotADirectoryError, OptionsError):
-                data = path.read_bytes()
+                with open_file(path) as file:
+                    data = file.read()
                 found[check_subpath(part) if part else ""] = _entries(data)
                 if data and not data.endswith(b"\n"):
                     self._torn.add(part)
@@ -206,6 +211,8 @@ class Layout:
     def _write(self, folder: Path, parts: Mapping[str, list[SessionStoreEntry]], user: UserId | None) -> None:
         for part, entries in parts.items():
             for name, content in self._rendered(part, entries).items():
+                for above in Path(name).parents[:-1]:
+                    refuse_link(folder / above)
                 _make_folder((folder / name).parent, user)
                 _replace(folder / name, content, user)
 

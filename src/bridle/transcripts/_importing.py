@@ -76,13 +76,17 @@ def _text_of(path: Path, *, is_part: bool = False) -> str:
         with open_file(path) if is_part else path.open("rb") as stream:
             data = stream.read()
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise OptionsError(f"{str(path)!r} cannot be read: {reason}", hint=_EXAMPLE) from error
+        raise _unreadable(path, error) from error
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise TranscriptDamaged(path, line, message="it is no UTF-8") from error
+
+
+def _unreadable(path: StrPath, error: Exception) -> OptionsError:
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return OptionsError(f"{os.fspath(path)!r} cannot be read: {reason}", hint=_EXAMPLE)
 
 
 def _from_text(text: str, name: str) -> Bundle:
@@ -181,7 +185,12 @@ def _lines(text: str, name: str) -> list[JsonObject]:
 def _with_parts(bundle: Bundle, path: Path) -> Bundle:
     """The session with the transcripts of its subagents, which the program writes beside it."""
     parts: dict[str, list[JsonObject]] = {}
-    for subpath, file in part_files(SessionFile(session_id=bundle.session_id, project="", path=path)):
+    session = SessionFile(session_id=bundle.session_id, project="", path=path)
+    try:
+        files = list(part_files(session, strict=True))
+    except OSError as error:
+        raise _unreadable(error.filename or path, error) from error
+    for subpath, file in files:
         part = parts.setdefault(check_subpath(subpath), [])
         text = _text_of(file, is_part=True)
         if file.name.endswith(METADATA):

@@ -359,14 +359,14 @@ def test_a_link_is_deleted_and_not_what_it_leads_to(file: SessionFile, tmp_path:
 def test_what_cannot_be_deleted_is_told_and_can_be_tried_again(
     file: SessionFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    unlink, stuck = Path.unlink, file.folder / "subagents" / "agent-first.jsonl"
+    unlink, stuck = os.unlink, file.folder / "subagents" / "agent-first.jsonl"
 
-    def refuse(path: Path, missing_ok: bool = False) -> None:
-        if path == stuck:
+    def refuse(name: str, *, dir_fd: int | None = None) -> None:
+        if name == stuck.name:
             raise PermissionError(13, "Permission denied")
-        unlink(path, missing_ok=missing_ok)
+        unlink(name, dir_fd=dir_fd)
 
-    monkeypatch.setattr(Path, "unlink", refuse)
+    monkeypatch.setattr(os, "unlink", refuse)
     with pytest.raises(TranscriptError, match="Permission denied") as caught:
         delete(file)
     assert str(stuck) in str(caught.value)

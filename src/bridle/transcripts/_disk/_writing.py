@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
+from bridle._folders import remove_folder
 from bridle.errors import SessionExists, SessionNotFound, TranscriptError
 from bridle.transcripts._arguments import checked_id
+from bridle.transcripts._disk._parts import refuse_link
 from bridle.transcripts._lines import to_line
 from bridle.transcripts._metadata import now
 from bridle.transcripts._subpaths import check_project_key, check_subpath
@@ -32,7 +34,9 @@ __all__ = ["append", "archive", "delete", "put"]
 
 _BINARY: Final = getattr(os, "O_BINARY", 0)
 _CLOSED_IN_CHILDREN: Final = getattr(os, "O_CLOEXEC", 0)
-_FLAGS: Final = _BINARY | _CLOSED_IN_CHILDREN
+_NOWHERE_ELSE: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+"""A link would lead to a file that is no session's, and a pipe would be waited for."""
+_FLAGS: Final = _BINARY | _CLOSED_IN_CHILDREN | _NOWHERE_ELSE
 _ATTEMPTS: Final = 3
 """How often a line is written that came to stand after half of another."""
 _LOOKS: Final = 5
@@ -81,6 +85,7 @@ def archive(file: SessionFile, *, archived: bool) -> None:
     try:
         if not file.path.exists():
             raise SessionNotFound(file.path.stem, searched=[str(file.path.parent)])
+        refuse_link(folder)
         _make_folders(folder)
         temporary = folder / f".archived.{uuid4().hex}.tmp"
         try:
@@ -108,30 +113,16 @@ def delete(file: SessionFile) -> None:
     folder = file.path.with_suffix("")
     if not file.path.exists():
         raise SessionNotFound(file.path.stem, searched=[str(file.path.parent)])
-    failed: list[str] = []
-    first: OSError | None = None
-    if folder.is_symlink():
-        targets: list[Path] = [folder]
-    else:
-        targets = [*_contents(folder), folder] if folder.is_dir() else []
-    for path in targets:
-        try:
-            _remove(path)
-        except OSError as error:
-            first = first or error
-            failed.append(str(path))
-    if not failed:
-        try:
-            file.path.unlink(missing_ok=True)
-        except OSError as error:
-            first = error
-    if first is not None:
-        left = ", ".join([*failed[:5], str(file.path)])
+    try:
+        remove_folder(folder)
+        file.path.unlink(missing_ok=True)
+    except OSError as error:
+        left = dict.fromkeys((str(error.filename or folder), str(file.path)))
         raise TranscriptError(
-            f"not all of the session was removed ({first.strerror or first}); left: {left}",
+            f"not all of the session was removed ({error.strerror or error}); left: {', '.join(left)}",
             hint="Make these writable, and delete it again.",
             session_id=file.path.stem,
-        ) from first
+        ) from error
 
 
 def put(config: Path, bundle: Bundle, project_key: str) -> Path:
@@ -296,7 +287,8 @@ def _take_back(folder: Path, parts: Iterable[str]) -> None:
         for end in (".jsonl", ".meta.json"):
             with suppress(OSError):
                 (folder / f"{subpath}{end}").unlink()
-    for path in [*_contents(folder), folder]:
+    folders = {(folder / subpath).parent for subpath in parts} | {folder}
+    for path in sorted(folders, key=lambda path: len(path.parts), reverse=True):
         with suppress(OSError):
             path.rmdir()
 
@@ -318,23 +310,6 @@ def _sync_folder(folder: Path) -> None:
             os.fsync(number)
         finally:
             os.close(number)
-
-
-# Removing
-
-
-def _contents(folder: Path) -> Iterator[Path]:
-    """All that is in a folder, what is within before what it is in. Links are not followed."""
-    for root, folders, files in os.walk(folder, topdown=False):
-        yield from (Path(root, name) for name in (*files, *folders))
-
-
-def _remove(path: Path) -> None:
-    with suppress(FileNotFoundError):
-        if path.is_dir() and not path.is_symlink():
-            path.rmdir()
-        else:
-            path.unlink()
 
 
 def _failed(path: Path, error: OSError) -> TranscriptError:

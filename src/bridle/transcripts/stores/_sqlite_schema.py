@@ -106,6 +106,11 @@ def _version(connection: sqlite3.Connection, name: str) -> int:
             f"its tables are of version {version}, and this Bridle knows up to {len(MIGRATIONS)}",
             hint="Update Bridle here, or use another database.",
         )
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE type IN ('trigger', 'view')").fetchone():
+        # One of somebody else's could do anything to what is read and written.
+        raise StoreError(
+            name, "open", "it has triggers or views, which are not Bridle's", hint="Use another database."
+        )
     return int(version)
 
 

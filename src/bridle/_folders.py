@@ -1,0 +1,307 @@
+"""Removes and copies whole folders, however deep they are and whatever is in them.
+
+Each step goes from an open folder to one of its entries, by name and never through a link. So depth costs
+neither stack nor descriptors nor a path that grows too long, and nothing outside of the folder is touched.
+Everything here blocks: call it in a thread.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+import sys
+from collections.abc import Callable, Collection, Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+__all__ = ["copy_folder", "remove_folder"]
+
+StrPath: TypeAlias = str | os.PathLike[str]
+
+_ATTEMPTS: Final = 3
+"""A process that is just ending may still write into a folder while it is being removed."""
+_CHUNK: Final = 1 << 18
+
+_NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+_FOLDER: Final = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _NO_LINK
+# A pipe that takes the place of a file must not be waited for.
+_READING: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | _NO_LINK
+_WRITING: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK
+
+
+def remove_folder(path: StrPath, *, dir_fd: int | None = None) -> None:
+    """Remove whatever is there, if anything; folders that their owner may not change are made changeable.
+
+    What cannot be removed is left, with the folders that it is in; when all else is gone, the first reason is
+    raised as an `OSError`. `dir_fd`: an open folder that a relative path starts from.
+    """
+    if sys.platform == "win32":
+        _remove_on_windows(Path(path))
+        return
+    for attempts_left in reversed(range(_ATTEMPTS)):
+        try:
+            _remove(path, dir_fd)
+            return
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST) or not attempts_left:
+                raise
+
+
+def copy_folder(
+    source: StrPath,
+    target: StrPath,
+    *,
+    is_left_out: Callable[[str], bool] = lambda _: False,
+    without: Collection[StrPath] = (),
+) -> None:
+    """Copy a folder to where nothing is yet. Links are copied as links; pipes, sockets and devices are not.
+
+    Modes and times are kept, but no file of the copy runs as its owner or group. `is_left_out` is asked for
+    each name; the folders in `without` and the target itself are left out wherever they are met. Raises
+    `OSError` at the first thing that cannot be copied, and leaves what it has made.
+    """
+    if sys.platform == "win32":
+        _copy_on_windows(source, target, is_left_out, without)
+        return
+    os.mkdir(target, 0o700)  # noqa: PTH102
+    # To name a link as the source is the caller's choice; one in it is an entry.
+    with _OpenFolder(os.path.realpath(source)) as there, _OpenFolder(target) as here:
+        met = {_identity(os.stat(folder)) for folder in (target, *without)}  # noqa: PTH116
+        pending = [_copy_entries(there, here, is_left_out, met)]
+        while pending:
+            if pending[-1]:
+                name = pending[-1].pop()
+                with there.naming(name):
+                    os.mkdir(name, 0o700, dir_fd=here.number)
+                    there.enter(name)
+                    here.enter(name)
+                pending.append(_copy_entries(there, here, is_left_out, met))
+                continue
+            pending.pop()
+            # Last of all: the mode may forbid to change what is in it, and to get out of it.
+            original, copy = os.fstat(there.number), os.dup(here.number)
+            try:
+                if pending:
+                    there.leave()
+                    here.leave()
+                _set_look(copy, original)
+            finally:
+                os.close(copy)
+
+
+class _OpenFolder:
+    """A folder that is open, from which one can go into the folders in it and back up again."""
+
+    def __init__(self, path: StrPath, dir_fd: int | None = None, *, is_ours: bool = False) -> None:
+        """`is_ours`: it may be made readable and changeable where it is not."""
+        self._is_ours = is_ours
+        self.number = self._open(path, dir_fd)
+        self._names = [os.fspath(path)]
+        self._above: list[tuple[int, int]] = []
+        """The identities of the folders that lead here."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self.number)
+
+    def enter(self, name: str) -> None:
+        """Go into a folder in this one. Raises `OSError`, and stays."""
+        inside = self._open(name, self.number)
+        self._above.append(_identity(os.fstat(self.number)))
+        self._names.append(name)
+        os.close(self.number)
+        self.number = inside
+
+    def leave(self) -> str:
+        """Go back up; gives the name of the folder that was left. Raises `OSError` if it is elsewhere now."""
+        outside = os.open("..", _FOLDER, dir_fd=self.number)
+        if _identity(os.fstat(outside)) != self._above[-1]:
+            os.close(outside)
+            raise OSError(errno.EBUSY, "The folder was moved while it was worked on", self._path())
+        os.close(self.number)
+        self.number = outside
+        self._above.pop()
+        return self._names.pop()
+
+    @contextmanager
+    def naming(self, name: str = "") -> Generator[None]:
+        """Say in an `OSError` where it happened."""
+        try:
+            yield
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, self._path(name)) from error
+
+    def _path(self, name: str = "") -> str:
+        """Where something is, in words: it can be too long to be a path."""
+        return "/".join([*self._names, name] if name else self._names)
+
+    def _open(self, path: StrPath, dir_fd: int | None) -> int:
+        try:
+            number = os.open(path, _FOLDER, dir_fd=dir_fd)
+        except PermissionError:
+            if not self._is_ours:
+                raise
+            _let_owner_in(path, dir_fd)
+            number = os.open(path, _FOLDER, dir_fd=dir_fd)
+        if self._is_ours and os.fstat(number).st_mode & stat.S_IRWXU != stat.S_IRWXU:
+            with suppress(OSError):
+                os.fchmod(number, stat.S_IRWXU)
+        return number
+
+
+def _identity(told: os.stat_result) -> tuple[int, int]:
+    return told.st_dev, told.st_ino
+
+
+def _let_owner_in(path: StrPath, dir_fd: int | None) -> None:
+    """Let the owner of a folder do everything in it; what a link in its place leads to stays as it is."""
+    if not hasattr(os, "O_PATH"):
+        os.chmod(path, stat.S_IRWXU, dir_fd=dir_fd, follow_symlinks=False)
+        return
+    # Linux has no such call, but can change what is open, even if only as a place.
+    number = os.open(path, os.O_PATH | _FOLDER, dir_fd=dir_fd)
+    try:
+        os.chmod(f"/proc/self/fd/{number}", stat.S_IRWXU)  # noqa: PTH101
+    finally:
+        os.close(number)
+
+
+# Removing
+
+
+def _remove(path: StrPath, dir_fd: int | None) -> None:
+    told = os.stat(path, dir_fd=dir_fd, follow_symlinks=False)
+    if not stat.S_ISDIR(told.st_mode):
+        os.unlink(path, dir_fd=dir_fd)
+        return
+    with _OpenFolder(path, dir_fd, is_ours=True) as folder:
+        failed: list[OSError] = []
+        pending = [_unlink_entries(folder, failed)]
+        while True:
+            if pending[-1]:
+                name = pending[-1].pop()
+                with _noting(failed), folder.naming(name):
+                    folder.enter(name)
+                    pending.append(_unlink_entries(folder, failed))
+            elif len(pending) > 1:
+                pending.pop()
+                name = folder.leave()
+                with _noting(failed), folder.naming(name):
+                    os.rmdir(name, dir_fd=folder.number)
+            else:
+                break
+    if failed:
+        raise failed[0]
+    os.rmdir(path, dir_fd=dir_fd)
+
+
+def _unlink_entries(folder: _OpenFolder, failed: list[OSError]) -> list[str]:
+    """Remove all in a folder but the folders in it; gives those."""
+    folders: list[str] = []
+    with _noting(failed), folder.naming(), os.scandir(folder.number) as entries:
+        for name, is_folder in [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]:
+            if is_folder:
+                folders.append(name)
+                continue
+            with _noting(failed), folder.naming(name):
+                os.unlink(name, dir_fd=folder.number)
+    return folders
+
+
+@contextmanager
+def _noting(failed: list[OSError]) -> Generator[None]:
+    """Keep the first reason why something is left, and go on. What is gone already is not left."""
+    try:
+        yield
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        if not failed:
+            failed.append(error)
+
+
+# Copying
+
+
+def _copy_entries(
+    there: _OpenFolder, here: _OpenFolder, is_left_out: Callable[[str], bool], met: set[tuple[int, int]]
+) -> list[str]:
+    """Copy all in a folder but the folders in it; gives those that are to be copied, too."""
+    folders: list[str] = []
+    with there.naming():
+        names = os.listdir(there.number)  # noqa: PTH208
+    for name in names:
+        if is_left_out(name):
+            continue
+        with there.naming(name):
+            told = os.stat(name, dir_fd=there.number, follow_symlinks=False)
+            if stat.S_ISDIR(told.st_mode):
+                if _identity(told) not in met:
+                    folders.append(name)
+            elif stat.S_ISLNK(told.st_mode):
+                os.symlink(os.readlink(name, dir_fd=there.number), name, dir_fd=here.number)
+            elif stat.S_ISREG(told.st_mode):
+                _copy_file(name, there, here)
+    return folders
+
+
+def _copy_file(name: str, there: _OpenFolder, here: _OpenFolder) -> None:
+    with open(os.open(name, _READING, dir_fd=there.number), "rb", 0) as reading:  # noqa: PTH123
+        told = os.fstat(reading.fileno())
+        if not stat.S_ISREG(told.st_mode):
+            return
+        with open(os.open(name, _WRITING, 0o600, dir_fd=here.number), "wb") as writing:  # noqa: PTH123
+            shutil.copyfileobj(reading, writing, _CHUNK)
+            writing.flush()
+            _set_look(writing.fileno(), told)
+
+
+def _set_look(number: int, told: os.stat_result) -> None:
+    # The owner of the copy is another one: nobody gets to run a file as this user.
+    os.fchmod(number, told.st_mode & 0o777)
+    os.utime(number, ns=(told.st_atime_ns, told.st_mtime_ns))
+
+
+# Where folders cannot be opened
+
+
+def _remove_on_windows(path: Path) -> None:
+    def make_writable(remove: Callable[[str], object], name: str, _: object) -> None:
+        with suppress(FileNotFoundError):
+            os.chmod(name, stat.S_IRWXU)  # noqa: PTH101
+            remove(name)
+
+    if path.is_symlink() or not path.is_dir():
+        path.unlink(missing_ok=True)
+        return
+    try:
+        shutil.rmtree(path, onerror=make_writable)
+    except RecursionError as error:
+        raise OSError(errno.ENAMETOOLONG, "The folder is too deep to be removed", str(path)) from error
+
+
+def _copy_on_windows(
+    source: StrPath, target: StrPath, is_left_out: Callable[[str], bool], without: Collection[StrPath]
+) -> None:
+    met = {os.path.realpath(folder) for folder in (target, *without)}
+
+    def left_out(folder: str, names: list[str]) -> set[str]:
+        return {name for name in names if is_left_out(name) or os.path.join(folder, name) in met}  # noqa: PTH118
+
+    try:
+        shutil.copytree(os.path.realpath(source), target, symlinks=True, ignore=left_out)
+    except RecursionError as error:
+        raise OSError(errno.ENAMETOOLONG, "The folder is too deep to be copied", str(source)) from error
