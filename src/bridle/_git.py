@@ -107,7 +107,7 @@ class Repository(NamedTuple):
             _git(
                 git_folder,
                 ["read-tree", "--reset", "-u", os.fsdecode(commit)],
-                {"GIT_WORK_TREE": str(target), "GIT_INDEX_FILE": str(index)},
+                {"GIT_WORK_TREE": str(target.absolute()), "GIT_INDEX_FILE": str(index)},
                 timeout=_SECONDS_TO_CHECK_OUT,
             )
             return commit, index.read_bytes()
