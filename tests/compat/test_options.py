@@ -24,7 +24,9 @@ _SANDBOX = "said, because the opposite is Bridle's own default"
 _STATE = "what another SDK reads is not what this one does"
 _PROMPT = "the ids that the program would take for these are written out"
 _LIMIT = "we decide what a slow hook means: the program is told to wait a little longer than we do"
-_AWAIT = "a session that is gone on with waits for its hooks; in the reference, a deferred call may get past them"
+_AWAIT = (
+    "a session that is gone on with waits for its hooks; in the reference, a deferred call may get past them"
+)
 _STORE = "a session is resumed from its store: one that is not there is an error, said early"
 
 EXPLAINED = {
