@@ -43,7 +43,7 @@ USUAL = "none: defaults"
 Effects = dict[str, Any]
 
 SWITCHES = (
-    *("--allow-dangerously-skip-permissions", "--bare", "--continue"),
+    *("--allow-dangerously-skip-permissions", "--await-initialize", "--bare", "--continue"),
     *("--dangerously-skip-permissions", "--debug-to-stderr"),
     *("--exclude-dynamic-system-prompt-sections", "--fork-session", "--forward-subagent-text"),
     *("--include-hook-events", "--include-partial-messages", "--no-session-persistence", "--print"),

@@ -35,6 +35,12 @@ class Difference(NamedTuple):
 
 DIFFERENCES: Final[tuple[Difference, ...]] = (
     Difference(
+        ("a_tool_for_later_that_is_allowed_then",),
+        "result/success",
+        "num_turns",
+        "the program counts what is in its file when a call is deferred once more",
+    ),
+    Difference(
         ("one_shot", "partial_messages", "usage_adds_up", "only_some_tools", "requests_that_change_nothing"),
         "system/init",
         "messaging_socket_path",

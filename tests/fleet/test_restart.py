@@ -190,6 +190,24 @@ async def test_the_policy_says_whether_a_turn_is_sent_again(frail: Frail, kind: 
 
 
 @ONE_LOOP
+@pytest.mark.parametrize("resend", [None, False])
+async def test_a_turn_that_is_not_sent_again_may_be_told_to_go_on(frail: Frail, resend: bool | None) -> None:
+    frail.plan(["act_die"], ["fail:529", "answer"])
+    with anyio.fail_after(DEADLINE):
+        async with frail.session(restart=Restart(resend=resend, continue_with="Go on.")) as session:
+            turn = await session.send("go")
+            (told,) = await kinds_of(turn, Restarted)
+            assert not told.is_resent
+            result = await turn.result()
+            assert result.text == "done"
+            # It is one turn, with all that came of it.
+            calls = [message for message in result.messages if isinstance(message, AssistantMessage)]
+            assert isinstance(calls[0].content[0], ToolUseBlock)
+    first, second, *_ = frail.prompts
+    assert (first, second) == ("go", "Go on.")
+
+
+@ONE_LOOP
 async def test_a_policy_that_fails_is_the_failure_of_the_turn(frail: Frail) -> None:
     frail.plan(["die"])
 
@@ -394,7 +412,15 @@ async def test_waits_double_up_to_the_most() -> None:
 @ONE_LOOP
 @pytest.mark.parametrize(
     "fields",
-    [{"max": -1}, {"max": True}, {"backoff": -1}, {"max_backoff": "1"}, {"resend": "yes"}, {"resend": 1}],
+    [
+        {"max": -1},
+        {"max": True},
+        {"backoff": -1},
+        {"max_backoff": "1"},
+        {"resend": "yes"},
+        {"resend": 1},
+        {"continue_with": ""},
+    ],
     ids=str,
 )
 async def test_values_are_checked(fields: dict[str, Any]) -> None:

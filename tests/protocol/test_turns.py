@@ -112,8 +112,53 @@ def test_a_result_without_uuids_answers_the_turn_in_progress() -> None:
     turns.sent("a")
     turns.sent("b")
     assert ended(follow(turns, lifecycle("a", "started"), result())) == [["a"]]
-    assert ended(follow(turns, result())) == [["b"]]
-    assert ended(follow(turns, result())) == [[]]
+    assert turns.outstanding == ["b"]
+
+
+def test_results_without_uuids_of_an_agent_that_names_no_prompts_are_taken_in_order() -> None:
+    turns = Turns()
+    turns.sent("a")
+    turns.sent("b")
+    frames = (init(), ANSWER, result())
+    assert ended(follow(turns, *frames, *frames, *frames)) == [["a"], ["b"], []]
+
+
+@every_case(
+    "shown",
+    [
+        [lifecycle("a", "queued")],
+        [lifecycle("x", "started"), lifecycle("a", "queued")],
+        [init("x"), result("x")],
+        [result(user_message_uuid="x")],
+    ],
+)
+def test_a_result_without_uuids_answers_no_prompt_that_waits_for_an_agent_that_names_them(
+    shown: list[Frame],
+) -> None:
+    turns = Turns()
+    turns.sent("a")
+    follow(turns, *shown)
+    # The rest of a turn that somebody else began.
+    assert ended(follow(turns, init(), ANSWER, result())) == [[]]
+    assert turns.outstanding == ["a"]
+    mine = [lifecycle("a", "started"), init("a"), ANSWER, result("a")]
+    assert ended(follow(turns, *mine)) == [["a"]]
+
+
+def test_a_message_of_somebody_else_that_is_started_begins_a_turn_of_the_agents_own() -> None:
+    turns = Turns()
+    assert follow(turns, lifecycle("x", "started")) == [TurnBegan([]), RunMoved(RunState.BUSY)]
+    turns.sent("a")
+    assert ended(follow(turns, lifecycle("a", "queued"), result(), lifecycle("x", "completed"))) == [[]]
+    assert follow(turns, lifecycle("a", "started")) == [MessageMoved("a", MessageState.STARTED)]
+
+
+def test_a_message_of_somebody_else_within_a_turn_begins_none() -> None:
+    turns = Turns()
+    turns.sent("a")
+    follow(turns, init("a"))
+    assert follow(turns, lifecycle("x", "started")) == []
+    assert turns.current == ["a"]
 
 
 def test_a_result_without_uuids_answers_all_that_its_turn_took() -> None:
@@ -122,8 +167,9 @@ def test_a_result_without_uuids_answers_all_that_its_turn_took() -> None:
         turns.sent(uuid)
     follow(turns, lifecycle("b", "started"), lifecycle("c", "completed"))
     assert [sorted(uuids) for uuids in ended(follow(turns, result()))] == [["b", "c"]]
-    # Nothing has begun of what is left: one result for one message, the oldest first.
-    assert ended(follow(turns, result(origin="human"), result())) == [["a"], ["d"]]
+    # Nothing has begun of what is left.
+    assert ended(follow(turns, result(origin="human"), result())) == [[], []]
+    assert turns.outstanding == ["a", "d"]
 
 
 def test_a_result_may_name_its_message_in_the_singular() -> None:
@@ -541,7 +587,7 @@ def test_messages_that_mean_nothing_for_turns_change_nothing() -> None:
     frames: list[Frame] = [
         {"type": "new"},
         {"type": "keep_alive"},
-        lifecycle("zzz", "started"),
+        lifecycle("zzz", "completed"),
         lifecycle("a", "hm"),
     ]
     assert follow(turns, *frames, task("zzz", "completed")) == []
@@ -674,6 +720,15 @@ class Life(RuleBasedStateMachine):
     @invariant()
     def what_has_not_ended_is_outstanding(self) -> None:
         assert set(self.turns.outstanding) == self.known - set(self.endings)
+
+    @rule()
+    def end_a_turn_that_names_nobody(self) -> None:
+        """It ends no message that only waits, once the agent names messages."""
+        follow(self.turns, lifecycle("somebody else's", "queued"))
+        waiting = (MessageState.SENT, MessageState.QUEUED)
+        before = {uuid for uuid in self.turns.outstanding if self.turns.state_of(uuid) in waiting}
+        self.note(self.turns.receive(frame_from_wire(result())))
+        assert before <= set(self.turns.outstanding)
 
     @invariant()
     def a_run_that_is_over_owes_nothing(self) -> None:

@@ -42,10 +42,14 @@ class OtherEnd:
 
     async def open(self, **answer: Any) -> JsonObject:
         """Answer the first request; gives it back."""
-        await self._own.connect()
+        await self.connect()
         asked = await self.asked("initialize")
         await self.answer(asked, claude_code_version=VERSION, **answer)
         return asked.request.to_wire()
+
+    async def connect(self) -> None:
+        """Begin to listen, and answer nothing."""
+        await self._own.connect()
 
     # Hearing.
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from bridle.errors import MessageInvalid
 from bridle.wire import (
     AssistantMessage,
+    AttachmentMessage,
     ControlCancelRequest,
     ImageBlock,
     RateLimitEvent,
@@ -332,6 +333,10 @@ def test_more_blocks_take_the_place_of_fewer() -> None:
             {"type": "tool_progress", "tool_use_id": "t", "tool_name": "Bash"},
         ),
         (ToolUseSummaryMessage("s"), {"type": "tool_use_summary", "summary": "s"}),
+        (
+            AttachmentMessage({"type": "hook_success"}),
+            {"type": "attachment", "attachment": {"type": "hook_success"}},
+        ),
     ],
 )
 def test_frames_made_by_hand_are_spelled_as_the_agent_does(message: object, expected: object) -> None:

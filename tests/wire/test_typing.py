@@ -9,6 +9,7 @@ from bridle.wire import (
     AnyFrame,
     Arrival,
     AssistantMessage,
+    AttachmentMessage,
     AuthStatusMessage,
     AutocompactStateMessage,
     CommandLifecycleMessage,
@@ -45,7 +46,7 @@ def kind_of(message: Message) -> str:
             return "state"
         case PromptSuggestionMessage() | ConversationResetMessage() | CommandLifecycleMessage():
             return "news"
-        case ActiveGoalMessage() | AutocompactStateMessage() | UnknownMessage():
+        case ActiveGoalMessage() | AttachmentMessage() | AutocompactStateMessage() | UnknownMessage():
             return "other"
         case MalformedLine() | OversizedMessage():
             return "damage"

@@ -28,8 +28,8 @@ def with_flags(fields: Fields, flags: object) -> Fields:
     for flag, value in flags.items():
         if flag in _FLAGS:
             _FLAGS[flag](changed, value)
-        elif flag not in ("verbose", "print"):
-            # Those two are there already.
+        elif flag not in ("await-initialize", "verbose", "print"):
+            # Those are there already, where they have an effect.
             rest[flag] = value
     return {**changed, "extra_args": rest}
 

@@ -13,6 +13,7 @@ from bridle.compat._raising import translated
 from bridle.errors import BridleError
 from bridle.wire import (
     AssistantMessage,
+    AttachmentMessage,
     CommandLifecycleMessage,
     InitMessage,
     MalformedLine,
@@ -32,7 +33,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("bridle.session")
 
-_HIDDEN: Final = (CommandLifecycleMessage, MalformedLine, OversizedMessage, SessionStateChangedMessage)
+_HIDDEN: Final = (
+    AttachmentMessage,
+    CommandLifecycleMessage,
+    MalformedLine,
+    OversizedMessage,
+    SessionStateChangedMessage,
+)
 _NEW_WORK: Final = (AssistantMessage, InitMessage, UserMessage, StreamEvent)
 _SPECIAL: Final = frozenset((*_HIDDEN, ResultMessage))
 
@@ -87,6 +94,6 @@ class MessageReader:
         elif isinstance(message, SessionStateChangedMessage):
             return not message.data.get("sdk_host_only")
         else:
-            # These are there because prompts are given ids here.
-            return not isinstance(message, CommandLifecycleMessage)
+            # The reference has no class for the former; the latter come because prompts are given ids here.
+            return not isinstance(message, AttachmentMessage | CommandLifecycleMessage)
         return True

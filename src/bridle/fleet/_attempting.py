@@ -16,7 +16,6 @@ from anyio.to_thread import run_sync
 from bridle.errors import (
     ApiFailed,
     BridleError,
-    ConnectionLost,
     LimitReached,
     OptionsError,
     SessionNotFound,
@@ -26,7 +25,7 @@ from bridle.errors import (
 from bridle.fleet._budget import Budget
 from bridle.fleet._engine import Attempted, Note
 from bridle.fleet._lasting import LastingSession
-from bridle.fleet._restart import is_unexpected
+from bridle.fleet._restart import Restarts
 from bridle.fleet._retry import Retrying
 from bridle.fleet._workspaces import discard, folder_name, has_folder, working_folder
 from bridle.session import Result, Usage
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from bridle.fleet._engine import Assignment, Shared, Tell
     from bridle.fleet._lasting_turn import LastingTurn
     from bridle.fleet._outcome import Status
+    from bridle.fleet._restart import Restart
     from bridle.options import Options
     from bridle.wire import Json
 
@@ -138,19 +138,14 @@ class _Attempt:
             except OptionsError as error:
                 raise SessionNotFound(id, message="A hermetic run keeps no sessions") from error
             return await self._talk(resumed, _PICK_UP)
-        result = await self._talk(options.replace(session_id=id), work.task.prompt)
-        if isinstance(result.error, OptionsError):
-            # The id may be in use by now: a process was lost when it had begun its session and not said so.
-            again = await self._talk(_resumed(options, id), _PICK_UP)
-            return again if again.error is None else result
-        return result
+        return await self._talk(options.replace(session_id=id), work.task.prompt)
 
     async def _talk(self, options: Options, prompt: str) -> Result[object]:
         work, shared = self._work, self._shared
         session: LastingSession[object] = LastingSession(
             options,
             output=work.output,
-            restart=shared.restart,
+            restart=self._restart(),
             retry=shared.retry,
             budget=self._budget(),
             ledger=shared.ledger,
@@ -158,9 +153,13 @@ class _Attempt:
             tags=work.tags,
             starter=shared.pool,
         )
+        # Told before each start, so that it counts also if the start takes all of this process with it.
+        session.restarts = Restarts(
+            shared.restart, work.restarts, lambda count: self._tell(Note(restarts=count))
+        )
         try:
             # Not `async with`: `connect` does not wait for a session that a lost writer still holds.
-            return await self._turns(session, prompt)
+            return await self._turn(session, prompt)
         except BridleError as error:
             # It could not go on.
             return Result[object](error=error)
@@ -168,16 +167,12 @@ class _Attempt:
             await session.close()
             self._usage += session.usage
 
-    async def _turns(self, session: LastingSession[object], prompt: str) -> Result[object]:
-        """The turn of the prompt; and, where the process was lost after it had acted, those that go on."""
-        left = 0 if self._shared.restart is None else self._shared.restart.max
-        while True:
-            result = await self._turn(session, prompt)
-            error = result.error
-            if not left or not isinstance(error, ConnectionLost) or not is_unexpected(error):
-                return result
-            left -= 1
-            prompt = _PICK_UP
+    def _restart(self) -> Restart | None:
+        """The policy, by which a turn that is not sent again is told to go on."""
+        restart = self._shared.restart
+        if restart is None or restart.continue_with is not None:
+            return restart
+        return msgspec.structs.replace(restart, continue_with=_PICK_UP)
 
     async def _turn(self, session: LastingSession[object], prompt: str) -> Result[object]:
         turn = await session.send(prompt, until="idle")

@@ -16,6 +16,7 @@ from bridle.fleet._budget_account import Spent
 from bridle.fleet._engine import Assignment, Attempted, Note
 from bridle.fleet._errors import ClusterNotFound, WorkerLost
 from bridle.fleet._outcome import Outcome
+from bridle.fleet._restart import Restarts
 from bridle.session import Usage
 
 if TYPE_CHECKING:
@@ -56,19 +57,20 @@ class Course:
         """Of attempts that are over."""
         self._session_id = entry.session_id if entry.attempts else None
         self._is_picked_up = False
+        self._restarts = Restarts(plan.shared.restart)
+        """By the attempts, and of attempts whose worker was lost."""
         self._noted = Note()
         self._began_at = time.time() if entry.started_at is None else entry.started_at
 
     async def run(self) -> Ended:
         """Make attempts until there is an outcome. Raises what cannot be written down."""
-        restart = self._plan.shared.restart
-        left = 0 if restart is None else restart.max
         while True:
             self.attempt += 1
             self._noted = Note()
             try:
                 attempted = await self._try()
-                if self._is_picked_up and isinstance(attempted.error, SessionNotFound):
+                is_missing = self._is_picked_up and isinstance(attempted.error, SessionNotFound)
+                if is_missing and self._restarts.anew():
                     # It was cut off before its session was written, or that is on another machine: from the
                     # start, in another, whose id is written down before it begins.
                     self._session_id = None
@@ -77,9 +79,9 @@ class Course:
             except WorkerLost as lost:
                 await self._settle()
                 attempted = self._given_up(lost)
-                if not left:
+                self._restarts.count = self._noted.restarts or self._restarts.count
+                if not self._restarts.again():
                     break
-                left -= 1
                 self._usage += attempted.usage
                 self._calls += attempted.tool_calls
         return Ended(self._outcome(attempted), attempted.usage, attempted.tool_calls)
@@ -88,7 +90,7 @@ class Course:
         plan, entry = self._plan, self._entry
         try:
             spent = Spent.of(self._usage, tool_calls=self._calls)
-            work = plan.assignment(entry, self.attempt, self._session_id, spent)
+            work = plan.assignment(entry, self.attempt, self._session_id, spent, self._restarts.count)
         except BridleError as error:
             await plan.source.begin(entry.task.id, self.attempt, self._here(), None)
             return Attempted(status="failed", error=error)
@@ -127,6 +129,7 @@ class Course:
             usage=note.usage or before.usage,
             tool_calls=before.tool_calls if note.tool_calls is None else note.tool_calls,
             workspace=note.workspace or before.workspace,
+            restarts=note.restarts or before.restarts,
         )
         self._tell(note)
 

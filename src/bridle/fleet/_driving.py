@@ -20,6 +20,7 @@ from bridle.errors import (
     FrameTooLarge,
     RequestTimedOut,
     SessionBusy,
+    SessionNotFound,
     StoreError,
     TransportClosed,
     TurnFailed,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from bridle.fleet._gate import Gate
     from bridle.fleet._lasting_process import LastingProcess
     from bridle.fleet._lasting_record import Record
+    from bridle.fleet._restart import Restarts
     from bridle.session import Prompt, Session, Turn
     from bridle.session._turn_state import Until
     from bridle.wire import Message
@@ -47,7 +49,9 @@ T = TypeVar("T")
 class Driving:
     """One turn, until it is over. Runs in a task of its own, which nobody cancels but the event loop."""
 
-    def __init__(self, process: LastingProcess, record: Record, prompt: Prompt, until: Until) -> None:
+    def __init__(
+        self, process: LastingProcess, record: Record, prompt: Prompt, until: Until, restarts: Restarts
+    ) -> None:
         self._process = process
         self._policies = process.policies
         self._record = record
@@ -59,8 +63,9 @@ class Driving:
         self._tries = 0
         """That the API has failed, one after the other."""
         self._failing_since: float | None = None
-        self._starts = 0
-        """How often the agent was started again."""
+        self._restarts = restarts
+        self._is_left_over = process.session is not None
+        """Whether the process is one that an earlier turn has left."""
 
     async def drive(self) -> None:
         """Bring the turn to its end. Raises nothing but what cancels the task."""
@@ -100,11 +105,12 @@ class Driving:
             if isinstance(result.error, ApiFailed):
                 if not await self._may_retry(result.error):
                     return result
-                prompt = self._next_prompt()
+                prompt = self._next_prompt(prompt)
             elif isinstance(result.error, ConnectionLost):
-                if not await self._is_replaced(result.error, was_gone=was_gone):
+                following = await self._replaced(result.error, prompt, was_gone=was_gone)
+                if following is None:
                     return result
-                prompt = _again(prompt)
+                prompt = following
             else:
                 return result
 
@@ -220,22 +226,25 @@ class Driving:
     async def _sleep(self, seconds: float) -> None:
         await self._within_budget(lambda: self._policies.clock.sleep(seconds))
 
-    def _next_prompt(self) -> Prompt:
+    def _next_prompt(self, prompt: Prompt) -> Prompt:
         retry = self._policies.retry
         if self._has_acted and retry is not None and retry.continue_with is not None:
             return retry.continue_with
-        return _again(self._prompt)
+        return _again(prompt)
 
     # Starting again after the process was lost.
 
     async def _started(self) -> Session[object]:
         """A process. One that cannot be started counts like one that was lost."""
         process = self._process
-        process.phase = "restarting" if self._starts else "busy"
+        process.phase = "restarting" if self._restarts.count else "busy"
         await process.leave_fallback()
         while True:
             try:
                 return await process.start()
+            except SessionNotFound:
+                if not process.forget() or not self._restarts.anew():
+                    raise
             except (ConnectionLost, RequestTimedOut, SessionBusy, StoreError) as error:
                 # Whoever had the session last may have been killed: its hold runs out.
                 least = (error.retry_after or 0.0) if isinstance(error, SessionBusy) else 0.0
@@ -245,43 +254,46 @@ class Driving:
     async def _wait_to_start(self, least: float = 0.0) -> bool:
         """Wait before the agent is started again, for so long if that may be; False: it was often enough."""
         restart = self._policies.restart
-        if restart is None or self._starts >= restart.max or not self._process.can_start_again:
+        if restart is None or not self._process.can_start_again or not self._restarts.again():
             return False
-        self._starts += 1
         self._process.phase = "restarting"
-        await self._sleep(max(min(least, restart.max_backoff), restart.wait_before(self._starts)))
+        wait = restart.wait_before(self._restarts.count)
+        await self._sleep(max(min(least, restart.max_backoff), wait))
         return True
 
-    async def _is_replaced(self, error: ConnectionLost, *, was_gone: bool) -> bool:
-        """Replace a process that was lost; False if the turn ends with that.
+    async def _replaced(self, error: ConnectionLost, prompt: Prompt, *, was_gone: bool) -> Prompt | None:
+        """Replace a process that was lost; gives what to send to the new one. None: the turn ends with that.
 
         `was_gone`: before the turn began, so that nothing was in flight.
         """
-        process = self._process
+        process, restarts = self._process, self._restarts
         if not process.can_start_again:
-            return False
+            return None
         await process.end()
-        if was_gone and not self._starts:
+        if was_gone and self._is_left_over:
             # Nobody has asked for it before: this is no more than to come back from being parked.
-            self._starts = 1
+            self._is_left_over = False
+            restarts.add()
             if not is_unexpected(error):
-                return True
+                return _again(prompt)
         elif not is_unexpected(error) or not await self._wait_to_start():
-            return False
+            return None
         try:
             await self._within_budget(self._started)
         except BridleError as failure:
             raise failure from error
         told = Restarted(
             cause=error,
-            attempt=self._starts,
+            attempt=restarts.count,
             session_id=process.id,
             has_acted=self._has_acted,
             is_resent=was_gone or not self._has_acted,
         )
         is_resent = was_gone or await self._may_resend(told)
         self._record.add(msgspec.structs.replace(told, is_resent=is_resent))
-        return is_resent
+        if is_resent:
+            return _again(prompt)
+        return None if self._policies.restart is None else self._policies.restart.continue_with
 
     async def _may_resend(self, told: Restarted) -> bool:
         resend = None if self._policies.restart is None else self._policies.restart.resend

@@ -57,6 +57,8 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     wall: float | None = None
     seconds: float | None = None
     """How long the attempt may take."""
+    restarts: int = 0
+    """How often the agent of this task was started again before, of as often as it may be."""
     tags: Mapping[str, str] = {}
 
 
@@ -75,6 +77,8 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     """The API wants fewer requests."""
     worker: str | None = None
     """Where it runs."""
+    restarts: int | None = None
+    """How often the agent of the task was started again so far."""
 
 
 class Attempted(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar, cast, ov
 
 import anyio
 
-from bridle.errors import UsageError
+from bridle.errors import SessionNotFound, UsageError
 from bridle.fleet._budget import Budget
 from bridle.fleet._clock import Clock
 from bridle.fleet._driving import Driving
@@ -20,7 +20,7 @@ from bridle.fleet._gate import Gate
 from bridle.fleet._lasting_process import LastingProcess, Policies
 from bridle.fleet._lasting_record import Record
 from bridle.fleet._lasting_turn import LastingTurn
-from bridle.fleet._restart import Restart
+from bridle.fleet._restart import Restart, Restarts
 from bridle.fleet._retry import Retry
 from bridle.fleet._starting import DirectStarter
 from bridle.options import Options
@@ -121,6 +121,8 @@ class LastingSession(Generic[Output_co]):
         self._process = LastingProcess(self.options, output, policies)
         self._place = anyio.Semaphore(1)
         """Whoever has it has the process to itself: a turn, or what starts or ends it."""
+        self.restarts: Restarts | None = None
+        """The count of starts, where it goes on from turn to turn; None: each turn has its own."""
         self._record: Record | None = None
         """The turn that runs."""
         self._connecting: anyio.CancelScope | None = None
@@ -141,7 +143,12 @@ class LastingSession(Generic[Output_co]):
         try:
             with anyio.CancelScope() as self._connecting:
                 await self._process.tidy()
-                await self._process.start()
+                try:
+                    await self._process.start()
+                except SessionNotFound:
+                    if not self._process.forget():
+                        raise
+                    await self._process.start()
             self._process.check()
             self._idle_since = anyio.current_time()
         finally:
@@ -241,7 +248,8 @@ class LastingSession(Generic[Output_co]):
     async def _drive(self, record: Record, prompt: Prompt, until: Until) -> None:
         self._idle_since = None
         try:
-            await Driving(self._process, record, prompt, until).drive()
+            restarts = self.restarts or Restarts(self._process.policies.restart)
+            await Driving(self._process, record, prompt, until, restarts).drive()
         finally:
             self._record = self._process.phase = None
             self._idle_since = anyio.current_time()

@@ -5,12 +5,12 @@ Does not decide when. Whoever calls has the session to itself meanwhile.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 import anyio
 import msgspec
 
-from bridle.errors import BridleError, ConnectionLost, SessionNotFound, TransportClosed
+from bridle.errors import BridleError, ConnectionLost, TransportClosed
 from bridle.fleet._budget import limit_reached
 from bridle.session import SessionState, Usage
 
@@ -95,22 +95,16 @@ class LastingProcess:
     async def start(self) -> Session[Any]:
         """The process; it is started if there is none, and resumes the conversation if that has begun.
 
-        One of which nothing was ever written, and in which nothing was done, begins anew. Raises what
-        `Starter.start` raises.
+        Raises what `Starter.start` raises.
         """
         self.check()
         if self.session is None:
             if self.was_started and not self.can_start_again:
                 hint = "Leave `transport` out, so that the agent can be started again."
                 raise TransportClosed("the transport that was given has ended", hint=hint)
-            try:
-                await self._start()
-            except SessionNotFound:
-                if self.id is None or self._has_history:
-                    raise
-                self.id = None
-                await self._start()
-        session = cast("Session[Any]", self.session)
+            self.session = await self.policies.starter.start(self._next_options(), self._output)
+            self.was_started = True
+        session = self.session
         if self.policies.budget is not None and self._watch is None:
             watch = self.policies.budget.watching(session)
             try:
@@ -122,9 +116,13 @@ class LastingProcess:
             self._watch = watch
         return session
 
-    async def _start(self) -> None:
-        self.session = await self.policies.starter.start(self._next_options(), self._output)
-        self.was_started = True
+    def forget(self) -> bool:
+        """Begin anew with the next start; False if something would be lost: more was written, or done, than
+        to give the conversation its id."""
+        if self.id is None or self._has_history:
+            return False
+        self.id = None
+        return True
 
     def _next_options(self) -> Options:
         options = self._options

@@ -52,8 +52,11 @@ class Plan(msgspec.Struct, kw_only=True):
     root: Path | None = None
     """Where folders are made; None until there is one."""
 
-    def assignment(self, entry: Entry, attempt: int, session_id: str | None, spent: Spent) -> Assignment:
-        """One attempt. `session_id`: that of an earlier one, to be picked up; `spent`: by all earlier ones.
+    def assignment(
+        self, entry: Entry, attempt: int, session_id: str | None, spent: Spent, restarts: int
+    ) -> Assignment:
+        """One attempt. `session_id`: that of an earlier one, to be picked up; `spent`: by all earlier ones;
+        `restarts`: in this run.
 
         Raises `OptionsError` if the options of the run and those of the task do not go together.
         """
@@ -77,6 +80,7 @@ class Plan(msgspec.Struct, kw_only=True):
             tool_calls=None if task.tool_calls is None else max(task.tool_calls - spent.tool_calls, 0),
             wall=task.wall,
             seconds=self.task_seconds,
+            restarts=restarts,
             tags={"task": task.id, **task.tags},
         )
 

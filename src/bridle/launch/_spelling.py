@@ -201,9 +201,19 @@ def plugins_in_initialize(plugins: Sequence[LocalPlugin], delivery: str) -> list
 
 
 def awaits_initialize(
-    plugins: Sequence[LocalPlugin], delivery: str, managed: Mapping[str, object] | None
+    resume: str | None,
+    continue_conversation: bool,
+    plugins: Sequence[LocalPlugin],
+    delivery: str,
+    managed: Mapping[str, object] | None,
 ) -> bool | None:
-    return bool(managed) or (delivery == "initialize" and bool(plugins)) or None
+    """Whether the program must know what `initialize` says before it does anything.
+
+    A session that was left with a deferred call goes on by itself when it is resumed. Without this flag it
+    may do so before the hooks are registered, and then a call runs that one of them denies.
+    """
+    is_resumed = resume is not None or continue_conversation
+    return is_resumed or (delivery == "initialize" and bool(plugins)) or bool(managed) or None
 
 
 def mcp_config(servers: Servers) -> bytes | Given | None:

@@ -109,15 +109,15 @@ ROWS: Final[tuple[Row, ...]] = (
     # A file is accepted by `--managed-settings` and has no effect.
     Row(("managed_settings",), Init("managed_settings"), spell.mapping, one_shot=None),
     Row(("managed_settings",), Flag("--managed-settings-in-initialize"), spell.is_given, one_shot=None),
-    Row(
-        ("plugins", "plugin_delivery", "managed_settings"),
-        Flag("--await-initialize"),
-        spell.awaits_initialize,
-        one_shot=None,
-    ),
     # Sessions.
     Row(("continue_conversation",), Flag("--continue"), spell.given),
     Row(("resume",), Flag("--resume"), spell.text),
+    Row(
+        ("resume", "continue_conversation", "plugins", "plugin_delivery", "managed_settings"),
+        Flag("--await-initialize"),
+        spell.awaits_initialize,
+        one_shot=Host("nobody, where there is no such request"),
+    ),
     Row(("fork_session",), Flag("--fork-session"), spell.given),
     Row(("resume_session_at",), Flag("--resume-session-at"), spell.text),
     Row(("resume_drops_turn",), Flag("--resume-drops-turn"), spell.text),

@@ -200,6 +200,8 @@ class Turns:
         """The messages that the turn in progress answers, as far as they are known."""
         self.tasks: set[str] = set()
         """Background tasks that the run waits for."""
+        self.names_prompts = False
+        """Whether the agent has shown that it says which messages it works on."""
         self._waiting: dict[str, MessageState] = {}
         self._ended: dict[str, MessageState] = {}
         self._is_turn_open = False
@@ -290,24 +292,33 @@ class Turns:
     # How single messages are taken.
 
     def _on_lifecycle(self, message: CommandLifecycleMessage) -> list[TurnEvent]:
+        self.names_prompts = True
         events: list[TurnEvent] = []
         signal = _LIFECYCLE.get(message.state)
+        is_ours = message.command_uuid in self._waiting
         if signal is not None:
             self._move(message.command_uuid, signal, events)
         if signal is MessageSignal.CANCELLED:
             events += self._settle()
+        elif signal is MessageSignal.STARTED and not is_ours and not self._is_turn_open:
+            # It works on its own account, as a resumed session does that was left in the middle of a call.
+            events += self._begin([])
         return events
 
     def _on_init(self, message: InitMessage) -> list[TurnEvent]:
+        self.names_prompts = self.names_prompts or bool(message.user_message_uuids)
         uuids = [uuid for uuid in message.user_message_uuids or () if uuid in self._waiting]
         events: list[TurnEvent] = []
         for uuid in uuids:
             self._move(uuid, MessageSignal.STARTED, events)
         # The agent names no more than 64, here and in the result, but has said of each that it is started.
         self._unnamed = [uuid for uuid in self._started if uuid not in uuids] if uuids else []
+        return events + self._begin(uuids + self._unnamed)
+
+    def _begin(self, uuids: list[str]) -> list[TurnEvent]:
         self._is_turn_open = True
-        self.current = uuids + self._unnamed
-        return [*events, TurnBegan(list(self.current)), *self._signal(RunSignal.WORK)]
+        self.current = uuids
+        return [TurnBegan(list(uuids)), *self._signal(RunSignal.WORK)]
 
     def _on_output(self, message: AssistantMessage | StreamEvent) -> list[TurnEvent]:
         if self._is_turn_open or message.parent_tool_use_id is not None:
@@ -333,12 +344,17 @@ class Turns:
             named = {result.user_message_uuid}
         consumed = [uuid for uuid in waiting if self._waiting[uuid] is MessageState.CONSUMED]
         if named:
+            self.names_prompts = True
             named.update(consumed, self._unnamed)
             return [uuid for uuid in waiting if uuid in named]
         if result.origin is not None and result.origin.get("kind") != "human":
             return []
-        # An agent that names none: the turn in progress, or else the message that has waited longest.
-        return [*consumed, *self._started] or waiting[:1]
+        taken = [*consumed, *self._started]
+        if taken or self.names_prompts:
+            # Where none was taken up, it ended a turn of its own, as after a resume.
+            return taken
+        # An old agent never says: then it is the message that has waited longest.
+        return waiting[:1]
 
     @property
     def _started(self) -> list[str]:

@@ -60,8 +60,6 @@ class Routing:
         self._hearing: list[TurnState] = []
         """The turns that what it says on its own account belongs to."""
         self._reports = Reports()
-        self._are_prompts_named = False
-        """Whether the agent has shown that it says which prompts it works on."""
 
     @property
     def is_on_its_own(self) -> bool:
@@ -163,8 +161,6 @@ class Routing:
     def _sort(self, messages: list[Message], share: int, now: float, gate: Gate | None) -> None:
         pending: dict[TurnState, list[Message]] = {}
         for message in messages:
-            if isinstance(message, CommandLifecycleMessage):
-                self._are_prompts_named = True
             events = self.turns.receive(message)
             for event in events:
                 if isinstance(event, TurnBegan):
@@ -216,7 +212,7 @@ class Routing:
     def _begin(self, uuids: list[str], now: float) -> None:
         # An agent that names none has still said which it started.
         current = self._states(uuids) or [state for state in self.outstanding if state.has_begun]
-        if not current and not self._are_prompts_named:
+        if not current and not self.turns.names_prompts:
             # An old one says nothing of the kind: it takes prompts in their order.
             current = self.outstanding[:1]
         self._current = current

@@ -50,6 +50,7 @@ from bridle.wire._input import user_message
 from bridle.wire._messages import (
     ActiveGoalMessage,
     AssistantMessage,
+    AttachmentMessage,
     AuthStatusMessage,
     AutocompactStateMessage,
     CommandLifecycleMessage,
@@ -119,6 +120,7 @@ __all__ = [
     "ApiRetryMessage",
     "Arrival",
     "AssistantMessage",
+    "AttachmentMessage",
     "AuthStatusMessage",
     "AutocompactStateMessage",
     "BLOCK_TYPES",

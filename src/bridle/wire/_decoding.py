@@ -26,6 +26,7 @@ from bridle.wire._json import dumps, loads
 from bridle.wire._messages import (
     ActiveGoalMessage,
     AssistantMessage,
+    AttachmentMessage,
     AuthStatusMessage,
     AutocompactStateMessage,
     CommandLifecycleMessage,
@@ -52,6 +53,7 @@ FLAT: Final[dict[str, type[Frame]]] = {
     str(kind.__struct_config__.tag): kind
     for kind in (
         ActiveGoalMessage,
+        AttachmentMessage,
         AuthStatusMessage,
         AutocompactStateMessage,
         CommandLifecycleMessage,

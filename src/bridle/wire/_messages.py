@@ -275,6 +275,19 @@ class AuthStatusMessage(
     session_id: str | None = None
 
 
+class AttachmentMessage(Frame, tag_field="type", tag="attachment"):
+    """A note of the agent's own beside the conversation: after a resume, what a hook said of a call."""
+
+    type: ClassVar[Literal["attachment"]] = "attachment"
+
+    attachment: JsonObject
+    """Its `type` says what it is: `hook_success`, `hook_deferred_tool`, …"""
+    parent_tool_use_id: str | None = None
+    timestamp: str | None = None
+    uuid: str | None = None
+    session_id: str | None = None
+
+
 class PromptSuggestionMessage(Frame, tag_field="type", tag="prompt_suggestion"):
     """What the user might say next; comes after the result."""
 

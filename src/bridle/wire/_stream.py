@@ -18,6 +18,7 @@ from bridle.wire._control import (
 from bridle.wire._messages import (
     ActiveGoalMessage,
     AssistantMessage,
+    AttachmentMessage,
     AuthStatusMessage,
     AutocompactStateMessage,
     CommandLifecycleMessage,
@@ -51,6 +52,7 @@ MessageFrame: TypeAlias = (
     | ToolUseSummaryMessage
     | RateLimitEvent
     | AuthStatusMessage
+    | AttachmentMessage
     | PromptSuggestionMessage
     | ConversationResetMessage
     | CommandLifecycleMessage

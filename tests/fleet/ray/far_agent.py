@@ -2,24 +2,29 @@
 
 `hold NAME`: the first process that is asked this never answers, later ones do. `keep NAME`: the same, but it
 tells what is in its transcript. `key`: says which variables it has. `rate`: gives structured output. All else
-is answered at once. Started as `python far_agent.py FOLDER [FLAGS…]`.
+is answered at once. With `FAR_CRASH`, which names `agent` and `worker` in turn, that dies whatever the prompt
+is. Started as `python far_agent.py FOLDER [FLAGS…]`.
 """
 
 import os
 import re
+import signal
 import sys
 from pathlib import Path
 
 # It is started without the packages of the tests, so that it starts fast.
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
-from tests.fleet.frail_agent import FLAGS, FOLDER, VERSION, Agent, log, say
+from tests.fleet.frail_agent import FLAGS, FOLDER, VERSION, Agent, die, log, say
 
 
 class FarAgent(Agent):
     def on_prompt(self, uuid: str, prompt: object) -> None:
         word, _, value = str(prompt).partition(" ")
-        log(prompt=prompt, pid=os.getpid(), session=self.session)
+        crash = os.environ.get("FAR_CRASH")
+        log(prompt=prompt, pid=os.getpid(), session=self.session, crash=crash)
+        if crash:
+            self.crash(crash)
         self.init(uuid)
         if word == "keep":
             self.keep(uuid, str(prompt))
@@ -31,6 +36,14 @@ class FarAgent(Agent):
             self.result(uuid, "", structured_output={"title": value, "stars": 5})
         else:
             self.do_answer(uuid, f"done {prompt}")
+
+    def crash(self, victims: str) -> None:
+        lines = (FOLDER / "log.jsonl").read_text(encoding="utf-8").splitlines()
+        before = sum(f'"crash": "{victims}"' in line for line in lines) - 1
+        victim = victims.split()[before % len(victims.split())]
+        if victim == "worker":
+            os.kill(os.getppid(), signal.SIGKILL)
+        die()
 
     def keep(self, uuid: str, prompt: str) -> None:
         """Tell what would be in the transcript."""

@@ -206,6 +206,20 @@ async def a_budget_is_shared(folder: Path, nodes: dict[str, int]) -> dict[str, A
     }
 
 
+async def agents_crash(folder: Path, nodes: dict[str, int]) -> dict[str, Any]:
+    """Each time that it is asked something: the agent, its worker, or the one and then the other."""
+    tasks = [
+        Task("go", id=victims, cpus=0.2, options={"env": {"FAR_CRASH": victims}})
+        for victims in ("agent", "worker", "agent worker")
+    ]
+    restart = fleet.Restart(max=3, backoff=0.01)
+    outcomes = await fleet.map(tasks, far_options(folder), engine="ray", concurrency=1, restart=restart)
+    return {
+        "statuses": Counter(outcome.status for outcome in outcomes),
+        "asked": Counter(each["crash"] for each in told(folder)),
+    }
+
+
 async def a_worker_is_lost_with_a_session(folder: Path, nodes: dict[str, int]) -> dict[str, Any]:
     """What the agent keeps itself is on the worker's disk; what it told is in the store that all share."""
     options = far_options(
@@ -226,7 +240,10 @@ async def a_worker_is_lost_with_a_session(folder: Path, nodes: dict[str, int]) -
     }
 
 
-SCENES = (a_node_is_lost, much_happens_in_a_run, a_budget_is_shared, a_worker_is_lost_with_a_session)
+SCENES = (
+    *(a_node_is_lost, much_happens_in_a_run, agents_crash, a_budget_is_shared),
+    a_worker_is_lost_with_a_session,
+)
 
 
 async def play(folder: Path, names: list[str]) -> None:

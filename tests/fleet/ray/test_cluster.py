@@ -54,7 +54,7 @@ def has_lost_nothing(facts: dict[str, Any], tasks: int) -> None:
 
 @pytest.mark.timeout(240)
 def test_runs_on_a_cluster(tmp_path: Path) -> None:
-    scenes = played(tmp_path, "a_node_is_lost", "much_happens_in_a_run")
+    scenes = played(tmp_path, "a_node_is_lost", "much_happens_in_a_run", "agents_crash")
     has_lost_nothing(scenes["a_node_is_lost"], 20)
     facts = scenes["much_happens_in_a_run"]
     assert facts["gone"] == [True, True]
@@ -69,6 +69,10 @@ def test_runs_on_a_cluster(tmp_path: Path) -> None:
     assert facts["said"]["key"] == "FAR_FROM_NODES,FAR_PLACE,FAR_TASKS"
     # There was no room for it beside the one that held.
     assert "say large" not in facts["asked"]
+    crashes = scenes["agents_crash"]
+    assert crashes["statuses"] == {"failed": 3}
+    # With three restarts, whoever was lost.
+    assert crashes["asked"] == {"agent": 4, "worker": 4, "agent worker": 4}
 
 
 @LONG

@@ -136,6 +136,7 @@ class Calls:
         if isinstance(verdict, Denied):
             if verdict.deferred:
                 self.deferred = call
+                run.deferred.note(call)
             self.is_interrupted = self.is_interrupted or verdict.interrupt
             detail = verdict.detail or f"Error: {verdict.message}"
             denied = Outcome(content=verdict.message, is_error=True, detail=detail)

@@ -160,6 +160,7 @@ class Control:
         run.initialize = request
         if isinstance(title := request.get("title"), str) and title:
             run.set_title(title)
+        run.wake()
         await run.start_servers()
         if is_repeated:
             run.tasks.start_soon(_tell_running, run)

@@ -87,6 +87,17 @@ class Speaker(msgspec.Struct, frozen=True, kw_only=True):
         return {"subagent_type": self.agent_type, "task_description": self.description}
 
 
+def attachment(content: JsonObject, *, uuid: str | None = None) -> JsonObject:
+    """A note beside the conversation."""
+    return {
+        "attachment": content,
+        "type": "attachment",
+        "uuid": str(uuid4()) if uuid is None else uuid,
+        "timestamp": now(),
+        "parent_tool_use_id": None,
+    }
+
+
 def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 

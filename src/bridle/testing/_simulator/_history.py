@@ -12,6 +12,7 @@ from typing import Final, Self
 import msgspec
 
 from bridle.testing._simulator._json import as_object, blocks_of
+from bridle.testing._simulator._world import ToolCall
 from bridle.wire import JsonObject
 
 __all__ = ["History"]
@@ -85,15 +86,40 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
         }
         return blocks | results
 
-    def messages(self, chain: list[JsonObject]) -> list[JsonObject]:
+    def deferred(self, chain: list[JsonObject]) -> tuple[ToolCall, str] | None:
+        """The call that the session was left with, and the uuid of its line.
+
+        None if there is none, if it has been decided since, or if another prompt came after it.
+        """
+        noted = {
+            str(attachment.get("toolUseID")): attachment
+            for line in self.lines
+            if (attachment := as_object(line.get("attachment"))).get("type") == "hook_deferred_tool"
+        }
+        found: tuple[ToolCall, str] | None = None
+        for line in chain:
+            for block in _blocks(line):
+                id = str(block.get("id"))
+                if block.get("type") == "tool_use" and id in noted:
+                    call = ToolCall(id=id, name=str(block["name"]), input=as_object(block.get("input")))
+                    found = call, str(line["uuid"])
+                elif found is not None and _is_result(block) and block.get("tool_use_id") == found[0].id:
+                    found = None
+            if "turnPosition" in line:
+                found = None
+        return found
+
+    def messages(self, chain: list[JsonObject], deferred: ToolCall | None = None) -> list[JsonObject]:
         """The conversation of a chain as the API takes it: users and models by turns.
 
         Results of calls that run side by side are in one message. A call that has no result is left out,
-        as it was cut off.
+        as it was cut off; the one that was deferred has yet to get it.
         """
         answered = {
             str(block.get("tool_use_id")) for line in chain for block in _blocks(line) if _is_result(block)
         }
+        if deferred is not None:
+            answered.add(deferred.id)
         made: list[JsonObject] = []
         for line in chain:
             if line["type"] not in ("user", "assistant"):

@@ -12,6 +12,7 @@ from uuid import uuid4
 import anyio
 import msgspec
 
+from bridle.testing._simulator import _frames as frames
 from bridle.testing._simulator._hook_answers import HookAnswer, Verdict, combine, read_answer
 from bridle.testing._simulator._world import Refused
 from bridle.wire import JsonObject
@@ -67,8 +68,12 @@ class Hooks:
     def __init__(self, run: Surroundings) -> None:
         self._run = run
         self._matchers: dict[str, list[_Matcher]] = {}
-        self.prompt_id = str(uuid4())
+        self.prompt_id: str | None = str(uuid4())
         """Of the prompt that is at work: set by the core when a turn begins; part of each event."""
+        self.continued: str | None = None
+        """The id of a deferred call, in a session that goes on with it."""
+        self.is_late = False
+        """Whether that call does not wait for the hooks, which the host has yet to name."""
 
     def register(self, hooks: JsonObject | None) -> None:
         """Take the hooks of an `initialize` request in place of earlier ones.
@@ -109,7 +114,8 @@ class Hooks:
             if _matches(matcher.pattern, subject)
             for callback in matcher.callbacks
         ]
-        if not due:
+        is_continued = event == "PreToolUse" and tool_use_id == self.continued
+        if not due or (is_continued and self.is_late):
             return Verdict()
         request: JsonObject = {"input": self._input(event, fields, call), "tool_use_id": tool_use_id}
         answers: list[HookAnswer | None] = [None] * len(due)
@@ -124,6 +130,8 @@ class Hooks:
             for place in range(len(due)):
                 await tasks.start(put, place)
         verdict = combine(event, subject, fields, [answer for answer in answers if answer is not None])
+        if is_continued and verdict.decision != "deny":
+            self._run.say(frames.attachment(_success(event, tool_use_id)))
         if event in _LATER:
             return verdict
         for notice in verdict.notices:
@@ -173,8 +181,9 @@ class Hooks:
             "session_id": run.session_id,
             "transcript_path": str(run.transcript_path),
             "cwd": str(run.cwd),
-            "prompt_id": self.prompt_id,
         }
+        if self.prompt_id is not None:
+            made["prompt_id"] = self.prompt_id
         if event in _WITH_MODE:
             made["permission_mode"] = run.permission_mode
         if call is not None and call.agent_id is not None:
@@ -185,6 +194,18 @@ class Hooks:
         if event in _WITH_EFFORT:
             made["effort"] = {"level": run.invocation.effort or "medium"}
         return {**made, "hook_event_name": event, **fields}
+
+
+def _success(event: str, tool_use_id: str) -> JsonObject:
+    """What the program says of a hook only where a session goes on with a deferred call."""
+    return {
+        "type": "hook_success",
+        "hookName": f"{event}:Callback",
+        "toolUseID": tool_use_id,
+        "hookEvent": event,
+        "content": "",
+        "command": "callback",
+    }
 
 
 def _made_up_id(event: str) -> str:

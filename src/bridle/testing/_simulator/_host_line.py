@@ -14,6 +14,7 @@ from uuid import uuid4
 import anyio
 
 from bridle.protocol import Peer, RequestAnswered, RequestReceived, RequestRefused, RequestWithdrawn
+from bridle.testing._simulator._queue import Prompt
 from bridle.testing._simulator._wiring import Lines, Streams
 from bridle.testing._simulator._world import Refused
 from bridle.wire import JsonObject, encode
@@ -122,7 +123,7 @@ class HostLine:
             self._die(f"Error: Expected message role 'user', got '{'undefined' if role is None else role}'")
             return
         if isinstance(cast("JsonObject", message).get("content"), str | list):
-            self._run.on_user_message(frame)
+            self._run.add_prompt(Prompt.of(frame))
 
     def _on_control(self, frame: JsonObject) -> None:
         for event in self._peer.receive(json.dumps(frame).encode() + b"\n"):

@@ -17,6 +17,7 @@ import anyio
 from bridle.testing._simulator import _frames as frames
 from bridle.testing._simulator._background import Background
 from bridle.testing._simulator._catalogue import resolve
+from bridle.testing._simulator._continuing import Deferred
 from bridle.testing._simulator._control import Control
 from bridle.testing._simulator._hooks import Hooks
 from bridle.testing._simulator._host_line import CONTROL_TYPES, HostLine, current_owner
@@ -103,6 +104,7 @@ class Run:
         self.subagents = Subagents(self)
         self.offer: Offer = Offer(self)
         self.control: Control = Control(self)
+        self.deferred: Deferred = Deferred(self)
         self.script_model = Model(self, script, requests, hanging)
 
         self._streams = streams
@@ -172,7 +174,7 @@ class Run:
         """Take prompts until there are no more."""
         while not self.is_ending:
             self._wake = anyio.Event()
-            if self._starting == 0 and len(self.queue):
+            if self.deferred.is_due or (self._starting == 0 and len(self.queue)):
                 await self.ensure_started()
                 await self._take_turn()
             elif self.is_input_over and self._starting == 0:
@@ -210,12 +212,14 @@ class Run:
             return _DEFAULT_CEILING
 
     async def _take_turn(self) -> None:
-        prompts = self.queue.take(alone=self._was_idle)
-        self._was_idle = False
-        if not prompts:
-            return
+        if (turn := self.deferred.take()) is None:
+            prompts = self.queue.take(alone=self._was_idle)
+            self._was_idle = False
+            if not prompts:
+                return
+            turn = Turn(self, prompts)
         self._set_state("running")
-        self._turn = Turn(self, prompts)
+        self._turn = turn
         self._turn_over = anyio.Event()
         token = current_owner.set(self._turn)
         try:
@@ -268,13 +272,11 @@ class Run:
         self._deadline = anyio.current_time() + self._ceiling()
         self._wake.set()
 
-    def on_user_message(self, frame: JsonObject) -> None:
-        """Take a prompt of the host."""
-        self.add_prompt(Prompt.of(frame))
-
     def wake(self) -> None:
         """Look again whether there is something to do."""
-        if self._turn is None:
+        if self.deferred.is_due:
+            self._set_state("running")
+        elif self._turn is None:
             self._settle()
         self._wake.set()
 

@@ -50,6 +50,7 @@ def _begin(run: Run) -> None:
         return
     fork = run.session_id if found.fork_session else None
     run.session_id, run.messages = run.transcript.resume(resumed, at=found.resume_session_at, fork_as=fork)
+    run.deferred.found(run.transcript.deferred)
     run.meter.earlier_usd = run.transcript.cost_so_far
 
 

@@ -122,6 +122,17 @@ class Talk:
             return Ended(reason=error.terminal, error=error)
         return ended
 
+    async def carry_out(self, call: ToolCall) -> Ended | None:
+        """Carry out a call of an earlier run; None if the model is to be asked next."""
+        ended: Ended | None = None
+        async with anyio.create_task_group() as tasks:
+            self.calls = calls = Calls(self._run, self, tasks)
+            calls.start(call)
+            ended = self._after_calls(await calls.wait(), calls)
+            if calls.is_interrupted:
+                tasks.cancel_scope.cancel()
+        return ended
+
     async def _round(self) -> Ended | None:
         run = self._run
         if (limit := run.invocation.max_budget_usd) is not None and run.meter.cost_usd >= limit:
@@ -147,14 +158,26 @@ class Talk:
 
     async def _after(self, body: JsonObject, results: list[JsonObject], calls: Calls) -> Ended | None:
         run = self._run
+        if not calls.is_interrupted:
+            limit = run.invocation.max_budget_usd
+            if limit is not None and run.meter.cost_usd >= limit:
+                return self._over_budget(limit)
+            if not calls:
+                return await self._after_text(body)
+        if (ended := self._after_calls(results, calls)) is not None:
+            return ended
+        if self._max_turns is not None and 0 < self._max_turns <= self._rounds:
+            text = f"Reached maximum number of turns ({self._max_turns})"
+            return Ended(reason="max_turns", errors=(text,))
+        if self.speaker.is_main:
+            run.fold_prompts()
+        return None
+
+    def _after_calls(self, results: list[JsonObject], calls: Calls) -> Ended | None:
+        """What follows the calls of a message; None if the model is to be asked next."""
         if calls.is_interrupted:
             self.messages.append({"role": "user", "content": results})
             return Ended(reason="aborted_tools")
-        limit = run.invocation.max_budget_usd
-        if limit is not None and run.meter.cost_usd >= limit:
-            return self._over_budget(limit)
-        if not calls:
-            return await self._after_text(body)
         if calls.deferred is not None:
             self.stop_reason = "tool_deferred"
             return Ended(reason="tool_deferred", deferred=calls.deferred)
@@ -170,11 +193,6 @@ class Talk:
         if calls.stop_reason is not None:
             self.text = ""
             return Ended(reason="hook_stopped")
-        if self._max_turns is not None and 0 < self._max_turns <= self._rounds:
-            text = f"Reached maximum number of turns ({self._max_turns})"
-            return Ended(reason="max_turns", errors=(text,))
-        if self.speaker.is_main:
-            run.fold_prompts()
         return None
 
     async def _after_text(self, body: JsonObject) -> Ended | None:

@@ -18,7 +18,7 @@ from bridle.transcripts import project_folder
 from bridle.wire import JsonObject, encode
 
 if TYPE_CHECKING:
-    from bridle.testing._simulator._world import Surroundings
+    from bridle.testing._simulator._world import Surroundings, ToolCall
 
 __all__ = ["Transcript"]
 
@@ -63,6 +63,8 @@ class Transcript:
         self._metadata: dict[str, JsonObject] = {}
         self._began = int(time.time() * 1000)
         self._unmirrored: dict[Path, list[JsonObject]] = {}
+        self.deferred: ToolCall | None = None
+        """The call that the session was left with, if it is resumed."""
         self.state: JsonObject = {}
         """What `close` was given at the end of the run before, if the session is resumed."""
 
@@ -113,11 +115,13 @@ class Transcript:
         place = self.path_of(session_id) if fork_as else path
         self._begin(session_id, place, str(chain[-1]["uuid"]) if chain else None)
         self.state = history.state
+        if (left := history.deferred(chain)) is not None:
+            self.deferred, self._callers[left[0].id] = left
         self._turns = sum(1 for line in chain if _is_prompt(line))
         if fork_as:
             for line in chain:
                 self._write(place, {**line, "sessionId": session_id})
-        return session_id, history.messages(chain)
+        return session_id, history.messages(chain, self.deferred)
 
     def latest(self) -> str | None:
         """The session that was used last in this run's folder."""
@@ -192,6 +196,11 @@ class Transcript:
             message = {**message, "stop_reason": "tool_use" if calls else "end_turn"}
         line: JsonObject = {"message": message, **fields, "type": "assistant", "uuid": uuid}
         self._append({}, {**line, "timestamp": _now()}, agent_id)
+
+    def append_attachment(self, attachment: JsonObject, *, uuid: str) -> None:
+        """Write what stands beside the conversation: of a deferred call, what it takes to go on with it."""
+        line: JsonObject = {"attachment": attachment, "type": "attachment", "uuid": uuid}
+        self._append({}, {**line, "timestamp": _now()}, None)
 
     def append_system(self, fields: JsonObject, *, uuid: str) -> None:
         """Write a `system` line, `compact_boundary` for one: what comes after that starts a new chain."""

@@ -102,6 +102,15 @@ class Turn:
             run.say(stopped)
             return self._local(str(stopped["content"]))
         self._keep(*stopped)
+        talk = self._begin_talk()
+        if run.take_latched_interrupt():
+            self.interrupt()
+            await anyio.lowlevel.checkpoint()
+        ended = await talk.run()
+        return self._ended(talk, ended)
+
+    def _begin_talk(self) -> Talk:
+        run = self._run
         self.talk = Talk(
             run,
             frames.Speaker(),
@@ -113,11 +122,7 @@ class Turn:
             schema=run.offer.schema,
             uuids=self.uuids,
         )
-        if run.take_latched_interrupt():
-            self.interrupt()
-            await anyio.lowlevel.checkpoint()
-        ended = await self.talk.run()
-        return self._ended(self.talk, ended)
+        return self.talk
 
     async def _submit(self) -> JsonObject | list[str]:
         """Ask the hooks about the prompt: what they add to it, or the notice that they hold it back."""
@@ -167,12 +172,12 @@ class Turn:
                 {"role": "user", "content": prompt.content}, uuid=prompt.uuid or str(uuid4())
             )
 
-    def _keep(self, *notes: str) -> None:
+    def _keep(self, *notes: str, is_own: bool = False) -> None:
         """Add the prompts to the conversation, with what hooks tell the model."""
         run = self._run
         uuid = self.uuids[-1] if self.uuids else str(uuid4())
         content = self.content
-        fields: JsonObject = {"isMeta": True} if self.prompts[0].origin is not None else {}
+        fields: JsonObject = {"isMeta": True} if is_own or self.prompts[0].origin is not None else {}
         run.transcript.append_user({"role": "user", "content": content}, uuid=uuid, **fields)
         reminders = [reminder(note) for note in notes]
         if reminders:
@@ -331,7 +336,7 @@ class Turn:
         }
         whole |= fields
         is_timed = fields["subtype"] == "success" and not fields["is_error"] and bool(fields["num_turns"])
-        is_timed = is_timed and fields.get("terminal_reason") != "tool_deferred"
+        is_timed = is_timed and fields["stop_reason"] != "tool_deferred"
         if is_timed:
             whole["ttft_ms"] = took
         whole |= {"type": "result", "duration_ms": took, "uuid": str(uuid4())}
