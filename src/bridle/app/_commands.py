@@ -18,6 +18,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 import typer
 
+from bridle._display import one_line, plain
 from bridle._version import __version__
 from bridle.app._flags import BY_OPTION, Switches, signed, with_flags
 from bridle.app._fleet_commands import FLEET_COMMANDS
@@ -60,7 +61,7 @@ def carry_out(arguments: Sequence[str] | None = None) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":
             sys.stderr.write(f"{error.format_message()}\n")
         else:
-            text = " ".join(error.format_message().split())
+            text = one_line(error.format_message())
             sys.stderr.write(f"error: {text.rstrip('.')}. Try `{command} --help`.\n")
         return Code.USAGE
     except typer.Abort:
@@ -306,10 +307,15 @@ def _plain_words(is_debugging: bool) -> Generator[None]:
     from bridle.options import PermissionShadowedWarning
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
-        sys.stderr.write(f"warning: {' '.join(str(message).split())}\n")
+        sys.stderr.write(f"warning: {one_line(str(message))}\n")
+
+    class OneLine(logging.Formatter):
+        def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - a name of `logging`
+            return one_line(super().formatMessage(record))
 
     log = logging.getLogger("bridle")
     handler = logging.StreamHandler() if is_debugging else logging.NullHandler()
+    handler.setFormatter(OneLine())
     log.addHandler(handler)
     try:
         with warnings.catch_warnings():
@@ -322,17 +328,32 @@ def _plain_words(is_debugging: bool) -> Generator[None]:
         log.removeHandler(handler)
 
 
+def _say(error: Exception, switches: Switches) -> None:
+    """What is wrong, on stderr: in one line, or as a traceback if that is wanted."""
+    from bridle.app._failing import Failed, in_one_line
+    from bridle.app._terminal import Terminal
+    from bridle.errors import BridleError
+
+    if switches.is_debugging:
+        sys.stderr.write(plain("".join(traceback.format_exception(error))))
+    elif isinstance(error, BridleError | Failed | OSError):
+        Terminal(no_color=True).note(f"error: {in_one_line(error, BY_OPTION)}")
+    else:
+        line = f"error: {type(error).__name__}: {in_one_line(error, {})} (--debug shows where)"
+        Terminal(no_color=True).note(line)
+
+
 def _guarded(function: Callable[..., int], switches: Switches) -> Callable[..., object]:
     """A command that takes the common flags, and ends with a code whatever happens."""
 
     def command(*, debug: bool, no_color: bool, **given: object) -> int:
-        from bridle.app._failing import Code, Failed, code_of, in_one_line
-        from bridle.errors import BridleError
+        from bridle.app._failing import Code, code_of
+        from bridle.app._terminal import guarded_streams
 
         switches.is_debugging |= debug
         switches.no_color |= no_color
         try:
-            with _plain_words(switches.is_debugging):
+            with guarded_streams(), _plain_words(switches.is_debugging):
                 return function(switches, **given)
         except BrokenPipeError:
             return _pipe_closed()
@@ -340,13 +361,7 @@ def _guarded(function: Callable[..., int], switches: Switches) -> Callable[..., 
             return Code.INTERRUPTED
         except Exception as error:  # noqa: BLE001 - whatever it is, it is said
             _drop_output()
-            if switches.is_debugging:
-                traceback.print_exc()
-            elif isinstance(error, BridleError | Failed | OSError):
-                sys.stderr.write(f"error: {in_one_line(error, BY_OPTION)}\n")
-            else:
-                line = in_one_line(error, {})
-                sys.stderr.write(f"error: {type(error).__name__}: {line} (--debug shows where)\n")
+            _say(error, switches)
             return code_of(error)
 
     own = [
