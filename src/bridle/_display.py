@@ -8,6 +8,7 @@ characters default-ignorable). It is replaced and not left out: that something w
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Final
 
 __all__ = ["escaped_json", "one_line", "plain", "printable"]
@@ -26,23 +27,30 @@ _EMOJI: Final = (
     r"\u00a9\u00ae\u203c\u2049\u2100-\u27bf\u2900-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
 )
 _JOINED: Final = r"\u0620-\u06dc\u06de-\u06ff\u0900-\u0dff\u1000-\u109f\u1780-\u17b3"
-_HIDDEN: Final = re.compile(
-    rf"[{_NEVER}]"
-    rf"|(?!(?<=[{_EMOJI}\ufe0f])\u200d[{_EMOJI}]|(?<=[{_JOINED}])[\u200c\u200d][{_JOINED}])[\u200c\u200d]"
-    rf"|(?<![{_EMOJI}])[\ufe0e\ufe0f](?!\u20e3)"
-)
-_EMOJI_JOINERS: Final = re.compile("(?<![\u0620-\u17b3])[\u200d\ufe0e\ufe0f]")
+
+
+@cache
+def _hidden() -> re.Pattern[str]:
+    """Compiled on first use: most programs that import Bridle show nothing."""
+    emoji = rf"(?<=[{_EMOJI}\ufe0f])\u200d[{_EMOJI}]"
+    word = rf"(?<=[{_JOINED}])[\u200c\u200d][{_JOINED}]"
+    return re.compile(rf"[{_NEVER}]|(?!{emoji}|{word})[\u200c\u200d]|(?<![{_EMOJI}])[\ufe0e\ufe0f](?!\u20e3)")
+
+
+@cache
+def _emoji_joiners() -> re.Pattern[str]:
+    return re.compile("(?<![\u0620-\u17b3])[\u200d\ufe0e\ufe0f]")
 
 
 def plain(text: str) -> str:
     """A text that may be shown anywhere, with its tabs and line ends: for pipes and files."""
-    return _HIDDEN.sub(_REPLACED, text.replace("\r\n", "\n"))
+    return _hidden().sub(_REPLACED, text.replace("\r\n", "\n"))
 
 
 def printable(text: str) -> str:
     """A text for a layout: as `plain`, with spaces for tabs, and without what joins emoji, of which terminals
     do not agree how wide they are."""
-    return _EMOJI_JOINERS.sub("", plain(text)).expandtabs(4)
+    return _emoji_joiners().sub("", plain(text)).expandtabs(4)
 
 
 def one_line(text: str) -> str:
@@ -52,7 +60,7 @@ def one_line(text: str) -> str:
 
 def escaped_json(text: str) -> str:
     """JSON that a terminal shows and does not obey: the same value, what `plain` replaces as escapes."""
-    return _HIDDEN.sub(_escape, text)
+    return _hidden().sub(_escape, text)
 
 
 def _escape(found: re.Match[str]) -> str:

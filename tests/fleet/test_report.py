@@ -155,7 +155,7 @@ def test_what_tasks_say_is_no_formula_of_a_table(begin: str) -> None:
     hostile = f"{begin}cmd|' /c calc'!A1"
     told = outcome(1, "failed", id=hostile, text=hostile, error=hostile, tags={"team": hostile})
     (row,) = csv.DictReader(io.StringIO(Report.from_outcomes([told]).to_csv(), newline=""))
-    assert {row[name] for name in ("id", "text", "error", "tag:team")} == {f"'{hostile}"}
+    assert {row[name] for name in ("id", "text", "error", "tag:team")} == {f"'{plain(hostile)}"}
 
 
 def test_json_has_all_of_it() -> None:
