@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from bridle._display import plain
 from bridle.fleet._outcome import STATUSES, Outcome, Status
 from bridle.fleet._report import Latency, Part, Report
 from bridle.session import Usage
