@@ -49,6 +49,7 @@ _Cwd: TypeAlias = Annotated[
 def carry_out(arguments: Sequence[str] | None = None) -> int:
     """Carry out a command line, and give its exit code."""
     from bridle.app._failing import Code, code_of, in_one_line
+    from bridle.app._terminal import complain
 
     try:
         with _asked_to_end():
@@ -62,7 +63,7 @@ def carry_out(arguments: Sequence[str] | None = None) -> int:
             sys.stderr.write(f"{error.format_message()}\n")
         else:
             text = one_line(error.format_message())
-            sys.stderr.write(f"error: {text.rstrip('.')}. Try `{command} --help`.\n")
+            complain(f"error: {text.rstrip('.')}. Try `{command} --help`.")
         return Code.USAGE
     except typer.Abort:
         return Code.INTERRUPTED
@@ -70,7 +71,7 @@ def carry_out(arguments: Sequence[str] | None = None) -> int:
         return _pipe_closed()
     except OSError as error:
         _drop_output()
-        sys.stderr.write(f"error: {in_one_line(error, BY_OPTION)}\n")
+        complain(f"error: {in_one_line(error, BY_OPTION)}")
         return code_of(error)
     if code == Code.INTERRUPTED and arguments is None:
         _leave_at_once()
@@ -304,10 +305,11 @@ def _plain_words(is_debugging: bool) -> Generator[None]:
     import logging
     import warnings
 
+    from bridle.app._terminal import complain
     from bridle.options import PermissionShadowedWarning
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
-        sys.stderr.write(f"warning: {one_line(str(message))}\n")
+        complain(f"warning: {one_line(str(message))}")
 
     class OneLine(logging.Formatter):
         def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - a name of `logging`
@@ -331,16 +333,15 @@ def _plain_words(is_debugging: bool) -> Generator[None]:
 def _say(error: Exception, switches: Switches) -> None:
     """What is wrong, on stderr: in one line, or as a traceback if that is wanted."""
     from bridle.app._failing import Failed, in_one_line
-    from bridle.app._terminal import Terminal
+    from bridle.app._terminal import complain
     from bridle.errors import BridleError
 
     if switches.is_debugging:
         sys.stderr.write(plain("".join(traceback.format_exception(error))))
     elif isinstance(error, BridleError | Failed | OSError):
-        Terminal(no_color=True).note(f"error: {in_one_line(error, BY_OPTION)}")
+        complain(f"error: {in_one_line(error, BY_OPTION)}")
     else:
-        line = f"error: {type(error).__name__}: {in_one_line(error, {})} (--debug shows where)"
-        Terminal(no_color=True).note(line)
+        complain(f"error: {type(error).__name__}: {in_one_line(error, {})} (--debug shows where)")
 
 
 def _guarded(function: Callable[..., int], switches: Switches) -> Callable[..., object]:

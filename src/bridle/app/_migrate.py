@@ -163,7 +163,7 @@ def _diff(file: Examined) -> Iterator[str]:
     """The lines of a unified diff. There are as many lines as before: none is added or taken away."""
     before, after = (data.decode(errors="replace").split("\n") for data in (file.before, file.after))
     count = len(before) if before[-1] else len(before) - 1
-    path = _readable(file.path)
+    path = one_line(_readable(file.path))
     yield f"--- {path}"
     yield f"+++ {path}"
     for start, end in _hunks([number for number in range(count) if before[number] != after[number]], count):

@@ -40,6 +40,7 @@ __all__ = [
     "Glyphs",
     "SafeConsole",
     "Terminal",
+    "complain",
     "guarded_streams",
     "one_line",
     "printable",
@@ -368,6 +369,13 @@ class Terminal:
         await anyio.wait_readable(fd)
         data = os.read(fd, 65536)
         return data.decode("utf-8", "replace").rstrip("\n") if data else None
+
+
+def complain(words: str) -> None:
+    """Write a line to stderr as it is now: another may stand in for it while something is drawn."""
+    console = Terminal(no_color=True).err
+    shown = _hanging(words, console).plain if console.is_terminal else words
+    sys.stderr.write(f"{plain(shown)}\n")
 
 
 def _hanging(words: str | Text, console: Console) -> Text:
