@@ -149,24 +149,10 @@ def test_markdown_has_nothing_alive_and_no_turn_of_the_agents_making(words: str)
         assert not HIDDEN.search(shown)
 
 
-PIECES = [
-    "```",
-    "~~~",
-    "`",
-    "``",
-    "\\",
-    "<b>",
-    "<!--",
-    "](x)",
-    "[a]",
-    "[a]: x",
-    "|",
-    "\n",
-    "\n\n",
-    "    ",
-    "  ",
-]
-PIECES += ["> ", "- ", "1. ", "# ", "===", "---", "a", "<", "!", "&", "\t"]
+PIECES = (
+    *("```", "~~~", "`", "``", "\\", "<b>", "<!--", "](x)", "[a]", "[a]: x", "|", "\n", "\n\n", "    ", "  "),
+    *("> ", "- ", "1. ", "# ", "===", "---", "a", "<", "!", "&", "\t"),
+)
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=25).map("".join))

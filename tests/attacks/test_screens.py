@@ -54,8 +54,7 @@ def shown(*arguments: str, form: str = "lines") -> Shown:
 
 def assert_safe(out: str, err: str, form: str) -> None:
     for text in (out, err):
-        found = HIDDEN.search(text)
-        assert found is None, f"{found[0]!r} in {text!r}" if found else ""
+        assert [f"{found[0]!r} in {text!r}" for found in HIDDEN.finditer(text)][:1] == []
     own = err.splitlines() if form != "lines" else (out + err).splitlines()
     assert [line for line in own if line.startswith(FORGED)] == []
     if form == "json":
@@ -280,7 +279,7 @@ def test_no_field_of_a_recording_commands_the_terminal(
     number: int, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names = groups_of(RECORDED)[number]
-    lines = RECORDED if names == {"dir"} else poisoned(RECORDED, names)
+    lines = poisoned(RECORDED, names)
     (place / "project" / "trace.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     attack([each for commands in OF_RECORDINGS.values() for each in commands], capsys)
 
@@ -406,10 +405,9 @@ def model(request: Request) -> Step:
 
 
 def arrange(here: Machine) -> None:
-    tasks = [
-        {"prompt": "Go", "id": f"a{POISON}", "tags": {"a": POISON}},
-        {"prompt": "Break", "id": f"b{POISON}"},
-    ]
+    """Tasks with ids as bad as they may be: control characters are refused."""
+    ids = [f"{number} evil \u202e\u200b\u2066\ufeff {FORGED}" for number in range(2)]
+    tasks = [{"prompt": "Go", "id": ids[0], "tags": {"a": POISON}}, {"prompt": "Break", "id": ids[1]}]
     for name in ("tasks", "t"):
         (here.folder / f"{name}.jsonl").write_text("".join(f"{json.dumps(task)}\n" for task in tasks))
 
@@ -421,10 +419,12 @@ def test_a_hostile_agent_cannot_command_the_terminal(name: str) -> None:
         environment = hostile(here)
         if name in ("fleet resume", "fleet retry-failed"):
             here.run("fleet", "run", "tasks.jsonl", environment=environment)
-        for command in LIVE[name]:
+        for number, command in enumerate(LIVE[name]):
             stdin = "Go\n/model\n/mode\n/help\n/cost\n/nothing\x1b[2J\n" if name == "chat" else None
             done = here.run(*command.arguments, stdin=stdin, environment=environment)
             assert_safe(done.out, done.err, command.form)
+            # The poison is shown, or the test shows nothing. The demo shows words of ours alone.
+            assert number or name == "demo" or "evil" in done.out + done.err
         assert here.is_empty()
 
 
@@ -445,8 +445,7 @@ def test_a_hostile_agent_cannot_command_the_terminal_by_what_is_dispatched_on(ke
 def assert_safe_screen(screen: Screen) -> None:
     raw = screen.raw.decode("utf-8", "replace")
     assert "\x1b[38;5;123;7m" not in raw
-    found = HIDDEN.search(OWN_CODES.sub("", raw))
-    assert found is None, repr(raw[max(found.start() - 80, 0) :][:200]) if found else ""
+    assert HIDDEN.findall(OWN_CODES.sub("", raw)) == []
     assert [line for line in screen.lines if line.startswith(FORGED)] == []
 
 
