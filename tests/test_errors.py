@@ -326,12 +326,12 @@ def test_the_tree_in_the_docstring_is_the_real_one() -> None:
     assert drawn == {kind.__name__: {base.__name__ for base in kind.__bases__} for kind in everyone()}
 
 
-def test_only_redaction_and_typing_are_imported() -> None:
+def test_only_what_makes_texts_safe_and_typing_are_imported() -> None:
     sources = Path(errors.__file__).parent.glob("*.py")
     nodes = [node for path in sources for node in ast.parse(path.read_text(encoding="utf-8")).body]
     imported = {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
     own = {f"bridle.errors.{name}" for name in ("_keeping", "_root", "_transcripts")}
-    assert imported == {"__future__", "typing", "bridle.redaction", *own}
+    assert imported == {"__future__", "typing", "bridle._display", "bridle.redaction", *own}
     assert not any(isinstance(node, ast.Import) for node in nodes)
 
 

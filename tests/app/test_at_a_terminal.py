@@ -96,7 +96,7 @@ def test_a_plan_is_approved_or_sent_back(key: str, said: str) -> None:
             screen.see("no (Enter)")
             screen.press(key)
             assert screen.end() == Code.OK
-            assert "1 Tidy up." in screen.text
+            assert "│ plan: 1. Tidy up." in screen.text
         assert said in str(here.requests[1].tool_results)
 
 
@@ -161,7 +161,9 @@ def test_what_would_be_written_is_shown_before_it_is_allowed() -> None:
         screen.see("no (Enter)")
         screen.press("n")
         assert screen.end() == Code.OK
-        assert screen.lines[2:5] == ["    made", "    + first", "    + second"]
+        shown = screen.lines[screen.lines.index("May it use Write?") :]
+    assert re.fullmatch(r"│ file_path: /.*\S", shown[1])
+    assert shown[2:5] == ["│ content:", "│ + first", "│ + second"]
 
 
 @pytest.mark.parametrize(
@@ -223,4 +225,4 @@ def test_lines_fit_the_terminal(columns: int) -> None:
     assert max(map(len, lines)) <= columns
     # A call is one line, however long it is.
     assert sum(line.startswith("⏺ Bash") for line in lines) == 1
-    assert len([line for line in lines if line.startswith("word")]) >= len(words) // columns
+    assert len([line for line in lines if line.startswith("  word")]) >= len(words) // columns

@@ -45,7 +45,7 @@ def test_ctrl_c_interrupts_the_turn_and_the_conversation_goes_on(kind: Kind) -> 
             screen.see(PROMPT)
             screen.press("\x04")
             assert screen.end() == Code.OK
-            assert sum(line.startswith("word word") for line in screen.lines) == 1
+            assert sum(line.startswith("  word word") for line in screen.lines) == 1
         assert here.is_empty()
 
 

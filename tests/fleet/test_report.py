@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from bridle._display import plain
 from bridle.fleet._outcome import STATUSES, Outcome, Status
 from bridle.fleet._report import Latency, Part, Report
 from bridle.session import Usage
@@ -155,7 +156,7 @@ def test_what_tasks_say_is_no_formula_of_a_table(begin: str) -> None:
     hostile = f"{begin}cmd|' /c calc'!A1"
     told = outcome(1, "failed", id=hostile, text=hostile, error=hostile, tags={"team": hostile})
     (row,) = csv.DictReader(io.StringIO(Report.from_outcomes([told]).to_csv(), newline=""))
-    assert {row[name] for name in ("id", "text", "error", "tag:team")} == {f"'{hostile}"}
+    assert {row[name] for name in ("id", "text", "error", "tag:team")} == {f"'{plain(hostile)}"}
 
 
 def test_json_has_all_of_it() -> None:

@@ -101,9 +101,9 @@ def test_a_fence_is_longer_than_any_in_the_code(code: str) -> None:
         ("# Heading", "### Heading"),
         ("##### Deep", "###### Deep"),
         ("```\n# code\n```", "```\n# code\n```"),
-        ("<!-- open", "\\<!-- open"),
-        ("<script>", "\\<script>"),
-        ("List<T> and <b>", "List<T> and <b>"),
+        ("<!-- open", "&lt;!-- open"),
+        ("<script>", "&lt;script>"),
+        ("List<T>, `List<T>`, a < b", "List&lt;T>, `List<T>`, a < b"),
         ("Not a heading\n===", "Not a heading\n\\==="),
     ],
 )
@@ -116,7 +116,7 @@ def test_a_prompt_cannot_pass_for_another_turn() -> None:
     shown = exported(
         Bundle(session_id=SESSION, project=KEY, entries=[prompt("u1", None, "x\n## Agent\n```")])
     )
-    assert "\n> ## Agent\n> ```\n" in shown
+    assert "\n> x\n> #### Agent\n> ```\n> ```\n" in shown
     assert re.findall("(?m)^## .*", shown) == ["## User · 2026-03-01 12:00:00 UTC"]
 
 

@@ -6,6 +6,7 @@ Where nobody is there, what would be asked is denied, with a text that says how 
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from shlex import quote
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -13,12 +14,13 @@ import msgspec
 from rich.text import Text
 
 from bridle import allow, deny
+from bridle.app._question import Sheet, changes_of, rules_of
 from bridle.app._saying import call_in_words, shortened, tool_name
-from bridle.app._terminal import printable
+from bridle.app._terminal import one_line
 from bridle.handlers import decline
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Callable
 
     from bridle import Answer, ElicitationRequest, PermissionRequest, Plan, Question
     from bridle.app._stream import Stream
@@ -29,12 +31,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Asker"]
 
-_SHOWN_LINES: Final = 30
+_NO: Final = ("n", "n", "no (Enter)")
+_YES: Final = ("y", "y", "yes")
+_ALWAYS: Final = ("a", "a", "always, in this session")
+"""A key, how it is called, and what it means."""
 
-_CHANGES: Final = (("old_string", "-", "red"), ("new_string", "+", "green"), ("content", "+", "green"))
-"""What a tool would change, by its fields, and how that is shown."""
-
-_NO: Final = "n no (Enter)"
+_AROUND: Final = 4
+"""Rows of a screen that are for the bar, the question and the keys."""
 
 
 class Asker:
@@ -61,12 +64,12 @@ class Asker:
         """Nobody is there: deny it."""
         await self._stream.wait_for(request.tool_use_id)
         name = request.tool_name
-        suggested = [rule for update in request.suggestions for rule in _rules(update)]
-        rule = printable((suggested or [name])[0])
+        suggested = [rule for update in request.suggestions for rule in rules_of(update)]
+        rule = quote(one_line((suggested or [name])[0]))
         self._terminal.note(
             Text(
                 f"denied: {tool_name(name)} {call_in_words(name, request.input, self._cwd)} "
-                f"(nobody can be asked here; to allow it: --allow '{rule}')",
+                f"(nobody can be asked here; to allow it: --allow {rule})",
                 style="yellow",
             )
         )
@@ -74,37 +77,55 @@ class Asker:
 
     async def decline(self, request: ElicitationRequest) -> ElicitationResult:
         """Decline what an MCP server asks for: forms are not filled in here."""
-        asked = " ".join(printable(request.message).split())
-        words = f"declined: the MCP server {printable(request.server)} asks: {shortened(asked)}"
-        self._terminal.leave_question()
+        asked = shortened(one_line(request.message))
+        words = f"declined: the MCP server {one_line(request.server)} asks: {asked}"
         self._terminal.note(Text(f"{words} (bridle answers no forms)", style="yellow"))
         return decline()
 
     async def permit(self, request: PermissionRequest) -> Answer:
         """Ask whether a tool may be used."""
-        async with self._alone(request.tool_use_id):
-            updates = _for_this_session(request)
-            self._head(f"May it use {tool_name(request.tool_name)}?")
-            self._details(request)
-            keys = ["y yes", _NO]
+        updates = _for_this_session(request)
+
+        def write(sheet: Sheet) -> None:
+            sheet.bar("Permission")
+            # By its full name: a tool of a server may be called like one of the program's own.
+            sheet.say(f"May it use {request.tool_name}?", "bold")
+            sheet.input(request)
+            sheet.reasons(request)
             if updates:
-                keys.insert(1, f"a always, in this session{_named(updates)}")
-            key = await self._key(keys, default="n")
-            self._answered({"y": "yes", "a": "always"}.get(key, "no"))
-            if key == "a":
-                return allow(updates=updates)
-            return allow() if key == "y" else deny("The user said no.")
+                sheet.updates(updates)
+
+        key = await self._decide(request, write, *((_ALWAYS,) if updates else ()))
+        if key == "a":
+            return allow(updates=updates)
+        return allow() if key == "y" else deny("The user said no.")
+
+    async def approve(self, plan: Plan) -> Answer:
+        """Ask whether a plan is to be carried out."""
+
+        def write(sheet: Sheet) -> None:
+            sheet.bar("Plan")
+            sheet.say("Is this plan to be carried out?", "bold")
+            # As it is written: Markdown that is rendered leaves things out.
+            sheet.input(plan)
+            sheet.reasons(plan)
+
+        key = await self._decide(plan, write)
+        return allow() if key == "y" else deny("The user does not want this plan carried out.")
 
     async def choose(self, question: Question) -> str | list[str] | None:
         """Have one of the answers to a question chosen, or a text typed."""
+
+        def write(sheet: Sheet) -> None:
+            sheet.bar("The agent asks you")
+            sheet.choices(question)
+
         async with self._alone(question.tool_use_id):
-            self._head(printable(question.text))
-            for number, option in enumerate(question.options, 1):
-                line = Text.assemble((f"  {number} ", "bold"), printable(option.label))
-                self._say(line.append(f"  {printable(option.description)}", style="dim"))
+            if not await self._show(write):
+                return None
             several = "numbers with commas" if question.multi_select else "a number"
-            self._say(Text(f"  {several}, or an answer of your own; empty: none", style="dim"))
-            self._say(Text(f"  {self._terminal.glyphs.prompt} ", style="yellow"), end="")
+            self._say(Text(f"{several}, or an answer of your own; empty: none", style="dim"))
+            self._say(Text(f"{self._terminal.glyphs.prompt} ", style="yellow"), end="")
             typed = (await self._terminal.line() or "").strip()
             if not typed:
                 return None
@@ -116,17 +137,6 @@ class Asker:
                 for part in parts
             ]
             return labels if question.multi_select else labels[0]
-
-    async def approve(self, plan: Plan) -> Answer:
-        """Ask whether a plan is to be carried out."""
-        from rich.markdown import Markdown
-
-        async with self._alone(plan.tool_use_id):
-            self._head("Is this plan to be carried out?")
-            self._terminal.voice.print(Markdown(printable(plan.text)))
-            key = await self._key(["y yes", _NO], default="n")
-            self._answered("yes" if key == "y" else "no")
-            return allow() if key == "y" else deny("The user does not want this plan carried out.")
 
     # How it is asked.
 
@@ -140,43 +150,49 @@ class Asker:
             async with self._terminal.asking():
                 yield
 
-    def _say(self, line: Text, end: str = "\n") -> None:
-        self._terminal.voice.print(line, end=end, highlight=False)
+    async def _decide(
+        self, request: PermissionRequest, write: Callable[[Sheet], None], *more: tuple[str, str, str]
+    ) -> str:
+        """Put a question of yes and no; what can be chosen besides is in `more`. Gives the key."""
+        async with self._alone(request.tool_use_id):
+            key = "n"
+            if await self._show(write):
+                key = await self._key(_YES, *more, _NO)
+            self._say(Text({"y": "yes", "a": "always"}.get(key, "no"), style="bold"))
+            return key
 
-    def _head(self, text: str) -> None:
-        self._say(Text.assemble(("? ", "bold yellow"), (text, "bold")))
+    async def _show(self, write: Callable[[Sheet], None]) -> bool:
+        """Show a question to its end, page by page; gives whether somebody wanted to see it all.
 
-    def _details(self, request: PermissionRequest) -> None:
-        command = request.input.get("command")
-        text = command if isinstance(command, str) else ""
-        shown = printable(text) or call_in_words(request.tool_name, request.input, self._cwd)
-        lines = [Text(f"    {line}", style="cyan") for line in shown.splitlines()]
-        for field, sign, style in _CHANGES:
-            change = request.input.get(field)
-            if isinstance(change, str):
-                lines += [Text(f"    {sign} {line}", style=style) for line in printable(change).splitlines()]
-        for line in lines[:_SHOWN_LINES]:
-            self._say(line)
-        if more := len(lines[_SHOWN_LINES:]):
-            self._say(Text(f"    (and {more} more line{'s' if more > 1 else ''})", style="yellow"))
-        for label, fact in (
-            ("why", request.decision_reason),
-            ("path", request.blocked_path),
-            ("subagent", request.agent_id),
-        ):
-            if fact:
-                self._say(Text(f"    {label}: {printable(str(fact))}", style="dim"))
+        There is no yes before the end: nobody can allow what was not on the screen.
+        """
+        voice = self._terminal.voice
+        sheet = Sheet(voice, self._terminal.glyphs)
+        # It may be long, and the agent must not wait for other answers meanwhile.
+        await anyio.to_thread.run_sync(write, sheet)
+        room, shown = max(voice.height - _AROUND, 5), 0
+        while True:
+            for line in sheet.lines[shown : shown + room]:
+                self._say(line)
+            shown = min(shown + room, len(sheet.lines))
+            if not (left := len(sheet.lines) - shown):
+                return True
+            rows = f"{left:,} more line{'s' if left > 1 else ''}: "
+            key = await self._key((" ", "Space", "next page"), ("e", "e", "to the end"), _NO, before=rows)
+            if key == "n":
+                return False
+            self._terminal.unprompt(voice)
+            room = left if key == "e" else room
 
-    async def _key(self, keys: list[str], *, default: str) -> str:
-        line = Text("  ")
-        for each in keys:
-            key, _, meaning = each.partition(" ")
-            line.append(key, style="bold yellow").append(f" {meaning}   ")
+    async def _key(self, *keys: tuple[str, str, str], before: str = "") -> str:
+        line = Text(before, style="dim")
+        for _, name, meaning in keys:
+            line.append(name, style="bold yellow not dim").append(f" {meaning}   ", style="not dim")
         self._say(line, end="")
-        return await self._terminal.key("".join(each[0] for each in keys), default=default)
+        return await self._terminal.key("".join(key for key, _, _ in keys), default="n")
 
-    def _answered(self, word: str) -> None:
-        self._say(Text(word, style="bold"))
+    def _say(self, line: Text, end: str = "\n") -> None:
+        self._terminal.voice.print(line, end=end, soft_wrap=True)
 
 
 def _for_this_session(request: PermissionRequest) -> list[PermissionUpdate]:
@@ -185,21 +201,6 @@ def _for_this_session(request: PermissionRequest) -> list[PermissionUpdate]:
         return []
     # Beside a rule for this it may suggest a mode and folders, which allow more.
     narrow = [update for update in request.suggestions if update.type == "addRules"]
-    chosen = narrow or request.suggestions
-    return [msgspec.structs.replace(update, destination="session") for update in chosen]
-
-
-def _named(updates: list[PermissionUpdate]) -> str:
-    """What would be allowed, in words."""
-    rules = [rule for update in updates for rule in _rules(update)]
-    modes = [f"mode {update.mode}" for update in updates if update.mode]
-    folders = [folder for update in updates for folder in update.directories or ()]
-    named = ", ".join(printable(each) for each in (*rules, *modes, *folders))
-    return f" ({named})" if named else ""
-
-
-def _rules(update: PermissionUpdate) -> list[str]:
-    return [
-        f"{rule.tool_name}({rule.rule_content})" if rule.rule_content else rule.tool_name
-        for rule in update.rules or ()
-    ]
+    chosen = [msgspec.structs.replace(each, destination="session") for each in narrow or request.suggestions]
+    # What cannot be put in words cannot be allowed with them.
+    return chosen if all(any(changes_of(update)) for update in chosen) else []

@@ -11,7 +11,6 @@ from threading import Lock, Thread
 from typing import TYPE_CHECKING
 
 from bridle.app._saying import said
-from bridle.app._terminal import printable
 from bridle.errors import BridleError
 from bridle.wire import AssistantMessage, InitMessage, StreamEvent
 
@@ -76,7 +75,7 @@ class Between:
             for message in filter(self._has_words, waiting):
                 self._stream.show(message)
                 if not self._terminal.is_live and isinstance(message, AssistantMessage) and message.text:
-                    self._terminal.write(f"{printable(message.text, with_tabs=True)}\n")
+                    self._terminal.write_words(message.text, is_apart=self._terminal.can_ask)
 
     def _has_words(self, message: Message) -> bool:
         if isinstance(message, StreamEvent | InitMessage):

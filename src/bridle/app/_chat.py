@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from contextlib import suppress
 from importlib import import_module
+from shlex import quote
 from typing import TYPE_CHECKING, Final
 
 from rich.table import Table
@@ -20,7 +21,7 @@ from bridle.app._failing import Code, code_of, in_one_line
 from bridle.app._flags import BY_OPTION, working_folder
 from bridle.app._saying import money, shortened
 from bridle.app._stream import Stream
-from bridle.app._terminal import Terminal, printable
+from bridle.app._terminal import Terminal, one_line, printable
 from bridle.app._turns import follow, opened, summary
 from bridle.errors import BridleError, ConnectionLost
 
@@ -60,7 +61,7 @@ def hold_chat(fields: OptionFields, *, no_color: bool) -> int:
         code = _Chat(session, terminal, stream).hold()
         id = session.id
     if id is not None and bridle.Options(**chosen).persist_session:
-        terminal.note(Text(f"To go on: bridle chat --resume {id}", style="dim"))
+        terminal.note(Text(f"To go on: bridle chat --resume {quote(one_line(id))}", style="dim"))
     return code
 
 
@@ -126,7 +127,7 @@ class _Chat:
             }
             if word[1:] not in names and "/" not in word[1:]:
                 self._terminal.note(
-                    Text(f"There is no command {printable(word)}. /help lists those there are."),
+                    Text(f"There is no command {one_line(word)}. /help lists those there are."),
                     style="yellow",
                 )
                 return
@@ -143,7 +144,7 @@ class _Chat:
     def _conclude(self, result: Result[object]) -> None:
         self._stream.finish()
         if not self._terminal.is_live and result.text:
-            self._terminal.write(f"{printable(result.text, with_tabs=True)}\n")
+            self._terminal.write_words(result.text, is_apart=self._terminal.can_ask)
         error = result.error
         if error is not None:
             if isinstance(error, ConnectionLost):
@@ -159,7 +160,7 @@ class _Chat:
         self._terminal.clear()
         info = self._session.info
         dot = f" {self._terminal.glyphs.dot} "
-        program = f"Claude Code {info.version}" if info.version else "the agent"
+        program = f"Claude Code {one_line(info.version)}" if info.version else "the agent"
         head = Text.assemble(("Bridle", "bold cyan"), f" {bridle.__version__}{dot}{program}")
         self._terminal.note(head)
         if self._terminal.can_ask:
@@ -174,15 +175,16 @@ class _Chat:
             table.add_row()
             table.add_row(Text("of the agent", style="dim"))
         for command in sorted(theirs, key=lambda each: each.name):
-            words = printable(" ".join(command.description.split()))
+            words = one_line(command.description)
             table.add_row(
-                Text(f"/{printable(command.name)}", style="bold"), Text(shortened(words, 90), style="dim")
+                Text(f"/{one_line(command.name)}", style="bold", no_wrap=True, overflow="ellipsis"),
+                Text(shortened(words, 90), style="dim"),
             )
         self._terminal.print(table)
 
     def _model(self, name: str) -> None:
         if name:
-            self._say(f"The model is now {printable(self._session.set_model(name))}.")
+            self._say(f"The model is now {one_line(self._session.set_model(name))}.")
             return
         now = self._session.info.model
         table = Table.grid(padding=(0, 2))
@@ -190,22 +192,27 @@ class _Chat:
             is_it = now in (model.value, model.resolved_model)
             sign = self._terminal.glyphs.prompt if is_it else ""
             table.add_row(
-                sign, Text(printable(model.value), style="bold"), Text(printable(model.display_name))
+                sign,
+                Text(one_line(model.value), style="bold", no_wrap=True, overflow="ellipsis"),
+                Text(one_line(model.display_name)),
             )
         self._terminal.print(table)
-        self._say(f"Now: {now or 'the default, as the first turn will tell'}. /model NAME changes it.", "dim")
+        self._say(
+            f"Now: {one_line(now or 'the default, as the first turn will tell')}. /model NAME changes it.",
+            "dim",
+        )
 
     def _mode(self, name: str) -> None:
         if name:
-            self._say(f"The permission mode is now {printable(self._session.set_permission_mode(name))}.")
+            self._say(f"The permission mode is now {one_line(self._session.set_permission_mode(name))}.")
         else:
-            self._say(f"The permission mode is {self._session.info.permission_mode or 'default'}.")
+            self._say(f"The permission mode is {one_line(self._session.info.permission_mode or 'default')}.")
 
     def _cost(self, _: str) -> None:
         usage = self._session.usage
         self._say(str(usage))
         for model, each in sorted(usage.by_model.items()):
-            self._say(f"  {printable(model)}: {each.total_tokens:,} tokens, {money(each.cost_usd)}", "dim")
+            self._say(f"  {one_line(model)}: {each.total_tokens:,} tokens, {money(each.cost_usd)}", "dim")
 
     def _exit(self, _: str) -> None:
         raise _Leave
@@ -233,7 +240,7 @@ def _reader(terminal: Terminal, between: Between) -> Callable[[], str | None]:
 
         def draw() -> None:
             typed = readline.get_line_buffer() if readline else ""
-            terminal.write(prompt.translate({1: None, 2: None}) + typed)
+            terminal.write_exactly(prompt.translate({1: None, 2: None}) + printable(typed))
 
         try:
             with terminal.typing(), between.typing(draw):

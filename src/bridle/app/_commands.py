@@ -18,6 +18,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 import typer
 
+from bridle._display import one_line, plain
 from bridle._version import __version__
 from bridle.app._flags import BY_OPTION, Switches, signed, with_flags
 from bridle.app._fleet_commands import FLEET_COMMANDS
@@ -48,6 +49,7 @@ _Cwd: TypeAlias = Annotated[
 def carry_out(arguments: Sequence[str] | None = None) -> int:
     """Carry out a command line, and give its exit code."""
     from bridle.app._failing import Code, code_of, in_one_line
+    from bridle.app._terminal import complain
 
     try:
         with _asked_to_end():
@@ -60,8 +62,8 @@ def carry_out(arguments: Sequence[str] | None = None) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":
             sys.stderr.write(f"{error.format_message()}\n")
         else:
-            text = " ".join(error.format_message().split())
-            sys.stderr.write(f"error: {text.rstrip('.')}. Try `{command} --help`.\n")
+            text = one_line(error.format_message())
+            complain(f"error: {text.rstrip('.')}. Try `{command} --help`.")
         return Code.USAGE
     except typer.Abort:
         return Code.INTERRUPTED
@@ -69,7 +71,7 @@ def carry_out(arguments: Sequence[str] | None = None) -> int:
         return _pipe_closed()
     except OSError as error:
         _drop_output()
-        sys.stderr.write(f"error: {in_one_line(error, BY_OPTION)}\n")
+        complain(f"error: {in_one_line(error, BY_OPTION)}")
         return code_of(error)
     if code == Code.INTERRUPTED and arguments is None:
         _leave_at_once()
@@ -303,13 +305,19 @@ def _plain_words(is_debugging: bool) -> Generator[None]:
     import logging
     import warnings
 
+    from bridle.app._terminal import complain
     from bridle.options import PermissionShadowedWarning
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
-        sys.stderr.write(f"warning: {' '.join(str(message).split())}\n")
+        complain(f"warning: {one_line(str(message))}")
+
+    class OneLine(logging.Formatter):
+        def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - a name of `logging`
+            return one_line(super().formatMessage(record))
 
     log = logging.getLogger("bridle")
     handler = logging.StreamHandler() if is_debugging else logging.NullHandler()
+    handler.setFormatter(OneLine())
     log.addHandler(handler)
     try:
         with warnings.catch_warnings():
@@ -322,17 +330,31 @@ def _plain_words(is_debugging: bool) -> Generator[None]:
         log.removeHandler(handler)
 
 
+def _say(error: Exception, switches: Switches) -> None:
+    """What is wrong, on stderr: in one line, or as a traceback if that is wanted."""
+    from bridle.app._failing import Failed, in_one_line
+    from bridle.app._terminal import complain
+    from bridle.errors import BridleError
+
+    if switches.is_debugging:
+        sys.stderr.write(plain("".join(traceback.format_exception(error))))
+    elif isinstance(error, BridleError | Failed | OSError):
+        complain(f"error: {in_one_line(error, BY_OPTION)}")
+    else:
+        complain(f"error: {type(error).__name__}: {in_one_line(error, {})} (--debug shows where)")
+
+
 def _guarded(function: Callable[..., int], switches: Switches) -> Callable[..., object]:
     """A command that takes the common flags, and ends with a code whatever happens."""
 
     def command(*, debug: bool, no_color: bool, **given: object) -> int:
-        from bridle.app._failing import Code, Failed, code_of, in_one_line
-        from bridle.errors import BridleError
+        from bridle.app._failing import Code, code_of
+        from bridle.app._terminal import guarded_streams
 
         switches.is_debugging |= debug
         switches.no_color |= no_color
         try:
-            with _plain_words(switches.is_debugging):
+            with guarded_streams(), _plain_words(switches.is_debugging):
                 return function(switches, **given)
         except BrokenPipeError:
             return _pipe_closed()
@@ -340,13 +362,7 @@ def _guarded(function: Callable[..., int], switches: Switches) -> Callable[..., 
             return Code.INTERRUPTED
         except Exception as error:  # noqa: BLE001 - whatever it is, it is said
             _drop_output()
-            if switches.is_debugging:
-                traceback.print_exc()
-            elif isinstance(error, BridleError | Failed | OSError):
-                sys.stderr.write(f"error: {in_one_line(error, BY_OPTION)}\n")
-            else:
-                line = in_one_line(error, {})
-                sys.stderr.write(f"error: {type(error).__name__}: {line} (--debug shows where)\n")
+            _say(error, switches)
             return code_of(error)
 
     own = [

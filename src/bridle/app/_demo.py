@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Literal
 
 import anyio
-from rich.console import Console
 from rich.text import Text
 
 import bridle
@@ -20,7 +19,7 @@ from bridle.app import _demo_parts as parts
 from bridle.app._failing import Code, code_of
 from bridle.app._page import Page
 from bridle.app._saying import Said, call_in_words, money, said, tool_name
-from bridle.app._terminal import Terminal, printable
+from bridle.app._terminal import SafeConsole, Terminal, one_line, printable
 from bridle.app._turns import follow, opened
 from bridle.wire import AssistantMessage, ResultMessage, StreamEvent
 
@@ -65,7 +64,7 @@ def show_demo(
     if svg is not None:
         # What cannot be written is told before the show.
         svg.touch()
-        copy = Console(
+        copy = SafeConsole(
             record=True,
             width=_PICTURE_WIDTH,
             file=io.StringIO(),
@@ -141,11 +140,11 @@ class _Demo:
             usage = session.usage
         self._pause(_STEP)
         if result.error is None:
-            self._page.say(Said("done", f"{result.output!r}, checked"), label="output")
+            self._page.say(Said("done", one_line(f"{result.output!r}, checked")), label="output")
         elif code_of(result.error) is Code.INTERRUPTED:
             self._page.say(Said("failed", "interrupted"))
         else:
-            self._page.say(Said("failed", str(result.error).partition("\n")[0]))
+            self._page.say(Said("failed", one_line(str(result.error).partition("\n")[0])))
         self._pause(_STEP)
         dot = f" {self._terminal.glyphs.dot} "
         calls = f"{result.num_turns} model calls"
@@ -193,9 +192,9 @@ class _Demo:
     def _show(self, message: Message) -> None:
         match message:
             case StreamEvent():
-                self._text += printable(message.text)
+                self._text += message.text
                 if self._text.strip():
-                    self._page.draw(Said("agent", self._text.strip()))
+                    self._page.draw(Said("agent", printable(self._text.strip())))
             case ResultMessage():
                 pass
             case _:
@@ -224,21 +223,21 @@ class _Demo:
         with anyio.move_on_after(_PATIENCE):
             while request.tool_use_id not in self._shown_calls:  # noqa: ASYNC110 - another thread shows them
                 await anyio.sleep(0.01)
+        name = tool_name(request.tool_name)
+        words = call_in_words(request.tool_name, request.input, self._cwd)
+        self._page.say(Said("asks", f"May it use {name}? {words}"))
+        for sign, field, style in (("-", "old_string", "red"), ("+", "new_string", "green")):
+            line = Text(f"{sign} {one_line(str(request.input.get(field, '')))}", style=style)
+            self._page.print(self._page.indented(line))
+        if not self._terminal.can_ask:
+            self._page.say(Said("answer", "yes (by itself: nobody is at a terminal)"), label="you")
+            return bridle.allow()
+        keys = Text.assemble(("y", "bold yellow"), " yes   ", ("n", "bold yellow"), " no  ")
         async with self._terminal.asking():
-            name = tool_name(request.tool_name)
-            words = call_in_words(request.tool_name, request.input, self._cwd)
-            self._page.say(Said("asks", f"May it use {name}? {words}"))
-            for sign, field, style in (("-", "old_string", "red"), ("+", "new_string", "green")):
-                line = Text(f"{sign} {request.input.get(field, '')}", style=style)
-                self._page.print(self._page.indented(line))
-            if not self._terminal.can_ask:
-                self._page.say(Said("answer", "yes (by itself: nobody is at a terminal)"), label="you")
-                return bridle.allow()
-            keys = Text.assemble(("y", "bold yellow"), " yes   ", ("n", "bold yellow"), " no  ")
             self._terminal.prompt(self._page.indented(keys))
             try:
                 key = await self._terminal.key("yn", default="y")
             finally:
                 self._terminal.unprompt()
-            self._page.say(Said("answer", "no" if key == "n" else "yes"), label="you")
-            return bridle.deny("The user said no.") if key == "n" else bridle.allow()
+        self._page.say(Said("answer", "no" if key == "n" else "yes"), label="you")
+        return bridle.deny("The user said no.") if key == "n" else bridle.allow()

@@ -6,7 +6,6 @@ No prompt is sent: it costs nothing.
 from __future__ import annotations
 
 import os
-import sys
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +17,7 @@ from bridle.app._checks import Check, State, credentials, machine_checks, progra
 from bridle.app._failing import Code, in_one_line
 from bridle.app._flags import BY_OPTION
 from bridle.app._page import LABEL
-from bridle.app._terminal import Terminal, printable
+from bridle.app._terminal import Terminal, one_line
 from bridle.errors import AgentTooOld, BridleError
 from bridle.launch import MINIMUM_AGENT_VERSION
 
@@ -53,7 +52,7 @@ def examine(*, no_color: bool, as_json: bool, program: str | None, cwd: str | No
     warnings = sum(check.state == "warning" for check in checks)
     if as_json:
         told = {"ok": not problems, "checks": checks}
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(told).decode(), indent=2) + "\n")
+        terminal.write_json(msgspec.json.format(msgspec.json.encode(told).decode(), indent=2))
     else:
         terminal.print()
         terminal.print(_verdict(problems, warnings))
@@ -129,7 +128,7 @@ def _servers(session: bridle.sync.Session) -> list[McpServerStatus]:
 
 
 def _server(server: McpServerStatus) -> Check:
-    name = f"MCP {printable(server.name)}"
+    name = f"MCP {one_line(server.name)}"
     match server.status:
         case "connected":
             return Check.of(name, "ok", f"connected, {len(server.tools or ())} tools")
@@ -138,7 +137,7 @@ def _server(server: McpServerStatus) -> Check:
         case "needs-auth":
             return Check.of(name, "warning", "it wants a login", "Log in to it with `claude mcp`.")
         case status:
-            reason = f": {printable(server.error)}" if server.error else ""
+            reason = f": {one_line(server.error)}" if server.error else ""
             return Check.of(name, "warning", f"{status}{reason}", "Check its command or its address.")
 
 
@@ -148,18 +147,18 @@ def _server(server: McpServerStatus) -> Check:
 def _print(terminal: Terminal, check: Check) -> None:
     signs = {"ok": terminal.glyphs.good, "warning": terminal.glyphs.warning, "problem": terminal.glyphs.bad}
     style = _STYLES[check.state]
-    head = f"{signs[check.state]} {printable(check.name):<{_NAME}} "
+    head = f"{signs[check.state]} {one_line(check.name):<{_NAME}} "
     if not terminal.out.is_terminal:
         # In words: a log is searched.
-        head = f"{check.state:<8} {printable(check.name):<{_NAME}} "
-    words = Text(printable(check.text))
+        head = f"{check.state:<8} {one_line(check.name):<{_NAME}} "
+    words = Text(one_line(check.text))
     width = max(terminal.out.width - len(head), 20)
     lines = list(words.wrap(terminal.out, width)) if terminal.out.is_terminal else [words]
     terminal.print(Text.assemble((head, style), lines[0]))
     for line in lines[1:]:
         terminal.print(Text(" " * len(head)).append_text(line))
     if check.advice:
-        advice = Text(f"To do: {printable(check.advice)}", style="bold")
+        advice = Text(f"To do: {one_line(check.advice)}", style="bold")
         more = list(advice.wrap(terminal.out, width)) if terminal.out.is_terminal else [advice]
         for line in more:
             terminal.print(Text(" " * len(head)).append_text(line))

@@ -10,7 +10,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
 from bridle import errors
-from bridle.app._terminal import printable
+from bridle.app._terminal import one_line
 from bridle.fleet import JournalBusy, JournalInvalid
 
 if TYPE_CHECKING:
@@ -103,4 +103,4 @@ def in_one_line(error: BaseException, flags: Mapping[str, str]) -> str:
     text = re.sub(r"`(\w+)([\w.\[\]]*)`", lambda found: f"`{flags.get(found[1], found[1] + found[2])}`", text)
     # An option of one part is spoken of twice.
     text = re.sub(r"(`--[\w-]+`): \1", r"\1", text)
-    return printable(text)
+    return one_line(text)

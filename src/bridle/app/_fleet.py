@@ -19,7 +19,7 @@ from bridle.app._failing import Code, Failed, in_one_line
 from bridle.app._fleet_progress import Board
 from bridle.app._fleet_reports import at_the_end, named
 from bridle.app._fleet_settings import BatchFields, Settings
-from bridle.app._terminal import Terminal
+from bridle.app._terminal import Terminal, one_line
 from bridle.errors import OptionsError
 from bridle.fleet import Journal, Ledger, Report, Task, resume
 from bridle.launch import find_agent
@@ -85,7 +85,7 @@ def resume_tasks(
         raise Failed(f"there is no task in {journal}. Begin it anew with `bridle fleet run`.", Code.USAGE)
     ended = counts.ended - (counts.failed + counts.over_budget if retry_failed else 0)
     if ended == counts.total:
-        terminal.note(f"nothing is left to do in {journal}")
+        terminal.note(f"nothing is left to do in {one_line(str(journal))}")
         return at_the_end(terminal, Report.from_journal(path), journal)
     with chdir(settings.folder):
         settings.keywords()

@@ -16,8 +16,9 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
+from bridle._display import escaped_json
 from bridle.app._saying import money, shortened
-from bridle.app._terminal import UNICODE, Terminal, printable
+from bridle.app._terminal import UNICODE, Terminal, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -110,7 +111,7 @@ class Board:
         if outcome.status != "done" and outcome.error is not None:
             self._failures.append((_name(outcome.id), _words(outcome)))
         if self._as_json:
-            self._print(msgspec.json.encode(outcome.to_json()).decode())
+            self._print(escaped_json(msgspec.json.encode(outcome.to_json()).decode()))
         elif self._live is None or not self._terminal.out.is_terminal:
             self._print(line_of(outcome, self._ended, progress.total))
 
@@ -257,15 +258,15 @@ def line_of(outcome: Outcome[object], place: int, of: int | None) -> str:
 def _words(outcome: Outcome[object]) -> str:
     text = _words_of((outcome.error or "").partition("\n")[0])
     kind = outcome.error_kind
-    return text if kind is None or text.startswith(kind) else f"{kind}: {text}"
+    return text if kind is None or text.startswith(kind) else f"{one_line(kind)}: {text}"
 
 
 def _words_of(text: str | None) -> str:
-    return shortened(" ".join(printable(text or "").split()))
+    return shortened(one_line(text or ""))
 
 
 def _name(id: str) -> str:
-    return shortened(" ".join(printable(id).split()), _LONGEST_ID)
+    return shortened(one_line(id), _LONGEST_ID)
 
 
 def clock(seconds: float) -> str:

@@ -6,6 +6,7 @@ Does not run it.
 from __future__ import annotations
 
 import time
+from shlex import quote
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -15,7 +16,7 @@ from bridle._private import write_private
 from bridle.app._failing import Code, Failed
 from bridle.app._fleet_progress import clock
 from bridle.app._saying import money, shortened
-from bridle.app._terminal import Terminal, printable
+from bridle.app._terminal import Terminal, one_line, printable
 from bridle.fleet import Journal, Report
 
 if TYPE_CHECKING:
@@ -41,6 +42,11 @@ def named(count: int, thing: str) -> str:
     return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
+def _path(path: Path) -> str:
+    """A path, for a command that is to be copied."""
+    return quote(one_line(str(path)))
+
+
 # At the end.
 
 
@@ -50,11 +56,11 @@ def at_the_end(terminal: Terminal, report: Report, journal: Path, *, was_interru
         terminal.note(line)
     sums = report.sums
     if report.pending:
-        left = f"{named(report.pending, 'task')} left; go on with: bridle fleet resume {journal}"
+        left = f"{named(report.pending, 'task')} left; go on with: bridle fleet resume {_path(journal)}"
         terminal.note(Text(left, style="yellow"))
     elif sums.failed or sums.over_budget:
-        terminal.note(Text(f"run them again: bridle fleet retry-failed {journal}", style="dim"))
-    terminal.note(Text(f"the report: bridle fleet report {journal}", style="dim"))
+        terminal.note(Text(f"run them again: bridle fleet retry-failed {_path(journal)}", style="dim"))
+    terminal.note(Text(f"the report: bridle fleet report {_path(journal)}", style="dim"))
     if was_interrupted and report.pending:
         return Code.INTERRUPTED
     return Code.OK if sums.done == report.total else Code.FAILED
@@ -75,10 +81,10 @@ def _summary(terminal: Terminal, report: Report) -> Iterator[Text]:
         (dot + dot.join(figures), "dim"),
     )
     for failure in report.failures:
-        error = printable(failure.error).partition("\n")[0]
+        error = one_line(failure.error.strip().partition("\n")[0])
         line = Text.assemble(
             (f"{glyphs.bad} ", "red"),
-            f"{failure.count:,} {printable(failure.kind)}",
+            f"{failure.count:,} {one_line(failure.kind)}",
             (f"  {shortened(error, 200)}", "dim"),
         )
         if terminal.err.is_terminal:
@@ -106,7 +112,7 @@ def show_status(journal: Path, *, no_color: bool, as_json: bool) -> int:
             "tool_calls": spent.tool_calls,
             "running": [id for id, _, _ in started] if runner else [],
         }
-        terminal.write(msgspec.json.encode(told).decode() + "\n")
+        terminal.write_json(msgspec.json.encode(told).decode())
         return Code.OK
     dot = f" {terminal.glyphs.dot} "
     terminal.print(Text(f"{counts.ended:,} of {named(counts.total, 'task')} ended", style="bold"))
@@ -118,15 +124,17 @@ def show_status(journal: Path, *, no_color: bool, as_json: bool) -> int:
         )
     )
     if runner is not None:
-        terminal.print(Text(f"run by {printable(runner)}", style="dim"))
+        terminal.print(Text(f"run by {one_line(runner)}", style="dim"))
         for id, attempts, since in started:
-            line = Text.assemble((f"  {terminal.glyphs.tool} ", "cyan"), shortened(printable(id), 36))
+            line = Text.assemble((f"  {terminal.glyphs.tool} ", "cyan"), shortened(one_line(id), 36))
             line.append(f"  {clock(time.time() - (since or time.time()))}", "dim")
             if attempts > 1:
                 line.append(f"  try {attempts}", "yellow")
             terminal.print(line)
     elif counts.ended < counts.total:
-        terminal.note(Text(f"nobody runs it; go on with: bridle fleet resume {journal}", style="yellow"))
+        terminal.note(
+            Text(f"nobody runs it; go on with: bridle fleet resume {_path(journal)}", style="yellow")
+        )
     return Code.OK
 
 
@@ -155,13 +163,13 @@ def write_report(journal: Path, format: Format | None, output: Path | None, *, n
     }[chosen]()
     if output is not None:
         write_private(output, written.encode())
-        terminal.note(Text(f"the report is in {output}", style="dim"))
+        terminal.note(Text(f"the report is in {one_line(str(output))}", style="dim"))
     elif chosen == "markdown" and terminal.is_live:
         from rich.markdown import Markdown
 
-        terminal.print(Markdown(printable(written)))
+        terminal.print(Markdown(printable(written), hyperlinks=False))
     else:
-        terminal.write(printable(written, with_tabs=True) if chosen == "markdown" else written)
+        terminal.write_json(written.rstrip()) if chosen == "json" else terminal.write(written)
     return Code.OK
 
 

@@ -5,7 +5,6 @@ Does not know Python: what is found in a file, `_migrate_files` and those below 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -15,12 +14,13 @@ import msgspec
 from rich.cells import chop_cells
 from rich.text import Text
 
+from bridle._display import plain
 from bridle.app._failing import Code, Failed, in_one_line
 from bridle.app._migrate_files import Examined, examined, files_in, replace
 from bridle.app._migrate_names import NEW, OLD, Counterpart
 from bridle.app._migrate_rules import Finding, Weight, weight_of
 from bridle.app._saying import shortened
-from bridle.app._terminal import Terminal, printable
+from bridle.app._terminal import Terminal, one_line, printable
 
 __all__ = ["counterpart", "migrate"]
 
@@ -50,7 +50,7 @@ class _Place(msgspec.Struct, frozen=True):
     @property
     def where(self) -> str:
         cell = f"cell {self.cell}:" if self.cell else ""
-        return f"{printable(self.path)}:{cell}{self.line}"
+        return f"{one_line(self.path)}:{cell}{self.line}"
 
 
 def migrate(paths: Sequence[Path], *, no_color: bool, write: bool, check: bool, as_json: bool) -> int:
@@ -72,12 +72,12 @@ def migrate(paths: Sequence[Path], *, no_color: bool, write: bool, check: bool, 
     written = [file for file in changed if write and _is_replaced(file, failures)]
     places = [_Place.of(file.path, found) for file in files for found in file.findings]
     if as_json:
-        _tell(changed, written, places, failures)
+        _tell(terminal, changed, written, places, failures)
     else:
         _show(terminal, changed, places)
         for failure in failures:
             terminal.note(f"error: {in_one_line(failure, {})}")
-        where = ", ".join("this folder" if path == Path() else printable(str(path)) for path in paths)
+        where = ", ".join("this folder" if path == Path() else one_line(str(path)) for path in paths)
         last = _summary(changed, written, places, is_written=write)
         terminal.print(last if files or failures else Text(f"No file in {where} imports {OLD}."))
     return Code.FAILED if failures or (check and changed) else Code.OK
@@ -138,7 +138,7 @@ def _show(terminal: Terminal, changed: Sequence[Examined], places: Sequence[_Pla
 def _print_line(terminal: Terminal, line: str) -> None:
     style = "bold" if line.startswith(("--- ", "+++ ")) else _STYLES.get(line[:1], "")
     if not terminal.out.is_terminal:
-        terminal.print(Text(shortened(printable(line, with_tabs=True), _LONGEST)))
+        terminal.print(Text(shortened(plain(line), _LONGEST)))
         return
     # At the edge of the terminal, not between words: where a line of code is indented is a part of it.
     sign, words = line[:1], shortened(printable(line[1:]), _LONGEST)
@@ -151,10 +151,10 @@ def _print_place(terminal: Terminal, place: _Place) -> None:
     style = "yellow" if place.weight == "look" else "cyan"
     if not terminal.out.is_terminal:
         # As compilers write it: editors and other programs know where it is.
-        terminal.print(f"{place.where}: {printable(place.text)} [{place.rule}]")
+        terminal.print(f"{place.where}: {one_line(place.text)} [{place.rule}]")
         return
     terminal.print(Text.assemble("  ", (place.where, style), (f"  {place.rule}", "dim")))
-    words = Text(printable(place.text))
+    words = Text(one_line(place.text))
     for line in words.wrap(terminal.out, max(min(terminal.out.width, 110) - 4, 20)):
         terminal.print(Text("    ").append_text(line))
 
@@ -163,7 +163,7 @@ def _diff(file: Examined) -> Iterator[str]:
     """The lines of a unified diff. There are as many lines as before: none is added or taken away."""
     before, after = (data.decode(errors="replace").split("\n") for data in (file.before, file.after))
     count = len(before) if before[-1] else len(before) - 1
-    path = _readable(file.path)
+    path = one_line(_readable(file.path))
     yield f"--- {path}"
     yield f"+++ {path}"
     for start, end in _hunks([number for number in range(count) if before[number] != after[number]], count):
@@ -222,6 +222,7 @@ def _count(number: int, word: str) -> str:
 
 
 def _tell(
+    terminal: Terminal,
     changed: Sequence[Examined],
     written: Sequence[Examined],
     places: Sequence[_Place],
@@ -241,4 +242,4 @@ def _tell(
         "places": places,
         "errors": [_readable(in_one_line(failure, {})) for failure in failures],
     }
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(told).decode(), indent=2) + "\n")
+    terminal.write_json(msgspec.json.format(msgspec.json.encode(told).decode(), indent=2))

@@ -13,7 +13,7 @@ from rich.text import Text
 from bridle.app._failing import Code, Failed
 from bridle.app._page import Page
 from bridle.app._saying import Said, said, shortened
-from bridle.app._terminal import Terminal, printable
+from bridle.app._terminal import Terminal, one_line, printable
 from bridle.errors import MalformedFrame
 from bridle.transports import read_trace
 from bridle.wire import InitMessage, StreamEvent, UnknownMessage, decode
@@ -37,7 +37,7 @@ def replay_file(path: Path, *, no_color: bool, speed: float) -> int:
     terminal = Terminal(no_color=no_color)
     recording = read_recording(path)
     name = path.name.partition(".")[0]
-    terminal.print(Text.assemble((printable(name), "bold"), (_about(recording), "dim")))
+    terminal.print(Text.assemble((one_line(name), "bold"), (_about(recording), "dim")))
     player = _Player(Page(terminal, with_times=True), speed)
     try:
         for record in recording.records:
@@ -87,7 +87,9 @@ class _Player:
             self._page.say(Said("note", printable(record.text.rstrip())), label="stderr", at=record.time)
         elif record.event == "exit":
             code = record.facts.get("returncode")
-            self._page.say(Said("note", f"the program ended with {code}"), label="exit", at=record.time)
+            self._page.say(
+                Said("note", f"the program ended with {one_line(str(code))}"), label="exit", at=record.time
+            )
 
     def _keep_time(self, record: TraceRecord) -> None:
         if record.run != self._run:
@@ -103,14 +105,14 @@ class _Player:
         try:
             frame = decode(record.data)
         except MalformedFrame:
-            line = shortened(printable(record.text))
+            line = shortened(one_line(record.text))
             self._page.say(Said("note", line), label="noise", at=record.time)
             return
         self.unknown += isinstance(frame, UnknownMessage)
         if isinstance(frame, StreamEvent):
-            self._text += printable(frame.text)
+            self._text += frame.text
             if self._speed and self._text.strip():
-                self._page.draw(Said("agent", self._text.strip("\n")), at=record.time)
+                self._page.draw(Said("agent", printable(self._text.strip("\n"))), at=record.time)
             return
         self._text = ""
         if isinstance(frame, InitMessage):

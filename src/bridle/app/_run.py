@@ -10,13 +10,15 @@ import sys
 from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
+from rich.text import Text
 
 import bridle
+from bridle._display import escaped_json
 from bridle.app._asking import Asker
 from bridle.app._failing import Code, Failed
 from bridle.app._flags import working_folder
 from bridle.app._stream import Stream
-from bridle.app._terminal import Terminal, printable
+from bridle.app._terminal import Terminal, one_line
 from bridle.app._turns import follow, opened, summary
 
 if TYPE_CHECKING:
@@ -57,7 +59,7 @@ def run_prompt(
 
     def show(message: Message) -> None:
         if as_json:
-            _print_frame(message)
+            _print_frame(terminal, message)
             stream.remember(message)
         else:
             stream.show(message)
@@ -81,21 +83,19 @@ def _print_answer(terminal: Terminal, result: Result[object], *, is_structured: 
             from rich.json import JSON
 
             text = msgspec.json.encode(result.output).decode()
-            terminal.print(JSON(text) if terminal.is_live else text)
+            terminal.print(JSON(escaped_json(text))) if terminal.is_live else terminal.write_json(text)
     elif not terminal.is_live and result.text:
-        text = printable(result.text, with_tabs=True)
-        terminal.write(text if text.endswith("\n") else f"{text}\n")
+        # Nothing is asked after it, and a pipe has the answer as it is.
+        terminal.write_words(result.text, is_apart=False)
 
 
-def _print_frame(message: Message) -> None:
-    is_frame = not isinstance(message, bridle.MalformedLine | bridle.OversizedMessage)
-    # What is no frame must not stand among them.
-    stream = (sys.stdout if is_frame else sys.stderr).buffer
-    rest = memoryview(message.raw_json + b"\n")
-    while rest:
-        # Unbuffered, it may take less than it is given.
-        rest = rest[stream.write(rest) :]
-    stream.flush()
+def _print_frame(terminal: Terminal, message: Message) -> None:
+    line = message.raw_json.decode("utf-8", "replace")
+    if isinstance(message, bridle.MalformedLine | bridle.OversizedMessage):
+        # What is no frame must not stand among them.
+        terminal.note(Text(one_line(line)))
+    else:
+        terminal.write_json(line.replace("\n", " "))
 
 
 def read_prompt(given: str | None) -> str:

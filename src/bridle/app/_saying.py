@@ -11,7 +11,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias, cast
 
 import msgspec
 
-from bridle.app._terminal import printable
+from bridle.app._terminal import one_line, printable
 from bridle.wire import (
     ApiRetryMessage,
     AssistantMessage,
@@ -114,7 +114,7 @@ def said(
             pass
         case _:
             if note := _note(message):
-                yield Said("note", printable(note))
+                yield Said("note", one_line(note))
 
 
 def _of_block(block: ContentBlock, cwd: str | None, *, is_spoken: bool) -> Iterator[Said]:
@@ -145,9 +145,9 @@ def _of_request(
                 what = call_in_words(asked.tool_name, asked.input, cwd)
                 yield Said("asks", f"may it use {tool_name(asked.tool_name)}? {what}".rstrip())
             elif isinstance(asked, HookCallback):
-                yield Said("asks", f"the hook {_hook_event(request)}".rstrip())
+                yield Said("asks", one_line(f"the hook {_hook_event(request)}"))
         case ControlRequest(request=request):
-            yield Said("request", request_from_wire(request).subtype)
+            yield Said("request", one_line(request_from_wire(request).subtype))
         case ControlResponse(response=response) if is_from_agent:
             if response.error:
                 yield Said("refused", printable(response.error))
@@ -212,9 +212,9 @@ def _note(message: object) -> str:
 def tool_name(name: str) -> str:
     """A tool's name for people: `mcp__tools__lookup` is the `lookup` of their own."""
     if not name.startswith("mcp__"):
-        return printable(name)
+        return one_line(name)
     server, _, tool = name.removeprefix("mcp__").partition("__")
-    return printable(tool if server == "tools" else f"{server}.{tool}")
+    return one_line(tool if server == "tools" else f"{server}.{tool}")
 
 
 def call_in_words(name: str, input: Mapping[str, object], cwd: str | None = None) -> str:
@@ -224,7 +224,7 @@ def call_in_words(name: str, input: Mapping[str, object], cwd: str | None = None
         text = _relative(telling, cwd) if name not in ("Bash", "WebFetch") else telling
     else:
         text = " ".join(f"{key}={_value(value)}" for key, value in input.items())
-    return shortened(" ".join(printable(text).split()))
+    return shortened(one_line(text))
 
 
 def _value(value: object) -> str:
@@ -251,8 +251,8 @@ def shortened(text: str, length: int = _LONG) -> str:
 def outcome(result: ResultMessage) -> str:
     """How a turn ended, on one line."""
     if not result.is_success and (result.errors or result.result):
-        return shortened(printable((result.errors or [str(result.result)])[0]))
-    words = "" if result.is_success else f"{result.subtype}, "
+        return shortened(one_line((result.errors or [str(result.result)])[0]))
+    words = "" if result.is_success else f"{one_line(result.subtype)}, "
     seconds = result.duration_ms / 1000
     return f"{words}{result.num_turns} model calls, {seconds:.1f} s, {money(result.cost_usd)} so far"
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from rich.text import Text
 
 from bridle.app._saying import shortened
-from bridle.app._terminal import Terminal, printable
+from bridle.app._terminal import Terminal, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,10 +39,10 @@ def table(terminal: Terminal, infos: list[StoredSession], *, with_folder: bool) 
         return [
             "\t".join(
                 (
-                    info.id,
+                    one_line(info.id),
                     info.last_modified.isoformat(timespec="seconds"),
                     title_of(info),
-                    _on_one_line(info.cwd),
+                    one_line(info.cwd or ""),
                 )
             )
             for info in infos
@@ -54,11 +54,11 @@ def columns(infos: Sequence[StoredSession], width: int, *, with_folder: bool) ->
     """A line for each session, none longer than there is room for."""
     length = _telling_length([info.id for info in infos])
     now = datetime.now(UTC)
-    ids = [Text(info.id[:length], "cyan") for info in infos]
+    ids = [Text(one_line(info.id[:length]), "cyan") for info in infos]
     ages = _Column([Text(_ago(info.last_modified, now), "dim") for info in infos], justify="right")
     titles = _Column([Text(title_of(info), "bold") for info in infos])
     asides = [
-        _Column([Text(f"#{printable(info.tag)}" if info.tag else "", "magenta") for info in infos]),
+        _Column([Text(f"#{one_line(info.tag)}" if info.tag else "", "magenta") for info in infos]),
         _Column([Text(_folder(info) if with_folder else "", "dim") for info in infos]),
         _Column([Text(_branch(info), "dim") for info in infos]),
         _Column([Text(size_of(info.size) if info.size else "", "dim") for info in infos], justify="right"),
@@ -96,16 +96,12 @@ class _Column:
         return text
 
 
-def _on_one_line(text: str | None) -> str:
-    return printable(text or "").replace("\n", "\N{REPLACEMENT CHARACTER}")
-
-
 def _branch(info: StoredSession) -> str:
-    return shortened(_on_one_line(info.git_branch), _LONGEST_ASIDE)
+    return shortened(one_line(info.git_branch or ""), _LONGEST_ASIDE)
 
 
 def _folder(info: StoredSession) -> str:
-    folder = _on_one_line(info.cwd)
+    folder = one_line(info.cwd or "")
     home = os.environ.get("HOME")
     is_below = home and (folder == home or folder.startswith(home.rstrip(os.sep) + os.sep))
     return f"~{folder.removeprefix(home.rstrip(os.sep))}" if home and is_below else folder
@@ -119,7 +115,7 @@ def _telling_length(ids: list[str]) -> int:
 
 
 def title_of(info: StoredSession) -> str:
-    return shortened(" ".join(printable(info.title).split()), _LONGEST_TITLE) or "(no title)"
+    return shortened(one_line(info.title), _LONGEST_TITLE) or "(no title)"
 
 
 def _ago(then: datetime, now: datetime) -> str:

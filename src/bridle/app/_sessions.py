@@ -20,7 +20,7 @@ from bridle.app._failing import Code, Failed
 from bridle.app._page import Page
 from bridle.app._saying import Said, said, shortened
 from bridle.app._session_list import size_of, table, title_of
-from bridle.app._terminal import Terminal, printable
+from bridle.app._terminal import Terminal, one_line, printable
 from bridle.sync import Sessions
 from bridle.transcripts import open_store
 from bridle.wire import CompactBoundaryMessage, ToolResultBlock, UserMessage
@@ -135,10 +135,12 @@ def list_sessions(
         offset=offset,
     )
     shown, is_more = found[:limit], len(found) > limit
-    for line in _as_json(shown) if as_json else table(shelf.terminal, shown, with_folder=project is None):
-        shelf.terminal.write(line + "\n") if isinstance(line, str) else shelf.terminal.print(line)
     if as_json:
+        for info in shown:
+            shelf.terminal.write_json(_json(msgspec.to_builtins(info, enc_hook=str)))
         return Code.OK
+    for line in table(shelf.terminal, shown, with_folder=project is None):
+        shelf.terminal.write(line + "\n") if isinstance(line, str) else shelf.terminal.print(line)
     if not shown:
         place = "." if project is None else " of this folder; --all looks in all of them."
         shelf.terminal.note(Text(f"There is no such session{place}", style="dim"))
@@ -153,11 +155,11 @@ def show_session(shelf: Shelf, id: str, *, last: int | None, agent: str | None, 
     entries = shelf.sessions.read(info.id, agent=agent, last=last, project=shelf.project)
     if as_json:
         for entry in entries:
-            shelf.terminal.write(_json(entry.raw) + "\n")
+            shelf.terminal.write_json(_json(entry.raw))
         return Code.OK
     terminal = shelf.terminal
     page = Page(terminal)
-    terminal.print(Text(printable(info.title or "(no title)"), style="bold"))
+    terminal.print(Text(one_line(info.title or "(no title)"), style="bold"))
     terminal.print(Text(_about(info, terminal.glyphs.dot), style="dim"))
     for entry in entries:
         for each in _said(entry):
@@ -168,7 +170,7 @@ def show_session(shelf: Shelf, id: str, *, last: int | None, agent: str | None, 
         terminal.note(Text("Nothing was said in it.", style="dim"))
     elif agent is None and (agents := shelf.sessions.agents(info.id, project=shelf.project)):
         terminal.print()
-        terminal.print(Text(f"Subagents, for --agent: {', '.join(agents)}", style="dim"))
+        terminal.print(Text(f"Subagents, for --agent: {', '.join(map(one_line, agents))}", style="dim"))
     return Code.OK
 
 
@@ -182,16 +184,19 @@ def search_sessions(shelf: Shelf, text: str, *, regex: bool, case: bool, limit: 
         if count > limit:
             break
         if as_json:
-            terminal.write(_hit_as_json(hit) + "\n")
+            terminal.write_json(_hit_as_json(hit))
             continue
         if hit.session.id != session:
             if session is not None:
                 terminal.print()
             session = hit.session.id
             terminal.print(
-                _fitting(terminal, Text.assemble((session, "cyan"), "  ", (title_of(hit.session), "bold")))
+                _fitting(
+                    terminal,
+                    Text.assemble((one_line(session), "cyan"), "  ", (title_of(hit.session), "bold")),
+                )
             )
-        line = Text(printable(hit.excerpt))
+        line = Text(one_line(hit.excerpt))
         if not regex:
             line.highlight_words([text], "bold yellow", case_sensitive=case)
         terminal.print(_fitting(terminal, Text.assemble((f"  {_who(hit):>9}  ", "dim"), line)))
@@ -213,7 +218,7 @@ def _fitting(terminal: Terminal, line: Text) -> Text:
 
 def _who(hit: SearchHit) -> str:
     spoken = _SPEAKERS.get(hit.entry.type, hit.entry.type)
-    return spoken if hit.agent_id is None else f"{spoken} of {hit.agent_id}"
+    return one_line(spoken if hit.agent_id is None else f"{spoken} of {hit.agent_id}")
 
 
 def export_session(
@@ -223,7 +228,7 @@ def export_session(
     info = shelf.find(id)
     text = shelf.sessions.export(info.id, format, project=shelf.project)
     if output is None:
-        shelf.terminal.write(text if text.endswith("\n") else text + "\n")
+        shelf.terminal.write_json(text.rstrip()) if format == "json" else shelf.terminal.write(text)
         return Code.OK
     write_private(output, text.encode())
     return _done(shelf, f"{info.id} written to {output}")
@@ -237,7 +242,8 @@ def import_session(shelf: Shelf, file: Path, *, as_new: bool) -> int:
     source = sys.stdin.read() if str(file) == "-" else file
     if not source:
         raise Failed("there is nothing on standard input to import.", Code.USAGE)
-    shelf.terminal.write(shelf.sessions.import_(source, project=shelf.project, as_new=as_new) + "\n")
+    made = shelf.sessions.import_(source, project=shelf.project, as_new=as_new)
+    shelf.terminal.write(f"{one_line(made)}\n")
     return Code.OK
 
 
@@ -245,7 +251,7 @@ def fork_session(shelf: Shelf, id: str, *, at: str | None, title: str | None) ->
     """Make a fork, and print its id; gives the exit code."""
     info = shelf.find(id)
     made = shelf.sessions.fork(info.id, at=at, title=title, project=shelf.project)
-    shelf.terminal.write(made + "\n")
+    shelf.terminal.write(f"{one_line(made)}\n")
     return Code.OK
 
 
@@ -264,7 +270,7 @@ def delete_session(shelf: Shelf, id: str, *, is_sure: bool) -> int:
         if not shelf.terminal.can_ask:
             raise Failed("nobody can be asked here whether to delete it. Add --yes.", Code.USAGE)
         title = title_of(info)
-        shelf.terminal.voice.print(f"Delete {info.id} ({title})? [y/N] ", end="", markup=False)
+        shelf.terminal.voice.print(f"Delete {one_line(info.id)} ({title})? [y/N] ", end="", markup=False)
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             return _done(shelf, "kept", Code.FAILED)
     shelf.sessions.delete(info.id, project=shelf.project)
@@ -279,7 +285,7 @@ def change(shelf: Shelf, id: str, done: str, make: Callable[[Shelf, str], object
 
 
 def _done(shelf: Shelf, text: str, code: Code = Code.OK) -> int:
-    shelf.terminal.note(Text(printable(text), style="dim"))
+    shelf.terminal.note(Text(one_line(text), style="dim"))
     return code
 
 
@@ -290,23 +296,19 @@ def _about(info: StoredSession, dot: str) -> str:
     when = info.last_modified.astimezone().strftime("%Y-%m-%d %H:%M")
     parts = [info.id, when, info.cwd, info.git_branch, info.tag and f"#{info.tag}"]
     parts += [size_of(info.size) if info.size else None, "archived" if info.is_archived else None]
-    return printable(f" {dot} ".join(str(part) for part in parts if part))
+    return one_line(f" {dot} ".join(str(part) for part in parts if part))
 
 
 def _said(entry: TranscriptEntry) -> list[Said]:
     message = entry.message
     if entry.is_compact_summary:
-        return [Said("note", "the conversation so far, in short: " + shortened(printable(entry.text)))]
+        return [Said("note", "the conversation so far, in short: " + shortened(one_line(entry.text)))]
     if isinstance(message, CompactBoundaryMessage):
         return [Said("note", "the conversation was compacted")]
     if isinstance(message, UserMessage) and not any(isinstance(b, ToolResultBlock) for b in message.content):
         text = printable(message.text.strip())
         return [Said("user", text)] if text else []
     return list(said(message, cwd=entry.cwd))
-
-
-def _as_json(infos: list[StoredSession]) -> list[str]:
-    return [_json(msgspec.to_builtins(info, enc_hook=str)) for info in infos]
 
 
 def _hit_as_json(hit: SearchHit) -> str:
@@ -325,8 +327,7 @@ def _hit_as_json(hit: SearchHit) -> str:
 
 def _json(value: object) -> str:
     """On one line. By the standard library: it refuses no number, however large."""
-    text = json.dumps(value, ensure_ascii=False)
-    return re.sub("[\ud800-\udfff]", "\N{REPLACEMENT CHARACTER}", text)
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _time(text: str | None, flag: str) -> datetime | None:

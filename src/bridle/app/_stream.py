@@ -13,7 +13,7 @@ from rich.style import Style
 from rich.text import Text
 
 from bridle.app._saying import Said, said, shortened
-from bridle.app._terminal import printable
+from bridle.app._terminal import INDENT, printable
 from bridle.wire import AssistantMessage, InitMessage, StreamEvent
 
 if TYPE_CHECKING:
@@ -79,22 +79,23 @@ class Stream:
         """Print what is left of the answer."""
         text, self._text, self._is_streamed = self._text, "", False
         if text.strip() and self.terminal.is_live:
-            self._print(text)
+            self._print(printable(text))
         self._printed = 0
 
     def _grow(self, text: str) -> None:
         if not text:
             return
         self._is_streamed = True
-        self._text += printable(text)
+        self._text += text
         if not self.terminal.is_live:
             return
         # Markdown that is finished cannot look different any more; the rest is drawn for the moment.
-        done, rest = split_finished(self._text)
+        shown = printable(self._text)
+        done, rest = split_finished(shown)
         if done.strip():
             self._print(done)
         if rest.strip():
-            self.terminal.show(SegmentLines(self._lines(self._text), new_lines=True))
+            self.terminal.show(SegmentLines(self._lines(shown), new_lines=True))
 
     def _lines(self, text: str) -> list[list[Segment]]:
         """The lines that are not printed yet, as they look within the whole."""
@@ -102,8 +103,9 @@ class Stream:
         from rich.markdown import Markdown
 
         console = self.terminal.out
-        lines = console.render_lines(Markdown(text), console.options, pad=False)[self._printed :]
-        return [_without_margin(line) for line in lines]
+        options = console.options.update_width(max(console.width - len(INDENT), 20))
+        drawn = console.render_lines(Markdown(text, hyperlinks=False), options, pad=False)
+        return [_indented(_without_margin(line)) for line in drawn[self._printed :]]
 
     def _print(self, text: str) -> None:
         lines = self._lines(text)
@@ -137,6 +139,10 @@ class Stream:
     def _wait(self) -> None:
         if not self._text:
             self.terminal.wait("working")
+
+
+def _indented(line: list[Segment]) -> list[Segment]:
+    return [Segment(INDENT), *line] if line else line
 
 
 def _without_margin(line: list[Segment]) -> list[Segment]:

@@ -1,5 +1,9 @@
 """Owns the terminal: what the two streams can show, what is drawn for a moment, and single keys.
 
+All that the command shows goes through here, and is shown and never obeyed. `SafeConsole` sees to it for what
+is laid out, `Terminal.write` for text, `Terminal.write_json` for data, `guarded_streams` for all that Python
+and other packages write. The one way around it is `Terminal.write_exactly`, for escape codes of our own.
+
 Does not know what a conversation is.
 """
 
@@ -11,21 +15,36 @@ import re
 import sys
 import time
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from threading import Lock, RLock
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Any, Final, TextIO, cast
 
+from rich.cells import chop_cells
 from rich.console import Console
 from rich.control import Control
 from rich.live import Live
-from rich.segment import ControlType
+from rich.segment import ControlType, Segment
 from rich.text import Text
 
+from bridle._display import escaped_json, one_line, plain, printable
+
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Generator
+    from collections.abc import AsyncGenerator, Callable, Generator, Iterable
 
-    from rich.console import RenderableType
+    from rich.console import ConsoleOptions, RenderableType
 
-__all__ = ["ASCII", "UNICODE", "Glyphs", "Terminal", "printable"]
+__all__ = [
+    "ASCII",
+    "INDENT",
+    "UNICODE",
+    "Glyphs",
+    "SafeConsole",
+    "Terminal",
+    "complain",
+    "guarded_streams",
+    "one_line",
+    "printable",
+]
 
 
 class Glyphs:
@@ -41,6 +60,9 @@ class Glyphs:
         self.more = signs["more"]
         self.dot = signs["dot"]
         self.spinner = signs["spinner"]
+        self.bar = signs["bar"]
+        self.gutter = signs["gutter"]
+        self.goes_on = signs["goes_on"]
 
 
 UNICODE: Final = Glyphs(
@@ -53,15 +75,30 @@ UNICODE: Final = Glyphs(
     more="…",
     dot="·",
     spinner="dots",
+    bar="━",
+    gutter="│",
+    goes_on="┊",
 )
 ASCII: Final = Glyphs(
-    prompt=">", tool="*", returns="`-", good="+", bad="x", warning="!", more="...", dot="-", spinner="line"
+    prompt=">",
+    tool="*",
+    returns="`-",
+    good="+",
+    bad="x",
+    warning="!",
+    more="...",
+    dot="-",
+    spinner="line",
+    bar="=",
+    gutter="|",
+    goes_on=":",
 )
 
-# What a terminal would obey, or what would show text in another order than it is in.
-_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-_REPLACED = "\N{REPLACEMENT CHARACTER}"
+INDENT: Final = "  "
+"""Before every line of the agent's at a terminal. What begins in the first column is ours, so that no answer
+can pass for a question."""
 
+_HANGING: Final = 4 * " "
 _PIECE: Final = 4096
 _MOST_KEYS: Final = 1024
 
@@ -69,26 +106,35 @@ _MOST_KEYS: Final = 1024
 _SPECIAL_KEY = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.|.)?")
 
 
-def printable(text: str, *, with_tabs: bool = False) -> str:
-    """A text of somebody else's that a terminal shows and does not obey; with tabs, or spaces for them."""
-    shown = _UNPRINTABLE.sub(_REPLACED, text.replace("\r\n", "\n"))
-    return shown if with_tabs else shown.expandtabs(4)
+class SafeConsole(Console):
+    """A console that shows what is printed and obeys none of it: whatever becomes a segment of text has no
+    control characters, and no link but the one that is to be read."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            if segment.control:
+                yield segment
+                continue
+            text, style, _ = segment
+            yield Segment(plain(text), style.update_link(None) if style and style.link else style)
 
 
 class Terminal:
     """Standard output and error, and who is in front of them.
 
     `out` has the answer, `err` all that is said about it. Both never raise for a character that they cannot
-    show, nor does standard input for one that it does not know.
+    show, nor does standard input for one that it does not know. Texts that are printed must be of one line,
+    by `one_line`, or laid out line by line: where lines go is not seen here.
     """
 
     def __init__(self, *, no_color: bool = False) -> None:
         _forgive(sys.stdin, "replace")
-        for stream in (sys.stdout, sys.stderr):
+        self._stdout, stderr = _exact(sys.stdout), _exact(sys.stderr)
+        for stream in (self._stdout, stderr):
             _forgive(stream, _HANDLER)
         self.no_color = no_color or bool(os.environ.get("NO_COLOR"))
-        self.out = self._console(sys.stdout)
-        self.err = self._console(sys.stderr)
+        self.out = self._console(self._stdout)
+        self.err = self._console(stderr)
         is_dumb = self.out.is_dumb_terminal
         self.is_live: bool = _is_terminal(sys.stdout) and not is_dumb
         """Whether what is drawn can be taken back."""
@@ -103,9 +149,10 @@ class Terminal:
         self._keyboard = Lock()
         self._questions = 0
         self._is_asking = False
+        self._held_back: list[Callable[[], None]] = []
 
     def _console(self, stream: IO[str]) -> Console:
-        return Console(file=stream, highlight=False, no_color=self.no_color, emoji=False)
+        return SafeConsole(file=stream, highlight=False, markup=False, no_color=self.no_color, emoji=False)
 
     def _knows_unicode(self) -> bool:
         if not (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf"):
@@ -170,14 +217,19 @@ class Terminal:
     def leave_question(self) -> None:
         """Go to the next line if a question stands in this one, because it will not be answered."""
         if self._is_asking:
-            self._is_asking = False
             self.voice.print()
+            self._let_go()
 
     def _print(
         self, console: Console, renderable: RenderableType, style: str | None, end: str = "\n"
     ) -> None:
         with self._lock:
+            if self._is_asking:
+                self._held_back.append(partial(self._print, console, renderable, style, end))
+                return
             self.clear()
+            if console.is_terminal and isinstance(renderable, str | Text):
+                renderable = _hanging(renderable, console)
             # A line that is piped belongs together, however long it is.
             console.print(
                 renderable,
@@ -189,13 +241,34 @@ class Terminal:
             )
 
     def write(self, text: str) -> None:
-        """Write text to standard output as it is, at once."""
+        """Write text to standard output, at once, line by line as it is."""
+        self.write_exactly(plain(text))
+
+    def write_words(self, text: str, *, is_apart: bool) -> None:
+        """Write what the agent says; `is_apart`, as lines that cannot begin where ours do."""
+        if is_apart or self.out.is_terminal:
+            width = max(self.voice.width - len(INDENT) - 1, 20)
+            lines = [
+                piece for line in printable(text).split("\n") for piece in chop_cells(line, width) or [""]
+            ]
+            text = "\n".join(f"{INDENT}{line}".rstrip() for line in lines)
+        self.write(text if text.endswith("\n") else f"{text}\n")
+
+    def write_json(self, text: str) -> None:
+        """Write JSON to standard output, with a line end: the same value, in signs that can be shown."""
+        self.write_exactly(f"{escaped_json(text)}\n")
+
+    def write_exactly(self, text: str) -> None:
+        """Write what is our own, escape codes and all."""
         with self._lock:
+            if self._is_asking:
+                self._held_back.append(partial(self.write_exactly, text))
+                return
             self.clear()
             # Unbuffered, a stream may take less than it is given without a word, if its reader goes.
             for start in range(0, len(text), _PIECE):
-                sys.stdout.write(text[start : start + _PIECE])
-            sys.stdout.flush()
+                self._stdout.write(text[start : start + _PIECE])
+            self._stdout.flush()
 
     # Keys.
 
@@ -211,7 +284,10 @@ class Terminal:
 
     @asynccontextmanager
     async def asking(self) -> AsyncGenerator[None]:
-        """Have the keyboard, and the bottom of the screen, for a question."""
+        """Have the keyboard, and the bottom of the screen, for a question.
+
+        What is printed meanwhile waits: it would stand between the question and its answer.
+        """
         import anyio
 
         self._questions += 1
@@ -221,7 +297,8 @@ class Terminal:
                 # Another thread has it.
                 while not self._keyboard.acquire(blocking=False):  # noqa: ASYNC110
                     await anyio.sleep(0.05)
-            self._is_asking = True
+            with self._lock:
+                self._is_asking = True
             try:
                 with self.held():
                     yield
@@ -229,21 +306,30 @@ class Terminal:
                 self.leave_question()
                 raise
             finally:
-                self._is_asking = False
+                self._let_go()
                 self._keyboard.release()
         finally:
             self._questions -= 1
+
+    def _let_go(self) -> None:
+        """Print what had to wait for a question."""
+        with self._lock:
+            self._is_asking = False
+            waiting, self._held_back = self._held_back, []
+            for show in waiting:
+                show()
 
     def prompt(self, text: Text) -> None:
         """Print on standard output without going to the next line."""
         self.out.print(text, end="", soft_wrap=True)
 
-    def unprompt(self) -> None:
-        """Take the line of `prompt` away; where that cannot be done, go to the next."""
-        if self.is_live:
-            self.out.control(Control((ControlType.ERASE_IN_LINE, 2)), Control((ControlType.CARRIAGE_RETURN,)))
+    def unprompt(self, console: Console | None = None) -> None:
+        """Take away the line that the cursor is in; where that cannot be done, go to the next."""
+        console = console or self.out
+        if console.is_terminal and not console.is_dumb_terminal:
+            console.control(Control((ControlType.ERASE_IN_LINE, 2)), Control((ControlType.CARRIAGE_RETURN,)))
         else:
-            self.out.print()
+            console.print()
 
     async def key(self, keys: str, *, default: str) -> str:
         """Wait for one of these keys to be pressed. Cancelling the call leaves the terminal as it was.
@@ -285,6 +371,22 @@ class Terminal:
         return data.decode("utf-8", "replace").rstrip("\n") if data else None
 
 
+def complain(words: str) -> None:
+    """Write a line to stderr as it is now: another may stand in for it while something is drawn."""
+    console = Terminal(no_color=True).err
+    shown = _hanging(words, console).plain if console.is_terminal else words
+    sys.stderr.write(f"{plain(shown)}\n")
+
+
+def _hanging(words: str | Text, console: Console) -> Text:
+    """A line that goes on behind the first column where there is no room: what begins there is ours."""
+    text = Text(words) if isinstance(words, str) else words
+    if text.cell_len <= console.width:
+        return text
+    first, *more = text.wrap(console, max(console.width - len(_HANGING), 20))
+    return Text("\n").join([first, *(Text(_HANGING).append_text(line) for line in more)])
+
+
 @contextmanager
 def _single_keys(fd: int) -> Generator[None]:
     import termios
@@ -297,6 +399,39 @@ def _single_keys(fd: int) -> Generator[None]:
         yield
     finally:
         termios.tcsetattr(fd, termios.TCSADRAIN, before)
+
+
+class _Guarded:
+    """A stream of Python's, for all who write to it without asking: logs, warnings, tracebacks, packages."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self.exact = stream
+
+    def write(self, text: str) -> int:
+        self.exact.write(plain(text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever a stream has
+        return getattr(self.exact, name)
+
+
+@contextmanager
+def guarded_streams() -> Generator[None]:
+    """Have standard output and error show, and not obey, all that is written to them."""
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = (cast("TextIO", _Guarded(stream)) for stream in before)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
+
+
+def _exact(stream: IO[str]) -> IO[str]:
+    return stream.exact if isinstance(stream, _Guarded) else stream
 
 
 def _is_terminal(stream: IO[str] | None) -> bool:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from bridle.app._failing import Code
 from bridle.app._replay import read_recording
-from bridle.app._terminal import Terminal, printable
+from bridle.app._terminal import Terminal
 from bridle.transports import timeline
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _line(entry: TimelineEntry, width: int) -> Text:
     is_failure = entry.kind.startswith("answer") and entry.summary.startswith("error")
     text = Text(f"{entry.time:8.3f}  ", style="dim")
     text.append(f"{turn:<4}", style="dim").append(f"{sign:<2} ", style=style)
-    text.append(f"{printable(entry.kind):<{width}} ", style="red" if is_failure else style)
-    text.append(took, style="dim").append(printable(entry.summary))
+    text.append(f"{entry.kind:<{width}} ", style="red" if is_failure else style)
+    text.append(took, style="dim").append(entry.summary)
     text.rstrip()
     return text

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from rich.text import Text
 
 from bridle.app._saying import money
+from bridle.app._terminal import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -74,5 +75,5 @@ def summary(result: Result[object], terminal: Terminal, *, with_session: bool = 
         money(usage.cost_usd),
     ]
     if with_session and result.session_id:
-        parts.append(f"session {result.session_id}")
+        parts.append(f"session {one_line(result.session_id)}")
     return Text(dot.join(parts), style="dim")

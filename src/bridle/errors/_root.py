@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypedDict, cast
 
+from bridle._display import plain
 from bridle.errors._keeping import pickled, restored
 from bridle.redaction import mask, preview
 
@@ -63,7 +64,8 @@ class BridleError(Exception):
         if self.hint:
             text += f" {self.hint}" if text.endswith((".", "!", "?")) else f". {self.hint}"
         session = [f"Session: {self.session_id}"] if self.session_id and self.session_id not in text else []
-        return mask("\n  ".join([text or type(self).__name__, *self._evidence, *session]))
+        # Much of it was said by somebody else, and whoever reads it may be at a terminal.
+        return plain(mask("\n  ".join([text or type(self).__name__, *self._evidence, *session])))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({preview(str(self).splitlines()[0], 120)!r})"

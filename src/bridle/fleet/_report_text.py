@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from bridle._display import escaped_json, one_line, plain
 from bridle.redaction import mask
 
 if TYPE_CHECKING:
@@ -22,8 +23,10 @@ if TYPE_CHECKING:
 __all__ = ["csv", "in_words", "json", "markdown", "money"]
 
 _LONGEST_ERROR: Final = 160
-_FORMULAS: Final = ("=", "+", "-", "@", "\t", "\r")
-"""What a formula begins with."""
+_FORMULAS: Final = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""What a formula begins with, for some programs in their wide forms too."""
+_BLANKS: Final = " \n\N{NO-BREAK SPACE}"
+"""What some programs leave out before it."""
 _COLUMNS: Final = (
     *("number", "id", "status", "duration", "attempts", "cost_usd"),
     *("input_tokens", "output_tokens", "cache_read_tokens", "cache_creation_tokens"),
@@ -136,14 +139,15 @@ def _row(cells: Iterable[str]) -> str:
 
 def _text(text: str) -> str:
     """A text of somebody else's, for a cell of a table: neither markup nor a further cell."""
+    text = one_line(text)
     for sign in "\\`*_[]<>|#":
         text = text.replace(sign, f"\\{sign}")
-    return " ".join(text.split())
+    return text
 
 
 def _code(text: str) -> str:
-    shown = " ".join(text.split()).replace("`", "'").replace("|", "\\|")
-    return f"`{shown}`"
+    shown = one_line(text).replace("`", "'").replace("|", "\\|")
+    return f"`{shown or ' '}`"
 
 
 # Tables and values.
@@ -155,7 +159,7 @@ def csv(report: Report) -> str:
     # Otherwise a carriage return alone would stand without quotes.
     writer = tables.writer(written, lineterminator="\n", quoting=tables.QUOTE_NONNUMERIC)
     tags = list(report.by_tag)
-    writer.writerow((*_COLUMNS, *(f"tag:{name}" for name in tags)))
+    writer.writerow((*_COLUMNS, *(plain(f"tag:{name}") for name in tags)))
     for outcome in report.outcomes:
         fields = _fields(outcome)
         cells = (*(fields[name] for name in _COLUMNS), *(outcome.tags.get(name) for name in tags))
@@ -164,8 +168,11 @@ def csv(report: Report) -> str:
 
 
 def _no_formula(cell: object) -> object:
-    """A cell that a spreadsheet shows and does not reckon with: a quote before it makes it a text."""
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULAS) else cell
+    """A cell that a spreadsheet shows and does not reckon with: a quote before it makes it a text. CSV has no
+    way to write what cannot be shown, so that is replaced."""
+    if not isinstance(cell, str):
+        return cell
+    return f"'{plain(cell)}" if cell.lstrip(_BLANKS).startswith(_FORMULAS) else plain(cell)
 
 
 def json(report: Report) -> str:
@@ -188,7 +195,7 @@ def json(report: Report) -> str:
         },
         "outcomes": [outcome.to_json() for outcome in report.outcomes],
     }
-    return msgspec.json.format(msgspec.json.encode(value)).decode() + "\n"
+    return escaped_json(msgspec.json.format(msgspec.json.encode(value)).decode()) + "\n"
 
 
 def _sums(part: Part) -> dict[str, object]:

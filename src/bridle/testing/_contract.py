@@ -13,6 +13,7 @@ from typing import Generic, TypeAlias, TypeVar, cast
 import anyio
 import msgspec
 
+from bridle._display import plain
 from bridle.errors import OptionsError
 
 __all__ = [
@@ -52,7 +53,7 @@ class ContractBroken(AssertionError):
     def __init__(self, subject: str, broken: list[Broken], checked: int) -> None:
         self.broken = tuple(broken)
         lines = [f"  {number}. {one}" for number, one in enumerate(broken, 1)]
-        super().__init__(f"{subject} breaks {len(broken)} of {checked} clauses:\n" + "\n".join(lines))
+        super().__init__(plain(f"{subject} breaks {len(broken)} of {checked} clauses:\n" + "\n".join(lines)))
 
 
 class Violation(Exception):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 import msgspec
 
+from bridle._display import plain
 from bridle.errors import OptionsError
 from bridle.options._tool_names import names_in, tool_name, tools_named
 from bridle.testing._requests import Request, text_of
@@ -46,6 +47,9 @@ _SHOWN = 2000
 
 class ExpectationFailed(AssertionError):
     """A request was not as `expect` says: what was expected, and what came."""
+
+    def __str__(self) -> str:
+        return plain(super().__str__())
 
 
 class Expectation(msgspec.Struct, frozen=True, kw_only=True):

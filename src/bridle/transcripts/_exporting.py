@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast, get_args
 
+from bridle._display import escaped_json
 from bridle.errors import OptionsError
 from bridle.redaction import DEFAULT
 from bridle.transcripts._lines import to_line
@@ -63,4 +64,4 @@ def _json(bundle: Bundle, *, redact: bool) -> str:
     head = {"format": FORMAT, "version": VERSION, "session_id": bundle.session_id, "project": bundle.project}
     fields = [f"{to_line(name)}: {to_line(value)}" for name, value in head.items()]
     fields += [f'"entries": {lines(bundle.entries)}', f'"parts": {{{parts}}}']
-    return "{\n" + ",\n".join(fields) + "\n}\n"
+    return escaped_json("{\n" + ",\n".join(fields) + "\n}\n")

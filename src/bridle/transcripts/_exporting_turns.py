@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 import msgspec
 
+from bridle._display import escaped_json, plain
 from bridle.redaction import DEFAULT
 from bridle.transcripts._chain import conversation
 from bridle.transcripts._entry import to_entry, to_time
@@ -72,7 +73,7 @@ class Call(msgspec.Struct):
     def given(self) -> str:
         """Its input, as text."""
         try:
-            return json.dumps(self.input, indent=2, ensure_ascii=False)
+            return escaped_json(json.dumps(self.input, indent=2, ensure_ascii=False))
         except RecursionError:
             return "(nested too deeply to be shown)"
 
@@ -127,8 +128,8 @@ class _Reading:
         self.calls: dict[str, Call] = {}
 
     def mask(self, text: str) -> str:
-        text = text.encode("utf-8", "replace").decode()
-        return DEFAULT.mask(text) if self._redact else text
+        """A text as it is shown, without secrets if so wanted."""
+        return plain(DEFAULT.mask(text) if self._redact else text)
 
     def agent(self, subpath: str, part: list[JsonObject]) -> Agent:
         told: JsonObject = {}
@@ -136,7 +137,7 @@ class _Reading:
             if entry.get("type") == "agent_metadata":
                 told = entry
         return Agent(
-            id=subpath.rpartition("/")[2].removeprefix("agent-"),
+            id=self.mask(subpath.rpartition("/")[2].removeprefix("agent-")),
             description=self.mask(_text(told.get("description"))),
             kind=self.mask(_text(told.get("agentType"))),
             turns=self.turns(part, agent=True),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 
+from bridle._display import one_line
 from bridle.transports._trace_format import FROM_AGENT, FROM_HOST, Recording, TraceRecord
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class _Run:
             run=record.run,
             time=record.time,
             direction=record.direction,
-            kind=kind,
+            kind=one_line(kind),
             summary=_elided(summary, width),
             turn=turn,
             duration=duration,
@@ -208,5 +209,5 @@ def _mapping(value: object) -> Mapping[str, object]:
 
 def _elided(text: str, width: int) -> str:
     # So much of it makes the line, whatever is left out of it as white space.
-    line = " ".join(text[: 20 * width].split())
+    line = one_line(text[: 20 * width])
     return line if len(line) <= width else line[: width - 1] + "…"

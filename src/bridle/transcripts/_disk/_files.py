@@ -83,17 +83,19 @@ def sessions_in(folder: str | os.PathLike[str]) -> Iterator[Found]:
         entries = os.scandir(place)
     except OSError:
         return
+    # All at once: whoever stops halfway leaves nothing open.
     with entries:
-        for entry in entries:
-            session_id = session_id_of(entry.name)
-            if session_id is None:
-                continue
-            try:
-                told = entry.stat()
-            except OSError:
-                continue
-            if told.st_size and stat.S_ISREG(told.st_mode):
-                yield Found(told.st_mtime_ns, told.st_size, session_id, place, entry.name)
+        listed = list(entries)
+    for entry in listed:
+        session_id = session_id_of(entry.name)
+        if session_id is None:
+            continue
+        try:
+            told = entry.stat()
+        except OSError:
+            continue
+        if told.st_size and stat.S_ISREG(told.st_mode):
+            yield Found(told.st_mtime_ns, told.st_size, session_id, place, entry.name)
 
 
 def session_id_of(name: str) -> str | None:

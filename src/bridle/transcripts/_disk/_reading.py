@@ -236,13 +236,15 @@ class Disk:
             return
         except OSError:
             return
+        # All at once: whoever stops halfway leaves nothing open.
         with entries:
-            for entry in entries:
-                try:
-                    if entry.is_dir():
-                        yield entry.path
-                except OSError:
-                    continue
+            listed = list(entries)
+        for entry in listed:
+            try:
+                if entry.is_dir():
+                    yield entry.path
+            except OSError:
+                continue
 
 
 def _is_of(session: StoredSession, key: str | None) -> bool:
