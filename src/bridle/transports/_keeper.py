@@ -236,8 +236,9 @@ class Keeper(ABC):
         """In a forked process: the child is the other one's. Only its pipes are here too, and must not stay
         open."""
         self._is_forgotten = True
-        # Nobody here ends it, so nobody is to wait for that.
-        self.ended.set_here()
+        # Nobody here ends it, so nobody is to wait for that. Its descriptor is closed by now: in the other
+        # process it would be set as well.
+        self.ended.set()
         self.input.forget()
         self.output.forget()
         self.process.returncode = 0

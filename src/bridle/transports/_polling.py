@@ -69,10 +69,6 @@ class PollingKeeper(Keeper):
         host().warden.watch(self.number, self.pid, self.tree.started, folder)
         super().start()
 
-    def forget(self) -> None:
-        super().forget()
-        self._stderr.close()
-
     def resident_bytes(self) -> int:
         return self.tree.resident_bytes()
 
