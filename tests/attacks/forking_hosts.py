@@ -85,6 +85,12 @@ def unwinds_an_open_session() -> None:
     from bridle.transcripts._places import project_key
     from tests.session.surroundings import QUICK, make_program
 
+    async def steal(key: SessionKey) -> None:
+        try:
+            await SqliteStore(FOLDER / "kept.db").acquire_lease(key, "a thief", 10)
+        except bridle.SessionBusy:
+            print("the lease is held", flush=True)
+
     async def main() -> None:
         store = SqliteStore(FOLDER / "kept.db")
         options = bridle.Options(
@@ -94,10 +100,10 @@ def unwinds_an_open_session() -> None:
         await store.append(key, [{"type": "user", "uuid": "1", "message": {"content": "Hello"}}])
         async with bridle.Session(options=options) as session:
             print("the child:", forked(nothing), flush=True)
-            try:
-                await store.acquire_lease(key, "a thief", 10)
-            except bridle.SessionBusy:
-                print("the lease is held", flush=True)
+            # In a loop of its own: that of asyncio does not hear of its threads after such a fork.
+            thief = threading.Thread(target=anyio.run, args=(steal, key))
+            thief.start()
+            thief.join()
             print("the parent:", (await session.ask("Are you there?")).text, flush=True)
 
     anyio.run(main, **backend())
