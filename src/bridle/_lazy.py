@@ -17,7 +17,7 @@ from typing import Any
 __all__ = ["lazily"]
 
 _LOADING_SECONDS = 5.0
-"""So long a fork waits for other threads that load modules: one of them may wait for the thread that forks."""
+"""So long a fork waits for threads that load modules: one of them may wait for the thread that forks."""
 
 
 def lazily(
@@ -57,5 +57,5 @@ def _wait_until_loaded() -> None:
         time.sleep(0.001)
 
 
-if hasattr(os, "register_at_fork"):
+if sys.platform != "win32":
     os.register_at_fork(before=_wait_until_loaded)

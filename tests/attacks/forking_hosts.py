@@ -97,7 +97,8 @@ def unwinds_an_open_session() -> None:
             cli_path=make_program(FOLDER, "answers"), timeouts=QUICK, session_store=store, resume=SESSION
         )
         key: SessionKey = {"project_key": project_key(Path.cwd()), "session_id": SESSION}
-        await store.append(key, [{"type": "user", "uuid": "1", "message": {"content": "Hello"}}])
+        entry: Any = {"type": "user", "uuid": "1", "message": {"content": "Hello"}}
+        await store.append(key, [entry])
         async with bridle.Session(options=options) as session:
             print("the child:", forked(nothing), flush=True)
             # In a loop of its own: that of asyncio does not hear of its threads after such a fork.
@@ -129,15 +130,14 @@ class Slow:
 
 def forks_while_a_thread_imports() -> None:
     """A thread uses Bridle for the first time; the child needs the very module that is being loaded."""
-    from tests.session.surroundings import make_program
-
     import bridle
+    from tests.session.surroundings import make_program
 
     program = make_program(FOLDER, "answers")
     for name in [name for name in sys.modules if name.startswith("bridle.")]:
         del sys.modules[name]
     slow = Slow(BACKEND)
-    sys.meta_path.insert(0, slow)  # type: ignore[arg-type]
+    sys.meta_path.insert(0, slow)
     os.register_at_fork(before=slow.is_forking.set)
 
     def use() -> None:

@@ -1,4 +1,4 @@
-"""A process that forks: the agents stay with the parent, which goes on with them; the child can have its own."""
+"""A process that forks: agents stay with the parent, which goes on with them; the child can have its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 HOSTS = Path(__file__).with_name("forking_hosts.py")
 ROOT = Path(__file__).parents[2]
 LOOPS = ["asyncio", *(["uvloop"] if find_spec("uvloop") else [])]
-"""Not trio: a child that unwinds its loop takes the loop's own waits back, and hangs, with Bridle and without."""
+"""Not trio: a child that unwinds its loop takes the loop's own waits back, and hangs, without Bridle too."""
 
 
 def said_by(name: str, backend: str, folder: Path) -> list[str]:

@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-
 import anyio
 import pytest
 
@@ -90,7 +89,9 @@ def test_a_question_over_the_size_limit_is_refused(order: tuple[str, ...]) -> No
     "line",
     [
         # What only speaks of a request is none.
-        '{"type":"assistant","text":{"type":"control_request","request_id":"no"},"deep":' + nested(DEEP) + "}",
+        '{"type":"assistant","text":{"type":"control_request","request_id":"no"},"deep":'
+        + nested(DEEP)
+        + "}",
         '{"text":"\\"type\\":\\"control_request\\",\\"request_id\\":\\"no\\"","deep":' + nested(DEEP) + "}",
         '{"type":"control_request","request":' + nested(DEEP) + "}",
         '{"type":"control_request","request_id":"","request":' + nested(DEEP) + "}",
@@ -123,8 +124,10 @@ async def test_a_session_answers_a_deep_question_and_goes_on(depth: int, tmp_pat
             async with Session(transport=agent.transport, **fields) as session:
                 await agent.write(ask('"deep"', nested(depth)))
                 assert (await answer_to("deep", agent))["subtype"] in ("success", "error")
-                hook = '{"subtype":"hook_callback","callback_id":"hook_0","input":%s}' % nested(depth)
-                await agent.write(f'{{"type":"control_request","request_id":"h","request":{hook}}}\n'.encode())
+                hook = f'{{"subtype":"hook_callback","callback_id":"hook_0","input":{nested(depth)}}}'
+                await agent.write(
+                    f'{{"type":"control_request","request_id":"h","request":{hook}}}\n'.encode()
+                )
                 assert (await answer_to("h", agent))["subtype"] in ("success", "error")
                 tasks.start_soon(agent.reply)
                 assert (await session.ask("Are you there?")).text == "done"

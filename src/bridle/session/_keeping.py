@@ -72,8 +72,8 @@ class Keeping:
 
     @property
     def _is_inherited(self) -> bool:
-        """Whether this process was forked from the one whose session it is. There it goes on: nothing of it is
-        stored, and no lease given back, by whoever unwinds its tasks here."""
+        """Whether this process was forked from the one whose session it is. There it goes on: nothing of it
+        is stored, and no lease given back, by whoever unwinds its tasks here."""
         return os.getpid() != self._process
 
     @property

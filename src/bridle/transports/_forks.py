@@ -9,6 +9,7 @@ for: each object forgets by itself.
 from __future__ import annotations
 
 import os
+import sys
 from threading import Lock
 from typing import Protocol
 from weakref import WeakSet
@@ -55,5 +56,5 @@ def _forget_all() -> None:
     _all.clear()
 
 
-if hasattr(os, "register_at_fork"):
+if sys.platform != "win32":
     os.register_at_fork(after_in_child=_forget_all)

@@ -39,7 +39,7 @@ def start(command: Command, stderr: Callable[[str], object] | None, patience: Pa
     placed = command if folder is None else command.placed(str(folder))
     spawned: Spawned | None = None
     try:
-        spawned = spawn(placed, owner.marker(number))
+        spawned = spawn(placed, owner.marker(number), owner.tag(number))
         log = StderrLog(stderr)
         keeper = SystemKeeper(spawned, command, number, stderr=log, patience=patience, folder=folder)
     except BaseException as error:

@@ -15,12 +15,15 @@ _LOOKED_AT: Final = 65536
 _TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]:,]|-?\d+(?=[\s,}])', re.DOTALL)
 """What an object is made of, as far as it matters here. None of these can be inside of another."""
 
-_LAST: Final = re.compile(rb'[{,]\s*"request_id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)\s*(?:,\s*"type"[^{}\[\]]*)?\}\s*\Z')
+_LAST: Final = re.compile(
+    rb'[{,]\s*"request_id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)\s*(?:,\s*"type"[^{}\[\]]*)?\}\s*\Z'
+)
 """The id as one of the last fields of a frame. Inside a JSON string the quotation marks would be escaped."""
 
 
 def asker_of(head: bytes, tail: bytes = b"") -> str | int | None:
-    """The id of the control request that begins, or ends, with these bytes; None if it is none, or has none."""
+    """The id of the control request that begins, or ends, with these bytes; None if it is none, or has
+    none."""
     kind, id = _first_fields(head[:_LOOKED_AT])
     if kind != "control_request":
         return None
