@@ -14,7 +14,8 @@ from functools import partial
 from threading import Thread
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from bridle.errors import ConnectionLost, LaunchError, ProcessExited
+from bridle._threads import no_thread
+from bridle.errors import ConnectionLost, ProcessExited
 from bridle.transports._flags import Flag
 from bridle.transports._folder import remove_folder
 from bridle.transports._host import host
@@ -51,8 +52,6 @@ ENDING_LIMIT: Final = 64 * 1024 * 1024
 
 _LONGEST_WAIT: Final = 86400.0
 """The system takes no number of milliseconds above 2**31, and nobody minds a look at the pipes each day."""
-
-_THREADS: Final = "Raise the limit (`ulimit -u`, the container's pids limit), or run fewer at once."
 
 
 class Patience(NamedTuple):
@@ -200,9 +199,7 @@ class Keeper(ABC):
         except RuntimeError as error:
             self.end(kill=True)
             self._run_here()
-            raise LaunchError(
-                f"no thread can be started to keep the process: {error}", hint=_THREADS
-            ) from error
+            raise no_thread(error) from error
 
     def end(self, *, kill: bool = False) -> None:
         """Begin to end the child, in order or at once."""
