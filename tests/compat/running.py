@@ -24,7 +24,7 @@ from bridle.app._migrate import counterpart
 from bridle.app._migrate_code import applied, read_code
 from bridle.testing import MessagesApi, clean_environment
 from bridle.testing._simulator._launcher import SCRIPT_VARIABLE, write_launcher
-from bridle.transports._tree import environment_of, process_ids, stat_of
+from bridle.transports._processes import environment_of, process_ids, stat_of
 from scripts.agent_program import program as real_program
 
 Package: TypeAlias = Literal["reference", "bridle"]

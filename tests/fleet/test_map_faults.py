@@ -18,7 +18,7 @@ from anyio.to_thread import run_sync
 from bridle.fleet._budget import Budget
 from bridle.fleet._journal import Journal
 from bridle.fleet._mapping import map, resume  # noqa: A004
-from bridle.transports._tree import process_ids, stat_of
+from bridle.transports._processes import process_ids, stat_of
 from tests.fleet.working import AT_ONCE, Works, nobody_left, until
 
 LONG = bool(os.environ.get("BRIDLE_LONG"))

@@ -18,7 +18,7 @@ from bridle.fleet._mapping import map, resume  # noqa: A004
 from bridle.fleet._task import Task
 from bridle.fleet._workspaces import Empty
 from bridle.testing import RealAgent, hang, say, structured, use_tool
-from bridle.transports._tree import environment_of, process_ids, stat_of
+from bridle.transports._processes import environment_of, process_ids, stat_of
 from tests.fleet.working import nobody_left, until
 from tests.real_program import require_program
 

@@ -17,7 +17,7 @@ import bridle
 import bridle.sync
 from bridle.errors import RequestFailed
 from bridle.testing import RealAgent, hang, say, use_tool
-from bridle.transports._tree import stat_of
+from bridle.transports._processes import stat_of
 from bridle.wire.hooks import PreToolUseInput
 from scripts.agent_program import VERSION
 from tests.real_program import require_program

@@ -36,6 +36,8 @@ def load(name: str) -> Any:
     return module
 
 
+# What one of them imports is there by then, and the package that they are in is not loaded yet.
+sys.modules["bridle.transports._processes"] = load("_processes")
 tree = load("_tree")
 kill, SIGKILL = os.kill, signal.SIGKILL
 

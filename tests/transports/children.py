@@ -145,6 +145,29 @@ def leaves_one_without_environment() -> None:
     polite()
 
 
+def leaves_a_daemon() -> None:
+    """A process that is nobody's: twice forked, in a session of its own, with no environment."""
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.write(writing, str(os.getpid()).encode())
+            for number in range(3):
+                os.close(number)
+            os.execve("/bin/sleep", ["sleep", str(FOREVER)], {})
+        os._exit(0)
+    os.wait()
+    say(f'{{"type":"grandchild","pid":{os.read(reading, 100).decode()}}}')
+    polite()
+
+
+def leaves_one_in_its_group() -> None:
+    """Ends with its input; a grandchild in its group, which ignores SIGTERM, does not."""
+    grandchild = subprocess.Popen([*SELF, "ignores_everything"], stdin=subprocess.DEVNULL)
+    say(f'{{"type":"grandchild","pid":{grandchild.pid}}}')
+    polite()
+
+
 def leaves_one_that_forks_on_and_on() -> None:
     """A grandchild that ignores SIGTERM, starts another in a session of its own, and ends, again and again.
 

@@ -23,7 +23,7 @@ import pytest
 from bridle.command import Command
 from bridle.transports import ProcessTransport, live_processes
 from bridle.transports._host import host
-from bridle.transports._tree import environment_of, process_ids, stat_of
+from bridle.transports._processes import environment_of, process_ids, stat_of
 
 DEADLINE = 30.0
 """Far longer than anything takes, and shorter than the limit of a test."""

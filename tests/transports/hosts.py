@@ -10,6 +10,7 @@ import threading
 import time
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import anyio
 
@@ -42,6 +43,22 @@ def waits_to_be_killed() -> None:
     kept = anyio.run(start, *NAMES)
     announce()
     assert kept
+    signal.pause()
+
+
+def waits_with_a_daemon() -> None:
+    """One tree, which has left a daemon without an environment; says its number."""
+
+    async def begin() -> tuple[ProcessTransport, int]:
+        argv = (sys.executable, "-I", "-S", str(CHILDREN), "leaves_a_daemon")
+        transport = ProcessTransport(Command(argv, folders=("a",)))
+        await transport.connect()
+        message: Any = await anext(transport.messages())
+        return transport, message.data["pid"]
+
+    kept, daemon = anyio.run(begin)
+    announce(daemon)
+    assert kept.is_alive
     signal.pause()
 
 

@@ -15,7 +15,7 @@ import pytest
 from bridle.errors import ConnectionLost, ProcessExited, TransportClosed
 from bridle.transports import ProcessTransport, _keeper, _warden_main
 from bridle.transports._keeper import ENDING_LIMIT
-from bridle.transports._tree import stat_of
+from bridle.transports._processes import stat_of
 from bridle.wire import Arrival, ControlRequest, MalformedLine, UnknownMessage
 from tests.transports.conftest import child, impatient, own_processes, wait_for
 

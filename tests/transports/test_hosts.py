@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.transports._tree import stat_of
+from bridle.transports._processes import stat_of
 from tests.transports.conftest import marked_processes, wait_for
 
 HOSTS = Path(__file__).with_name("hosts.py")

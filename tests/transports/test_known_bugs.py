@@ -83,7 +83,7 @@ async def test_closing_from_inside_a_callback_is_no_deadlock() -> None:
 async def test_a_second_connect_does_not_leave_the_first_child_behind() -> None:
     async with impatient("polite") as transport:
         await transport.connect()
-        assert own_processes() == [transport.pid]
+        wait_for(lambda: own_processes() == [transport.pid])
 
 
 async def test_output_in_the_last_moments_does_not_block_the_child_and_is_not_lost() -> None:

@@ -61,7 +61,7 @@ async def test_connecting_twice_and_at_once_starts_one_process() -> None:
         for _ in range(5):
             tasks.start_soon(transport.connect)
     await transport.connect()
-    assert own_processes() == [transport.pid]
+    wait_for(lambda: own_processes() == [transport.pid])
     await transport.close()
     with pytest.raises(TransportClosed, match="has been closed"):
         await transport.connect()
@@ -404,7 +404,7 @@ async def test_a_transport_that_was_split_is_of_no_more_use() -> None:
     assert not transport.is_ready
     del transport
     gc.collect()
-    assert own_processes() != []
+    wait_for(lambda: own_processes() != [])
     await closer.kill()
 
 

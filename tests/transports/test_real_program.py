@@ -9,7 +9,7 @@ import pytest
 
 from bridle.launch import check_version
 from bridle.testing import RealAgent, say, use_tool
-from bridle.transports._tree import stat_of
+from bridle.transports._processes import stat_of
 from bridle.wire import ResultMessage
 from tests.real_program import Conversation, require_program
 from tests.transports.conftest import own_processes, wait_for

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from bridle.transports import ProcessTransport, _tree, _warden_main
-from bridle.transports._tree import Tree, environment_of, stat_of
+from bridle.transports import ProcessTransport, _processes, _warden_main
+from bridle.transports._processes import environment_of, stat_of
+from bridle.transports._tree import Tree
 from tests.transports.conftest import child, wait_for
 
 MARKER = "BRIDLE_test=1"
@@ -113,7 +114,7 @@ def test_where_there_is_no_proc_there_are_no_others(monkeypatch: pytest.MonkeyPa
         raise FileNotFoundError
 
     monkeypatch.setattr(os, "listdir", refuse)
-    assert list(_tree.process_ids()) == []
+    assert list(_processes.process_ids()) == []
 
 
 @pytest.mark.anyio

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
-from threading import Lock, Thread
+from threading import Lock
 from typing import TYPE_CHECKING
 
+from bridle._threads import start_thread
 from bridle.app._saying import said
 from bridle.errors import BridleError
 from bridle.wire import AssistantMessage, InitMessage, StreamEvent
@@ -38,7 +39,7 @@ class Between:
         self._shown_before: dict[int, Message] = {}
         """Those of the turn before it. The listener may be that late."""
         self._draw_prompt: Callable[[], None] | None = None
-        Thread(target=self._listen, args=(session,), name="bridle-between", daemon=True).start()
+        start_thread(self._listen, session, name="bridle-between")
 
     def end_turn(self, messages: Iterable[Message]) -> None:
         """A turn is over, and these are its messages."""

@@ -11,8 +11,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
-from anyio.to_thread import run_sync
-
+from bridle._threads import run_sync
 from bridle.compat._session_values import (
     check_id,
     check_message_id,

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final, cast
 
 import anyio
 import msgspec
-from anyio.to_thread import run_sync
 
+from bridle._threads import run_sync
 from bridle.errors import (
     ApiFailed,
     BridleError,

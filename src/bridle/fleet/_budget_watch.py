@@ -8,14 +8,14 @@ from __future__ import annotations
 import logging
 import weakref
 from contextlib import suppress
-from threading import Thread
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 from anyio import from_thread
 from anyio.lowlevel import EventLoopToken, current_token
 
-from bridle.errors import BridleError, UsageError
+from bridle._threads import start_thread
+from bridle.errors import BridleError, LaunchError, UsageError
 from bridle.fleet._budget_account import Spent
 from bridle.session import SessionState, background, observe
 from bridle.wire import (
@@ -189,7 +189,12 @@ class BudgetWatch:
                 log.debug("the event loop ended before a session that was to stop: %s", error)
 
         # In a thread, because two event loops that wait for each other would do so for ever.
-        Thread(target=call, name="bridle-budget", daemon=True).start()
+        try:
+            start_thread(call, name="bridle-budget")
+        except LaunchError as error:
+            # Whatever is said next makes it look.
+            self._is_waking = False
+            log.warning("a session that is to stop goes on for now: %s", error)
 
     def _look_again(self) -> None:
         self._is_waking = False

@@ -16,9 +16,9 @@ from uuid import uuid4
 
 import anyio
 import msgspec
-from anyio import to_thread
 from anyio.lowlevel import RunVar
 
+from bridle._threads import run_sync
 from bridle.errors import OptionsError
 from bridle.fleet._ledger_files import JsonLines, LedgerFile, Row, SqliteFile
 from bridle.options._readers import any_text, fault, mapped, path_text, text
@@ -261,4 +261,4 @@ async def _in_thread(function: Callable[[], T]) -> T:
     if limiter is None:
         limiter = anyio.CapacityLimiter(_THREADS)
         _limiter.set(limiter)
-    return await to_thread.run_sync(function, limiter=limiter)
+    return await run_sync(function, limiter=limiter)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import msgspec
-from anyio.to_thread import run_sync
 
+from bridle._threads import run_sync
 from bridle.fleet._engine import Assignment
 from bridle.fleet._outcome import Outcome, Status
 from bridle.fleet._workspaces import discard, folder_name, sweep

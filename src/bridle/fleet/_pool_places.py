@@ -11,8 +11,9 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import anyio
-from anyio import CapacityLimiter, to_thread
+from anyio import CapacityLimiter
 
+from bridle._threads import run_sync
 from bridle.session import SessionState
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ class Places:
     async def measure(self) -> None:
         """Look at the trees of all processes, in a thread."""
         looked_at = [place for place in self._taken if place.session is not None]
-        sizes, self.measuring_took = await to_thread.run_sync(
+        sizes, self.measuring_took = await run_sync(
             _measure, [place.session for place in looked_at], limiter=self._thread
         )
         for place, size in zip(looked_at, sizes, strict=True):

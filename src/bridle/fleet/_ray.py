@@ -18,9 +18,9 @@ from uuid import uuid4
 
 import anyio
 import msgspec
-from anyio import to_thread
 from anyio.lowlevel import current_token
 
+from bridle._threads import run_sync
 from bridle.errors import LimitReached, OptionsError, UsageError
 from bridle.fleet._engine import Attempted, Note, Shared
 from bridle.fleet._errors import ClusterNotFound, WorkerLost
@@ -182,7 +182,7 @@ class RayEngine:
             self._ray.kill(desk)
         if self._owns_connection:
             self._owns_connection = False
-            await to_thread.run_sync(self._ray.shutdown)
+            await run_sync(self._ray.shutdown)
         self._is_open = False
 
     # Attempts.
@@ -219,7 +219,7 @@ class RayEngine:
         if reply.attempted is None:
             raise _failure(reply)
         try:
-            await to_thread.run_sync(keep_traces, work.options, reply.traces)
+            await run_sync(keep_traces, work.options, reply.traces)
         except OSError:
             # The task is done, whatever becomes of its trace.
             log.warning("the trace of a task could not be written: %s", work.id, exc_info=True)
@@ -306,7 +306,7 @@ class RayEngine:
         largest = (0.0, 0)
         with anyio.move_on_after(self._node_seconds):
             while True:
-                nodes = await to_thread.run_sync(self._ray.nodes)
+                nodes = await run_sync(self._ray.nodes)
                 sizes = [_size(node) for node in nodes if node["Alive"]]
                 if any(cpus >= task.cpus and memory >= (task.memory_bytes or 0) for cpus, memory in sizes):
                     return

@@ -10,8 +10,8 @@ import os
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
-from anyio import to_thread
 
+from bridle._threads import run_sync
 from bridle.errors import OptionsError
 from bridle.fleet._errors import ClusterNotFound, WorkerLost
 from bridle.options._readers import fault, text
@@ -66,7 +66,7 @@ async def connect(ray: Any, address: str | None, timeout: float) -> bool:  # noq
     if target == "local":
         fields["include_dashboard"] = False
     try:
-        await to_thread.run_sync(lambda: ray.init(address=target, **fields))
+        await run_sync(lambda: ray.init(address=target, **fields))
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise ClusterNotFound(target or "", preview(str(error))) from error
     return True

@@ -12,8 +12,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import msgspec
-from anyio.to_thread import run_sync
 
+from bridle._threads import run_sync
 from bridle.errors import OptionsError
 from bridle.fleet._budget_account import Spent
 from bridle.fleet._errors import JournalInvalid

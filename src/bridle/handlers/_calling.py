@@ -10,7 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
-from anyio import CapacityLimiter, to_thread
+from anyio import CapacityLimiter
+
+from bridle._threads import run_sync
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -96,7 +98,7 @@ async def _called(
     if is_async(function):
         return await cast("Awaitable[object]", function(*arguments, **keywords))
     # A limiter of its own: others that block must not make this one wait.
-    (result,) = await to_thread.run_sync(
+    (result,) = await run_sync(
         _called_here,
         partial(function, *arguments, **keywords),
         abandon_on_cancel=True,

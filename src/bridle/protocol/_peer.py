@@ -22,11 +22,14 @@ from bridle.wire import (
     Frame,
     Framer,
     JsonObject,
+    MalformedLine,
+    OversizedMessage,
     RequestId,
     Value,
     encode,
     frame_from_wire,
 )
+from bridle.wire._salvage import asker_of
 from bridle.wire.control import ASKS, REMOTE_SUBTYPES, Ask, GenericRequest, Request, ask_from_wire
 
 if TYPE_CHECKING:
@@ -174,6 +177,8 @@ class Peer:
             elif isinstance(arrival, ControlCancelRequest):
                 self._on_cancel(arrival, events)
             else:
+                if isinstance(arrival, MalformedLine | OversizedMessage):
+                    self._on_unreadable(arrival)
                 events.append(arrival)
         return events
 
@@ -195,6 +200,18 @@ class Peer:
             self.refuse(id, "control request without a subtype", "invalid_request")
         else:
             self.refuse(id, f"Unsupported control request subtype: {request.subtype}", UNSUPPORTED_REQUEST)
+
+    def _on_unreadable(self, arrival: MalformedLine | OversizedMessage) -> None:
+        """Refuse what cannot be read, if it is a request: the other side would wait for ever."""
+        if isinstance(arrival, MalformedLine):
+            id, reason = asker_of(arrival.line, arrival.line), arrival.reason
+        else:
+            id, reason = arrival.request_id, f"it has {arrival.size} bytes"
+        if id is None or id in self._theirs or id in self._finished:
+            return
+        log.warning("refused a control request that cannot be read: %s", reason)
+        self._theirs[id] = GenericRequest("", {})
+        self.refuse(id, f"the control request cannot be read: {reason}", "invalid_request")
 
     def _on_response(self, frame: ControlResponse, events: list[Event]) -> None:
         outcome = frame.response
@@ -315,4 +332,6 @@ def _make_id(number: int) -> str:
     return f"req_{number}_{uuid4().hex[:8]}"
 
 
-_CONTROL: Final[frozenset[type]] = frozenset((ControlRequest, ControlResponse, ControlCancelRequest))
+_CONTROL: Final[frozenset[type]] = frozenset(
+    (ControlRequest, ControlResponse, ControlCancelRequest, MalformedLine, OversizedMessage)
+)

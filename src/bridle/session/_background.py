@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import logging
 from contextvars import Context, copy_context
-from threading import Thread
 from typing import TYPE_CHECKING
 
 import anyio
 from anyio import from_thread
 from anyio.lowlevel import EventLoopToken, RunVar, checkpoint, current_token
+
+from bridle._threads import start_thread
+from bridle.errors import LaunchError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -107,14 +109,18 @@ _place: RunVar[Background | None] = RunVar("bridle background", None)
 
 
 async def background() -> Background:
-    """The place of this event loop."""
+    """The place of this event loop. Raises `LaunchError` if there can be no more threads."""
     await checkpoint()
     place = _place.get(None)
     if place is None:
         place = Background()
         _place.set(place)
         token = current_token()
-        Thread(target=_hold, args=(place, token), name="bridle-background", daemon=True).start()
+        try:
+            start_thread(_hold, place, token, name="bridle-background")
+        except LaunchError:
+            _place.set(None)
+            raise
     return place
 
 

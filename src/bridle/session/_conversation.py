@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from uuid import uuid4
 
 import anyio
-from anyio import to_thread
 
+from bridle._threads import run_sync
 from bridle.errors import MessageInvalid, TransportClosed, UsageError
 from bridle.handlers import Handlers
 from bridle.launch import make_initialize
@@ -271,7 +271,7 @@ class Conversation:
             return make_message(prompt, uuid=str(uuid4()), priority=priority, verbatim=verbatim)
 
         # Files are read in a thread.
-        return await to_thread.run_sync(make) if has_files(prompt) else make()
+        return await run_sync(make) if has_files(prompt) else make()
 
     async def write(self, state: TurnState, frame: JsonObject) -> None:
         """Send a message of a turn."""

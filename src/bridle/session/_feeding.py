@@ -9,17 +9,18 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Generator, Iterable, Iterator
 from contextvars import copy_context
 from queue import SimpleQueue
-from threading import Thread
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 import anyio
 from anyio import from_thread
 from anyio.lowlevel import EventLoopToken, checkpoint, current_token
 
+from bridle._threads import start_thread
 from bridle.errors import ConnectionLost, TurnFailed, TurnInterrupted, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from threading import Thread
 
     from bridle.session._connection import Connection
     from bridle.session._turn_state import TurnState
@@ -143,10 +144,7 @@ class _BlockingSource:
         """The next prompt, or the end."""
         if self._thread is None:
             run = copy_context().run
-            self._thread = Thread(
-                target=run, args=(self._serve, current_token()), name="bridle-prompts", daemon=True
-            )
-            self._thread.start()
+            self._thread = start_thread(run, self._serve, current_token(), name="bridle-prompts")
         self._arrival = anyio.Event()
         self._orders.put(True)
         await self._arrival.wait()

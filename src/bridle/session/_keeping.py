@@ -68,6 +68,13 @@ class Keeping:
         self._flushing = anyio.CancelScope(shield=True)
         self._is_begun = False
         self._is_over = anyio.Event()
+        self._process = os.getpid()
+
+    @property
+    def _is_inherited(self) -> bool:
+        """Whether this process was forked from the one whose session it is. There it goes on: nothing of it
+        is stored, and no lease given back, by whoever unwinds its tasks here."""
+        return os.getpid() != self._process
 
     @property
     def bound(self) -> float:
@@ -96,6 +103,8 @@ class Keeping:
     async def finish(self) -> None:
         """Store what is left, give back the lease, close an own store; within `bound` seconds, whatever the
         store does. The second time it waits for the first."""
+        if self._is_inherited:
+            return
         with anyio.CancelScope(shield=True):
             self.mirror.end()
             if self._is_begun:
@@ -112,6 +121,8 @@ class Keeping:
         try:
             with self._scope:
                 await self._serve()
+                if self._is_inherited:
+                    return
                 self.mirror.leave()
                 with anyio.move_on_after(LEAVE_SECONDS, shield=True):
                     await self._leases.release()
@@ -120,7 +131,8 @@ class Keeping:
         except BridleError as error:
             log.warning("a session store could not be closed: %s", error)
         finally:
-            self.mirror.leave()
+            if not self._is_inherited:
+                self.mirror.leave()
             self._is_over.set()
 
     async def _serve(self) -> None:
@@ -137,6 +149,8 @@ class Keeping:
             except BaseException as error:  # noqa: BLE001 - Ctrl-C and its like, and cancellations
                 if not is_failure(error):
                     self.on_crash(unwrapped(error))
+                    return
+                if self._is_inherited:
                     return
                 # The event loop goes down. Whoever reads tells when nothing more comes.
                 self._flushing = anyio.CancelScope(shield=True)

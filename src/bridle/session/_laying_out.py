@@ -12,8 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
 
-from anyio import to_thread
-
+from bridle._threads import run_sync
 from bridle.command import File
 from bridle.errors import MessageInvalid, OptionsError, TranscriptError
 from bridle.launch import look_up_user, make_environment
@@ -103,7 +102,7 @@ class Layout:
     async def render(self) -> None:
         """Make the files, for a command whose configuration folder is private."""
         with self._telling("its private folder"):
-            self.files = await to_thread.run_sync(self._files)
+            self.files = await run_sync(self._files)
 
     async def place(self, places: Places, append: Append | None) -> None:
         """Put it into the configuration folder of this machine. `append` gives the store what it lacks of a
@@ -114,12 +113,12 @@ class Layout:
         assert places.config is not None
         folder = self._folder(places.config)
         with self._telling(folder):
-            plan = await to_thread.run_sync(self._plan, folder)
+            plan = await run_sync(self._plan, folder)
         for part, entries in plan.missing.items():
             if append is not None:
                 await append(part, entries)
         with self._telling(folder):
-            await to_thread.run_sync(self._write, folder, plan.stale, places.user)
+            await run_sync(self._write, folder, plan.stale, places.user)
 
     @contextmanager
     def _telling(self, folder: Path | str) -> Generator[None]:

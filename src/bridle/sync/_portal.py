@@ -13,12 +13,13 @@ import sys
 from collections import deque
 from contextvars import Context, ContextVar, copy_context
 from functools import partial
-from threading import Lock, RLock, Thread, get_ident
+from threading import Lock, RLock, get_ident
 from typing import TYPE_CHECKING, Final, Generic, ParamSpec, TypeVar
 
 import anyio
 
-from bridle.errors import UsageError
+from bridle._threads import start_thread
+from bridle.errors import LaunchError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -50,15 +51,23 @@ class Portal:
         self._has_ended = False
         self._inbox: deque[Callable[[], object]] = deque()
         self._at_end: set[Callable[[], None]] = set()
-        self._bell, self._ear = socket.socketpair()
+        try:
+            self._bell, self._ear = socket.socketpair()
+        except OSError as error:
+            raise _no_loop(error) from error
         self._bell.setblocking(False)
         self._ear.setblocking(False)
         self._tasks: TaskGroup | None = None
+        self._failure: BaseException | None = None
+        """Why the loop has ended, if it was not asked to."""
         self._own: frozenset[ContextVar[object]] = frozenset()
         """Variables of the loop."""
         # A daemon, and so are the threads that it starts: none of them can keep the interpreter from its end.
-        self._thread = Thread(target=self._run, name="bridle-sync", daemon=True)
-        self._thread.start()
+        try:
+            self._thread = start_thread(self._run, name="bridle-sync")
+        except LaunchError:
+            self.forget()
+            raise
 
     @property
     def is_open(self) -> bool:
@@ -87,6 +96,8 @@ class Portal:
                     self._post(call.cancel)
                     call.wait()
                 raise
+            if self._failure is not None and not call.is_answered:
+                raise _no_loop(self._failure) from self._failure
             return call.result()
         finally:
             self._at_end.discard(call.abandon)
@@ -159,7 +170,8 @@ class Portal:
         try:
             # In a context of its own, whichever version of Python hands that of the first caller down.
             Context().run(anyio.run, self._serve)
-        except BaseException:
+        except BaseException as error:
+            self._failure = error
             log.exception("the event loop of bridle.sync failed")
         finally:
             # First: whoever comes after this sees it.
@@ -242,6 +254,11 @@ class _Call(Generic[T]):
                 # For the next one who waits.
                 self._end.release()
 
+    @property
+    def is_answered(self) -> bool:
+        """Whether the function has come to its end."""
+        return self._error is not None or bool(self._value)
+
     def result(self) -> T:
         try:
             if self._error is not None:
@@ -255,6 +272,13 @@ class _Call(Generic[T]):
         finally:
             # The error's traceback leads here: a cycle, which would keep all that the call held.
             self._error = None
+
+
+def _no_loop(error: BaseException) -> LaunchError:
+    return LaunchError(
+        f"the event loop of bridle.sync cannot run: {error}",
+        hint="If no more files can be opened, raise the limit (`ulimit -n`), or close some.",
+    )
 
 
 # Reentrant, for a signal handler may call.

@@ -12,8 +12,7 @@ from threading import Event
 from time import monotonic
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from anyio.to_thread import run_sync
-
+from bridle._threads import run_sync
 from bridle.errors import SessionExists, TranscriptError
 from bridle.transcripts._disk import Disk, SessionFile
 from bridle.transcripts._disk._bundling import load_bundle

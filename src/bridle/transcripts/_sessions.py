@@ -10,8 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, TypeAlias
 from uuid import uuid4
 
-from anyio.to_thread import run_sync
-
+from bridle._threads import run_sync
 from bridle.errors import OptionsError, TranscriptError
 from bridle.transcripts._arguments import (
     StrPath,

@@ -8,8 +8,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from anyio.to_thread import run_sync
-
+from bridle._threads import run_sync
 from bridle.errors import OptionsError, SessionNotFound, TranscriptError, UsageError
 from bridle.transcripts._chain import conversation
 from bridle.transcripts._describing import describe_data

@@ -8,8 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Protocol
 
-from anyio.to_thread import run_sync
-
+from bridle._threads import run_sync
 from bridle.errors import TranscriptError
 from bridle.transcripts._entry import to_entry
 from bridle.transcripts._values import SearchHit

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Final
 from anyio import sleep, wait_readable
 from anyio.lowlevel import checkpoint
 
+from bridle.transports._forks import forget_in_forks
+
 if TYPE_CHECKING:
     from typing import Self
 
@@ -27,12 +29,13 @@ _LOOK_SECONDS: Final = 0.02
 
 class Descriptor:
     """Owns a file descriptor. It is closed with the last reference, so that no number is reused under a
-    waiter."""
+    waiter; and in a forked process."""
 
-    __slots__ = ("_number",)
+    __slots__ = ("__weakref__", "_number")
 
     def __init__(self, number: int) -> None:
         self._number = number
+        forget_in_forks(self)
 
     def fileno(self) -> int:
         """The number; -1 after `close`."""
@@ -43,6 +46,9 @@ class Descriptor:
         number, self._number = self._number, -1
         if number >= 0:
             os.close(number)
+
+    def forget(self) -> None:
+        self.close()
 
     def duplicate(self) -> Descriptor:
         return Descriptor(os.dup(self._number))
@@ -147,10 +153,6 @@ class Flag:
             self._is_set = True
             if self._writable.fileno() >= 0:
                 self._writable.write(_MARK)
-
-    def set_here(self) -> None:
-        """Set it in a forked process alone: the descriptor is the other one's too."""
-        self._is_set = True
 
     async def wait(self) -> None:
         """Wait in a task. Several may wait at once."""

@@ -12,12 +12,17 @@ import os
 import secrets
 import sys
 from threading import Lock
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from bridle.transports._warden import Warden
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+TAG_BITS: Final = 20
+"""Of a tag, for the child; the warden looks at the rest, which is the host's."""
+_HOST_BITS: Final = 40
 
 
 class Kept(Protocol):
@@ -34,10 +39,11 @@ class Host:
     def __init__(self) -> None:
         self.id = secrets.token_hex(8)
         """In the *name* of the variable that marks children, so that hosts inside hosts add theirs."""
+        self._tag = secrets.randbits(_HOST_BITS) | 1
         self._numbers: Iterator[int] = itertools.count(1)
         self._live: dict[int, Kept] = {}
         self._lock = Lock()
-        self.warden = Warden(self.id)
+        self.warden = Warden(self.id, self._tag)
 
     def next_number(self) -> int:
         return next(self._numbers)
@@ -45,6 +51,10 @@ class Host:
     def marker(self, number: int) -> tuple[str, str]:
         """Name and value of the variable that marks the child of this number."""
         return f"BRIDLE_{self.id}", str(number)
+
+    def tag(self, number: int) -> int:
+        """What marks the child of this number where it has lost its environment; see `put_tag`."""
+        return self._tag << TAG_BITS | number & (1 << TAG_BITS) - 1
 
     def enter(self, number: int, keeper: Kept) -> None:
         with self._lock:

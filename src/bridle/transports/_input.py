@@ -142,7 +142,8 @@ class Input:
             self._close()
 
     def forget(self) -> None:
-        """Close it in a forked process. The lock is left alone: another thread may have held it."""
+        """Close it in a forked process, where the thread that may have held the lock is not."""
+        self._lock = Lock()
         self._refusal = "it belongs to the process that this one was forked from"
         self._close()
 

@@ -14,7 +14,8 @@ from functools import partial
 from threading import Thread
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from bridle.errors import ConnectionLost, LaunchError, ProcessExited
+from bridle._threads import no_thread
+from bridle.errors import ConnectionLost, ProcessExited
 from bridle.transports._flags import Flag
 from bridle.transports._folder import remove_folder
 from bridle.transports._host import host
@@ -51,8 +52,6 @@ ENDING_LIMIT: Final = 64 * 1024 * 1024
 
 _LONGEST_WAIT: Final = 86400.0
 """The system takes no number of milliseconds above 2**31, and nobody minds a look at the pipes each day."""
-
-_THREADS: Final = "Raise the limit (`ulimit -u`, the container's pids limit), or run fewer at once."
 
 
 class Patience(NamedTuple):
@@ -200,9 +199,7 @@ class Keeper(ABC):
         except RuntimeError as error:
             self.end(kill=True)
             self._run_here()
-            raise LaunchError(
-                f"no thread can be started to keep the process: {error}", hint=_THREADS
-            ) from error
+            raise no_thread(error) from error
 
     def end(self, *, kill: bool = False) -> None:
         """Begin to end the child, in order or at once."""
@@ -236,8 +233,9 @@ class Keeper(ABC):
         """In a forked process: the child is the other one's. Only its pipes are here too, and must not stay
         open."""
         self._is_forgotten = True
-        # Nobody here ends it, so nobody is to wait for that.
-        self.ended.set_here()
+        # Nobody here ends it, so nobody is to wait for that. Its descriptor is closed by now: in the other
+        # process it would be set as well.
+        self.ended.set()
         self.input.forget()
         self.output.forget()
         self.process.returncode = 0

@@ -16,6 +16,7 @@ from typing import Final
 from anyio import wait_readable
 
 from bridle.transports._flags import Bell
+from bridle.transports._forks import forget_in_forks
 from bridle.transports._keeper import ENDING_LIMIT, READ_SIZE
 
 # Not for Windows: there, type checkers need not look further.
@@ -120,7 +121,8 @@ class Output:
             self._ring()
 
     def forget(self) -> None:
-        """Close all of it, in a forked process, without a word to the other side."""
+        """Close all of it, in a forked process, where the thread that may have held the lock is not."""
+        self._lock = Lock()
         if self._number >= 0:
             os.close(self._number)
             self._number = -1
@@ -165,6 +167,7 @@ class Readiness:
             self._poller = select.epoll()
         else:
             self._poller = select.kqueue()
+        forget_in_forks(self)
 
     def add(self, number: int) -> None:
         if sys.platform == "linux":
@@ -178,8 +181,13 @@ class Readiness:
                 self._poller.unregister(number)
             else:
                 self._poller.control([select.kevent(number, select.KQ_FILTER_READ, select.KQ_EV_DELETE)], 0)
-        except OSError:
+        except (OSError, ValueError):  # the last: it is closed
             pass
+
+    def forget(self) -> None:
+        """Close it in a forked process: the kernel has one for both, and taken out of here is taken out
+        there."""
+        self._poller.close()
 
     async def wait(self) -> None:
         await wait_readable(self._poller.fileno())

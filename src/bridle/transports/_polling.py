@@ -57,7 +57,7 @@ class PollingKeeper(Keeper):
         self.input = self._stdin = Input(spawned.stdin, self._bell.ring)
         self.output = self._stdout = Output(spawned.stdout)
         name, value = host().marker(number)
-        self.tree: Final = Tree(self.pid, f"{name}={value}")
+        self.tree: Final = Tree(self.pid, f"{name}={value}", host().tag(number))
         self._pidfd = _open_pidfd(self.pid)
         # Last, because it owns what whoever spawned closes if any of this fails.
         self._stderr = Descriptor(spawned.stderr)
@@ -68,10 +68,6 @@ class PollingKeeper(Keeper):
         # First, because the thread takes it back at the end, and that may come at once.
         host().warden.watch(self.number, self.pid, self.tree.started, folder)
         super().start()
-
-    def forget(self) -> None:
-        super().forget()
-        self._stderr.close()
 
     def resident_bytes(self) -> int:
         return self.tree.resident_bytes()
@@ -96,9 +92,9 @@ class PollingKeeper(Keeper):
         return self.tree.has_others()
 
     def _kill(self) -> bool:
-        # An application that ignores SIGCHLD has no zombies to keep a number, so after the exit of the child
-        # its group is found member by member; where that cannot be done, there is only the group.
-        if not self._has_exited or not self.tree.can_be_searched:
+        # After the exit of the child its group is signalled with the others, if its number is still its own:
+        # an application that ignores SIGCHLD has no zombies to keep one.
+        if not self._has_exited:
             self.tree.signal_group(signal.SIGKILL)
         return bool(self.tree.signal_others(signal.SIGKILL))
 
@@ -137,9 +133,15 @@ class PollingKeeper(Keeper):
             poll.register(stdin, select.POLLOUT)
         if self._stdout.is_handed_over and (stdout := self._stdout.fileno()) >= 0:
             poll.register(stdout, select.POLLIN)
+        warden = host().warden
+        pipe = warden.register(poll)
+        if (due := warden.due_in()) is not None:
+            seconds = due if seconds is None else min(seconds, due)
         if self._pidfd.fileno() < 0:  # a system without pidfd: the exit has to be looked for
             seconds = LOOK_SECONDS if seconds is None else min(seconds, LOOK_SECONDS)
         ready = {number for number, _ in poll.poll(None if seconds is None else seconds * 1000)}
+        if pipe in ready or (pipe < 0 and warden.due_in() == 0):
+            warden.tend()
         if self._bell.fileno() in ready:
             self._bell.clear()
         if self._stderr.fileno() in ready:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import weakref
 from contextlib import suppress
 from copy import copy
-from threading import Lock
 from typing import TYPE_CHECKING
 
 import anyio
 from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
 from bridle.errors import ConnectionLost, OptionsError, ProcessExited, TransportClosed, UsageError
+from bridle.transports._forks import FreshLock
 from bridle.transports._input import InputClosed
 from bridle.transports._keeper import Keeper, Patience
 from bridle.transports._starting import run_uninterrupted, start
@@ -169,7 +169,7 @@ class ProcessTransport(Transport):
         self._stderr = stderr
         self._patience = Patience(grace, terminate)
         self._write_timeout = write_timeout
-        self._lock = Lock()
+        self._lock = FreshLock()
         self._link: Link | None = None
         self._is_closed = False
         self._is_split = False

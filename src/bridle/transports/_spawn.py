@@ -17,6 +17,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from bridle.command import is_batch_file
 from bridle.errors import AgentNotFound, CommandTooLong, FolderNotFound, LaunchError, UserNotFound
 
+if sys.platform != "win32":
+    from bridle.transports._processes import put_tag
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -52,9 +55,9 @@ class Spawned(NamedTuple):
             os.close(number)
 
 
-def spawn(command: Command, marker: tuple[str, str]) -> Spawned:
-    """Start a process in a session of its own, with three pipes. Raises a `LaunchError`, and nothing is left
-    open."""
+def spawn(command: Command, marker: tuple[str, str], tag: int = 0) -> Spawned:
+    """Start a process in a session of its own, with three pipes and two marks. Raises a `LaunchError`, and
+    nothing is left open."""
     if not command.argv:
         raise LaunchError("the command is empty", hint="Its first argument is the program to start.")
     if sys.platform == "win32":
@@ -67,6 +70,8 @@ def spawn(command: Command, marker: tuple[str, str]) -> Spawned:
             opened += os.pipe()
         (in_child, stdin, stdout, out_child, stderr, err_child) = opened
         process = _start(command, environment, (in_child, out_child, err_child))
+        if tag and sys.platform != "win32":
+            put_tag(process.pid, tag)
     except BaseException as error:
         # Also if it was interrupted: a process that is there all the same sees the end of its input.
         for number in opened:

@@ -45,7 +45,7 @@ def start(command: Command, stderr: Callable[[str], object] | None, patience: Pa
         if command.needs_folder:
             folder = make_folder(command, partial(owner.warden.expect, number))
             placed = command.placed(str(folder))
-        spawned = spawn(placed, owner.marker(number))
+        spawned = spawn(placed, owner.marker(number), owner.tag(number))
         log = StderrLog(stderr, cache(lambda: command.redaction(os.environ)))
         keeper = SystemKeeper(spawned, command, number, stderr=log, patience=patience, folder=folder)
     except BaseException as error:

@@ -28,6 +28,7 @@ import msgspec
 from bridle._version import __version__
 from bridle.errors import OptionsError
 from bridle.redaction import DEFAULT, MASK, Redaction
+from bridle.transports._forks import forget_in_forks
 from bridle.transports._trace_format import FROM_HOST, VERSION
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ class TraceFile:
         self._number: int | None = os.open(self.path, flags | getattr(os, "O_BINARY", 0), 0o600)
         self._finalizer = weakref.finalize(self, os.close, self._number)
         self._lock = Lock()
+        forget_in_forks(self)
         self._size = 0
         self._runs = count(1)
         header = {
@@ -103,6 +105,10 @@ class TraceFile:
     def new_run(self) -> RunTrace:
         """The record of one more agent."""
         return RunTrace(self, next(self._runs))
+
+    def forget(self) -> None:
+        """In a forked process: the runs are those of the other one, which writes on."""
+        self._lock, self._number = Lock(), None
 
     def write(self, data: bytes) -> None:
         """Add whole lines, so that they are there even if this process is killed now."""

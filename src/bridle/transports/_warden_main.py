@@ -3,8 +3,9 @@ behind.
 
 Run by itself with the bare interpreter, so it imports nothing but the standard library and `_removal`, which
 does so too. When it is started, it removes what earlier hosts have left of their folders.
-It finds what it has to end by the marker in the environment, `BRIDLE_<host id>=…`. Its input has one JSON
-object a line about each child, for those that lost their environment, and for the folders to remove.
+It finds what it has to end by the marker in the environment, `BRIDLE_<host id>=…`, and by the tag in a limit,
+see `_processes.py`. Its input has one JSON object a line about each child, for those that lost both, and for
+the folders to remove.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import select
 import signal
 import sys
@@ -43,9 +45,16 @@ LOOKS = 1000
 LOOK_SECONDS = 1.0
 """Where the death of a process is not announced, it is looked for so often."""
 
+PROC = "/proc"
+TAG_BITS = 20
+"""Of a tag, for the child; the rest is the host's."""
+TAG_BIT = 1 << 61
+host_tag = 0
+
 
 def main() -> None:
-    host_id, host_pid, *temporary = sys.argv[1], int(sys.argv[2]), *sys.argv[3:]
+    global host_tag
+    host_id, host_pid, host_tag, *temporary = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:]
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     for folder in temporary:
@@ -89,6 +98,16 @@ def wait_for_death(host_pid: int, notes: int = 0) -> dict[int, dict[str, object]
 
 def clean_up(marker: bytes, children: dict[int, dict[str, object]]) -> None:
     groups = {(note["group"], note["started"]) for note in children.values() if note["group"]}
+    if os.path.isdir(PROC):
+        end_marked(marker, groups)
+    else:
+        end_groups({group for group, _ in groups if isinstance(group, int)})
+    for note in children.values():
+        if note["folder"]:
+            remove_tree(str(note["folder"]))
+
+
+def end_marked(marker: bytes, groups: set[tuple[object, object]]) -> None:
     wait(marker, groups, POLITE_SECONDS)
     for number in (signal.SIGTERM, signal.SIGCONT):
         send(find(marker, groups), marker, groups, number)
@@ -96,9 +115,31 @@ def clean_up(marker: bytes, children: dict[int, dict[str, object]]) -> None:
     deadline = time.monotonic() + KILL_SECONDS
     while send(find(marker, groups), marker, groups, signal.SIGKILL) and time.monotonic() < deadline:
         time.sleep(STEP_SECONDS)
-    for note in children.values():
-        if note["folder"]:
-            remove_tree(str(note["folder"]))
+
+
+def end_groups(groups: set[int]) -> None:
+    """Where processes cannot be looked at. A group whose number is free may be another's soon, so one that
+    was gone is never signalled again."""
+    for numbers, seconds in (
+        ((0,), POLITE_SECONDS),
+        ((signal.SIGTERM, signal.SIGCONT), TERM_SECONDS),
+        ((signal.SIGKILL,), KILL_SECONDS),
+    ):
+        for number in numbers:
+            groups = {group for group in groups if is_signalled(group, number)}
+        deadline = time.monotonic() + seconds
+        while groups and time.monotonic() < deadline:
+            time.sleep(STEP_SECONDS)
+            groups = {group for group in groups if is_signalled(group, 0)}
+
+
+def is_signalled(group: int, number: int) -> bool:
+    """Signal a group; says whether there is one."""
+    try:
+        os.killpg(group, number)
+    except OSError:
+        return False
+    return True
 
 
 def wait(marker: bytes, groups: set[tuple[object, object]], seconds: float) -> None:
@@ -113,7 +154,7 @@ def find(marker: bytes, groups: set[tuple[object, object]]) -> Iterator[int]:
     settled = {os.getpid()}
     for _ in range(LOOKS):
         is_found = is_unclear = False
-        names = os.listdir("/proc") if os.path.isdir("/proc") else []
+        names = os.listdir(PROC)
         for pid in sorted((int(name) for name in names if name.isdecimal()), reverse=True):
             if pid in settled:
                 continue
@@ -145,10 +186,20 @@ def is_ours(pid: int, marker: bytes, groups: set[tuple[object, object]]) -> bool
         # These are ours while their leader lives and is the one that was reported: numbers are used again.
         if any(known in (group, session) and started_at(known) == start for known, start in groups):
             return True
+        if host_tag and tag_of(pid) >> TAG_BITS == host_tag:
+            return True
         with open(f"/proc/{pid}/environ", "rb") as file:
             return b"\0" + marker in b"\0" + file.read()
     except OSError:
         return False
+
+
+def tag_of(pid: int) -> int:
+    """What the host has given to its child, and the child to all that it started."""
+    with contextlib.suppress(OSError, ValueError):
+        soft, _ = resource.prlimit(pid, resource.RLIMIT_RTTIME)
+        return soft & ~TAG_BIT if soft > 0 and soft & TAG_BIT else 0
+    return 0
 
 
 def started_at(pid: object) -> int | None:

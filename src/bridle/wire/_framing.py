@@ -23,6 +23,7 @@ from bridle.wire._decoding import (
     opening,
 )
 from bridle.wire._messages import MalformedLine, OversizedMessage
+from bridle.wire._salvage import asker_of
 from bridle.wire._stream import AnyFrame, Arrival
 
 if TYPE_CHECKING:
@@ -327,7 +328,8 @@ class _Oversized:
         self._size -= self._tail.endswith(b"\r")
 
     def message(self) -> OversizedMessage:
-        return OversizedMessage(self._size, self._limit, self._head[: self._size], self._type())
+        head = self._head[: self._size]
+        return OversizedMessage(self._size, self._limit, head, self._type(), asker_of(head, self._tail))
 
     def _type(self) -> str | None:
         """The type is the first key of most frames, and one of the last of a result."""

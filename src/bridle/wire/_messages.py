@@ -426,6 +426,8 @@ class OversizedMessage(Value):
     """The first bytes of the frame."""
     frame_type: str | None = None
     """The type of the frame, where it could be told."""
+    request_id: str | int | None = None
+    """Of a control request, where it could be told."""
 
     @property
     def raw_json(self) -> bytes:

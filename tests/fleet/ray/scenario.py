@@ -27,7 +27,7 @@ import bridle
 from bridle import fleet
 from bridle.fleet import Budget, Gate, Ledger, RayEngine, Task
 from bridle.fleet._progress import Running
-from bridle.transports._tree import stat_of
+from bridle.transports._processes import stat_of
 from tests.fleet.ray.clusters import Cluster, cluster, far_options, simulated_options
 
 TASKS = int(os.environ.get("FAR_TASKS", "20"))

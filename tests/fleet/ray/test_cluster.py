@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bridle.transports._tree import environment_of, process_ids
+from bridle.transports._processes import environment_of, process_ids
 
 pytest.importorskip("ray")
 

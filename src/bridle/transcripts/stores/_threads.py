@@ -11,17 +11,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
-from threading import Event, Lock, Thread
+from threading import Event, Lock
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 from uuid import uuid4
 from weakref import WeakKeyDictionary, WeakSet
 
 import anyio
-import anyio.to_thread
 import msgspec
 from anyio.lowlevel import RunVar
 
-from bridle.errors import BridleError, OptionsError, SessionBusy, StoreError, StoreTimedOut
+from bridle._threads import run_sync, start_thread
+from bridle.errors import BridleError, LaunchError, OptionsError, SessionBusy, StoreError, StoreTimedOut
 from bridle.transcripts._store import SessionStore
 from bridle.transcripts.stores._records import Line, Place
 
@@ -154,7 +154,8 @@ class BlockingStore(SessionStore, ABC):
                 is_unwanted, is_late = True, not is_had
             if not is_late:
                 # The thread has ended: it did not see that nobody waits any more.
-                Thread(target=self._undo_acquire, args=(session, token), daemon=True).start()
+                with suppress(LaunchError):  # without a thread it runs out by itself
+                    start_thread(self._undo_acquire, session, token, name="bridle-store")
             raise
         return token
 
@@ -289,9 +290,9 @@ class BlockingStore(SessionStore, ABC):
 
         try:
             with anyio.move_on_after(self._timeout):
-                return await anyio.to_thread.run_sync(
-                    blocking, abandon_on_cancel=True, limiter=self._limiter()
-                )
+                return await run_sync(blocking, abandon_on_cancel=True, limiter=self._limiter())
+        except LaunchError as error:
+            raise StoreError(self._name, operation, str(error), retryable=True) from error
         finally:
             given_up.set()
         raise StoreTimedOut(self._name, operation, self._timeout)

@@ -1,0 +1,221 @@
+"""However the end comes about, and whatever is missing on the machine: nothing of an agent is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from bridle.transports import _processes, _warden_main
+from bridle.transports._processes import NoTable, environment_of, process_ids, stat_of, tag_of
+from bridle.transports._warden import Warden
+from tests.transports.conftest import (
+    impatient,
+    libraries_are_warm,
+    nothing_is_left,
+    own_processes,
+    wait_for,
+)
+from tests.transports.test_hosts import Started, started
+
+# Autouse, and so in force for this module; and a fixture.
+__all__ = ["libraries_are_warm", "nothing_is_left", "started"]
+
+
+def is_running(pid: int) -> bool:
+    stat = stat_of(pid)
+    return stat is not None and stat.is_running
+
+
+# A daemon that has left the group, the session, its parent and its environment.
+
+
+@pytest.mark.anyio
+async def test_a_daemon_without_an_environment_ends_with_its_agent() -> None:
+    async with impatient("leaves_a_daemon") as transport:
+        message: Any = await anext(transport.messages())
+        daemon = message.data["pid"]
+        wait_for(lambda: environment_of(daemon) == b"\0")
+        stat = stat_of(daemon)
+        assert stat is not None
+        assert transport.pid not in (stat.group, stat.session)
+        assert transport.resident_bytes()
+    assert not is_running(daemon)
+
+
+def test_a_daemon_without_an_environment_ends_with_the_host(started: list[Started]) -> None:
+    one = Started("waits_with_a_daemon")
+    started.append(one)
+    daemon = one.worker
+    wait_for(lambda: environment_of(daemon) == b"\0")
+    one.process.kill()
+    wait_for(lambda: not is_running(daemon))
+    wait_for(lambda: not one.warden_is_there())
+    assert one.left() == []
+
+
+@pytest.mark.anyio
+async def test_a_tag_is_for_one_child_alone() -> None:
+    async with impatient("leaves_a_daemon") as first, impatient("leaves_a_daemon") as second:
+        messages: list[Any] = [await anext(one.messages()) for one in (first, second)]
+        daemons = [message.data["pid"] for message in messages]
+        await first.close()
+        assert [is_running(pid) for pid in daemons] == [False, True]
+        assert tag_of(daemons[1]) == tag_of(second.pid or 0) != 0
+    assert tag_of(os.getpid()) == 0
+
+
+# A system that tells nothing of its processes.
+
+
+@pytest.fixture
+def no_proc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_processes, "_table", NoTable())
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("no_proc")
+@pytest.mark.parametrize(
+    "name", ["leaves_one_in_its_group", "leaves_a_holder", "polite", "ignores_everything", "floods"]
+)
+async def test_without_proc_the_group_goes_however_the_agent_ends(name: str) -> None:
+    transport = impatient(name)
+    await transport.connect()
+    await anext(transport.messages())
+    with anyio.fail_after(transport.bound):
+        await transport.close()
+    assert own_processes() == []
+    assert transport.returncode == (0 if name not in ("ignores_everything", "floods") else -signal.SIGKILL)
+    assert transport.resident_bytes() == 0
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("no_proc")
+async def test_without_proc_and_without_zombies_no_group_of_another_is_signalled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An application that ignores SIGCHLD: the number of a child that has ended is free at once."""
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    signalled: list[tuple[int, int]] = []
+    try:
+        transport = impatient("polite")
+        await transport.connect()
+        await anext(transport.messages())
+        monkeypatch.setattr(os, "killpg", lambda *call: signalled.append(call))
+        await transport.close()
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    assert signalled == []
+
+
+def test_without_proc_the_warden_ends_the_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_warden_main, "PROC", str(tmp_path / "nothing"))
+    monkeypatch.setattr(_warden_main, "POLITE_SECONDS", 0.05)
+    monkeypatch.setattr(_warden_main, "TERM_SECONDS", 0.05)
+    # Of a host that has died, init reaps at once; here the system does.
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        transports = [impatient(name) for name in ("leaves_one_in_its_group", "ignores_everything")]
+
+        async def start() -> None:
+            for one in transports:
+                await one.connect()
+                await anext(one.messages())
+
+        anyio.run(start)
+        groups = [*(one.pid for one in transports), 2**22 + 1]
+        notes: dict[int, dict[str, object]] = {
+            number: {"group": group, "started": 0, "folder": None} for number, group in enumerate(groups)
+        }
+        _warden_main.clean_up(b"BRIDLE_test=", notes)
+        assert own_processes() == []
+        wait_for(lambda: not any(one.is_alive for one in transports))
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
+# The warden is killed.
+
+
+def wardens_of(one: Started) -> list[int]:
+    marker = f"\0{one.first_line.split()[0]}\0".encode()
+    found: list[int] = []
+    for pid in process_ids():
+        with suppress(OSError):
+            if is_running(pid) and marker in (Path("/proc") / str(pid) / "cmdline").read_bytes():
+                found.append(pid)
+    return found
+
+
+def test_a_warden_that_is_killed_is_there_again_and_knows_everything(started: list[Started]) -> None:
+    one = Started("waits_to_be_killed")
+    started.append(one)
+    for _ in range(2):
+        (warden,) = wardens_of(one)
+        os.kill(warden, signal.SIGKILL)
+        wait_for(lambda killed=warden: [killed] != wardens_of(one) != [])  # type: ignore[misc]
+    assert len(one.folders()) == 3
+    one.process.kill()
+    one.process.wait()
+    wait_for(lambda: not one.left())
+    wait_for(lambda: not wardens_of(one))
+    assert one.folders() == []
+
+
+@pytest.fixture
+def warden() -> Iterator[Warden]:
+    one = Warden("test")
+    one.start()
+    yield one
+    one.dismiss()
+
+
+def test_a_new_warden_is_told_of_more_children_than_a_pipe_holds(
+    warden: Warden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is stopped reads nothing, and is replaced by one that does."""
+    from bridle.transports import _warden
+
+    monkeypatch.setattr(_warden, "_BEHIND_LIMIT", 100_000)
+    monkeypatch.setattr(_warden, "_AGAIN_SECONDS", 0.0)
+    first = warden.pid
+    assert first is not None
+    os.kill(first, signal.SIGSTOP)
+    for number in range(3000):
+        warden.watch(number, 2**22 + 1 + number, 1, str(tmp_path / str(number)))
+    for number in range(3000):
+        warden.release(number)
+    for number in range(1000):
+        (tmp_path / str(number)).mkdir()
+        warden.watch(number, 2**22 + 1 + number, 1, str(tmp_path / str(number)))
+    wait_for(lambda: not is_running(first))
+
+    def has_told() -> bool:
+        warden.tend()
+        return warden.pid != first and not warden._unsent
+
+    wait_for(has_told)
+    second = warden.pid
+    assert second is not None
+    warden.dismiss()
+    wait_for(lambda: not is_running(second))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_warden_that_dies_at_once_is_not_started_again_at_once(
+    warden: Warden, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = warden.pid
+    assert first is not None
+    os.kill(first, signal.SIGKILL)
+    wait_for(lambda: not is_running(first))
+    warden.tend()
+    assert warden.pid == first
+    assert 0 < (warden.due_in() or 0) <= 1
+    assert caplog.text == ""
