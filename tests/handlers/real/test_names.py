@@ -88,6 +88,7 @@ async def test_a_subagent_has_no_tool_that_is_denied_by_its_own_name() -> None:
     assert customers.deleted == []
 
 
+@pytest.mark.filterwarnings("ignore::bridle.PermissionShadowedWarning")
 async def test_a_tool_that_is_allowed_by_its_own_name_is_not_asked_about() -> None:
     customers = Customers()
     asked: list[str] = []
@@ -99,8 +100,6 @@ async def test_a_tool_that_is_allowed_by_its_own_name_is_not_asked_about() -> No
     script = [use_tool("mcp__tools__delete_customer", id=3), say("done")]
     with real_agent(*script) as agent, fail_after(DEADLINE):
         tool = customers.delete_customer
-        with pytest.warns(bridle.PermissionShadowedWarning):
-            options = agent.options(tools=[tool], allowed_tools=[tool], permission=deny)
-        async with Session(options) as session:
+        async with Session(agent.options(tools=[tool], allowed_tools=[tool], permission=deny)) as session:
             await session.ask("go")
     assert (customers.deleted, asked) == ([3], [])
