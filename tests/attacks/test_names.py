@@ -12,8 +12,10 @@ import pytest
 from anyio import fail_after
 
 import bridle
-from bridle import AgentDefinition, Policy, Rule, Session, ToolServer, hook
+from bridle import AgentDefinition, Policy, Rule, Session, ToolServer, compat, hook
+from bridle.compat._translating import translated_options
 from bridle.errors import OptionsError
+from bridle.launch import make_initialize
 from bridle.options import StdioServer
 from bridle.testing import Simulator, say, use_tool
 from bridle.wire.permissions import PermissionRuleValue, PermissionUpdate
@@ -410,3 +412,39 @@ def test_an_event_of_tomorrow_is_taken_if_that_is_said() -> None:
     new = hook(tomorrow, matcher="x", allow_unknown=True)(later)
     assert bridle.Options(hooks=[new]).hooks == bridle.Options(hooks={tomorrow: [new]}).hooks
     Session(hooks=[new, hook("PreCompact", matcher="eclipse", allow_unknown=True)(later)])
+
+
+# The drop-in is as its model: any name is taken, and none stands for another.
+
+
+def test_the_drop_in_sends_names_as_they_are() -> None:
+    @compat.tool("delete_customer", "Delete a customer.", {"id": int})
+    async def delete_customer(args: dict[str, Any]) -> dict[str, Any]:
+        return {"content": []}
+
+    async def go_on(*_: object) -> dict[str, Any]:
+        return {}
+
+    matchers = ["Bsh", "delete_customer", "^delete_", "mcp__tools", "(", "Bash(rm *)"]
+    hooks: Any = {
+        "PreToolUse": [compat.HookMatcher(matcher=each, hooks=[go_on]) for each in matchers],
+        "PreToolUsee": [compat.HookMatcher(matcher="Bsh", hooks=[go_on])],
+        "Stop": [compat.HookMatcher(matcher="x", hooks=[go_on])],
+    }
+    rules = ["delete_customer", "delete_*", "Bsh", "mcp__tools", "mcp__tools__delete_customer(3)"]
+    given = compat.ClaudeAgentOptions(
+        mcp_servers={"tools": compat.create_sdk_mcp_server("tools", tools=[delete_customer])},
+        tools=["Bsh"],
+        allowed_tools=rules,
+        disallowed_tools=rules,
+        agents={
+            "w": compat.AgentDefinition(description="d", prompt="p", tools=["delete_customer", "mcp__tools"])
+        },
+        hooks=hooks,
+    )
+    session = Session(translated_options(given))._conversation
+    assert session.options.allowed_tools == session.options.disallowed_tools == tuple(rules)
+    assert session.options.agents["w"].tools == ("delete_customer", "mcp__tools")
+    told = session.handlers.complete(make_initialize(session.options)).hooks or {}
+    assert [each.matcher for each in told["PreToolUse"]] == matchers
+    assert told["PreToolUsee"][0].matcher == "Bsh"

@@ -73,7 +73,9 @@ class Hook(Generic[P, R_co]):
         self.allow_unknown: Final = allow_unknown
         """Whether the event, and what the matcher names, may be such that Bridle does not know it."""
         self.event: Final[str] = _read_event(event, allow_unknown=allow_unknown)
-        self.matcher: Final[str | None] = read_matcher(matcher, event, allow_unknown=allow_unknown)
+        self.matcher: Final[str | None] = read_matcher(
+            matcher, event, allow_unknown=allow_unknown, as_it_is=may_wait_in_vain
+        )
         """For what it is called, with names as they were given; None for all."""
         self.timeout: Final[float | None] = _read_timeout(timeout)
         """Seconds after which it has failed; None: never."""
@@ -82,7 +84,7 @@ class Hook(Generic[P, R_co]):
         self.in_order: Final = in_order
         """Whether it waits for those before it, and is left out if one of them refuses."""
         self.may_wait_in_vain: Final = may_wait_in_vain
-        """Whether nobody is warned if its event is one that the agent does not deliver."""
+        """Whether nobody is told if its event does not come, or its matcher never matches."""
 
     @property
     def name(self) -> str:

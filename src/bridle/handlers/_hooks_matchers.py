@@ -32,13 +32,18 @@ _SPECIAL: Final = re.compile(r"[\\^$.*+?()\[\]{}|/]")
 _ONLY_PYTHON: Final = re.compile(r"\(\?(?:P[<=>]|#|[aiLmsux]+[:)-])|\\[AZ]|[*+?}]\+")
 
 
-def read_matcher(matcher: object, event: str, *, allow_unknown: bool = False) -> str | None:
-    """A matcher as the agent reads it, with the names that it was given; None for all.
+def read_matcher(
+    matcher: object, event: str, *, allow_unknown: bool = False, as_it_is: bool = False
+) -> str | None:
+    """A matcher as the agent reads it, with the names that it was given; None for all. With `as_it_is` a text
+    is not looked at.
 
     Raises `OptionsError` for one that cannot match as it is meant, as far as that is known without a session.
     """
     if matcher is None or (isinstance(matcher, str) and matcher.strip() in _EVERYTHING):
         return None
+    if as_it_is and isinstance(matcher, str):
+        return matcher
     facts = facts_of(event)
     if not facts.matcher:
         raise OptionsError(
