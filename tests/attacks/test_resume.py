@@ -169,11 +169,31 @@ async def test_a_deferred_call_does_not_get_past_a_hook_of_the_drop_in() -> None
             hooks={"PreToolUse": [compat.HookMatcher(hooks=[guard])]},
         )
         async with compat.ClaudeSDKClient(options) as client:
-            came = [message async for message in client.receive_response()]
+            async for _ in client.receive_response():
+                pass
         assert asked == ["Bash"]
         assert not (agent.folder / MARK).exists()
-        # The frames that the reference has no class for are not there.
-        assert not [message for message in came if isinstance(message, AttachmentMessage)]
+
+
+async def test_the_drop_in_leaves_out_what_the_reference_has_no_class_for() -> None:
+    async def watch(*_: Any) -> Any:
+        return {}
+
+    async with simulated() as (make, folder):
+        id = await left_with_a_call(make)
+        options = compat.ClaudeAgentOptions(
+            cwd=folder,
+            permission_mode="bypassPermissions",
+            env={"IS_SANDBOX": "1"},
+            resume=id,
+            hooks={"PreToolUse": [compat.HookMatcher(hooks=[watch])]},
+        )
+        async with compat.ClaudeSDKClient(options) as client:
+            came = [message async for message in client.receive_response()]
+        assert (folder / MARK).exists()
+    # A native session is told what the hook came to.
+    assert came
+    assert not [message for message in came if isinstance(message, AttachmentMessage)]
 
 
 async def test_the_simulated_race_is_lost_by_a_host_that_does_not_ask_to_be_waited_for() -> None:

@@ -99,8 +99,9 @@ async def test_a_session_whose_process_dies_gets_another_within_the_limit(agents
         turn = await session.send("wait")
         await until(lambda: any("wait" in path.read_text() for path in agents.folder.glob("session-*")))
         (pid,) = own_processes()
-        agents.set("go")
         os.kill(pid, signal.SIGKILL)
+        # Only now: else it may answer before it dies.
+        agents.set("go")
         assert (await turn.result()).text.startswith("one wait")
         assert (agents.started, agents.most_at_once) == (2, 1)
         # Between turns nobody notices.
