@@ -125,6 +125,10 @@ conformance: $(STAMP) agent ## play every scene, example and program with the re
 	@BRIDLE_CONFORMANCE=1 $(PY) -m pytest -n $(WORKERS) tests/conformance tests/test_readme.py \
 		tests/testing/simulator/test_tools_as_real.py tests/compat/test_programs.py $(ARGS)
 
+.PHONY: attacks
+attacks: $(STAMP) agent ## run what docs/security.md promises: hostile models, repositories, children, users, readers
+	@$(PY) -m pytest -n $(WORKERS) tests/attacks $(ARGS)
+
 .PHONY: soak
 soak: $(STAMP) ## run short sessions under random faults: SESSIONS=2000, ARGS="--agent process"
 	@$(PY) scripts/soak.py --sessions $(SESSIONS) $(ARGS)
