@@ -23,6 +23,7 @@ _NEVER: Final = (
     r"\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
 # What joins is part of how an emoji, a Persian or an Indian word is written: one, between two of its signs.
+_JOINERS: Final = "\u200c\u200d\ufe0e\ufe0f"
 _EMOJI: Final = (
     r"\u00a9\u00ae\u203c\u2049\u2100-\u27bf\u2900-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
 )
@@ -31,10 +32,20 @@ _JOINED: Final = r"\u0620-\u06dc\u06de-\u06ff\u0900-\u0dff\u1000-\u109f\u1780-\u
 
 @cache
 def _hidden() -> re.Pattern[str]:
-    """Compiled on first use: most programs that import Bridle show nothing."""
-    emoji = rf"(?<=[{_EMOJI}\ufe0f])\u200d[{_EMOJI}]"
-    word = rf"(?<=[{_JOINED}])[\u200c\u200d][{_JOINED}]"
-    return re.compile(rf"[{_NEVER}]|(?!{emoji}|{word})[\u200c\u200d]|(?<![{_EMOJI}])[\ufe0e\ufe0f](?!\u20e3)")
+    """Compiled on first use: most programs that import Bridle show nothing. One set of characters, because
+    that is looked for ten times as fast as what is around them."""
+    return re.compile(rf"[{_NEVER}\u200c\u200d\ufe0e\ufe0f]")
+
+
+@cache
+def _joining() -> re.Pattern[str]:
+    emoji = rf"(?<=[{_EMOJI}\ufe0f])\u200d(?=[{_EMOJI}])"
+    word = rf"(?<=[{_JOINED}])[\u200c\u200d](?=[{_JOINED}])"
+    return re.compile(rf"{emoji}|{word}|(?<=[{_EMOJI}])[\ufe0e\ufe0f]|[\ufe0e\ufe0f](?=\u20e3)")
+
+
+def _joins(found: re.Match[str]) -> bool:
+    return found[0] in _JOINERS and _joining().match(found.string, found.start()) is not None
 
 
 @cache
@@ -44,7 +55,7 @@ def _emoji_joiners() -> re.Pattern[str]:
 
 def plain(text: str) -> str:
     """A text that may be shown anywhere, with its tabs and line ends: for pipes and files."""
-    return _hidden().sub(_REPLACED, text.replace("\r\n", "\n"))
+    return _hidden().sub(_replaced, text.replace("\r\n", "\n"))
 
 
 def printable(text: str) -> str:
@@ -63,7 +74,13 @@ def escaped_json(text: str) -> str:
     return _hidden().sub(_escape, text)
 
 
+def _replaced(found: re.Match[str]) -> str:
+    return found[0] if _joins(found) else _REPLACED
+
+
 def _escape(found: re.Match[str]) -> str:
+    if _joins(found):
+        return found[0]
     sign = ord(found[0])
     if sign < 0x20:
         # Inside a string it would be no JSON, so it stands between two values.

@@ -40,7 +40,7 @@ def sheet(width: int = 60, glyphs: Any = UNICODE) -> Sheet:
 
 
 def rows(made: Sheet) -> list[str]:
-    return [line.plain for line in made.lines]
+    return [row.drawn().plain for row in made.rows]
 
 
 # All of it.

@@ -10,6 +10,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Final
 
 import anyio
+import anyio.lowlevel
 import msgspec
 from rich.text import Text
 
@@ -35,6 +36,9 @@ _NO: Final = ("n", "n", "no (Enter)")
 _YES: Final = ("y", "y", "yes")
 _ALWAYS: Final = ("a", "a", "always, in this session")
 """A key, how it is called, and what it means."""
+
+_AT_ONCE: Final = 100
+"""Rows that are printed before others get their turn."""
 
 _AROUND: Final = 4
 """Rows of a screen that are for the bar, the question and the keys."""
@@ -172,10 +176,12 @@ class Asker:
         await anyio.to_thread.run_sync(write, sheet)
         room, shown = max(voice.height - _AROUND, 5), 0
         while True:
-            for line in sheet.lines[shown : shown + room]:
-                self._say(line)
-            shown = min(shown + room, len(sheet.lines))
-            if not (left := len(sheet.lines) - shown):
+            for number, row in enumerate(sheet.rows[shown : shown + room]):
+                self._say(row.drawn())
+                if number % _AT_ONCE == 0:
+                    await anyio.lowlevel.checkpoint()
+            shown = min(shown + room, len(sheet.rows))
+            if not (left := len(sheet.rows) - shown):
                 return True
             rows = f"{left:,} more line{'s' if left > 1 else ''}: "
             key = await self._key((" ", "Space", "next page"), ("e", "e", "to the end"), _NO, before=rows)

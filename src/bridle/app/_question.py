@@ -7,7 +7,7 @@ each line of the agent's in it has a gutter: nothing in it can pass for words of
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 import msgspec
 from rich.cells import cell_len, chop_cells
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bridle.app._terminal import Glyphs
     from bridle.wire.permissions import PermissionUpdate
 
-__all__ = ["Sheet", "changes_of", "rules_of"]
+__all__ = ["Row", "Sheet", "changes_of", "rules_of"]
 
 _CHANGES: Final[Mapping[str, tuple[str, str]]] = {
     "old_string": ("- ", "red"),
@@ -38,25 +38,40 @@ _DEEPEST: Final = 6
 """What is nested deeper is shown as JSON."""
 
 
+class Row(NamedTuple):
+    """A row of a question. There may be very many, so it is drawn when it is shown."""
+
+    words: str
+    style: str
+    gutter: str = ""
+
+    def drawn(self) -> Text:
+        if not self.gutter:
+            return Text(self.words, style=self.style)
+        made = Text.assemble((self.gutter, "yellow"), " ", (self.words, self.style))
+        made.rstrip()
+        return made
+
+
 class Sheet:
-    """The lines of a question, for a console of a certain width."""
+    """The rows of a question, for a console of a certain width."""
 
     def __init__(self, console: Console, glyphs: Glyphs) -> None:
         self._width = max(console.width, 20)
         self._glyphs = glyphs
-        self.lines: list[Text] = []
+        self.rows: list[Row] = []
 
     def bar(self, title: str) -> None:
         """Where a question begins."""
         head = f"{2 * self._glyphs.bar} {title} "
         bar = head + self._glyphs.bar * max(self._width - 1 - len(head), 0)
-        self.lines.append(Text(bar, style="bold yellow"))
+        self.rows.append(Row(bar, "bold yellow"))
 
     def say(self, words: str, style: str = "") -> None:
         """Words of ours, on as many rows as it takes."""
         first, *more = chop_cells(one_line(words), self._width - 5) or [""]
-        self.lines.append(Text(first, style=style))
-        self.lines += [Text(f"    {row}", style=style) for row in more]
+        self.rows.append(Row(first, style))
+        self.rows += [Row(f"    {row}", style) for row in more]
 
     def quote(self, words: str, style: str = "", *, before: str = "") -> None:
         """Words of somebody else's, all of them, line by line in the gutter; `before` each line."""
@@ -65,9 +80,7 @@ class Sheet:
             for number, row in enumerate(chop_cells(line, room) or [""]):
                 # A line that goes on is no new one: in a command, that would be another command.
                 sign = self._glyphs.goes_on if number else self._glyphs.gutter
-                made = Text.assemble((sign, "yellow"), " ", (f"{before}{row}", style))
-                made.rstrip()
-                self.lines.append(made)
+                self.rows.append(Row(f"{before}{row}", style, sign))
 
     def fact(self, label: str, value: str, style: str = "") -> None:
         """Something that is called so: on one line if it is one."""
