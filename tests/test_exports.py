@@ -82,6 +82,7 @@ def test_a_package_exports_every_public_name_of_its_modules(name: str) -> None:
 INTERNAL = {
     "bridle.transports._blocking": {"BlockingInput", "BlockingOutput", "Piece", "read"},
     "bridle.transports._flags": {"Bell", "Descriptor", "Flag", "SocketDescriptor", "socket_pair"},
+    "bridle.transports._forks": {"FreshLock", "Inherited", "forget_in_forks"},
     "bridle.transports._folder": {"discard_folder", "make_folder", "remove_folder"},
     "bridle.transports._host": {"Host", "Kept", "host"},
     "bridle.transports._input": {"Input", "InputClosed", "Ticket"},
@@ -139,6 +140,7 @@ INTERNAL = {
     "bridle.wire._encoding": {"frame_to_wire"},
     "bridle.wire._json": {"dumps", "loads"},
     "bridle.wire._received": {"Received"},
+    "bridle.wire._salvage": {"asker_of"},
     "bridle.wire._tolerant": {"convert_leniently", "is_object"},
     "bridle.wire._value": {"Line"},
     "bridle.wire._validating": {"schema_of"},

@@ -129,7 +129,7 @@ async def _async(request: Request) -> Step:
         (_async, OptionsError, "is async"),
         (expect(_raise), KeyError, "mine"),
         (when(_raise, say("x")), KeyError, "mine"),
-        (use_tool("same"), OptionsError, "Several tools are called 'same'.*mcp__a__same, mcp__b__same"),
+        (use_tool("same"), OptionsError, "several tools are called 'same'.*'mcp__a__same', 'mcp__b__same'"),
     ],
     ids=[
         "raises",

@@ -172,13 +172,14 @@ class ToolNames(msgspec.Struct, frozen=True, kw_only=True):
 
     def may_be_unknown(self, beginning: str) -> bool:
         """Whether there may be tools that nobody here knows whose names begin so, or begin that."""
-        if any(is_pattern(each) for each in self.extra):
-            return True
-        open_servers = [f"{server_name(each)}__" for each, is_known in self.servers.items() if not is_known]
-        return any(
-            beginning.startswith(each) or each.startswith(beginning)
-            for each in [*open_servers, *(["mcp__"] if self.has_other_servers else [])]
+        return self._may_be_served(beginning) or any(
+            _overlap(beginning, _beginning_of(each)) for each in self.extra if is_pattern(each)
         )
+
+    def _may_be_served(self, beginning: str) -> bool:
+        open_servers = [f"{server_name(each)}__" for each, is_known in self.servers.items() if not is_known]
+        served = [*open_servers, *(["mcp__"] if self.has_other_servers else [])]
+        return any(_overlap(beginning, each) for each in served)
 
     # How a name is looked up.
 
@@ -204,7 +205,7 @@ class ToolNames(msgspec.Struct, frozen=True, kw_only=True):
             return True
         if any(pattern == f"{server_name(each)}__*" for each in self.servers):
             return True
-        return self.may_be_unknown(_SPECIAL.split(pattern, 1)[0])
+        return self._may_be_served(_beginning_of(pattern))
 
     def _short(self, name: str) -> list[str]:
         return [
@@ -247,6 +248,14 @@ def ambiguous(place: str, name: str, candidates: Sequence[str]) -> OptionsError:
 
 def _server_of(full: str, short: Collection[str], name: str) -> str:
     return next(full.removesuffix(each) for each in short if _fits(name, each))
+
+
+def _beginning_of(pattern: str) -> str:
+    return _SPECIAL.split(pattern, maxsplit=1)[0]
+
+
+def _overlap(one: str, other: str) -> bool:
+    return one.startswith(other) or other.startswith(one)
 
 
 def _fits(pattern: str, name: str) -> bool:

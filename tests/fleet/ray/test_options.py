@@ -161,3 +161,28 @@ def test_tools_of_ones_own_alone_leave_all_others() -> None:
     assert sent(tools=[lookup]).tools is None
     # Whoever is asked decides about them, too.
     assert sent(tools=[lookup], permission=ask_me).allowed_tools == ()
+
+
+def test_tools_that_stay_here_are_named_in_full_there() -> None:
+    def deny(told: object) -> None:
+        pass
+
+    options = sent(
+        tools=[lookup],
+        disallowed_tools=["lookup"],
+        permission=Policy.of({"deny": lookup}, {"allow": "*"}),
+        hooks=[bridle.hook("PreToolUse", matcher="lookup")(deny)],
+    )
+    assert options.disallowed_tools == ("mcp__tools__lookup",)
+    assert isinstance(options.permission, Policy)
+    assert options.permission.rules[0].tools == ("mcp__tools__lookup",)
+    (asked,) = options.hooks["PreToolUse"]
+    assert isinstance(asked, Hook)
+    assert asked.matcher == "mcp__tools__lookup"
+    # A worker takes them: it knows the server, and not its tools.
+    bridle.Session(options)
+
+
+def test_names_are_checked_before_they_travel() -> None:
+    with pytest.raises(OptionsError, match="Did you mean 'lookup'"):
+        travelling(Options(tools=[lookup], disallowed_tools=["lokup"]))
