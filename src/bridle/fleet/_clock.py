@@ -22,6 +22,10 @@ class Clock:
         """Now, in Unix seconds."""
         return time.time()
 
+    def elapsed(self) -> float:
+        """Seconds that go on evenly, whatever is done to the clock on the wall."""
+        return time.monotonic()
+
     def random(self) -> float:
         """A number from 0 up to 1."""
         return random()

@@ -6,12 +6,16 @@ Does not know why they are paused: whoever meets the limit says until when.
 from __future__ import annotations
 
 from itertools import count
+from typing import Final
 
 import anyio
 from anyio.lowlevel import checkpoint
 
 from bridle.fleet._clock import Clock
 from bridle.options._readers import any_text, seconds
+
+_TOLERANCE: Final = 1.0
+"""Two clocks do not agree to the second."""
 
 
 class Gate:
@@ -32,7 +36,8 @@ class Gate:
         self.why: str | None = None
         """What it was paused for; None while it is open."""
         self._clock = clock or Clock()
-        self._opens_at = 0.0
+        self._opens_at = self._ends = 0.0
+        """When it opens: in Unix seconds, and by time that goes on evenly, for a clock may be put back."""
         self._numbers = count()
         self._waiting: dict[int, anyio.CancelScope] = {}
         """Those that wait, in the order in which they came. To cancel a scope wakes its task."""
@@ -53,10 +58,14 @@ class Gate:
     @property
     def opens_at(self) -> float | None:
         """When it opens, in Unix seconds; None while it is open."""
-        if self._opens_at > self._clock.time():
-            return self._opens_at
+        if self._left() > 0:
+            return min(self._opens_at, self._clock.time() + self._ends - self._clock.elapsed() + _TOLERANCE)
         self.why = None
         return None
+
+    def _left(self) -> float:
+        """The seconds until it opens."""
+        return min(self._opens_at - self._clock.time(), self._ends - self._clock.elapsed() + _TOLERANCE)
 
     async def wait(self) -> None:
         """Wait until it is open, and then for one's turn: those that waited go on one after another.
@@ -70,7 +79,7 @@ class Gate:
         try:
             while (opens_at := self.opens_at) is not None:
                 await self._sleep(number, opens_at - self._clock.time())
-                if self._opens_at <= self._clock.time():
+                if self._left() <= 0:
                     await self._sleep(number, self._delay(number))
         finally:
             self._waiting.pop(number, None)
@@ -92,8 +101,9 @@ class Gate:
         nothing."""
         moment = seconds("`until`", until)
         await checkpoint()
-        if moment > max(self._opens_at, self._clock.time()):
-            self._opens_at = moment
+        now = self._clock.time()
+        if moment > max(self.opens_at or 0.0, now):
+            self._opens_at, self._ends = moment, self._clock.elapsed() + moment - now
             self._crowd = None
             self.why = why or None
 

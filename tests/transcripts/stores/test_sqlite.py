@@ -58,24 +58,26 @@ async def test_an_older_database_is_brought_up_to_date(path: Path, monkeypatch: 
     async with SqliteStore(path) as store:
         await store.append(KEY, numbered(0, 2))
     newer = ("ALTER TABLE sessions ADD COLUMN made_up TEXT", "UPDATE sessions SET made_up = 'yes'")
-    first = _sqlite_schema.MIGRATIONS[0]
-    monkeypatch.setattr(_sqlite_schema, "MIGRATIONS", (first, newer))
+    first = _sqlite_schema.MIGRATIONS
+    monkeypatch.setattr(_sqlite_schema, "MIGRATIONS", (*first, newer))
     async with SqliteStore(path) as store:
         assert await store.load(KEY) == numbered(0, 2)
         await store.append_batch(KEY, numbered(2, 1), "one")
-    assert execute(path, "PRAGMA user_version") == [(2,)]
+    assert execute(path, "PRAGMA user_version") == [(len(first) + 1,)]
     # A failing step leaves what was there.
     broken = ("ALTER TABLE entries ADD COLUMN made_up TEXT", "UPDATE absent SET made_up = 'yes'")
-    monkeypatch.setattr(_sqlite_schema, "MIGRATIONS", (first, newer, broken))
+    monkeypatch.setattr(_sqlite_schema, "MIGRATIONS", (*first, newer, broken))
     with pytest.raises(StoreError, match="no such table: absent"):
         await SqliteStore(path).load(KEY)
-    assert execute(path, "PRAGMA user_version") == [(2,)]
-    monkeypatch.setattr(_sqlite_schema, "MIGRATIONS", (first, newer))
+    assert execute(path, "PRAGMA user_version") == [(len(first) + 1,)]
+    monkeypatch.setattr(_sqlite_schema, "MIGRATIONS", (*first, newer))
     async with SqliteStore(path) as store:
         assert await store.load(KEY) == numbered(0, 3)
     # And an older Bridle does not touch it.
-    monkeypatch.setattr(_sqlite_schema, "MIGRATIONS", (first,))
-    with pytest.raises(StoreError, match="version 2, and this Bridle knows up to 1"):
+    monkeypatch.setattr(_sqlite_schema, "MIGRATIONS", first)
+    with pytest.raises(
+        StoreError, match=f"version {len(first) + 1}, and this Bridle knows up to {len(first)}"
+    ):
         await SqliteStore(path).append(KEY, numbered(3, 1))
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import time
 from collections import OrderedDict
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -16,12 +15,16 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final, cast
 from uuid import uuid4
 
+from msgspec import convert
+from msgspec.structs import asdict
+
 from bridle.errors import LeaseLost, SessionBusy, StoreError
 from bridle.transcripts._summary import fold_session_summary
 from bridle.transcripts.stores._disk_errors import RESTORE, WAIT_LONGER, explain_os_error
 from bridle.transcripts.stores._file_names import Layout, name_of, text_of
 from bridle.transcripts.stores._file_transcript import Damaged, Index, Transcript
 from bridle.transcripts.stores._file_writing import locked, make_folder, sync_folder, write_whole
+from bridle.transcripts.stores._lease_time import LeaseTime
 from bridle.transcripts.stores._records import Line, Place, decode, encode, later
 from bridle.transcripts.stores._threads import DEFAULT_TIMEOUT, BlockingStore, Explained, go_on
 from bridle.transcripts.stores._urls import (
@@ -283,13 +286,18 @@ class FileStore(BlockingStore):
             return None, "", -1.0
         except ValueError as error:
             raise Damaged(f"{path} is damaged: {error}") from error
-        token, holder, ends = lease.get("token"), lease.get("holder"), lease.get("ends")
-        if not (isinstance(token, str) and isinstance(holder, str) and isinstance(ends, int | float)):
+        token, holder = lease.get("token"), lease.get("holder")
+        try:
+            # What older versions have written has the end alone.
+            when = convert(lease, LeaseTime)
+        except ValueError as error:
+            raise Damaged(f"{path} is damaged: {error}") from error
+        if not (isinstance(token, str) and isinstance(holder, str)):
             raise Damaged(f"{path} is damaged: it has no token, holder and end")
-        return token, holder, ends - time.time()
+        return token, holder, when.left
 
     def _write_lease(self, place: Place, token: str, holder: str, seconds: float) -> None:
-        lease = {"token": token, "holder": holder, "ends": time.time() + seconds}
+        lease = {"token": token, "holder": holder, **asdict(LeaseTime.of(seconds))}
         write_whole(self._layout.lease(place), encode(lease), sync=True)
 
     # Summaries: what is missing of them is read from the entries.

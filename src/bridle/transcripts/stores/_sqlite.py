@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import time
 from typing import TYPE_CHECKING, Any, Final, cast
+
+from msgspec.structs import astuple
 
 from bridle.errors import LeaseLost, SessionBusy
 from bridle.transcripts._summary import fold_session_summary
 from bridle.transcripts.stores._disk_errors import MAKE_ROOM, RESTORE, WAIT_LONGER, explain_os_error, has_room
+from bridle.transcripts.stores._lease_time import LeaseTime
 from bridle.transcripts.stores._records import Line, Place, decode, encode, later, plain, restored
 from bridle.transcripts.stores._sqlite_connections import Connections
 from bridle.transcripts.stores._threads import DEFAULT_TIMEOUT, BlockingStore, Explained
@@ -149,9 +151,10 @@ class SqliteStore(BlockingStore):
             if left > 0:
                 raise SessionBusy(session.session, other, retry_after=round(left, 3))
             connection.execute(
-                "INSERT OR REPLACE INTO leases (project, session, token, holder, ends)"
-                " VALUES (?, ?, ?, ?, ?)",
-                (*_names(session), token, plain(holder), time.time() + seconds),
+                "INSERT OR REPLACE INTO leases"
+                " (project, session, token, holder, ends, seconds, boot, ends_up)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (*_names(session), token, plain(holder), *astuple(LeaseTime.of(seconds))),
             )
 
     def _renew(self, session: Place, token: str, seconds: float) -> None:
@@ -160,8 +163,9 @@ class SqliteStore(BlockingStore):
             if kept != token:
                 raise LeaseLost(session.session, holder)
             connection.execute(
-                "UPDATE leases SET ends = ? WHERE project = ? AND session = ?",
-                (time.time() + seconds, *_names(session)),
+                "UPDATE leases SET ends = ?, seconds = ?, boot = ?, ends_up = ?"
+                " WHERE project = ? AND session = ?",
+                (*astuple(LeaseTime.of(seconds)), *_names(session)),
             )
 
     def _release(self, session: Place, token: str) -> None:
@@ -233,9 +237,10 @@ def _transcript(connection: sqlite3.Connection, place: Place) -> int | None:
 def _lease(connection: sqlite3.Connection, place: Place) -> tuple[str | None, str, float]:
     """Token, holder, and the seconds that it runs for; below zero if it has run out."""
     row = connection.execute(
-        "SELECT token, holder, ends FROM leases WHERE project = ? AND session = ?", _names(place)
+        "SELECT token, holder, ends, seconds, boot, ends_up FROM leases WHERE project = ? AND session = ?",
+        _names(place),
     ).fetchone()
-    return (None, "", -1.0) if row is None else (row[0], restored(row[1]), row[2] - time.time())
+    return (None, "", -1.0) if row is None else (row[0], restored(row[1]), LeaseTime(*row[2:]).left)
 
 
 def _summarise(connection: sqlite3.Connection, place: Place, fresh: list[SessionStoreEntry]) -> None:

@@ -59,6 +59,11 @@ MIGRATIONS: Sequence[Sequence[str]] = (
             PRIMARY KEY (project, session)
         ) WITHOUT ROWID""",
     ),
+    (
+        "ALTER TABLE leases ADD COLUMN seconds REAL NOT NULL DEFAULT 0",
+        "ALTER TABLE leases ADD COLUMN boot TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE leases ADD COLUMN ends_up REAL NOT NULL DEFAULT 0",
+    ),
 )
 """The statements that lead from one version to the next, from an empty database on."""
 
