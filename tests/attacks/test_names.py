@@ -422,7 +422,7 @@ def test_the_drop_in_sends_names_as_they_are() -> None:
     async def delete_customer(args: dict[str, Any]) -> dict[str, Any]:
         return {"content": []}
 
-    async def go_on(*_: object) -> dict[str, Any]:
+    async def go_on(*_: object) -> Any:
         return {}
 
     matchers = ["Bsh", "delete_customer", "^delete_", "mcp__tools", "(", "Bash(rm *)"]
