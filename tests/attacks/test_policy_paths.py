@@ -426,12 +426,15 @@ PIECES = [
     "\\",
 ]
 # Nothing from the root: there are files without an end.
-NAMES = st.lists(st.sampled_from(PIECES), min_size=1, max_size=8).map("".join)
-NAMES = NAMES.filter(lambda word: not re.search(r"(^|[{,'\"\\])/", word))
+WORDS = (
+    st.lists(st.sampled_from(PIECES), min_size=1, max_size=8)
+    .map("".join)
+    .filter(lambda word: not re.search(r"(^|[{,'\"\\])/", word))
+)
 
 
 @pytest.mark.skipif(BASH is None, reason="there is no bash to ask")
-@given(NAMES)
+@given(WORDS)
 @example("s*/k?y")
 @example("{s,x}ecrets/key")
 @example("./secrets/./key")
