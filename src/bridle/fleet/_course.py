@@ -79,7 +79,6 @@ class Course:
             except WorkerLost as lost:
                 await self._settle()
                 attempted = self._given_up(lost)
-                self._restarts.count = self._noted.restarts or self._restarts.count
                 if not self._restarts.again():
                     break
                 self._usage += attempted.usage
@@ -129,8 +128,8 @@ class Course:
             usage=note.usage or before.usage,
             tool_calls=before.tool_calls if note.tool_calls is None else note.tool_calls,
             workspace=note.workspace or before.workspace,
-            restarts=note.restarts or before.restarts,
         )
+        self._restarts.count = max(self._restarts.count, note.restarts or 0)
         self._tell(note)
 
     def _here(self) -> str:

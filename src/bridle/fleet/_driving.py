@@ -64,6 +64,8 @@ class Driving:
         """That the API has failed, one after the other."""
         self._failing_since: float | None = None
         self._restarts = restarts
+        self._refusals = 0
+        """How often the session could not be had from its store."""
         self._is_left_over = process.session is not None
         """Whether the process is one that an earlier turn has left."""
 
@@ -245,20 +247,33 @@ class Driving:
             except SessionNotFound:
                 if not process.forget() or not self._restarts.anew():
                     raise
-            except (ConnectionLost, RequestTimedOut, SessionBusy, StoreError) as error:
+            except (ConnectionLost, RequestTimedOut) as error:
+                if not error.retryable or not await self._wait_to_start():
+                    raise
+            except (SessionBusy, StoreError) as error:
                 # Whoever had the session last may have been killed: its hold runs out.
                 least = (error.retry_after or 0.0) if isinstance(error, SessionBusy) else 0.0
-                if not error.retryable or not await self._wait_to_start(least):
+                if not error.retryable or not await self._wait_for_store(least):
                     raise
 
-    async def _wait_to_start(self, least: float = 0.0) -> bool:
-        """Wait before the agent is started again, for so long if that may be; False: it was often enough."""
+    async def _wait_to_start(self) -> bool:
+        """Wait before the agent is started again; False: it was often enough."""
         restart = self._policies.restart
         if restart is None or not self._process.can_start_again or not self._restarts.again():
             return False
         self._process.phase = "restarting"
-        wait = restart.wait_before(self._restarts.count)
-        await self._sleep(max(min(least, restart.max_backoff), wait))
+        await self._sleep(restart.wait_before(self._restarts.count))
+        return True
+
+    async def _wait_for_store(self, least: float) -> bool:
+        """Wait because the session cannot be had yet, for so long if that may be. No agent was started, so
+        this counts for itself; False: it was often enough."""
+        restart = self._policies.restart
+        if restart is None or not self._process.can_start_again or self._refusals >= restart.max:
+            return False
+        self._refusals += 1
+        self._process.phase = "restarting"
+        await self._sleep(max(min(least, restart.max_backoff), restart.wait_before(self._refusals)))
         return True
 
     async def _replaced(self, error: ConnectionLost, prompt: Prompt, *, was_gone: bool) -> Prompt | None:
