@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ipaddress import IPv4Address, IPv6Address
-from time import process_time
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from bridle.errors import OptionsError
 from bridle.handlers import Policy
 from bridle.handlers._policy_glob import Match
 from bridle.handlers._policy_urls import domain_match
+from tests.attacks.linear import assert_linear
 from tests.cases import every_case
 
 METADATA = "169.254.169.254"
@@ -240,10 +240,5 @@ def test_a_shell_command_cannot_be_allowed_by_its_addresses() -> None:
     ids=range(5),
 )
 def test_no_address_holds_up_the_event_loop(url: str) -> None:
-    taken: list[float] = []
-    for number in range(3):
-        began = process_time()
-        is_denied("WebFetch", {"url": f"{url}{number}"}, domain="*.evil.org")
-        is_denied("Bash", {"command": f"curl {url}{number}"}, domain="*.evil.org")
-        taken.append(process_time() - began)
-    assert min(taken) < 0.05
+    assert_linear(lambda text: is_denied("WebFetch", {"url": text}, domain="*.evil.org"), url)
+    assert_linear(lambda text: is_denied("Bash", {"command": text}, domain="*.evil.org"), f"curl {url}")

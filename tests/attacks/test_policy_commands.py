@@ -12,7 +12,6 @@ import shutil
 import signal
 import subprocess
 from pathlib import Path
-from time import process_time
 
 import pytest
 from hypothesis import example, given, settings
@@ -21,6 +20,7 @@ from hypothesis import strategies as st
 from bridle.handlers import Policy
 from bridle.handlers._policy_commands import command_match
 from bridle.handlers._policy_glob import Match
+from tests.attacks.linear import assert_linear
 from tests.cases import every_case
 
 BASH = shutil.which("bash")
@@ -1070,10 +1070,4 @@ HUGE = {
 @pytest.mark.parametrize("name", HUGE)
 @pytest.mark.parametrize("pattern", ["zap *", "*c*u*r*l*", "git push *--force*"])
 def test_no_command_holds_up_the_event_loop(name: str, pattern: str) -> None:
-    """Far below 50 ms here; what grows with the square of the length would take seconds."""
-    taken: list[float] = []
-    for number in range(3):
-        began = process_time()
-        command_match(pattern, f"{HUGE[name]}{number}")
-        taken.append(process_time() - began)
-    assert min(taken) < 0.05
+    assert_linear(lambda text: command_match(pattern, text), HUGE[name])

@@ -350,15 +350,18 @@ async def test_an_answer_that_comes_too_late_denies() -> None:
 
 async def test_a_thread_that_takes_too_long_is_left_to_itself() -> None:
     told: list[PermissionRequest] = []
-    end = threading.Event()
+    begun, end = threading.Event(), threading.Event()
 
     def slow(request: PermissionRequest) -> bool:
         told.append(request)
+        begun.set()
         return end.wait(30)
 
     decider = Decider(slow, timeout=0.01)
     try:
         assert (await decider.answer())["behavior"] == "deny"
+        # On a busy machine it may begin only now.
+        assert await anyio.to_thread.run_sync(begun.wait, 30)
         assert told[0].is_cancelled
     finally:
         end.set()
