@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import anyio
+import pexpect
 import pytest
 
+from bridle.testing import hang, say
 from bridle.transports import _processes, _warden_main
 from bridle.transports._processes import NoTable, environment_of, process_ids, stat_of, tag_of
+from bridle.transports._starting import run_uninterrupted
 from bridle.transports._warden import Warden
+from tests.app.machines import COMMAND, DEADLINE, clean, machine
+from tests.session.surroundings import make_program
 from tests.transports.conftest import (
     impatient,
     libraries_are_warm,
+    marked_processes,
     nothing_is_left,
     own_processes,
     wait_for,
@@ -26,6 +34,9 @@ from tests.transports.test_hosts import Started, started
 
 # Autouse, and so in force for this module; and a fixture.
 __all__ = ["libraries_are_warm", "nothing_is_left", "started"]
+
+HANGING_UP = Path(__file__).with_name("hanging_up.py")
+ROOT = Path(__file__).parents[2]
 
 
 def is_running(pid: int) -> bool:
@@ -219,3 +230,124 @@ def test_a_warden_that_dies_at_once_is_not_started_again_at_once(
     assert warden.pid == first
     assert 0 < (warden.due_in() or 0) <= 1
     assert caplog.text == ""
+
+
+# SIGHUP: the terminal is gone, or somebody says so.
+
+
+@pytest.mark.parametrize("way", ["kill", "hang up"])
+@pytest.mark.parametrize("command", ["run", "fleet"])
+@pytest.mark.parametrize("when", ["connect", "turn"])
+def test_sighup_ends_a_command_and_its_agent_in_order(command: str, when: str, way: str) -> None:
+    with machine(otherwise=hang()) as here:
+        program = here.folder / "program"
+        wait = "cat >/dev/null" if when == "connect" else 'exec claude "$@"'
+        program.write_text(f"#!/bin/sh\necho began >begun\n{wait}\necho in order >end\n")
+        program.chmod(0o755)
+        os.mkfifo(here.folder / "begun")
+        (here.folder / "tasks.jsonl").write_text('{"id":"a","prompt":"Hi"}\n')
+        given = ("run", "Hi") if command == "run" else ("fleet", "run", "tasks.jsonl")
+        with here.screen(*given, "--program", str(program)) as screen:
+            assert (here.folder / "begun").read_text() == "began\n"
+            if when == "turn":
+                screen.see("working" if command == "run" else "1 running")
+            if way == "kill":
+                screen.child.kill(signal.SIGHUP)
+                screen.child.expect(pexpect.EOF)
+                assert "Traceback" not in screen.text
+                screen.child.close()
+                assert screen.child.signalstatus == signal.SIGHUP
+            else:
+                terminal: Any = vars(screen.child)["ptyproc"]
+                terminal.fileobj.close()
+                terminal.closed = terminal.terminated = True
+                _, status = os.waitpid(terminal.pid, 0)
+                assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status)
+        assert here.is_empty()
+        if when == "connect":
+            # It saw the end of its input, and was not killed by a warden.
+            assert (here.folder / "end").read_text() == "in order\n"
+
+
+def test_a_command_under_nohup_goes_on() -> None:
+    with machine(say("Done.")) as here:
+        program = here.folder / "program"
+        program.write_text('#!/bin/sh\necho began >begun\ncat go >/dev/null\nexec claude "$@"\n')
+        program.chmod(0o755)
+        for name in ("begun", "go"):
+            os.mkfifo(here.folder / name)
+        before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        try:
+            process = subprocess.Popen(
+                [*COMMAND, "run", "Hi", "--program", str(program)],
+                env=clean(here.environment),
+                cwd=here.folder,
+                stdout=subprocess.PIPE,
+                stdin=subprocess.DEVNULL,
+            )
+        finally:
+            signal.signal(signal.SIGHUP, before)
+        assert (here.folder / "begun").read_text() == "began\n"
+        process.send_signal(signal.SIGHUP)
+        (here.folder / "go").write_text("go")
+        out, _ = process.communicate(timeout=DEADLINE)
+        assert (out, process.returncode) == (b"Done.\n", 0)
+
+
+@pytest.mark.parametrize("handler", ["default", "exit", "raise"])
+@pytest.mark.parametrize(
+    "way, when",
+    [
+        ("asyncio", "connect"),
+        ("asyncio", "turn"),
+        ("sync", "connect"),
+        ("sync", "turn"),
+        ("another thread", "connect"),
+    ],
+)
+def test_sighup_ends_a_host_and_its_agent(way: str, when: str, handler: str, tmp_path: Path) -> None:
+    """With a handler that raises, wherever the program is at that moment, and without one; and when it is
+    another thread that the system gives it to."""
+    program = make_program(tmp_path, "works_on_and_on" if when == "turn" else "hangs_at_the_start")
+    done = subprocess.Popen(
+        [sys.executable, str(HANGING_UP), way, when, handler, program],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert done.stdout is not None
+    marker = done.stdout.readline().strip()
+    try:
+        if way != "another thread":
+            wait_for(lambda: marked_processes(marker) != [])
+            os.kill(done.pid, signal.SIGHUP)
+        assert done.wait(DEADLINE) == {"default": -signal.SIGHUP, "exit": 3, "raise": 1}[handler]
+        wait_for(lambda: not marked_processes(marker))
+    finally:
+        done.kill()
+        done.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGUSR1])
+def test_a_handler_that_raises_does_not_get_into_a_start(number: signal.Signals) -> None:
+    heard: list[int] = []
+
+    def begin() -> None:
+        signal.raise_signal(number)
+        signal.raise_signal(signal.SIGALRM)
+        heard.append(0)
+
+    def handle(number: int, _: object) -> None:
+        heard.append(number)
+        raise LookupError
+
+    kept = {each: signal.signal(each, handle) for each in (number, signal.SIGALRM)}
+    try:
+        with pytest.raises(LookupError):
+            run_uninterrupted(begin)
+        assert heard[0] == 0
+        assert set(heard[1:]) == {number, signal.SIGALRM}
+        assert signal.getsignal(number) is handle
+    finally:
+        for each, before in kept.items():
+            signal.signal(each, before)

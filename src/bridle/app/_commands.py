@@ -79,27 +79,41 @@ def carry_out(arguments: Sequence[str] | None = None) -> int:
 
 
 class _AskedToEnd(BaseException):
-    """SIGTERM has come."""
+    """SIGTERM has come, or the terminal is gone."""
 
 
 @contextmanager
 def _asked_to_end() -> Generator[None]:
-    """Have SIGTERM end the agent and give the terminal back before it ends us. A second one does not wait."""
+    """Have SIGTERM and SIGHUP end the agent and give the terminal back before they end us. A second one does
+    not wait."""
+    from bridle.app._failing import ENDING
 
-    def end(*_: object) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        raise _AskedToEnd
-
-    if current_thread() is not main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+    if current_thread() is not main_thread():
         yield
         return
-    signal.signal(signal.SIGTERM, end)
+    numbers = [number for number in ENDING if signal.getsignal(number) == signal.SIG_DFL]
+    asked: list[int] = []
+
+    def let_them() -> None:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
+
+    def end(number: int, _: object) -> None:
+        let_them()
+        asked.append(number)
+        raise _AskedToEnd
+
+    for number in numbers:
+        signal.signal(number, end)
     try:
         yield
     except _AskedToEnd:
-        signal.raise_signal(signal.SIGTERM)
+        pass
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        let_them()
+        # Whatever else went wrong on the way: a terminal that is gone cannot be written to.
+        for number in asked:
+            signal.raise_signal(number)
 
 
 def _leave_at_once() -> None:

@@ -6,6 +6,8 @@ Does not print it.
 from __future__ import annotations
 
 import re
+import signal
+import sys
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
@@ -16,7 +18,10 @@ from bridle.fleet import JournalBusy, JournalInvalid
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Code", "Failed", "code_of", "in_one_line"]
+__all__ = ["ENDING", "Code", "Failed", "code_of", "in_one_line"]
+
+ENDING: Final = (signal.SIGTERM, *((signal.SIGHUP,) if sys.platform != "win32" else ()))
+"""The signals that ask a command to end. Under `nohup` the second is ignored, and stays so."""
 
 
 class Code(IntEnum):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 import anyio
 
-from bridle.app._failing import Code, Failed, in_one_line
+from bridle.app._failing import ENDING, Code, Failed, in_one_line
 from bridle.app._fleet_progress import Board
 from bridle.app._fleet_reports import at_the_end, named
 from bridle.app._fleet_settings import BatchFields, Settings
@@ -167,7 +167,9 @@ class _Watch:
             await anyio.sleep(_TICK)
 
     async def _listen(self, *, task_status: TaskStatus[None]) -> None:
-        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        # Under `nohup` one of them is ignored, and stays so.
+        heard = [each for each in (signal.SIGINT, *ENDING) if signal.getsignal(each) != signal.SIG_IGN]
+        with anyio.open_signal_receiver(*heard) as signals:
             task_status.started()
             async for number in signals:
                 self._interrupt(number)
@@ -178,8 +180,8 @@ class _Watch:
             self._board.close()
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
-        elif number == signal.SIGTERM:
-            self.ended_by, self._is_stopping = signal.SIGTERM, True
+        elif number in ENDING:
+            self.ended_by, self._is_stopping = number, True
             self._run.stop()
         elif self.is_draining:
             self._is_stopping = True

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Generator, Iterable, Iterator
 from contextvars import copy_context
+from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
@@ -143,8 +144,8 @@ class _BlockingSource:
     async def next(self) -> object:
         """The next prompt, or the end."""
         if self._thread is None:
-            run = copy_context().run
-            self._thread = start_thread(run, self._serve, current_token(), name="bridle-prompts")
+            serve = partial(copy_context().run, self._serve, current_token())
+            self._thread = start_thread(serve, name="bridle-prompts")
         self._arrival = anyio.Event()
         self._orders.put(True)
         await self._arrival.wait()

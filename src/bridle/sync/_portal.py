@@ -13,7 +13,7 @@ import sys
 from collections import deque
 from contextvars import Context, ContextVar, copy_context
 from functools import partial
-from threading import Lock, RLock, get_ident
+from threading import Lock, RLock, current_thread, get_ident, main_thread
 from typing import TYPE_CHECKING, Final, Generic, ParamSpec, TypeVar
 
 import anyio
@@ -35,8 +35,9 @@ log = logging.getLogger("bridle.session")
 _EXIT_SECONDS: Final = 15.0
 """How long the interpreter waits at its end for what still runs: longer than a session takes to close."""
 
-# On Windows, a thread that waits without end does not see Ctrl-C.
-_SLICE: Final = 0.1 if sys.platform == "win32" else -1
+_SLICE: Final = 0.1
+"""Signals are handled in the main thread alone, and do not always wake it: on Windows never, elsewhere not
+when they reach another thread, or come at the moment when one starts a process."""
 
 
 class Portal:
@@ -249,8 +250,9 @@ class _Call(Generic[T]):
     # In the thread.
 
     def wait(self) -> None:
+        seconds = _SLICE if current_thread() is main_thread() else -1
         while not self._has_ended:
-            if self._end.acquire(timeout=_SLICE):
+            if self._end.acquire(timeout=seconds):
                 # For the next one who waits.
                 self._end.release()
 

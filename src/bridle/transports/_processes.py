@@ -10,7 +10,7 @@ import errno
 import os
 import resource
 import sys
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,10 +40,8 @@ class Stat(NamedTuple):
 class ProcessTable(Protocol):
     """The processes of this machine. Each method raises `OSError` if no file can be opened to look."""
 
-    @property
-    def can_be_searched(self) -> bool:
-        """Whether it tells anything at all."""
-        ...
+    can_be_searched: ClassVar[bool]
+    """Whether it tells anything at all."""
 
     def stat_of(self, pid: int) -> Stat | None:
         """None if there is no such process."""
@@ -135,7 +133,7 @@ def tag_of(pid: int) -> int:
 class ProcTable:
     """Of a system that has `/proc`: Linux."""
 
-    can_be_searched: Final = True
+    can_be_searched: ClassVar[bool] = True
     stat_of = staticmethod(stat_of)
     environment_of = staticmethod(environment_of)
     tag_of = staticmethod(tag_of)
@@ -152,7 +150,7 @@ class ProcTable:
 class NoTable:
     """Of a system that tells nothing that is understood here. What is left is the process group."""
 
-    can_be_searched: Final = False
+    can_be_searched: ClassVar[bool] = False
 
     def stat_of(self, pid: int) -> Stat | None:
         return None
