@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Generator, Iterable, Iterator
 from contextvars import copy_context
-from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
@@ -144,8 +143,8 @@ class _BlockingSource:
     async def next(self) -> object:
         """The next prompt, or the end."""
         if self._thread is None:
-            serve = partial(copy_context().run, self._serve, current_token())
-            self._thread = start_thread(serve, name="bridle-prompts")
+            context, token = copy_context(), current_token()
+            self._thread = start_thread(lambda: context.run(self._serve, token), name="bridle-prompts")
         self._arrival = anyio.Event()
         self._orders.put(True)
         await self._arrival.wait()

@@ -13,12 +13,14 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Final
 
-from bridle.transports._processes import processes
+if sys.platform != "win32":
+    from bridle.transports._processes import processes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bridle.transports._processes import Stat
+    if sys.platform != "win32":
+        from bridle.transports._processes import Stat
 
 # Not for Windows: there, type checkers need not look further.
 assert sys.platform != "win32"

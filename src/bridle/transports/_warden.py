@@ -65,13 +65,15 @@ class Warden:
 
     # For the keepers, which poll anyway.
 
-    def register(self, poll: select.poll) -> int:
-        """Have a poll tell when `tend` is to be called; gives the number that it waits for, or -1."""
-        pipe = self._pipe
-        if sys.platform != "win32" and pipe >= 0:
-            # That nobody reads from it any more is told whether it is asked for or not.
-            poll.register(pipe, select.POLLOUT if self._unsent else 0)
-        return pipe
+    if sys.platform != "win32":
+
+        def register(self, poll: select.poll) -> int:
+            """Have a poll tell when `tend` is to be called; gives the number that it waits for, or -1."""
+            pipe = self._pipe
+            if pipe >= 0:
+                # That nobody reads from it any more is told whether it is asked for or not.
+                poll.register(pipe, select.POLLOUT if self._unsent else 0)
+            return pipe
 
     def due_in(self) -> float | None:
         """In how many seconds `tend` is to be called, whatever the poll tells; None: not at all."""
