@@ -155,7 +155,7 @@ async def test_a_session_that_is_dropped_with_much_unread_ends(program: Program)
         connection = session._conversation.opened()
         connection.flow.budget = 1000
         await session.send("a")
-        await wait_until(lambda: connection._is_paused)
+        await wait_until(lambda: connection.reading.is_paused)
 
     with a_warning():
         await drop(program("talks_much"))

@@ -408,7 +408,7 @@ async def test_time_is_not_counted_while_nobody_reads() -> None:
         turn = await session.send("a")
         await actor.begun()
         await actor.end.say(*(stream_event("x" * 100) for _ in range(100)))
-        while not session._conversation.opened()._is_paused:
+        while not session._conversation.opened().reading.is_paused:
             await anyio.wait_all_tasks_blocked()
         await anyio.sleep(LONGER * 1.5)
         assert not turn.is_over

@@ -121,7 +121,7 @@ async def reply_to(agent: OtherEnd, *names: str, **fields: Any) -> object:
 
 
 def is_paused(session: Session) -> bool:
-    return session._conversation.opened()._is_paused
+    return session._conversation.opened().reading.is_paused
 
 
 async def paused(session: Session) -> None:

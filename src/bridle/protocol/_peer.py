@@ -152,6 +152,24 @@ class Peer:
         """Take bytes of the other side, in any chunks; gives back what they say."""
         return self._sort(self._framer.feed(data))
 
+    def begin(self, data: bytes | None) -> list[Event]:
+        """The same in steps, as `Framer.begin`: gives back what the first one found. None: the end of the
+        stream, which is to be told with `receive_eof` as well, once there is no more."""
+        return self._sort(self._framer.begin(data))
+
+    @property
+    def has_more(self) -> bool:
+        """Whether bytes that have come are still to be gone through, with `go_on`."""
+        return self._framer.has_more
+
+    def go_on(self) -> list[Event]:
+        """Do the next step."""
+        return self._sort(self._framer.go_on())
+
+    def drop_input(self) -> None:
+        """Forget the bytes that have come and have not been gone through."""
+        self._framer.drop()
+
     def receive_eof(self) -> list[Event]:
         """The other side's stream has ended: every request that is open, either way, ends now."""
         if self._is_closed:

@@ -35,6 +35,7 @@ from bridle.session._ending import call_from_outside, close_transport, end_trans
 from bridle.session._failures import failure_of_retry, hide_known
 from bridle.session._info import CHANGES_INFO, SessionInfo
 from bridle.session._pending import Pending, failure_of_request
+from bridle.session._reading import Reading
 from bridle.session._routing import Routing
 from bridle.session._stopping import stop
 from bridle.session._stream import BUDGET, CEILING, Flow
@@ -66,10 +67,6 @@ needs no time."""
 
 _INTERRUPT_SECONDS: Final = 0.5
 """How long the agent may take to read a last request before its input is closed."""
-
-_PAUSE_SECONDS: Final = 1.0
-"""How often a reader that pauses looks up: one that is dropped, which may be what it waits for, does not say
-so."""
 
 _REQUEST_EVENTS: Final = (RequestReceived, RequestWithdrawn, RequestAnswered, RequestRefused, RequestLost)
 _SERVICE: Final = (KeepAlive, TranscriptMirror)
@@ -121,12 +118,12 @@ class Connection:
         self._waiting: dict[RequestId, Pending] = {}
         self._tasks: TaskGroup | None = None
         self._watch = Watch(self)
+        self.reading = Reading(self, self._peer)
         self._is_closing = False
         self._why_closed = ""
         self._end_error: BaseException = TransportClosed("it is not open yet")
         self._told_everybody: BaseException | None = None
         """What readers of everything raise at the end."""
-        self._is_paused = False
         self._up = anyio.Event()
         self._done = anyio.Event()
         """Nothing more comes."""
@@ -149,7 +146,7 @@ class Connection:
     @property
     def is_agent_excused(self) -> bool:
         """Whether the agent may be silent about our turns: it waits for us, or works on its own account."""
-        return self._is_paused or bool(self._peer.open) or self.routing.is_on_its_own
+        return self.reading.is_paused or bool(self._peer.open) or self.routing.is_on_its_own
 
     @property
     def open_requests(self) -> list[str]:
@@ -227,7 +224,7 @@ class Connection:
         self._why_closed = "the session was dropped"
         self._is_closing = True
         is_ending = end_transport(self.transport, interrupt=bool(self.routing.outstanding))
-        if (self._is_paused or not is_ending) and self._up.is_set() and not self._done.is_set():
+        if (self.reading.is_paused or not is_ending) and self._up.is_set() and not self._done.is_set():
             call_from_outside(self._cancel, self.token)
 
     def end_with(self, crash: BaseException) -> None:
@@ -248,9 +245,11 @@ class Connection:
                 self._tasks.start_soon(self._watch.run, name="bridle deadlines")
                 self._up.set()
                 try:
-                    await self._read()
+                    await self.reading.run()
                 except Exception as raised:  # noqa: BLE001 - also what a user's transport may raise
                     error = raised
+                # Before it is over: a last line that has no end may be a result.
+                await self.reading.finish()
                 is_lost = error is not None and not self._is_closing
                 self._finish(error)
                 if is_lost:
@@ -276,8 +275,7 @@ class Connection:
                 self._gone.set()
 
     def _finish(self, error: BaseException | None) -> None:
-        # First: a last line that has no end may be a result.
-        self._take(self._peer.receive_eof(), 0)
+        self.take(self._peer.receive_eof(), 0)
         told = TransportClosed(self._why_closed) if self._is_closing else why_lost(error, self.transport)
         told.session_id = told.session_id or self.info.session_id
         is_failure = not self._is_closing and (error is not None or bool(self.routing.outstanding))
@@ -292,44 +290,22 @@ class Connection:
 
     # Reading.
 
-    async def _read(self) -> None:
-        receive, peer = self.transport.receive, self._peer
-        while True:
-            if self.flow.is_full and self._may_pause():
-                await self._pause()
-            self.flow.check_ceiling()
-            data = await receive()
-            if not data:
-                break
-            self._take(peer.receive(data), len(data))
-
     async def _read_rest(self) -> None:
-        """Take what the agent still writes of its transcript, if anybody keeps it."""
-        if self._keeping is not None:
-            with anyio.move_on_after(_END_SECONDS, shield=True), suppress(Exception):
-                await self._read()
-
-    def _may_pause(self) -> bool:
-        """Whether nothing can be behind what is not read yet that somebody waits for."""
-        return not (
-            self.routing.turns.can_be_asked or self._is_closing or self._peer.pending or self._peer.open
-        )
-
-    async def _pause(self) -> None:
-        self._is_paused = True
-        try:
-            while self.flow.is_full and self._may_pause():
-                with anyio.move_on_after(_PAUSE_SECONDS):
-                    await self.flow.wait_moved()
-        finally:
-            self._is_paused = False
-            self.was_excused()
+        """Take what is left, and what the agent still writes of its transcript, if anybody keeps it. What
+        would take longer is dropped."""
+        with anyio.move_on_after(_END_SECONDS, shield=True):
+            if self._keeping is not None:
+                with suppress(Exception):
+                    await self.reading.run()
+            await self.reading.finish()
+        self._peer.drop_input()
 
     def was_excused(self) -> None:
         """Until now the agent could not be expected to say anything."""
         self._watch.kept_until = anyio.current_time()
 
-    def _take(self, events: list[Event], size: int) -> None:
+    def take(self, events: list[Event], size: int) -> None:
+        """Take what the agent said, in about so many bytes."""
         now = anyio.current_time()
         self.flow.arrived(size)
         if not self._special.isdisjoint(map(type, events)):

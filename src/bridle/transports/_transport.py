@@ -9,6 +9,8 @@ from abc import ABC, abstractmethod
 from collections import deque
 from typing import TYPE_CHECKING, TypeAlias
 
+from anyio.lowlevel import checkpoint
+
 from bridle.errors import ConnectionLost, MessageInvalid
 from bridle.wire import Arrival, Framer, Json, OversizedMessage, Value, encode
 
@@ -142,20 +144,30 @@ class Messages:
 
     async def _receive(self) -> list[Arrival]:
         """Wait for messages; gives at least one."""
-        inbox = self._inbox
+        framer = self._inbox.framer
         while True:
-            try:
-                data = await self._source.receive()
-            except ConnectionLost:
-                # Bytes without a line end are no message yet, but they came before the failure. It is raised
-                # again when they have been taken, as a transport does.
-                if arrivals := inbox.framer.flush():
-                    return arrivals
-                raise
-            if arrivals := inbox.framer.feed(data) if data else inbox.framer.flush():
+            if framer.has_more:
+                # Others have their turn in between, however long the work on these bytes takes.
+                await checkpoint()
+                arrivals, end = framer.go_on(), None
+            else:
+                arrivals, end = await self._begin(framer)
+            if arrivals:
                 return arrivals
-            if not data:
-                raise StopAsyncIteration
+            if end is not None and not framer.has_more:
+                raise end
+
+    async def _begin(self, framer: Framer) -> tuple[list[Arrival], Exception | None]:
+        """Wait for bytes; gives the first messages in them, and what is to be raised if there are none.
+
+        Bytes without a line end are no message yet, but they came before the end. That is met again when they
+        have been taken, since a transport tells it at each call.
+        """
+        try:
+            data = await self._source.receive()
+        except ConnectionLost as error:
+            return framer.begin(None), error
+        return framer.begin(data or None), None if data else StopAsyncIteration()
 
 
 class Receiver(ABC):
