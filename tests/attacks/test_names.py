@@ -357,6 +357,7 @@ def test_a_name_that_no_tool_has_is_refused_before_anything_starts(
         {"disallowed_tools": ["mcp__any__push"], "plugins": ["a-plugin"]},
         {"disallowed_tools": ["mcp__tools__*", "mcp__*", "*", "Task", "KillShell", "MultiEdit"]},
         {"hooks": matching("mcp__github__.*"), "mcp_servers": GITHUB},
+        {"hooks": matching("^(?!mcp__)")},
     ],
 )
 def test_a_name_that_a_tool_may_have_is_taken(fields: dict[str, Any]) -> None:

@@ -30,6 +30,7 @@ def names_of(options: Options, servers: Mapping[str, SdkServer]) -> ToolNames:
     known = dict.fromkeys((*named, *servers), False)
     own: dict[str, tuple[str, ...]] = {}
     for name, given in servers.items():
+        # Here, because most sessions have none.
         from bridle.handlers._tool_server import ToolServer
 
         if isinstance(given.instance, ToolServer):

@@ -212,7 +212,7 @@ def _made_up_id(event: str) -> str:
     return f"hook-{uuid4()}" if event == "PostToolBatch" else str(uuid4())
 
 
-_NAMES: Final = re.compile(r"[A-Za-z0-9_|, ]+")
+_NAMES: Final = re.compile(r"[A-Za-z0-9_|, -]+")
 
 
 def _matches(pattern: str | None, subject: str | None) -> bool:
