@@ -114,9 +114,10 @@ async def test_a_batch_goes_on_whatever_a_task_leaves_behind(
 def test_few_descriptors_are_enough(tmp_path: Path, root: Path) -> None:
     make_deep(tmp_path / "source")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    probe = os.open("/", os.O_RDONLY)
-    os.close(probe)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (probe + 8, hard))
+    probes = [os.open("/", os.O_RDONLY) for _ in range(8)]
+    for probe in probes:
+        os.close(probe)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(probes) + 1, hard))
     try:
         root.mkdir()
         copy_folder(tmp_path / "source", root / "copy")

@@ -22,6 +22,8 @@ if sys.platform == "win32":
     def remove_tree(path: str, _: float) -> None:
         rmtree(path, ignore_errors=True)
 else:
+    import fcntl
+
     from bridle.transports._removal import lock, new_name, remove_tree
 
 if TYPE_CHECKING:
@@ -120,6 +122,9 @@ def _make_locked(expect: Callable[[str], object]) -> Path:
 
 def _unlock(folder: Path) -> None:
     if (number := _locks.pop(folder, None)) is not None:
+        if sys.platform != "win32":
+            # A process that is just being forked may hold a copy, and the lock with it.
+            fcntl.flock(number, fcntl.LOCK_UN)
         os.close(number)
 
 
