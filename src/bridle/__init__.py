@@ -6,7 +6,7 @@ Names are loaded when they are first used: to import Bridle costs next to nothin
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from bridle import _lazy as _lazy  # before anything is loaded: a fork waits for that
+from bridle import _lazy as _lazy  # before anything is loaded: it looks after forks
 from bridle._version import MINIMUM_AGENT_VERSION, __version__
 
 if TYPE_CHECKING:

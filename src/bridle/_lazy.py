@@ -1,4 +1,4 @@
-"""Owns how a package loads its names when they are first used, and that a fork waits for that.
+"""Owns how a package loads its names when they are first used, and that a fork does not spoil that.
 
 Does not say which: each package has its table.
 """
@@ -8,16 +8,12 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-import time
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from threading import get_ident
 from typing import Any
 
 __all__ = ["lazily"]
-
-_LOADING_SECONDS = 5.0
-"""So long a fork waits for threads that load modules: one of them may wait for the thread that forks."""
 
 
 def lazily(
@@ -43,19 +39,19 @@ def lazily(
     return get, names
 
 
-def _wait_until_loaded() -> None:
-    """Wait until no other thread loads a module: its lock would stay shut in a forked process, for ever, and
-    whoever needs that module there would hang. Python sees to that for no lock but its first."""
-    # Neither is public; where they are called something else, a fork is what it is without Bridle.
+def _load_anew() -> None:
+    """In a forked process: let go of the modules that threads of the other one were just loading. Nobody here
+    would ever open their locks, and whoever needs one would hang; Python sees to that for no lock but its
+    first. What there is of them is half of a module, so that is forgotten, too."""
+    # None of this is public; where it is called something else, a fork is what it is without Bridle.
     locks: dict[str, Callable[[], Any]] = getattr(vars(importlib)["_bootstrap"], "_module_locks", {})
-    nobody = (None, get_ident())
-    deadline = time.monotonic() + _LOADING_SECONDS
-    while time.monotonic() < deadline:
-        held = [lock for reference in tuple(locks.values()) if (lock := reference()) is not None]
-        if all(getattr(lock, "owner", None) in nobody for lock in held):
-            return
-        time.sleep(0.001)
+    for name, reference in tuple(locks.items()):
+        if getattr(reference(), "owner", None) not in (None, get_ident()):
+            locks.pop(name, None)
+            spec = getattr(sys.modules.get(name), "__spec__", None)
+            if getattr(spec, "_initializing", False):
+                sys.modules.pop(name, None)
 
 
 if sys.platform != "win32":
-    os.register_at_fork(before=_wait_until_loaded)
+    os.register_at_fork(after_in_child=_load_anew)

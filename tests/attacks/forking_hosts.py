@@ -14,7 +14,7 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
-ALARM = 15
+ALARM = 20
 """Seconds after which whatever hangs is ended by SIGALRM."""
 
 _, NAME, BACKEND, PLACE = sys.argv
@@ -134,6 +134,7 @@ def forks_while_a_thread_imports() -> None:
     from tests.session.surroundings import make_program
 
     program = make_program(FOLDER, "answers")
+    # As if nothing had been used yet.
     for name in [name for name in sys.modules if name.startswith("bridle.")]:
         del sys.modules[name]
     slow = Slow(BACKEND)
