@@ -152,7 +152,7 @@ exec 3<>/dev/tcp/169.254.169.254/80
 cat < /dev/tcp/169.254.169.254/80
 echo x > /dev/udp/2852039166/53
 http_proxy=http://169.254.169.254 npm install
-pip install -i http://169.254.169.254/simple x
+pip install -i http://169.254.169.254/index x
 npm install http://169.254.169.254/x.tgz
 python -c "import urllib.request as r; r.urlopen('http://169.254.'+'169.254')"
 echo http://169.254.169.254 | xargs curl
