@@ -124,12 +124,12 @@ class Screen:
         self.child.send(keys)
 
     def end(self) -> int:
-        """Wait for the end; gives the exit code."""
+        """Wait for the end; gives the exit code, or what a shell gives for a signal, by which Ctrl-C ends the
+        command if its agent has not ended yet."""
         self.child.expect(pexpect.EOF)
         self.child.close()
         code = self.child.exitstatus
-        assert code is not None, f"ended by signal {self.child.signalstatus}"
-        return code
+        return code if code is not None else 128 + (self.child.signalstatus or 0)
 
     @property
     def lines(self) -> list[str]:

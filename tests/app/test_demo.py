@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import xml.dom.minidom
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from bridle.app._failing import Code
+from bridle.app._terminal import Terminal
 from tests.app.machines import KINDS, Kind, Screen, run
 from tests.real_program import require_program
 
@@ -97,3 +100,20 @@ def test_the_real_program_has_to_be_there() -> None:
     code, out, err = run("demo", "--agent", "real", "--program", "/no/claude")
     assert (code, out) == (3, "")
     assert err.startswith("error: `--program` is '/no/claude': no such file")
+
+
+def test_ctrl_c_while_something_is_first_drawn_leaves_the_cursor(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    terminal.is_live = True
+    terminal.out = Console(file=io.StringIO(), force_terminal=True)
+
+    def press(_: object) -> bool:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(terminal.out, "set_live", press)
+        with pytest.raises(KeyboardInterrupt):
+            terminal.wait("starting the agent")
+    terminal.clear()
+    assert isinstance(terminal.out.file, io.StringIO)
+    assert terminal.out.file.getvalue().endswith("\x1b[?25h")

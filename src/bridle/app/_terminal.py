@@ -191,8 +191,15 @@ class Terminal:
         """Take away what is drawn for a moment."""
         with self._lock:
             area, self._area = self._area, None
-            if area is not None:
+            if area is None:
+                return
+            try:
                 area.stop()
+            except BaseException as error:
+                # Ctrl-C came now, or while it was being drawn first, which rich answers with an IndexError.
+                self.out.show_cursor(True)
+                if not isinstance(error, IndexError):
+                    raise
 
     @contextmanager
     def held(self) -> Generator[None]:
