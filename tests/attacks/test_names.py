@@ -285,6 +285,12 @@ def test_subagents_have_the_tools_that_are_named() -> None:
     assert found.disallowed_tools == (FULL,)
 
 
+@pytest.mark.parametrize("rule", ["Bash(*)", "Bash()", "Bash"])
+def test_a_subagent_does_not_have_what_is_denied_to_it_for_all_uses(rule: str) -> None:
+    worker = AgentDefinition(description="d", prompt="p", disallowed_tools=[rule])
+    assert sent(agents={"worker": worker}).agents["worker"].disallowed_tools == ("Bash",)
+
+
 def test_another_name_for_a_tool_is_denied_with_the_tool() -> None:
     tools: list[Any] = [Customers().delete_customer]
     aliases = {"Erase": "delete_customer", "Shell": "Bash"}
@@ -358,6 +364,8 @@ def matching(matcher: Any, event: Any = "PreToolUse") -> list[Any]:
             {"agents": {"w": {"description": "d", "prompt": "p", "disallowedTools": ["delete_custmer"]}}},
             "delete_customer",
         ),
+        # The program passes over it.
+        ({"agents": {"w": {"description": "d", "prompt": "p", "disallowedTools": ["Bash(rm *)"]}}}, None),
         ({"tool_aliases": {"Shell": "Bsh"}}, "Bash"),
         ({"permission_prompt_tool_name": "delete_custmer"}, "delete_customer"),
     ],

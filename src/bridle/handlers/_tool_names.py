@@ -13,7 +13,7 @@ import msgspec
 from bridle.errors import OptionsError
 from bridle.options import AgentDefinition, SdkServer
 from bridle.options._readers import did_you_mean, is_list, is_mapping, within
-from bridle.options._tool_names import ToolNames, full_name, is_pattern, known_tools
+from bridle.options._tool_names import ToolNames, all_uses_of, full_name, is_pattern, known_tools
 
 if TYPE_CHECKING:
     from bridle.options import Options
@@ -136,10 +136,17 @@ def _agent(place: str, agent: AgentDefinition, names: ToolNames) -> AgentDefinit
 
 
 def _tools_of_agent(place: str, tools: Sequence[object], names: ToolNames, *, permits: bool) -> list[str]:
-    """The agent takes names there, and all tools of a server, but passes over any other pattern."""
+    """The agent takes names there, and all tools of a server, but passes over any other pattern, and over
+    rules about some uses, or all uses, of what it is not to have."""
     found: list[str] = []
     for rule in cast("Sequence[str]", tools):
-        for tool in names.resolve_rule(place, rule, permits=permits):
+        for resolved in names.resolve_rule(place, rule, permits=permits):
+            tool = all_uses_of(resolved)
+            if not permits and "(" in tool:
+                raise OptionsError(
+                    f"{place}: a subagent has a tool or has it not, and the agent would pass over {rule!r}",
+                    hint="Name the tool alone, or decide by the use in a hook or a `Policy`.",
+                )
             if names.is_server(tool):
                 found.append(f"{tool}__*")
             elif (
