@@ -77,6 +77,11 @@ def deny_by_server(input: object) -> bridle.Answer:
     return bridle.deny("Not here.")
 
 
+@hook("PreToolUse", matcher="Teleport|delete_customer", allow_unknown=True)
+def deny_with_unknown(input: object) -> bridle.Answer:
+    return bridle.deny("Not here.")
+
+
 def updating(name: str) -> Callable[..., Any]:
     """A callback that allows one call, and denies a tool from then on."""
 
@@ -103,9 +108,11 @@ WAYS: dict[str, dict[str, Any]] = {
     "disallowed_tools, pattern": {"disallowed_tools": ["delete_*"]},
     "disallowed_tools, all uses": {"disallowed_tools": ["delete_customer(*)"]},
     "settings": {"settings": {"permissions": {"deny": ["delete_customer"]}}},
+    "settings, text": {"settings": '{"permissions": {"deny": ["delete_customer"]}}'},
     "hook": {"hooks": [deny_by_name]},
     "hook, list": {"hooks": [deny_in_list]},
     "hook, server": {"hooks": [deny_by_server]},
+    "hook, beside an unknown one": {"hooks": [deny_with_unknown]},
 }
 
 
@@ -278,12 +285,31 @@ def test_subagents_have_the_tools_that_are_named() -> None:
     assert found.disallowed_tools == (FULL,)
 
 
+@pytest.mark.parametrize("rule", ["Bash(*)", "Bash()", "Bash"])
+def test_a_subagent_does_not_have_what_is_denied_to_it_for_all_uses(rule: str) -> None:
+    worker = AgentDefinition(description="d", prompt="p", disallowed_tools=[rule])
+    assert sent(agents={"worker": worker}).agents["worker"].disallowed_tools == ("Bash",)
+
+
 def test_another_name_for_a_tool_is_denied_with_the_tool() -> None:
     tools: list[Any] = [Customers().delete_customer]
     aliases = {"Erase": "delete_customer", "Shell": "Bash"}
     options = sent(tools=tools, tool_aliases=aliases, disallowed_tools=["Erase", "Shell"])
     assert options.tool_aliases == {"Erase": FULL, "Shell": "Bash"}
     assert options.disallowed_tools == (FULL, "Bash")
+
+
+def running(matcher: str, event: str = "PreToolUse") -> dict[str, Any]:
+    """Settings with a hook that the agent runs itself."""
+    return {"hooks": {event: [{"matcher": matcher, "hooks": [{"type": "command", "command": "guard"}]}]}}
+
+
+def test_hooks_in_settings_are_for_the_tools_that_are_named() -> None:
+    tools: list[Any] = [Customers().delete_customer]
+    assert sent(tools=tools, settings=running("Bash|delete_customer")).settings == running(f"Bash|{FULL}")
+    assert sent(tools=tools, managed_settings=running("delete_customer")).managed_settings == running(FULL)
+    as_text = '{"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": []}]}}'
+    assert sent(tools=tools, settings=as_text).settings == as_text
 
 
 # A name that stands for nothing.
@@ -312,6 +338,9 @@ def matching(matcher: Any, event: Any = "PreToolUse") -> list[Any]:
         ({"allowed_tools": ["find_custmer"]}, None),
         ({"tools": ["Bsh"]}, "Bash"),
         ({"settings": {"permissions": {"deny": ["delete_custmer"]}}}, "delete_customer"),
+        ({"settings": '{"permissions": {"deny": ["delete_custmer"]}}'}, "delete_customer"),
+        ({"settings": running("delete_custmer")}, "delete_customer"),
+        ({"settings": running("Bash", "PreToolUsee")}, "PreToolUse"),
         ({"managed_settings": {"permissions": {"ask": ["delete_custmer"]}}}, "delete_customer"),
         ({"permission": Policy.of({"deny": "delete_custmer"})}, "delete_customer"),
         ({"permission": Policy.of({"deny": "bash"}, {"allow": "*"})}, "Bash"),
@@ -324,12 +353,19 @@ def matching(matcher: Any, event: Any = "PreToolUse") -> list[Any]:
         ({"hooks": matching("Bsh.*")}, None),
         ({"hooks": matching("^delete_")}, None),
         ({"hooks": matching("^(Bash|delete_customer)$")}, None),
+        ({"hooks": matching("^(Bsh|Write)$")}, "Bash"),
+        ({"hooks": matching("Write|^(?:Bsh)$")}, "Bash"),
+        ({"hooks": matching("^Bsh$"), "mcp_servers": GITHUB}, "Bash"),
+        ({"hooks": matching("Write|^Bsh.*"), "mcp_servers": GITHUB}, "Bash"),
+        ({"hooks": matching("Write|mcp__gitub__.*"), "mcp_servers": GITHUB}, None),
         ({"hooks": matching("Bsh", "PermissionRequest")}, "Bash"),
         ({"agents": {"w": {"description": "d", "prompt": "p", "tools": ["find_custmer"]}}}, None),
         (
             {"agents": {"w": {"description": "d", "prompt": "p", "disallowedTools": ["delete_custmer"]}}},
             "delete_customer",
         ),
+        # The program passes over it.
+        ({"agents": {"w": {"description": "d", "prompt": "p", "disallowedTools": ["Bash(rm *)"]}}}, None),
         ({"tool_aliases": {"Shell": "Bsh"}}, "Bash"),
         ({"permission_prompt_tool_name": "delete_custmer"}, "delete_customer"),
     ],
@@ -358,6 +394,12 @@ def test_a_name_that_no_tool_has_is_refused_before_anything_starts(
         {"disallowed_tools": ["mcp__tools__*", "mcp__*", "*", "Task", "KillShell", "MultiEdit"]},
         {"hooks": matching("mcp__github__.*"), "mcp_servers": GITHUB},
         {"hooks": matching("^(?!mcp__)")},
+        {"hooks": matching("^(Bash|Write)$")},
+        {"hooks": matching("Write|mcp__.*")},
+        {"hooks": matching("^mcp__git(hub|lab)__|[Bb]ash|Note(?:book|pad)Edit"), "mcp_servers": GITHUB},
+        {"hooks": matching("find_repo.*"), "mcp_servers": GITHUB},
+        {"hooks": [hook("PreToolUse", matcher="^Tele|Bash", allow_unknown=True)(lambda input: None)]},
+        {"settings": {**running("", "Stop"), **running("*"), "model": "m"}},
     ],
 )
 def test_a_name_that_a_tool_may_have_is_taken(fields: dict[str, Any]) -> None:

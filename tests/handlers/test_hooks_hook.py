@@ -219,7 +219,6 @@ def test_an_event_of_tomorrow_is_no_mistake_if_that_is_said() -> None:
         (["Write", "Edit"], "Write|Edit"),
         (("Bash",), "Bash"),
         (["mcp__a-b__c", "Read"], "mcp__a-b__c|Read"),
-        (["mcp__a.b__c", "Read"], r"^(?:mcp__a\.b__c|Read)$"),
         (re.compile("Ba.*"), "Ba.*"),
         (re.compile("Ba"), "(?:Ba)"),
     ],
@@ -228,10 +227,16 @@ def test_a_matcher_is_sent_as_the_agent_takes_it(given: Any, sent: str | None) -
     assert Hook(print, "PreToolUse", matcher=given).matcher == sent
 
 
+def test_names_of_files_are_sent_as_they_are() -> None:
+    assert Hook(print, "FileChanged", matcher=[".env", "a.b"]).matcher == r"^(?:\.env|a\.b)$"
+
+
 @every_case(
     "given, says",
     [
         ("(", r"no pattern: '\('"),
+        (["mcp__a.b__c", "Read"], "no tool has such a name"),
+        (["mcp__github__*"], "no tool has such a name"),
         ("[", "no pattern"),
         ("(?i)bash", r"only Python understands.*JavaScript"),
         (r"\ABash", "only Python"),

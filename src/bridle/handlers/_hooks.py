@@ -202,9 +202,9 @@ def as_hook(event: str, given: object) -> Hook[..., object]:
 
 def sent_matcher(hook: Hook[..., object], names: ToolNames) -> str | None:
     """What a hook is called for, as sent. Raises `OptionsError` if that is no tool of the session."""
-    if hook.matcher is None or hook.allow_unknown or not facts_of(hook.event).tool:
+    if hook.matcher is None or not facts_of(hook.event).tool:
         return hook.matcher
-    return resolve_matcher(f"the hook {hook.name}", hook.matcher, names)
+    return resolve_matcher(f"the hook {hook.name}", hook.matcher, names, allow_unknown=hook.allow_unknown)
 
 
 def _in_order(

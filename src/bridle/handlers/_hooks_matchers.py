@@ -29,6 +29,9 @@ _NAMES: Final = re.compile(r"[\w ,|-]*\Z", re.ASCII)
 """The agent takes these for a list of whole names, and all else for a pattern that it searches for."""
 _RULE: Final = re.compile(r"\w+\(.*\)\Z", re.DOTALL)
 _SPECIAL: Final = re.compile(r"[\\^$.*+?()\[\]{}|/]")
+_GROUPED: Final = re.compile(r"(\^?)\((?:\?:)?(?!\?)([^()]*)\)(\$?)\Z")
+_PIECE: Final = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|.", re.DOTALL)
+_BEGINNING: Final = re.compile(r"\^?((?:[\w-](?![*?{]))*)", re.ASCII)
 _ONLY_PYTHON: Final = re.compile(r"\(\?(?:P[<=>]|#|[aiLmsux]+[:)-])|\\[AZ]|[*+?}]\+")
 
 
@@ -50,7 +53,7 @@ def read_matcher(
             f"A {event} hook has nothing that a matcher could look at",
             hint="Leave `matcher` out, and look at the input in the function.",
         )
-    found = _text_of(matcher)
+    found = _text_of(matcher, facts.tool)
     if not _NAMES.match(found):
         _check_pattern(found)
     if facts.words and not allow_unknown:
@@ -58,21 +61,27 @@ def read_matcher(
     return found
 
 
-def resolve_matcher(place: str, matcher: str, names: ToolNames) -> str:
+def resolve_matcher(place: str, matcher: str, names: ToolNames, *, allow_unknown: bool = False) -> str:
     """The matcher of an event that is about tools, as sent: with the full names of tools.
 
-    Raises `OptionsError` for one that fits no tool that the session can have, or not the one that it seems
-    to.
+    Raises `OptionsError` for one that is not about the tool that it seems to be about and, unless
+    `allow_unknown`, for one of which a part fits no tool that the session can have.
     """
     if names.takes_any:
         return matcher
     if not _NAMES.match(matcher):
-        _check_finds(place, matcher, names)
+        for pattern in _alternatives(matcher):
+            _check_finds(place, pattern, names, allow_unknown=allow_unknown)
         return matcher
     given = _names_in(matcher)
     found: list[str] = []
     for name in given:
-        tools = names.resolve(place, name, permits=False)
+        try:
+            tools = names.resolve(place, name, permits=False)
+        except OptionsError:
+            if not allow_unknown:
+                raise
+            tools = (name,)
         if len(tools) > 1 and {*tools} - {*given, names.aliases.get(name)}:
             # What a hook says of one tool, it would say of the other: it may allow, and it may deny.
             raise ambiguous(place, name, tools)
@@ -84,7 +93,7 @@ def resolve_matcher(place: str, matcher: str, names: ToolNames) -> str:
     return f"^(?:{'|'.join(dict.fromkeys(spelled))})$"
 
 
-def _check_finds(place: str, pattern: str, names: ToolNames) -> None:
+def _check_finds(place: str, pattern: str, names: ToolNames, *, allow_unknown: bool) -> None:
     regex = _compiled(pattern)
     # One that speaks of full names is about these: `^(?!mcp__)` means the built-in tools.
     for full, short in () if "mcp" in pattern else names.own.items():
@@ -94,14 +103,50 @@ def _check_finds(place: str, pattern: str, names: ToolNames) -> None:
                 "does not know",
                 hint=f"Write a pattern that fits {full!r}, or the name alone.",
             )
-    if any(regex.search(each) for each in names.all_known()) or names.may_be_unknown("mcp__"):
-        return
-    if not any(regex.search(each) for each in names.extra):
-        raise OptionsError(
-            f"{place}: the matcher {pattern!r} finds no tool that the session can have",
-            hint="It is searched for in the names of tools, in which upper and lower case differ. Name a "
-            "tool that is not known here in `extra_tools`.",
+    known = (*names.all_known(), *names.extra)
+    if not (allow_unknown or any(regex.search(each) for each in known) or _may_find_unknown(pattern, names)):
+        meant = did_you_mean(_beginning_of(pattern), known)
+        hint = (
+            f"{meant} It is searched for in the names of tools, in which upper and lower case differ. Name a "
+            "tool that is not known here in `extra_tools`."
         )
+        what = f"the matcher {pattern!r} finds no tool that the session can have"
+        raise OptionsError(f"{place}: {what}", hint=hint.lstrip())
+
+
+def _may_find_unknown(pattern: str, names: ToolNames) -> bool:
+    """Whether a pattern may find a tool that nobody here knows, going by what its name has to begin with."""
+    beginning = _beginning_of(pattern)
+    if beginning == "mcp__":
+        # Whatever servers there are: that misspells none.
+        return True
+    is_bound = pattern.startswith("^") or beginning.startswith("mcp__")
+    return names.may_be_unknown((is_bound and beginning) or "mcp__")
+
+
+def _beginning_of(pattern: str) -> str:
+    found = _BEGINNING.match(pattern)
+    return "" if found is None else found[1]
+
+
+def _alternatives(pattern: str) -> list[str]:
+    """The parts of a pattern of which each has to find something: `^(Bash|Write)$` has two."""
+    found: list[str] = []
+    for part in _split(pattern):
+        grouped = _GROUPED.match(part)
+        found += [f"{grouped[1]}{each}{grouped[3]}" for each in _split(grouped[2])] if grouped else [part]
+    return found
+
+
+def _split(pattern: str) -> list[str]:
+    parts, depth = [""], 0
+    for piece in _PIECE.findall(pattern):
+        depth += (piece == "(") - (piece == ")")
+        if piece == "|" and not depth:
+            parts.append("")
+        else:
+            parts[-1] += piece
+    return parts
 
 
 def _check_words(matcher: str, event: str, words: Sequence[str]) -> None:
@@ -124,7 +169,7 @@ def _names_in(matcher: str) -> list[str]:
     return [name for name in (part.strip() for part in re.split("[|,]", matcher)) if name]
 
 
-def _text_of(matcher: object) -> str:
+def _text_of(matcher: object, is_tool: bool) -> str:
     kind = type(matcher).__name__
     matcher = tool_name("`matcher`", matcher)
     if isinstance(matcher, str):
@@ -142,16 +187,22 @@ def _text_of(matcher: object) -> str:
     if isinstance(matcher, list | tuple):
         names = [tool_name("`matcher`", name) for name in cast("Sequence[object]", matcher)]
         if names and all(isinstance(name, str) and name.strip() for name in names):
-            return _any_of(cast("Sequence[str]", names))
+            return _any_of(cast("Sequence[str]", names), is_tool)
     raise OptionsError(
         f"`matcher` must be a text, a pattern or a list of names, not {kind}",
         hint="Write matcher='Bash', matcher='mcp__github__.*' or matcher=['Write', 'Edit'].",
     )
 
 
-def _any_of(names: Sequence[str]) -> str:
-    if all(_NAMES.match(name) for name in names):
+def _any_of(names: Sequence[str], is_tool: bool) -> str:
+    special = [name for name in names if not _NAMES.match(name)]
+    if not special:
         return "|".join(names)
+    if is_tool:
+        raise OptionsError(
+            f"`matcher` lists {special[0]!r}, and no tool has such a name",
+            hint="In a list are whole names. Write a pattern as one text: matcher='Bash|mcp__github__.*'.",
+        )
     return f"^(?:{'|'.join(_SPECIAL.sub(_escaped, name) for name in names)})$"
 
 

@@ -12,8 +12,8 @@ import msgspec
 
 from bridle.errors import OptionsError
 from bridle.options import AgentDefinition, SdkServer
-from bridle.options._readers import is_list, is_mapping, within
-from bridle.options._tool_names import ToolNames, full_name, is_pattern, known_tools
+from bridle.options._readers import did_you_mean, is_list, is_mapping, within
+from bridle.options._tool_names import ToolNames, all_uses_of, full_name, is_pattern, known_tools
 
 if TYPE_CHECKING:
     from bridle.options import Options
@@ -101,8 +101,10 @@ def _resolved(given: Mapping[str, object], names: ToolNames) -> dict[str, object
             }
         elif option == "permission_prompt_tool_name":
             found[option] = value if value == "stdio" else one_tool(place, cast("str", value), names)
-        elif is_mapping(value):
-            found[option] = resolved_settings(place, cast("JsonObject", value), names)
+        elif is_mapping(settings := _decoded(value)):
+            resolved = resolved_settings(place, cast("JsonObject", settings), names)
+            # As they were written, where there is nothing to change.
+            found[option] = value if resolved == settings else resolved
     return {option: value for option, value in found.items() if value != given[option]}
 
 
@@ -134,10 +136,17 @@ def _agent(place: str, agent: AgentDefinition, names: ToolNames) -> AgentDefinit
 
 
 def _tools_of_agent(place: str, tools: Sequence[object], names: ToolNames, *, permits: bool) -> list[str]:
-    """The agent takes names there, and all tools of a server, but passes over any other pattern."""
+    """The agent takes names there, and all tools of a server, but passes over any other pattern, and over
+    rules about some uses, or all uses, of what it is not to have."""
     found: list[str] = []
     for rule in cast("Sequence[str]", tools):
-        for tool in names.resolve_rule(place, rule, permits=permits):
+        for resolved in names.resolve_rule(place, rule, permits=permits):
+            tool = all_uses_of(resolved)
+            if not permits and "(" in tool:
+                raise OptionsError(
+                    f"{place}: a subagent has a tool or has it not, and the agent would pass over {rule!r}",
+                    hint="Name the tool alone, or decide by the use in a hook or a `Policy`.",
+                )
             if names.is_server(tool):
                 found.append(f"{tool}__*")
             elif (
@@ -168,11 +177,59 @@ def one_tool(place: str, name: str, names: ToolNames) -> str:
     return tool
 
 
-def resolved_settings(place: str, settings: JsonObject, names: ToolNames) -> JsonObject:
-    """Settings with the full names of tools in their permission rules. Raises `OptionsError`."""
-    permissions: object = settings.get("permissions")
-    if names.takes_any or not is_mapping(permissions):
+def _decoded(settings: object) -> object:
+    """Settings that are a text, if that is JSON and not the name of a file."""
+    if not isinstance(settings, str) or not settings.lstrip().startswith("{"):
         return settings
+    try:
+        return msgspec.json.decode(settings)
+    except (ValueError, RecursionError):
+        # It is refused where it is used.
+        return settings
+
+
+def resolved_settings(place: str, settings: JsonObject, names: ToolNames) -> JsonObject:
+    """Settings with the full names of tools in their permission rules and in the matchers of their hooks.
+    Raises `OptionsError`."""
+    if names.takes_any:
+        return settings
+    permissions: object = settings.get("permissions")
+    hooks: object = settings.get("hooks")
+    found = {**settings}
+    if is_mapping(permissions):
+        found["permissions"] = _resolved_permissions(place, permissions, names)
+    if is_mapping(hooks):
+        found["hooks"] = {
+            event: _resolved_hooks(within(within(place, "hooks"), event), event, given, names)
+            for event, given in hooks.items()
+        }
+    return found
+
+
+def _resolved_hooks(place: str, event: object, given: object, names: ToolNames) -> object:
+    # Here, because most settings have none.
+    from bridle.handlers._hooks_events import EVENTS
+    from bridle.handlers._hooks_matchers import read_matcher, resolve_matcher
+
+    if not isinstance(event, str) or event not in EVENTS:
+        hint = "One that is not known here can be in a settings file, which only the agent reads."
+        meant = did_you_mean(event, tuple(EVENTS))
+        raise OptionsError(f"{place}: no event is called {event!r}", hint=f"{meant} {hint}".lstrip())
+    if not EVENTS[event].tool or not is_list(given):
+        return given
+    found: list[object] = []
+    for each in given:
+        if is_mapping(each) and isinstance(each.get("matcher"), str):
+            matcher = read_matcher(each["matcher"], event)
+            found.append(
+                each if matcher is None else {**each, "matcher": resolve_matcher(place, matcher, names)}
+            )
+        else:
+            found.append(each)
+    return found
+
+
+def _resolved_permissions(place: str, permissions: Mapping[object, object], names: ToolNames) -> JsonObject:
     rules = {
         kind: [
             each
@@ -186,7 +243,7 @@ def resolved_settings(place: str, settings: JsonObject, names: ToolNames) -> Jso
         for kind, given in permissions.items()
         if kind in _RULES and is_list(given)
     }
-    return {**settings, "permissions": {**permissions, **rules}}
+    return cast("JsonObject", {**permissions, **rules})
 
 
 def resolved_updates(

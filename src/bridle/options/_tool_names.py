@@ -39,6 +39,12 @@ def is_pattern(name: str) -> bool:
     return _SPECIAL.search(name) is not None
 
 
+def all_uses_of(rule: str) -> str:
+    """A rule without a content that says no more than its tool does: `Bash` for `Bash(*)`."""
+    noted = _RULE.match(rule)
+    return noted["name"] if noted and _ALL_USES.match(noted["content"]) else rule
+
+
 def full_name(server: str, tool: str) -> str:
     """The name by which the agent knows a tool of an MCP server."""
     return f"{server_name(server)}__{_NOT_IN_NAMES.sub('_', tool)}"
