@@ -1,4 +1,4 @@
-"""Removes and copies whole folders, however deep they are and whatever is in them.
+"""Removes, copies and goes through whole folders, however deep they are and whatever is in them.
 
 Each step goes from an open folder to one of its entries, by name and never through a link. So depth costs
 neither stack nor descriptors nor a path that grows too long, and nothing outside of the folder is touched.
@@ -14,6 +14,7 @@ import stat
 import sys
 from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-__all__ = ["copy_folder", "remove_folder"]
+__all__ = ["copy_folder", "remove_folder", "walk"]
 
 StrPath: TypeAlias = str | os.PathLike[str]
 
@@ -96,6 +97,19 @@ def copy_folder(
                 _set_look(copy, original)
             finally:
                 os.close(copy)
+
+
+def walk(
+    top: StrPath, failed: Callable[[OSError], None] | None = None
+) -> Generator[tuple[str, list[str], list[str]]]:
+    """As `os.walk`, from the top down, which calls itself for each level in Python 3.11."""
+    pending = [os.fspath(top)]
+    while pending:
+        place = pending.pop()
+        for _, folders, names in islice(os.walk(place, onerror=failed), 1):
+            yield place, folders, names
+            inside = (os.path.join(place, name) for name in reversed(folders))  # noqa: PTH118
+            pending += [each for each in inside if not os.path.islink(each)]  # noqa: PTH114
 
 
 class _OpenFolder:

@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple, cast
 
-from bridle._folders import remove_folder
+from bridle._folders import remove_folder, walk
 
 __all__ = ["Repository", "find_repository"]
 
@@ -158,9 +158,12 @@ class Repository(NamedTuple):
         """Raise `OSError` if a part of it is elsewhere: that would be of a repository that nobody named."""
         if self.common != self.folder and self.folder.parent != self.common / "worktrees":
             raise _refusal(self.folder, f"its `commondir` leads to {self.common}, of which it is no worktree")
-        for name in ("HEAD", "objects", "packed-refs", "refs"):
-            place = (self.folder if name == "HEAD" else self.common) / name
-            if place.is_symlink() and place.parent not in place.resolve().parents:
+        places = [self.folder / "HEAD", *(self.common / name for name in ("objects", "packed-refs", "refs"))]
+        # Who cannot name a commit of another repository cannot have it, wherever the objects are.
+        places += [Path(at, each) for at, *inside in walk(places[-1]) for names in inside for each in names]
+        for place in places:
+            top = self.common if self.common in place.parents else self.folder
+            if place.is_symlink() and top not in Path(os.path.realpath(place)).parents:
                 raise _refusal(place, "it is a link out of the repository")
         if self.link is not None and not self._leads_back(self.link):
             reason = f"it leads to {self.folder}, which does not lead back; name that as the repository"

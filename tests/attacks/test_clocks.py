@@ -15,6 +15,7 @@ from bridle.fleet import Gate
 from bridle.fleet._clock import Clock
 from bridle.transcripts import FileStore, SessionKey, SqliteStore
 from bridle.transcripts.stores import _lease_time
+from tests.transcripts.stores.remote import REMOTES, Remote, make_key
 
 Store: TypeAlias = FileStore | SqliteStore
 Make: TypeAlias = Callable[[], Store]
@@ -96,6 +97,27 @@ async def test_a_lease_of_another_machine_does_not_outlast_a_clock_that_was_put_
             await other.acquire_lease(KEY, "other", 30)
         shift(-2 * DAY)
         await other.acquire_lease(KEY, "other", 30)
+
+
+@pytest.mark.parametrize(
+    "remote", [REMOTES[name] for name in ("postgres", "redis", "s3")], ids=lambda remote: remote.name
+)
+@pytest.mark.parametrize("change", [-600.0, 600.0])
+async def test_where_there_is_a_server_its_clock_counts(
+    remote: Remote, shift: Callable[[float], None], change: float
+) -> None:
+    """However long a store was open before the clock of its machine was changed, and though there is nothing
+    of the session yet. It is told in whole seconds, where it is told beside an answer."""
+    async with remote.make() as one, remote.make() as other:
+        for store in (one, other):
+            await store.append(make_key(), [{"type": "user"}])
+        key = make_key()
+        shift(change)
+        await one.acquire_lease(key, "one", 30)
+        shift(0)
+        with pytest.raises(SessionBusy) as raised:
+            await other.acquire_lease(key, "other", 30)
+        assert 15 < (raised.value.retry_after or 0) <= 33
 
 
 async def test_a_lease_of_an_older_version_is_understood(

@@ -17,7 +17,7 @@ import pytest
 
 from bridle.testing import hang, say
 from bridle.transports import _processes, _warden_main
-from bridle.transports._processes import NoTable, environment_of, process_ids, stat_of, tag_of
+from bridle.transports._processes import NoTable, environment_of, process_ids, put_tag, stat_of, tag_of
 from bridle.transports._starting import run_uninterrupted
 from bridle.transports._warden import Warden
 from tests.app.machines import COMMAND, DEADLINE, clean, machine
@@ -80,6 +80,19 @@ async def test_a_tag_is_for_one_child_alone() -> None:
         assert [is_running(pid) for pid in daemons] == [False, True]
         assert tag_of(daemons[1]) == tag_of(second.pid or 0) != 0
     assert tag_of(os.getpid()) == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there are no tags elsewhere")
+def test_what_an_agent_starts_before_it_is_marked_is_marked_with_it() -> None:
+    """A shell that begins with a daemon is faster than its host."""
+    shell = ["env", "-i", "sh", "-c", "setsid sh -c 'echo $$; read line; true'; true"]
+    with subprocess.Popen(shell, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        inner = int(process.stdout.readline())
+        assert tag_of(inner) == 0
+        put_tag(process.pid, 7)
+        assert [tag_of(pid) for pid in (process.pid, inner)] == [7, 7]
+        process.communicate(b"\n")
 
 
 # A system that tells nothing of its processes.

@@ -353,12 +353,36 @@ def by_its_parts(named: Path, private: Path) -> None:
         (named / ".git" / name).symlink_to(private / name)
 
 
+def by_parts_of_its_parts(named: Path, private: Path) -> None:
+    borrow_objects(named, private)
+    (named / ".git" / "refs").mkdir()
+    (named / ".git" / "refs" / "heads").symlink_to(private / "refs" / "heads")
+
+
+def by_a_branch(named: Path, private: Path) -> None:
+    borrow_objects(named, private)
+    (named / ".git" / "refs" / "heads").mkdir(parents=True)
+    (named / ".git" / "refs" / "heads" / "main").symlink_to(private / "refs" / "heads" / "main")
+
+
+def borrow_objects(named: Path, private: Path) -> None:
+    (named / ".git" / "objects" / "info").mkdir(parents=True)
+    (named / ".git" / "objects" / "info" / "alternates").write_text(f"{private / 'objects'}\n")
+    (named / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+
+
 def by_a_worktree_of_it(named: Path, private: Path) -> None:
     git(private, "worktree", "add", "-q", "--detach", str(named.parent / "other"))
     (named / ".git").write_text(f"gitdir: {private / 'worktrees' / 'other'}\n")
 
 
-@pytest.mark.parametrize("lead", [by_file, by_link, by_common_folder, by_its_parts, by_a_worktree_of_it])
+@pytest.mark.parametrize(
+    "lead",
+    [
+        *(by_file, by_link, by_common_folder, by_its_parts, by_parts_of_its_parts, by_a_branch),
+        by_a_worktree_of_it,
+    ],
+)
 def test_a_repository_is_not_taken_for_another_one(
     tmp_path: Path, lead: Callable[[Path, Path], None]
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import resource
 import shutil
@@ -19,10 +20,12 @@ from typing import Any
 import pytest
 
 from bridle._folders import copy_folder, remove_folder
+from bridle.app._migrate_files import files_in
 from bridle.fleet import Copy, Empty, Task, Worktree, map, resume  # noqa: A004
 from bridle.fleet._errors import WorkspaceFailed
 from bridle.fleet._journal import Journal
 from bridle.fleet._workspaces import Workspace, discard, sweep
+from bridle.transcripts import FileStore, SessionKey
 from tests.fleet.working import AT_ONCE, Works, nobody_left
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="folders cannot be opened there")
@@ -36,12 +39,12 @@ def names(folder: Path | int) -> list[str]:
     return sorted(os.listdir(folder))  # noqa: PTH208 - of a descriptor, too
 
 
-def make_deep(folder: Path, depth: int = DEPTH) -> None:
+def make_deep(folder: Path, depth: int = DEPTH, name: str = NAME) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     number = os.open(folder, os.O_RDONLY)
     for _ in range(depth):
-        os.mkdir(NAME, dir_fd=number)
-        inside = os.open(NAME, os.O_RDONLY, dir_fd=number)
+        os.mkdir(name, dir_fd=number)
+        inside = os.open(name, os.O_RDONLY, dir_fd=number)
         os.close(number)
         number = inside
     os.close(os.open("file", os.O_CREAT, dir_fd=number))
@@ -87,6 +90,29 @@ def test_a_deep_folder_that_was_left_is_swept_away(root: Path) -> None:
     make_deep(root / "other.partial")
     sweep(root)
     assert list(root.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["d", NAME])
+def test_a_deep_folder_is_looked_through(tmp_path: Path, root: Path, name: str) -> None:
+    """To its end, or to where a path would be too long, which is told."""
+    source, told = tmp_path / "source", list[OSError]()
+    make_deep(source, 1500 if name == "d" else DEPTH, name)
+    (source / "a.py").write_text("import claude_agent_sdk\n")
+    assert list(files_in([source], told.append)) == [source / "a.py"]
+    assert [error.errno for error in told] == ([] if name == "d" else [errno.ENAMETOOLONG])
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_deep_folder_goes_with_its_session(anyio_backend: str, root: Path) -> None:
+    key: SessionKey = {"project_key": "p", "session_id": "5e551011-0000-4000-8000-000000000002"}
+    async with FileStore(root) as store:
+        await store.append(key, [{"type": "user"}])
+        make_deep(root / key["project_key"] / key["session_id"] / "deep")
+        before = names(root)
+        await store.delete(key)
+    assert names(root) == before
+    assert names(root / "p") == []
 
 
 @pytest.mark.anyio

@@ -21,6 +21,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from bridle._folders import walk
 from bridle._git import find_repository
 from bridle.app._migrate_code import Reading, applied, read_code
 from bridle.app._migrate_names import OLD, Counterpart
@@ -104,7 +105,7 @@ def _below(root: Path, failed: Callable[[OSError], None]) -> list[Path]:
         error.filename = str(root / Path(error.filename).relative_to(top))
         failed(error)
 
-    for name, folders, names in os.walk(top, onerror=tell):
+    for name, folders, names in walk(top, tell):
         folder, inside = Path(name), {*folders, *names}
         if folder != top and not _OWN_WORLD.isdisjoint(inside):
             folders.clear()

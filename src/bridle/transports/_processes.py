@@ -108,14 +108,29 @@ _TAG_BIT: Final = 1 << 61
 
 
 def put_tag(pid: int, tag: int) -> None:
-    """Mark a process, and all that it starts from now on, where the system can do that."""
+    """Mark a process and all that it starts, where the system can do that.
+
+    What is started from now on has the tag by itself. A shell may have started something before it could be
+    marked, so its children are looked for after that.
+    """
     if sys.platform == "linux":
-        try:
-            _, hard = resource.prlimit(pid, resource.RLIMIT_RTTIME)
-            if hard == resource.RLIM_INFINITY:
-                resource.prlimit(pid, resource.RLIMIT_RTTIME, (_TAG_BIT | tag, hard))
-        except (OSError, ValueError):  # it is gone, or some sandbox forbids it: there are other marks
-            pass
+        pending = [pid]
+        while pending:
+            each = pending.pop()
+            try:
+                _, hard = resource.prlimit(each, resource.RLIMIT_RTTIME)
+                if hard == resource.RLIM_INFINITY:
+                    resource.prlimit(each, resource.RLIMIT_RTTIME, (_TAG_BIT | tag, hard))
+                    pending += [child for child in _children_of(each) if tag_of(child) != tag]
+            except (OSError, ValueError):  # it is gone, or some sandbox forbids it: there are other marks
+                pass
+
+
+def _children_of(pid: int) -> Iterator[int]:
+    """What the threads of a process have started. Raises `OSError`, too where the system does not tell."""
+    for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
+        with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:  # noqa: PTH123
+            yield from map(int, file.read().split())
 
 
 def tag_of(pid: int) -> int:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import sys
 import time
 from contextlib import suppress
@@ -166,7 +165,8 @@ def put(config: Path, bundle: Bundle, project_key: str) -> Path:
     finally:
         with suppress(OSError):
             main.unlink(missing_ok=True)
-        shutil.rmtree(beside, ignore_errors=True)
+        with suppress(OSError):
+            remove_folder(beside)
     return path
 
 

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 from collections import OrderedDict
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Final, cast
@@ -18,6 +17,7 @@ from uuid import uuid4
 from msgspec import convert
 from msgspec.structs import asdict
 
+from bridle._folders import remove_folder
 from bridle.errors import LeaseLost, SessionBusy, StoreError
 from bridle.transcripts._summary import fold_session_summary
 from bridle.transcripts.stores._disk_errors import RESTORE, WAIT_LONGER, explain_os_error
@@ -112,7 +112,8 @@ class FileStore(BlockingStore):
             sync_folder(session.parent)
         # What others did not come to remove is removed too.
         for gone in self._folder.glob(self._layout.deleted("*").name):
-            shutil.rmtree(gone, ignore_errors=True)
+            with suppress(OSError):
+                remove_folder(gone)
 
     def _acquire(self, session: Place, token: str, holder: str, seconds: float) -> None:
         with self._locked(session):

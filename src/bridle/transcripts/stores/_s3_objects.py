@@ -218,15 +218,22 @@ class Bucket:
 
     def _ask(self, request: Callable[..., Mapping[str, object]], **values: object) -> Mapping[str, object]:
         begun = time.time()
-        answer = request(Bucket=self._name, **values)
-        self._note_time(answer, begun, time.time())
+        answer: Mapping[str, object] = {}
+        try:
+            answer = request(Bucket=self._name, **values)
+        except Exception as error:
+            # That something is not there is an answer, too, and may be all there is before a lease begins.
+            answer = _response(error)
+            raise
+        finally:
+            self._note_time(answer, begun, time.time())
         return answer
 
     def _note_time(self, answer: Mapping[str, object], begun: float, ended: float) -> None:
         """The server told its time, in whole seconds, some time between these two. What is thought of its
         clock changes only if it cannot be: an answer that took long says little."""
-        told = cast("Mapping[str, Mapping[str, str]]", answer["ResponseMetadata"])
         try:
+            told = cast("Mapping[str, Mapping[str, str]]", answer["ResponseMetadata"])
             there = parsedate_to_datetime(told["HTTPHeaders"]["date"]).timestamp()
         except (KeyError, ValueError, TypeError):
             return
@@ -237,5 +244,9 @@ class Bucket:
 
 def code_of(error: Exception) -> str:
     """What the server calls its failure; empty if it is none of the server's."""
-    response = cast("Mapping[str, Mapping[str, object]]", getattr(error, "response", None) or {})
-    return str(response.get("Error", {}).get("Code", ""))
+    about = cast("Mapping[str, object]", _response(error).get("Error", {}))
+    return str(about.get("Code", ""))
+
+
+def _response(error: Exception) -> Mapping[str, object]:
+    return cast("Mapping[str, object]", getattr(error, "response", None) or {})
