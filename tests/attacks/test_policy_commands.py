@@ -499,7 +499,7 @@ PAGER='za""p'; export PAGER; git init -q .; git -p status
 set -a; GIT_PAGER='za""p'; git init -q .; git -p status
 GIT_PAGER='za""p'; readonly x; export GIT_PAGER; git -p --no-replace-objects status
 export GIT_PAGER; : ${GIT_PAGER:=zap}; git init -q .; git -p status
-echo 'za""p' > s; nice env BASH_ENV=./s bash -c :
+echo 'unset BASH_ENV; za""p' > s; nice env BASH_ENV=./s bash -c :
 cp ../bin/prlimit cat; nice env PATH=. cat ../bin/zap x
 cp ../bin/prlimit cat; builtin export PATH=.:../bin; cat zap x
 cp ../bin/prlimit cat; command export PATH=.:../bin; cat zap x
@@ -619,8 +619,8 @@ set -o history -H⏎: za p⏎!:1!:2 x
 set -o history -H⏎echo cat⏎^echo cat^zap
 cp ../bin/prlimit cat; set -k; cat zap PATH=.:../bin
 cp ../bin/prlimit cat; set -o keyword; cat zap PATH=.:../bin
-echo 'za""p' > s; nice env BASH_ENV=s bash -c 'true; true'
-echo 'za""p' > s; timeout 5 env BASH_ENV=s bash -c 'true; true'
+echo 'unset BASH_ENV; za""p' > s; nice env BASH_ENV=s bash -c 'true; true'
+echo 'unset BASH_ENV; za""p' > s; timeout 5 env BASH_ENV=s bash -c 'true; true'
 bash -c 'echo $(($1))' _ 'a[$(za""p)]'
 bash -c '(( $1 )); true' _ 'a[$(za""p)]'
 nice dd of=s <<< 'za""p'; sh s
@@ -824,6 +824,7 @@ $(@)
 echo $(@)
 echo "$(@)"
 `@`
+echo `@`
 f() { @; }; f
 if @; then @; fi
 X=$(@)
@@ -866,6 +867,18 @@ def compound(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 
 
 LINES = st.recursive(simple(), compound, max_leaves=5)
+# Most of these bash runs: the denied command is in each, somewhere.
+AIMED = st.recursive(
+    st.sampled_from([*(f"{name} x" for name in NAMES), *EVALUATED, *FURTHER, *HARDER]),
+    lambda inner: (
+        st.tuples(st.sampled_from(SHAPES), inner, st.sampled_from(["true", "echo x", "cat < o"]))
+        .map(lambda each: each[0].replace("@", each[1], 1).replace("@", each[2], 1))
+        .filter(lambda line: len(line) < 400)
+        | st.tuples(st.sampled_from(["true", "echo x", "ls | cat"]), JOINTS, inner).map("".join)
+    ),
+    max_leaves=3,
+)
+MANY = max(settings.default.max_examples if settings.default else 0, 400)
 # `·` ends each, so that blanks can be seen.
 FRAGMENTS = [
     each[:-1].replace("⇥", "\t").replace("␍", "\r").replace("␋", "\v")
@@ -954,6 +967,23 @@ PIECES = st.lists(
 
 
 @needs_bash
+def test_bash_itself_is_asked_about_generated_lines(sandbox: Sandbox) -> None:
+    run: list[str] = []
+
+    @settings(max_examples=MANY)
+    @given(AIMED)
+    def ask_bash(command: str) -> None:
+        if sandbox.runs_zap(command):
+            run.append(command)
+            assert is_denied(command)
+
+    ask_bash()
+    # So that it stays a test against bash.
+    assert len(set(run)) > MANY / 4
+
+
+@needs_bash
+@settings(max_examples=MANY)
 @given(LINES)
 @example("echo 'a[$(zap)]' | { read X; echo $((X)); }")
 @example("sed -n '1e zap' <<< x")
@@ -962,6 +992,7 @@ def test_bash_runs_nothing_denied_in_a_line_that_passes(sandbox: Sandbox, comman
 
 
 @needs_bash
+@settings(max_examples=MANY)
 @given(PIECES)
 @example("cat <<A\nit's\nA\nzap x\ncat <<A\nit's\nA")
 @example("echo $(case x in x) zap x;; esac)")
