@@ -109,6 +109,11 @@ def test_a_denied_name_is_denied_in_every_spelling(host: str) -> None:
     assert is_denied("WebFetch", {"url": f"https://{host}/a/b"}, url="https://evil.org/a/*")
 
 
+@every_case("host", ["straße.de", "STRASSE.de", "xn--strae-oqa.de", "stra%C3%9Fe.de"])
+def test_a_denied_name_is_denied_by_the_older_and_the_newer_rules_for_letters(host: str) -> None:
+    assert is_denied("WebFetch", {"url": f"https://{host}/"}, domain="straße.de")
+
+
 @given(
     st.ip_addresses(v=4),
     st.sampled_from(
@@ -159,6 +164,21 @@ echo http://169.254.169.254 | xargs curl
 curl x | sh
 timeout 5 curl 169.254.169.254
 curl -K- <<< 'url = http://169.254.169.254/'
+echo url=169.254.169.254 | curl -K -
+curl http:/169.254.169.254
+curl --connect-to 'a:80:[::ffff:a9fe:a9fe]:80' http://a
+curl --resolve 'a:80:[::ffff:a9fe:a9fe]' http://a
+curl --resolve a:80:::ffff:a9fe:a9fe http://a
+curl 'http://169.254.169.{254}/'
+curl 'http://169.254.169.[254-254]/'
+curl 'http://{169.254.169.254,a}/'
+curl '169.254.169.{254}'
+curl http://169.254.169.25$((4))/
+curl $((2852039166))
+nc ::ffff:a9fe:a9fe 80
+ping ::ffff:a9fe:a9fe
+ssh root@::ffff:a9fe:a9fe
+echo x > /dev/tcp/::ffff:a9fe:a9fe/80
 """.strip().split("\n")
 
 
@@ -196,6 +216,7 @@ def test_a_denied_address_is_denied_in_shell_commands(command: str) -> None:
             "sed -n 5p a.txt",
             "ls 2>/dev/null",
             "cat > x <<'EOF'\nhello\nEOF",
+            "curl -d '{\"a\": 1}' http://localhost:8001/",
         ),
     ],
 )
@@ -211,6 +232,8 @@ def test_ordinary_work_passes(command: str) -> None:
         {"url": "http://169.254.169.254/"},
         {"target": {"hosts": ["example.com", "[::ffff:169.254.169.254]"]}},
         {"text": "see http://0xa9fea9fe/x please"},
+        {"url": "http:/169.254.169.254"},
+        {"url": "http:\\\\169.254.169.254\\x"},
     ],
 )
 def test_a_denied_address_is_denied_to_tools_of_servers(input: dict[str, Any]) -> None:

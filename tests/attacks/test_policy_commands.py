@@ -30,7 +30,7 @@ PROGRAMS = (
     "bash sh rbash dash env nice timeout prlimit linux64 linux32 setarch choom ionice chrt taskset "
     "stdbuf setsid nohup xargs find awk mawk gawk sed perl cat head tail sort split tee tr printf "
     "echo test base64 rev grep cut unshare setpriv flock script watch time seq wc ls cp ln chmod "
-    "date fold uniq install getopt "
+    "date fold uniq install getopt dd shuf iconv gzip gunzip tar touch mkdir sleep git make "
 )
 
 
@@ -53,7 +53,9 @@ class Sandbox:
     def runs_zap(self, command: str) -> bool:
         self.ran.unlink(missing_ok=True)
         for left in self.work.iterdir():
-            if left.is_file() or left.is_symlink():
+            if left.is_dir() and not left.is_symlink():
+                shutil.rmtree(left)
+            else:
                 left.unlink()
         process = subprocess.Popen(
             [BASH or "", "--norc", "-c", command],
@@ -487,6 +489,170 @@ echo 'za""p' > ~/.bash_profile; bash -lc :
 echo 'za""p' > .bashrc; bash -ic :
 """)
 
+# Files that the line writes, inputs that come from elsewhere, words that may follow at once, what bash sets.
+HARDER = lines(r"""
+wait -np 'a[$(zap x)]'
+sleep 0 & wait -np 'a[$(zap x)]'
+sleep 0 & wait -fnp 'a[$(zap x)]'
+TAR_OPTIONS='--checkpoint=1 --checkpoint-action=exec=za""p'; export TAR_OPTIONS; touch s; tar cf o s
+PAGER='za""p'; export PAGER; git init -q .; git -p status
+set -a; GIT_PAGER='za""p'; git init -q .; git -p status
+GIT_PAGER='za""p'; readonly x; export GIT_PAGER; git -p --no-replace-objects status
+export GIT_PAGER; : ${GIT_PAGER:=zap}; git init -q .; git -p status
+echo 'unset BASH_ENV; za""p' > s; nice env BASH_ENV=./s bash -c :
+cp ../bin/prlimit cat; nice env PATH=. cat ../bin/zap x
+cp ../bin/prlimit cat; builtin export PATH=.:../bin; cat zap x
+cp ../bin/prlimit cat; command export PATH=.:../bin; cat zap x
+cp ../bin/prlimit cat; builtin read PATH <<< .:../bin; cat zap x
+cp ../bin/prlimit cat; command declare PATH=.:../bin; cat zap x
+echo 'za""p' | sh //dev/stdin
+echo 'za""p' | sh /./dev/stdin
+echo 'za""p' | sh /d?v/stdin
+echo 'za""p' | sh /d*v/std?n
+cd /dev; echo 'za""p' | sh stdin
+cd /dev; echo 'za""p' | sh ./stdin
+cd /proc/self/fd; echo 'za""p' | sh 0
+cd /; echo 'za""p' | sh dev/stdin
+echo 'za""p' | . //dev/stdin
+echo 'za""p' > sx; sh s?
+echo 'za""p' > sx; chmod +x sx; ./s?
+echo 'za""p' > sx; . ./s*
+echo 'za""p' > sx; source ./s[x]
+echo 'za""p' > sx; cat s? | cat; prlimit sh s?
+echo za''p | dd of=s; sh s
+echo za''p | sort -o s; sh s
+echo za''p | sort -os; sh s
+echo za''p | sort --output=s; sh s
+echo za''p | uniq - s; sh s
+echo za''p | shuf -o s; sh s
+echo za''p | iconv -o s; sh s
+echo za''p | split - s; sh saa
+find . -maxdepth 0 -fprintf s 'za""p\n'; sh s
+awk 'BEGIN{print "za\"\"p" > "s"}'; sh s
+printf 'x:\n\tza""p\n' | make -f //dev/stdin
+make --ev='x:;za""p'
+printf 'x:\n\ty\n' > Makefile; make SHELL=zap
+printf 'x:\n\t$(Y)\n' > Makefile; make Y=zap
+printf 'x:\n\t$(Y)\n' > Makefile; make Y='za""p'
+git init -q .; git remote add x 'ext::sh -c za""p'; GIT_ALLOW_PROTOCOL=ext git fetch x
+git init -q .; printf '[core]\nfsmonitor=za""p\n' > c; GIT_CONFIG_GLOBAL=c git status
+touch s; zip -qTT 'za""p' o.zip s
+wget --exe use_askpass=zap http://127.0.0.1:1/
+X='1 BEGIN{system("za""p")}'; awk -v x=$X 1
+X='BEGIN{system("za""p")}'; awk -F , -F , "$X"
+X=' -e1ezap'; sed p a$X <<< x
+: > '-e1ezap'; echo x > y; sed p *
+echo x > '-e1ezap'; sed -n p *
+touch s -- '--checkpoint=1' '--checkpoint-action=exec=zap'; tar cf o *
+echo zap | xargs -I echo echo x
+echo zap | xargs -I cat cat x
+echo x | xargs -d : zap
+echo x | xargs -d [ zap
+X=-exec; find "$X" zap x \;
+X=-exec; find . -true "$X" zap \;
+X=-exec; find . -print "$X" zap \;
+X=-exec; Y=';'; find "$X" zap -x "$Y"
+X=-exec; Y=';'; find "$X" zap -name "$Y"
+X=-exec; find -H "$X" zap \;
+X=-exec; find . -print "$X" zap {} +
+X=-exec; find . -maxdepth 0 -o "$X" zap \;
+[[ -e <(zap) ]]
+[[ -n <(zap) ]]
+[[ x == <(zap) ]]
+[[ <(zap) ]]
+[[ -e >(zap) ]]
+[[ ! -e <(zap) ]]
+[[ (-e <(zap)) ]]
+[[ x && <(zap) ]]
+[[ x =~ <(zap) ]]
+[[ <(zap) -nt x ]]
+[[ x < <(zap) ]]
+X='a[$(za""p)]'; echo x {X[X]}>o
+X='a[$(za""p)]'; : {b[X]}>o
+echo x {a['$(zap)']}>o
+cat <<E\⏎OF⏎$(zap)⏎EOF
+cat <<EO\⏎F⏎$(zap)⏎EOF
+cat <<EOF\⏎ ⏎$(zap)⏎EOF
+: 'a[$(za""p)]'; echo $((_))
+: 'a[$(za""p)]'; ((_))
+read <<< 'a[$(za""p)]'; ((REPLY))
+mapfile <<< 'a[$(za""p)]'; ((MAPFILE))
+readarray <<< 'a[$(za""p)]'; echo $((MAPFILE))
+[[ 'a[$(za""p)]' =~ .* ]]; ((BASH_REMATCH))
+mkdir 'a[$(za""p)]'; cd 'a[$(za""p)]'; cd ..; echo $((OLDPWD))
+Y='$(za""p)'; : ${X:=a[$Y]}; echo $((X))
+X=; Y='$(za""p)'; : ${X:=a[$Y]}; echo $((X))
+select X in 1; do ((REPLY)); break; done <<< 'a[$(za""p)]'
+echo 'a[$(za""p)]' | { read; echo $((REPLY)); }
+perl -e 'exec lc ZAP'
+perl -e 'exec lcfirst Zap'
+prlimit perl -e 'exec lc ZAP'
+perl -we 'exec lc ZAP'
+perl '-eexec lc ZAP'
+perl -E 'exec lc ZAP'
+echo exec lc ZAP > s; perl < s
+trap 'perl -e exec+lc+ZAP' EXIT
+ruby -e 'exec :ZAP.downcase.to_s'
+cmake -E env perl -e 'exec lc ZAP'
+cmake -E env perl -e 'exec "za"."p"'
+rake -e 'exec "za"+"p"'
+echo 'za""p' > s; prlimit sh < s
+echo 'za""p' > s; exec < s; prlimit sh
+echo 'za""p' > s; { prlimit sh; } < s
+echo 'za""p' > s; exec 3< s; prlimit sh <&3
+{ prlimit sh; } <<< 'za""p'
+( prlimit sh ) <<< 'za""p'
+exec <<< 'za""p'; prlimit sh
+while prlimit sh; do break; done <<< 'za""p'
+if prlimit sh; then :; fi <<< 'za""p'
+{ prlimit sh; } <<EOF⏎za""p⏎EOF
+{ prlimit sh; } < <(echo za''p)
+while read x; do prlimit sh; done < <(echo x; echo za''p)
+for i in 1; do prlimit sh; done < <(echo za''p)
+exec < <(echo za''p); prlimit sh
+exec 3< <(echo za''p); prlimit sh 0<&3
+exec 3<<< 'za""p'; prlimit sh 0<&3
+exec 3<<< 'za""p'; prlimit sh /dev/fd/3
+set -o history -o histexpand⏎echo z ap x⏎!!:s/z ap/; zap/
+set -o history; set -H⏎: za p⏎!!:1!!:2 x
+set -o history -H⏎: za p⏎!:1!:2 x
+set -o history -H⏎echo cat⏎^echo cat^zap
+cp ../bin/prlimit cat; set -k; cat zap PATH=.:../bin
+cp ../bin/prlimit cat; set -o keyword; cat zap PATH=.:../bin
+echo 'unset BASH_ENV; za""p' > s; nice env BASH_ENV=s bash -c 'true; true'
+echo 'unset BASH_ENV; za""p' > s; timeout 5 env BASH_ENV=s bash -c 'true; true'
+bash -c 'echo $(($1))' _ 'a[$(za""p)]'
+bash -c '(( $1 )); true' _ 'a[$(za""p)]'
+nice dd of=s <<< 'za""p'; sh s
+echo za''p | nice tee s; nice sh s
+echo za''p | gzip > s.gz; gunzip s.gz; sh s
+echo za''p >s; env -S"sh s"
+echo za''p >s; git -c alias.x='!sh s' x
+echo za''p >s; vim -es -c '!sh s' -c q
+echo 'import os; os.system("za"+"p")' > m.py; python3 -c 'import m'
+echo 'import os; os.system("za"+"p")' > pytest.py; python3 -m pytest
+echo 'import os; os.system("za"+"p")' > m.py; PYTHONSTARTUP=m.py python3 -i x
+echo 'import os; os.system("za"+"p")' > __main__.py; python3 .
+mkdir d; echo 'import os; os.system("za"+"p")' > d/__main__.py; python3 d
+echo 'require("child_process").execSync("za"+"p")' > m.js; node m
+echo 'require("child_process").execSync("za"+"p")' > index.js; node .
+echo 'require("child_process").execSync("za"+"p")' > m.js; NODE_OPTIONS='-r ./m.js' node x
+echo 'require("child_process").execSync("za"+"p")' > m.js; NODE_OPTIONS=--require=./m.js node x.js
+for ((i=0;i<1;i++)) { zap; }
+: ${a=zap}; $a
+if ((1)) then zap; fi
+if [[ a ]] then zap; fi
+if [[ a == a ]] then zap x; fi
+while ((1)) do zap; break; done
+while [[ a ]] do zap; break; done
+set -- a; for x do zap; done
+set -- a; for x { zap; }
+set -- a; select x do zap; break; done <<< 1
+for ((;;)) { zap; break; }
+for ((;;)) do zap; break; done
+until ((0)) do zap; break; done
+""")
+
 
 def spelled(around: str, name: str) -> str:
     return around.replace("@", name)
@@ -497,6 +663,7 @@ SPELLINGS = [
     *WRAPPED,
     *EVALUATED,
     *FURTHER,
+    *HARDER,
 ]
 
 
@@ -504,11 +671,13 @@ SPELLINGS = [
 def test_whatever_bash_runs_is_denied(sandbox: Sandbox) -> None:
     """Spellings of each kind are run: those that bash takes for the denied command have to be denied."""
     mixed = [spelled(around, name) for around, name in zip(AROUND * 2, NAMES * 4, strict=False)]
-    tried = dict.fromkeys((*(spelled("@ x", name) for name in NAMES), *mixed, *WRAPPED, *EVALUATED, *FURTHER))
+    tried = dict.fromkeys(
+        (*(spelled("@ x", name) for name in NAMES), *mixed, *WRAPPED, *EVALUATED, *FURTHER, *HARDER)
+    )
     run = [command for command in tried if sandbox.runs_zap(command)]
     assert [command for command in run if not is_denied(command)] == []
     # So that it stays a list of attacks.
-    assert len(run) > 400
+    assert len(run) > 500
 
 
 def test_every_spelling_is_denied() -> None:
@@ -623,6 +792,15 @@ shift
 ((X));
 echo za''p x > s;
 ./s
+set -k;
+exec
+[[ -e
+dd of=s <<<
+sort -o s <<<
+perl -e
+builtin export
+tee s <<<
+find
 """)
 JOINTS = st.sampled_from(
     ["; ", " && ", " || ", " | ", " & ", "\n", " |& ", "; do ", "; done; ", "; then ", " <<< "]
@@ -646,6 +824,7 @@ $(@)
 echo $(@)
 echo "$(@)"
 `@`
+echo `@`
 f() { @; }; f
 if @; then @; fi
 X=$(@)
@@ -671,6 +850,12 @@ a=(@)
 echo '@' | sh
 X='@'⏎$X
 @ # '
+{ @; } <<< 'za""p x'
+{ @; } < s
+if [[ a ]] then @; fi
+if ((1)) then @; fi
+for ((;;)) { @; break; }
+set -- a; for X do @; done
 """)
 
 
@@ -682,6 +867,18 @@ def compound(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 
 
 LINES = st.recursive(simple(), compound, max_leaves=5)
+# Most of these bash runs: the denied command is in each, somewhere.
+AIMED = st.recursive(
+    st.sampled_from([*(f"{name} x" for name in NAMES), *EVALUATED, *FURTHER, *HARDER]),
+    lambda inner: (
+        st.tuples(st.sampled_from(SHAPES), inner, st.sampled_from(["true", "echo x", "cat < o"]))
+        .map(lambda each: each[0].replace("@", each[1], 1).replace("@", each[2], 1))
+        .filter(lambda line: len(line) < 400)
+        | st.tuples(st.sampled_from(["true", "echo x", "ls | cat"]), JOINTS, inner).map("".join)
+    ),
+    max_leaves=3,
+)
+MANY = max(settings.default.max_examples if settings.default else 0, 400)
 # `·` ends each, so that blanks can be seen.
 FRAGMENTS = [
     each[:-1].replace("⇥", "\t").replace("␍", "\r").replace("␋", "\v")
@@ -770,6 +967,23 @@ PIECES = st.lists(
 
 
 @needs_bash
+def test_bash_itself_is_asked_about_generated_lines(sandbox: Sandbox) -> None:
+    run: list[str] = []
+
+    @settings(max_examples=MANY)
+    @given(AIMED)
+    def ask_bash(command: str) -> None:
+        if sandbox.runs_zap(command):
+            run.append(command)
+            assert is_denied(command)
+
+    ask_bash()
+    # So that it stays a test against bash.
+    assert len(set(run)) > MANY / 4
+
+
+@needs_bash
+@settings(max_examples=MANY)
 @given(LINES)
 @example("echo 'a[$(zap)]' | { read X; echo $((X)); }")
 @example("sed -n '1e zap' <<< x")
@@ -778,6 +992,7 @@ def test_bash_runs_nothing_denied_in_a_line_that_passes(sandbox: Sandbox, comman
 
 
 @needs_bash
+@settings(max_examples=MANY)
 @given(PIECES)
 @example("cat <<A\nit's\nA\nzap x\ncat <<A\nit's\nA")
 @example("echo $(case x in x) zap x;; esac)")
@@ -979,6 +1194,23 @@ curl -s http://localhost:8080/graphql \⏎  -d '{"query": "{ a(b: \"c\") { d } }
 if [ -f a ]⏎then⏎  echo a⏎else⏎  echo b⏎fi
 for f in src/*.ts; do⏎  echo "== $f"⏎  head -n 3 "$f"⏎done
 gh pr create --title "x" --body "$(cat <<'EOF'⏎## Summary⏎- don't⏎EOF⏎)"
+git cat-file -p HEAD
+set -a; source .env; set +a; npm start
+MSG="Fix: it's done"; git commit -m "$MSG"
+gcc -Wall -o x x.c && ./x
+test -x ./run.sh && ./run.sh
+git pull && ./build.sh
+awk 'NR==1 || /foo/' f
+awk '{ if ($3 > 100) print $1 }' f
+awk '{print > "out.txt"}' f
+find "$DIR" -name '*.py'
+find . -name "$X" -newer "$Y"
+npm run test -- -t "doesn't crash"
+make CFLAGS="-O2 -g" VERBOSE=1
+docker run --rm python:3.12 python -m pytest
+sed -i "s/version = .*/version = \"1.2\"/" pyproject.toml
+cat > test_x.py <<'EOF'⏎def test(): pass⏎EOF⏎pytest test_x.py
+if [[ -f a ]]; then cat a; fi
 """)
 
 
@@ -1064,6 +1296,9 @@ HUGE = {
     "sed, more": "sed '" + "s/" * 9_000 + "'",
     "awk": "awk '" + "-F " * 6_000 + "'",
     "options": "git " + "-C x " * 4_000 + "log",
+    "closed arithmetic": "((1));" * 3_300,
+    "written": "".join(f"cp a{number} b{number};" for number in range(1_400)),
+    "written, run": "dd of=s;" * 2_400,
 }
 
 

@@ -225,6 +225,31 @@ cat secrets/key$X
 cat secrets$X/key
 git diff --no-index /dev/null secrets/key
 nl -ba secrets/key
+X=sec; HOME=$PWD/$X; HOME+=rets; cat ~/key
+HOME=sec; HOME+=rets; cd; cat key
+OLDPWD=sec; OLDPWD+=rets; cd -; cat key
+env HOME=secrets bash -c 'cat ~/key'
+export CD''PATH=secrets:..; cd project/secrets; cat key
+cat /proc/$$/cwd/secrets/key
+cat /pro?/self/cwd/secrets/key
+cat /p*/self/cwd/secrets/key
+cd /proc; cat $$/cwd/self/cwd/secrets/key; cat /proc/self/cwd/secrets/key
+cp --rec . ../q; cat ../q/secrets/key
+grep --rec -h secret .
+grep --dir=recurse -h secret .
+find ! -name x -name key -exec cat {} +
+curl -s file://$PWD/secrets/key
+curl -s file://localhost$PWD/secrets/key
+curl -s file://localhost"$PWD"/%73ecrets/key
+curl -s "file://$PWD/secre{t}s/key"
+curl -s "file://$PWD/secre[t-t]s/key"
+awk 'BEGIN{ARGV[1]="secre" "ts/key";ARGC=2}1'
+awk 'BEGIN{ARGV[ARGC++]="secre" "ts/key"}1'
+printf 'secre%s/key\n' ts > o; tar c -T o | tar xO
+printf 'secre%s/key\0' ts > o; sort --files0-from=o
+printf 'secre%s/key\0' ts | sort --files0-from=-
+printf 'url = "file://%s/secrets/key"' "$PWD" > o; curl -sK o
+git grep --no-index -h secret
 """
 
 
@@ -310,6 +335,21 @@ def test_a_denied_folder_of_the_system_is_reached_by_no_command(command: str) ->
     assert is_denied("Bash", {"command": command})
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cat data$((1))/x",
+        "cat data$((2-1))/x",
+        "set -- a; cat data$#/x",
+        "i=1; cat data$i/x",
+        "cat d*$((1))/x",
+    ],
+)
+def test_a_number_that_the_shell_knows_may_be_in_a_name(command: str) -> None:
+    assert is_denied("Bash", {"command": command}, path="data1/**")
+    assert not is_denied("Bash", {"command": command}, path="other1/**")
+
+
 def test_the_home_folder_is_found_by_its_names(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(project))
     for command in lines(r"""
@@ -341,6 +381,7 @@ ls
 ls -la src
 ls src/*.py
 cat src/a.py
+cat sr*/a.py d*
 cat src/a.py src/b.py | grep -n x
 head -n 50 README.md
 sed -n '10,20p' src/a.py

@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from bridle.handlers._policy_glob import Match, escaped, fits, is_special, path_regex
-from bridle.handlers._policy_script import ONE, STAR
+from bridle.handlers._policy_script import NUMBER, ONE, STAR
 
 _LONGEST_WILDCARD: Final = 256
 LONGEST: Final = 4096
@@ -25,6 +25,7 @@ LONGEST: Final = 4096
 _MOST_LINKS: Final = 40
 _OF_PROCESS: Final = re.compile(r"/proc/(self|thread-self|\d+)(/|\Z)|/dev/(fd|std\w+)(/|\Z)|/\.vol(/|\Z)")
 """What names other files for each process, or names them by their numbers."""
+_OF_EACH_PROCESS: Final = (["proc", "*", "**"], ["dev", "fd", "**"], ["dev", "std*"])
 IGNORES_CASE: Final = sys.platform in ("darwin", "win32")
 """Whether file names that differ in case name one file, as they mostly do here. Then they do for a denial."""
 
@@ -74,13 +75,14 @@ def wildcard_match(pattern: str, path: str, where: Where, *, reaches_in: bool = 
     """
     expanded = os.path.expanduser(path) if where.is_local else path  # noqa: PTH111
     joined = posixpath.join(_slashed(where.cwd), expanded)
-    first = re.search(f"[{STAR}{ONE}]", joined)
+    first = re.search(f"[{STAR}{ONE}{NUMBER}]", joined)
     if len(path) > _LONGEST_WILDCARD or (first and ".." in joined[first.start() :].split("/")):
         return Match.MAYBE
     fixed = joined[: first.start() if first else None].rpartition("/")[0]
     rest = joined[len(fixed) + 1 :]
     real = _real(fixed or "/") if where.is_local else fixed
-    if real is None or _OF_PROCESS.match(_normal(joined)):
+    own = _parts(_normal(joined))
+    if real is None or any(_meet(own, each, reaches_in=False) for each in _OF_EACH_PROCESS):
         return Match.MAYBE
     patterns = _patterns(pattern, where.root or where.cwd, where)
     patterns += [*_patterns(pattern, where.cwd, where), *([pattern] if pattern.startswith("**/") else [])]
@@ -127,7 +129,10 @@ def _part_meets(own: str, theirs: str) -> bool:
     for character in own:
         places = {place for each in places for place in _past_stars(tokens, each)}
         if character == STAR:
-            places = set(range(min(places, default=len(tokens)), len(tokens) + 1))
+            places = set(range(min(places), len(tokens) + 1)) if places else places
+            continue
+        if character == NUMBER:
+            places = {place for each in places for place in _past_digits(tokens, each)}
             continue
         places = {
             place if tokens[place] == "*" else place + 1
@@ -140,6 +145,13 @@ def _part_meets(own: str, theirs: str) -> bool:
 def _past_stars(tokens: list[str], place: int) -> Iterator[int]:
     yield place
     while place < len(tokens) and tokens[place] == "*":
+        place += 1
+        yield place
+
+
+def _past_digits(tokens: list[str], place: int) -> Iterator[int]:
+    yield place
+    while place < len(tokens) and any(_token_fits(tokens[place], each) for each in "-0123456789"):
         place += 1
         yield place
 

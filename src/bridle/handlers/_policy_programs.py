@@ -8,68 +8,31 @@ too often, and never too seldom.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from functools import lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from bridle.handlers._policy_script import DYNAMIC, LISTED, MARKERS, UNKNOWN, WORDS, Command, Unclear
+from bridle.handlers._policy_data import SUBCOMMANDS, is_plain_comparison, names, takes_data
+from bridle.handlers._policy_script import (
+    DYNAMIC,
+    LISTED,
+    MARKERS,
+    ONE,
+    STAR,
+    UNKNOWN,
+    WORDS,
+    Command,
+    Unclear,
+    names_of,
+)
 from bridle.handlers._policy_shell import read_script
 
 _MOST_WORDS: Final = 2_000
 """Words that are looked at, so that no command takes long."""
 _NEVER: Final = re.compile(r"(?!)")
 
-
-def names(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-DATA: Final = names(
-    """: true false echo pwd cd pushd popd dirs exit return break continue shift sleep kill umask
-    ulimit times for select which type whereis basename dirname realpath readlink mktemp ls cat head
-    tail tac wc cut tr uniq comm paste nl rev fold fmt column expand unexpand join od xxd hexdump
-    strings base64 base32 md5sum sha1sum sha256sum sha512sum cksum sum seq shuf numfmt factor tsort grep
-    egrep fgrep diff cmp file stat du df tree touch mkdir rmdir cp mv ln chmod chown chgrp truncate tee
-    dd date cal whoami id groups hostname uname nproc arch uptime free ps pgrep lsof ss netstat printenv
-    logname tty locale jq curl ping dig nslookup host gzip gunzip zcat bzip2 bunzip2 bzcat xz unxz xzcat
-    zstd unzip clear reset tput iconv dos2unix unix2dos getconf"""
-)
-"""Programs that never run another one by their arguments or their input."""
-DATA_UNLESS: Final[Mapping[str, re.Pattern[str]]] = {
-    "rg": re.compile(r"--(pre|hostname-bin)"),
-    "sort": re.compile(r"--c"),
-    "split": re.compile(r"--f"),
-    "tar": re.compile(r"--(?!exclude|strip)|-?\w*[IF]"),
-    "wait": re.compile(r"-p"),
-    "wget": re.compile(r"--use-askpass|--exec|-\w*e"),
-    "zip": re.compile(r"-T|--u"),
-    "printf": re.compile(r"-v"),
-}
-"""The same, unless one of these options is among the arguments, or may be."""
-SUBCOMMANDS: Final[Mapping[str, frozenset[str]]] = {
-    "git": names(
-        """status log diff show add commit checkout switch branch restore stash tag merge merge-base rev-parse
-    rev-list remote reset revert cherry-pick blame describe ls-files ls-tree mv rm init shortlog cat-
-    file reflog worktree clean push fetch pull clone rebase grep apply show-ref diff-tree check-ignore
-    count-objects"""
-    ),
-    "docker": names("ps images logs build pull push inspect version info stop start restart rm rmi tag"),
-    "gh": names("pr issue run release workflow auth search label status"),
-    "kubectl": names("get describe logs apply delete version scale rollout top explain"),
-    "systemctl": names("status start stop restart reload is-active list-units"),
-}
-"""Subcommands that take their arguments as data."""
-_GIT_UNLESS: Final[Mapping[str, re.Pattern[str]]] = {
-    "clone": re.compile(r"-\w*[uc]|--(up|conf)|ext:"),
-    "fetch": re.compile(r"--up|ext:"),
-    "grep": re.compile(r"-\w*O|--op"),
-    "pull": re.compile(r"--up|-\w*[xs]|ext:"),
-    "push": re.compile(r"--(rec|exe)|ext:"),
-    "rebase": re.compile(r"-\w*x|--exe"),
-}
-"""Options with which one of them runs what it is given."""
-_GIT_BEFORE: Final = re.compile(r"--(no-pager|git-dir=\S*|work-tree=\S*)")
 
 TOOLS: Final = names(
     """make ninja cmake ctest meson bazel npm yarn pnpm bun cargo rustc rustup rustfmt go gofmt mvn gradle
@@ -84,7 +47,7 @@ TOOLS: Final = names(
 those count that name a command as it is."""
 _TOOLS_RUN: Final = re.compile(
     r"\S+ (exec|x|eval|dlx|runner|console) |\S+ .*--?(call|eval|exec|toolexec|wrapper|XX)"
-    r"|make .*([$`]|-\w*E)|(bun|tsx|ts-node|swift|mix|sbt) .*-\w*[ep]",
+    r"|make .*(-\w*E|--ev)|(bun|tsx|ts-node|swift|mix|sbt|rake) .*-\w*[ep]|\S+ .*(`|\$[\w({])",
     re.DOTALL,
 )
 """What makes one of them run what it is given."""
@@ -131,26 +94,52 @@ _PASSES: Final[Mapping[str, re.Pattern[str]]] = {
     **dict.fromkeys(("npx", "pnpm exec", "yarn exec", "pipenv run", "uvx"), re.compile(r"--yes|-y")),
 }
 """Programs that run the command behind these arguments."""
-_RISKY: Final = re.compile(r"PATH|ENV|SHELLOPTS|LD_\w+|DYLD_\w+|EXECIGNORE|GLOBIGNORE")
+_XARGS_VALUES: Final = {"-I": ["{}"], "-d": ["\\n"]}
+"""Options that are known with these values alone."""
+_RISKY: Final = re.compile(r"PATH|ENV|SHELLOPTS|LD_\w+|DYLD_\w+|EXECIGNORE")
 """Variables that decide what a program's name means."""
-_EVALUATED: Final = re.compile(r"PS\d|S?RANDOM|SECONDS|LINENO|HISTCMD|EPOCH\w+|OPTIND|BASH\w+|PROMPT_COMMAND")
-"""Variables whose values bash runs, or takes for numbers with subscripts, and runs what is in these."""
+_EVALUATED: Final = re.compile(
+    r"PS\d|S?RANDOM|SECONDS|LINENO|HISTCMD|EPOCH\w+|OPTIND|BASH\w+|PROMPT_COMMAND|GLOBIGNORE|CDPATH"
+)
+"""Variables whose values bash runs, or takes for numbers with subscripts, and runs what is in these; and
+those that change what wildcards and folders mean."""
 _PATHS: Final = re.compile(r"\w*PATH")
 _BIN: Final = re.compile(r"(.*/)?(s?bin|\.bin)/")
-_NOT_FILES: Final = re.compile(r"-\Z|/dev/|/proc/")
+_NOT_FILES: Final = re.compile(r"-\Z|(.*/)?stdin\Z|/[/.]*(dev|proc)/|.*/fd/")
+_NO_SCRIPT: Final = re.compile(r"-|(.*/)?\d+\Z|.*[\x00-\x03\x06\x0e]", re.DOTALL)
+"""What is no file, or not certain to be one, where a script is expected."""
+_TOLD: Final = re.compile(r"--?(version|help)|-[Vvh]")
+_CODE: Final = re.compile(r"-[a-zA-Z]*[ceErp].*|--[ep].*", re.DOTALL)
+"""Options of interpreters that are followed by a program."""
+_SETTINGS: Final = re.compile(
+    r"[-+][aefuvxCE]+|[-+][efuvxCE]*o|pipefail|errexit|nounset|xtrace|noglob|allexport"
+)
+"""Options of the shell that do not change how a text is read."""
+_LEAVE_FILES: Final = (
+    TOOLS
+    | _SHELLS
+    | _INTERPRETERS.keys()
+    | SUBCOMMANDS.keys()
+    | _TAKE_NAMES
+    | names(
+        """: true false echo printf pwd cd pushd popd exit test [ [[ for select sleep kill set which type
+    whereis basename dirname realpath readlink ls cat head tail wc cut tr grep egrep fgrep rg diff cmp file
+    stat du df tree touch mkdir rmdir chmod chown chgrp md5sum sha1sum sha256sum sha512sum date jq ps pgrep
+    . source"""
+    )
+)
+"""Programs that put nothing into the files that they are given, or whose work is up to the project."""
 _PLAIN: Final = re.compile(r"[\w\s./:=@,+%~^#!\x02-\x06-]*")
 _SEPARATORS: Final = re.compile(r"[^\w./~^+@%*?\x00-\x06\[-]+")
+_QUOTES: Final = re.compile(r"[\"'\\]")
+_USED: Final = re.compile(r"\$\{?[#!]?(\w+)")
+_EXPORT: Final = names("export declare local typeset readonly set")
+_EXPORT_ALL: Final = re.compile(r"-\w*a|allexport")
 _ATTACHED: Final = re.compile(r"-\w(?=.)")
-_ARITHMETIC_TESTS: Final = names("-eq -ne -lt -le -gt -ge -v -R")
-_UNARY_TEST: Final = re.compile(r"-[a-zA-Z]")
-_BINARY_TEST: Final = re.compile(r"==?|!=|<|>|-(eq|ne|lt|le|gt|ge|nt|ot|ef)")
-_AWK_RUNS: Final = re.compile(r"\||system|@|getline")
-_SED_SCRIPT: Final = re.compile(
-    r"(?:(?:\d+|\$|/[^/\n]*/)?(?:,(?:\d+|\$|\+\d+|/[^/\n]*/))?!?\s*"
-    r"(?:[pdqQDGhHgxnN=]|s(?P<mark>[/|#,:@])(?:\\.|(?!(?P=mark))[^\\\n])*(?P=mark)(?:\\.|(?!(?P=mark))[^\\\n])*(?P=mark)[gpiI\d]*"
-    r")?\s*(?:;\s*|\n\s*|\Z))*"
+_FIND_VALUES: Final = names(
+    """-name -iname -path -ipath -wholename -regex -iregex -newer -type -size -mtime -mmin -maxdepth -mindepth
+    -user -group -perm"""
 )
-_SED_OPTION: Final = re.compile(r"-[nErsuiz]+|-i\.\w+|--(quiet|regexp-extended|in-place)")
 
 
 class Runs(NamedTuple):
@@ -195,26 +184,49 @@ class _Analysis:
         self.hidden: list[list[str]] = []
         self.simple: list[Command] = []
         self._redefines = False
-        self._written: frozenset[str] = frozenset()
+        self._written: Counter[str] = Counter()
+        """Names of files, by how many commands may write them."""
+        self._own: tuple[frozenset[str], bool] = (frozenset(), False)
+        """Those that the command may write that is looked at, and whether that may be any."""
+        self._unknown = 0
+        """How many commands may write any file."""
+        self._reads: frozenset[str] = frozenset()
+        self._inputs: list[str] = []
+        self._is_piped = False
+        self._has_dashes = False
         self._depth = 0
         self._words = 0
 
     def add(self, text: str) -> None:
         script = read_script(text, self._depth, lists=self._lists)
         self.simple += script.commands
-        self._written |= script.written | {
-            name.rpartition("/")[2]
-            for each in script.commands
-            if each.words
-            and program_of(each.words[0]) in ("cp", "mv", "ln", "tee", "dd", "curl", "wget", "install")
-            for name in each.words[1:]
-        }
+        before = self._own
+        written = [_written_by(each) for each in script.commands]
+        redirected = (script.written, DYNAMIC.search("".join(script.written)) is not None)
+        for found, may_be_any in (*written, redirected):
+            self._written.update(found)
+            self._unknown += may_be_any
+        self._reads |= script.reads
         self._redefines = self._redefines or script.redefines or any(map(_changes_names, script.commands))
-        for each in script.commands:
+        # What is meant for a whole block, or for all that follows, is for each command.
+        shared = [each for each in script.commands if each.words in ([], ["exec"])]
+        self._inputs += [text for each in shared for text in each.inputs]
+        self._is_piped = self._is_piped or any(each.pipes and each.files for each in shared)
+        self._has_dashes = (
+            self._has_dashes
+            or any(each.startswith("-") for each in script.written)
+            or any(map(_names_a_dash, script.commands))
+        )
+        exported = [each.words for each in script.commands if not _EXPORT.isdisjoint(each.words)]
+        used = frozenset(_USED.findall(text)).difference(*exported)
+        exports_all = any("set" in each and any(map(_EXPORT_ALL.match, each)) for each in exported)
+        for each, self._own in zip(script.commands, written, strict=True):
             for assignment in each.sets:
-                self._assign(assignment, is_given=bool(each.words))
+                name = re.split(r"[+=\[]", assignment)[0]
+                self._assign(assignment, is_given=bool(each.words) or exports_all or name not in used)
             if each.words:
                 self._run(each.words, each)
+        self._own = before
 
     def _run(self, words: list[str], command: Command) -> None:
         self.commands.append(words)
@@ -224,8 +236,14 @@ class _Analysis:
         interpreter = _VERSION.sub("", program)
         if self._is_written(words[0]) and "/" in words[0]:
             raise Unclear(f"it runs {words[0]}, which it writes itself")
-        if name in _EVALUATE or (name == "[[" and not _is_plain_comparison(words[1:])):
+        if name in _EVALUATE or (name == "[[" and not is_plain_comparison(words[1:])):
             raise Unclear(f"{name} runs what it is given")
+        if words is not command.words and _changes_names(Command(words, [], [], [], [])):
+            raise Unclear("it changes what the names of programs mean")
+        if name == "set" and not all(map(_SETTINGS.fullmatch, words[1:])) and words[1:2] != ["--"]:
+            raise Unclear("it changes how the shell reads")
+        if self._has_dashes and any(word[:1] in (STAR, ONE) for word in words[1:]):
+            raise Unclear("a file in it may be taken for an option")
         if name in _TAKE_NAMES:
             self._take_names(name, words[1:])
         elif name in _SHELLS:
@@ -234,13 +252,16 @@ class _Analysis:
             self._run_file(words[1:2], words[2:])
         elif interpreter in _INTERPRETERS and (operands := _operands(words, _INTERPRETERS[interpreter])):
             self._interpret(operands, command)
+        elif interpreter in _INTERPRETERS and not (words[1:] and all(map(_TOLD.fullmatch, words[1:]))):
+            raise Unclear(f"{words[0]} runs a text")
         elif inner := self._inner(program, words):
             for each in inner:
                 self._run(each, command)
         elif program and takes_data(program, words):
             return
         elif program in TOOLS and not _runs_given(program, words):
-            self._hide(words[3 if words[1:2] == ["run"] and program in _RUN_SCRIPTS else 2 :])
+            first = 1 if "=" in "".join(words[1:2]) else 2
+            self._hide(words[3 if words[1:2] == ["run"] and program in _RUN_SCRIPTS else first :])
         else:
             self._run_any(words, command)
 
@@ -253,20 +274,27 @@ class _Analysis:
         """A program of which nothing is known: it may run what it is given."""
         if program_of(words[0]) in ("sed", "xargs", "awk", "gawk", "mawk"):
             raise Unclear(f"{words[0]} may run what it is given")
-        if command.pipes:
+        if command.pipes or self._is_piped or any(map(self._is_written, self._reads)):
             raise Unclear(f"{words[0]!r} may run what it gets as input")
-        for argument in (*words[1:], *command.inputs):
+        inputs = [*command.inputs, *self._inputs]
+        if inputs and any(map(_is_interpreter, words)):
+            raise Unclear("it runs a text")
+        for argument in (*words[1:], *inputs):
             if DYNAMIC.search(argument):
                 raise Unclear(f"{words[0]!r} may run what it is given, and only the shell knows what that is")
             if not _PLAIN.fullmatch(argument):
                 raise Unclear(f"{words[0]!r} may run a text that it is given")
-            if self._is_written(argument):
+            if any(map(self._is_written, (argument, *_SEPARATORS.split(argument)))):
                 raise Unclear(f"{words[0]!r} may run {argument}, which the command writes itself")
-        self._hide([*words[1:], *command.inputs])
+        self._hide([*words[1:], *inputs])
 
     def _hide(self, arguments: list[str]) -> None:
         arguments = [each for each in arguments if not DYNAMIC.search(each)]
-        pieces = [piece for each in arguments for piece in _SEPARATORS.split(each) if piece]
+        # A program that runs a text takes quotes away, too.
+        bare = [_QUOTES.sub("", each) for each in arguments if _QUOTES.search(each)]
+        pieces = [piece for each in (*arguments, *bare) for piece in _SEPARATORS.split(each) if piece]
+        if any(_is_interpreter(name) and _CODE.fullmatch(option) for name, option in pairwise(pieces)):
+            raise Unclear("it runs a text")
         within = [piece for each in pieces for piece in (_ATTACHED.sub("", each, count=1), each)]
         for found in (arguments, pieces, within):
             self._count(len(found))
@@ -280,6 +308,8 @@ class _Analysis:
         is_known = is_path or not DYNAMIC.search(value)
         if is_given and not (is_known and _PLAIN.fullmatch(DYNAMIC.sub("", value))):
             raise Unclear(f"a program may run what is in {name}")
+        if is_given and value and self._is_written(value):
+            raise Unclear(f"a program may run {value}, which the command writes itself")
         self._hide([value])
 
     def _take_names(self, name: str, arguments: list[str]) -> None:
@@ -293,11 +323,17 @@ class _Analysis:
     # Programs that run a file or a text.
 
     def _is_written(self, path: str) -> bool:
-        return path.rpartition("/")[2] in self._written or any(map(DYNAMIC.search, self._written))
+        name = path.rpartition("/")[2]
+        own, may_be_any = self._own
+        if self._written[name] > (name in own) or self._unknown > may_be_any:
+            return True
+        return MARKERS.search(name) is not None and any(
+            self._written[each] > (each in own) for each in self._written
+        )
 
     def _run_file(self, file: list[str], arguments: list[str]) -> None:
         """A script: what is in it is not looked at, unless the command itself writes it."""
-        if not file or DYNAMIC.search(file[0]) or _NOT_FILES.match(file[0]) or file[0].startswith("-"):
+        if not file or _NOT_FILES.match(file[0]) or _NO_SCRIPT.match(file[0]):
             raise Unclear("it runs a script that is not in a file")
         if self._is_written(file[0]):
             raise Unclear(f"it runs {file[0]}, which it writes itself")
@@ -305,11 +341,13 @@ class _Analysis:
 
     def _interpret(self, operands: list[str], command: Command) -> None:
         if operands[0] != "-m":
+            if f"{operands[0].rstrip('/').rpartition('/')[2]}/" in self._written:
+                raise Unclear("it runs a folder that it writes to")
             self._run_file(operands[:1], operands[1:])
-        elif len(operands) > 1 and operands[1] in _MODULES:
-            self._hide(operands[2:])
         elif self._is_written(f"{''.join(operands[1:2])}.py"):
             raise Unclear("it runs a module that it writes itself")
+        elif len(operands) > 1 and operands[1] in _MODULES:
+            self._hide(operands[2:])
         else:
             self._run_any(operands, command)
 
@@ -343,6 +381,8 @@ class _Analysis:
         if passed is None or two in ("command -v", "command -V"):
             return []
         while start < len(words) and passed.fullmatch(words[start]):
+            if _XARGS_VALUES.get(words[start], words[start + 1 : start + 2]) != words[start + 1 : start + 2]:
+                return []
             start += 1
         inner = words[start:]
         if not inner:
@@ -373,6 +413,39 @@ def _changes_names(command: Command) -> bool:
     return any(map(_RISKY.fullmatch, variables))
 
 
+def _written_by(command: Command) -> tuple[frozenset[str], bool]:
+    """Names of files that a command may write, and whether it may be any: all that it is given, unless it is
+    known to write none."""
+    behind = [
+        number
+        for number, word in enumerate(command.words)
+        if program_of(word) not in _PASSES and not re.match(r"[-\d]|\w+=", word)
+    ]
+    start = behind[0] if behind else 0
+    program = program_of(command.words[start]) if command.words else ""
+    if not command.words or _VERSION.sub("", program) in _LEAVE_FILES:
+        return frozenset(), False
+    arguments = command.words[start + 1 :]
+    pieces = [piece for each in arguments for piece in (each, *_SEPARATORS.split(each)) if piece]
+    pieces += [_ATTACHED.sub("", piece, count=1) for piece in pieces]
+    found = frozenset(name for piece in pieces for name in names_of(piece))
+    # `split` makes names of its own.
+    return found, program == "split" or DYNAMIC.search("".join(found)) is not None
+
+
+def _names_a_dash(command: Command) -> bool:
+    """Whether a command may make a file with a name like an option."""
+    _, *behind = " ".join(command.words).split(" -- ")
+    is_tool = command.words[:1] and program_of(command.words[0]) in TOOLS
+    return any("/-" in word for word in command.words) or bool(
+        not is_tool and behind and re.search(r"(\A|\s)-", " ".join(behind))
+    )
+
+
+def _is_interpreter(word: str) -> bool:
+    return _VERSION.sub("", word.rpartition("/")[2]) in _INTERPRETERS
+
+
 def _operands(words: list[str], options: re.Pattern[str]) -> list[str]:
     """What follows the options of an interpreter, if that is a script or a module."""
     start = 1
@@ -385,7 +458,8 @@ def _operands(words: list[str], options: re.Pattern[str]) -> list[str]:
 def _inner_of_find(words: list[str], marker: str) -> list[list[str]]:
     found: list[list[str]] = []
     inner: list[str] | None = None
-    for before, word in pairwise(words):
+    unknown = [number for number, word in enumerate(words) if DYNAMIC.search(word)]
+    for number, (before, word) in enumerate(pairwise(words), 1):
         if inner is not None:
             if word in (";", "+"):
                 inner = None
@@ -397,7 +471,9 @@ def _inner_of_find(words: list[str], marker: str) -> list[list[str]]:
         elif (
             WORDS in word
             or (word.startswith("-") and DYNAMIC.search(word))
-            or (DYNAMIC.match(word) and before is not words[0] and not before.startswith("-"))
+            # It may be an option itself: alone in front, or behind what takes no value.
+            or (DYNAMIC.match(word) and before not in _FIND_VALUES and (number > 1 or unknown != [1]))
+            or (word in (";", "+") and unknown)
         ):
             return []
     return [each or [UNKNOWN] for each in found] or [[":"]]
@@ -412,80 +488,3 @@ def _runs_given(program: str, words: list[str]) -> bool:
         or any(map(_NOT_FILES.match, words))
         or bool(_TOOLS_RUN.match(" ".join([*words, ""])))
     )
-
-
-def takes_data(program: str, words: list[str]) -> bool:
-    """Whether a program takes its arguments for nothing but data."""
-    if program in DATA or program == "[[" or words[:2] in (["command", "-v"], ["command", "-V"]):
-        return True
-    arguments = words[1:]
-    if program in ("[", "test"):
-        return _is_plain_test(arguments[:-1] if program == "[" else arguments)
-    if program in ("awk", "gawk", "mawk"):
-        return _is_plain_awk(arguments)
-    if program == "sed":
-        return _is_plain_sed(arguments)
-    if program in DATA_UNLESS:
-        given = arguments[:1] if program == "printf" else arguments
-        return not any(DATA_UNLESS[program].match(each) or _may_be_option(each) for each in given)
-    if program in SUBCOMMANDS:
-        return _is_plain_subcommand(program, arguments)
-    return False
-
-
-def _may_be_option(word: str) -> bool:
-    """Whether only the shell knows if a word is an option, or which."""
-    return bool(DYNAMIC.match(word)) or (word.startswith("-") and bool(DYNAMIC.search(word)))
-
-
-def _is_plain_test(arguments: list[str]) -> bool:
-    """Whether it is certain which operators there are: one of them runs what is in a subscript."""
-    words = arguments[1:] if arguments[:1] == ["!"] else arguments
-    if any(WORDS in each for each in words):
-        return False
-    if len(words) == 2:
-        return bool(_UNARY_TEST.fullmatch(words[0])) and words[0] not in _ARITHMETIC_TESTS
-    return len(words) < 2 or (len(words) == 3 and bool(_BINARY_TEST.fullmatch(words[1])))
-
-
-def _is_plain_comparison(arguments: list[str]) -> bool:
-    """Whether nothing is compared as a number in `[[ … ]]` but numbers: what is in others is run."""
-    numbers = re.compile(r"[\d\x06]+|[^\w\x00-\x05]+|-\w+")
-    return _ARITHMETIC_TESTS.isdisjoint(arguments) or all(map(numbers.fullmatch, arguments))
-
-
-def _is_plain_awk(arguments: list[str]) -> bool:
-    own = [each for each in arguments if not re.fullmatch(r"-F.*|-v|\w+=.*", each, re.DOTALL)]
-    scripts = own[: 2 if "-F" in arguments else 1]
-    if not scripts or any(each.startswith("-") or DYNAMIC.search(each) for each in scripts):
-        return False
-    return not any(map(_AWK_RUNS.search, arguments))
-
-
-def _is_plain_sed(arguments: list[str]) -> bool:
-    if any(map(DYNAMIC.match, arguments)):
-        return False
-    options = [each for each in arguments if each.startswith("-")]
-    others = [each for each in arguments if not each.startswith("-")]
-    if not all(each == "-e" or _SED_OPTION.fullmatch(each) for each in options):
-        return False
-    behind = [after for before, after in pairwise(arguments) if before == "-e"]
-    scripts = behind or others[:1]
-    return all(not MARKERS.search(each) and _SED_SCRIPT.fullmatch(each) for each in scripts)
-
-
-def _is_plain_subcommand(program: str, arguments: list[str]) -> bool:
-    start = 0
-    while program == "git" and start < len(arguments):
-        if arguments[start] == "-C" and WORDS not in "".join(arguments[start : start + 2]):
-            start += 2
-        elif _GIT_BEFORE.fullmatch(arguments[start]):
-            start += 1
-        else:
-            break
-    known = SUBCOMMANDS[program]
-    rest = arguments[start:]
-    unless = _GIT_UNLESS.get(rest[0]) if program == "git" and rest else None
-    if unless and any(unless.match(each) or _may_be_option(each) for each in rest[1:]):
-        return False
-    return bool(rest) and rest[0] in known

@@ -13,14 +13,8 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from bridle.handlers._policy_programs import (
-    TOOLS,
-    Runs,
-    names,
-    program_of,
-    runs_of,
-    takes_data,
-)
+from bridle.handlers._policy_data import names, takes_data
+from bridle.handlers._policy_programs import TOOLS, Runs, program_of, runs_of
 from bridle.handlers._policy_script import DYNAMIC, HERE, HOME, LISTED, Unclear
 
 _MOST: Final = 200
@@ -36,21 +30,39 @@ _NO_FILES: Final = names(
 )
 """Programs that open no file which they are given."""
 _RECURSIVE: Final[Mapping[str, re.Pattern[str]]] = {
-    "ls": re.compile(r"-\w*R|--recursive"),
-    "cp": re.compile(r"-\w*[rRa]|--(recursive|archive)"),
-    "diff": re.compile(r"-\w*r|--recursive"),
-    **dict.fromkeys(("grep", "egrep", "fgrep"), re.compile(r"-\w*[rRd]|--(deref|recurs|direct)")),
-    **dict.fromkeys(("chmod", "chown", "chgrp"), re.compile(r"-\w*R|--recursive")),
+    "ls": re.compile(r"-\w*R|--r"),
+    "cp": re.compile(r"-\w*[rRa]|--[ra]"),
+    "diff": re.compile(r"-\w*r|--r"),
+    "git": re.compile(r"grep\Z"),
+    **dict.fromkeys(("grep", "egrep", "fgrep"), re.compile(r"-\w*[rRd]|--(d|r)")),
+    **dict.fromkeys(("chmod", "chown", "chgrp"), re.compile(r"-\w*R|--r")),
     **dict.fromkeys(("mv", "ln", "du", "tree", "rg", "find", "tar", "zip"), re.compile("")),
 }
 """Programs that go through a folder, with these options."""
 _FROM_HERE: Final = names("ls du tree")
 _WITH_A_PATTERN: Final = names("grep egrep fgrep rg")
 """Those that begin at the working folder if they are given no other."""
+_LISTS: Final[Mapping[str, re.Pattern[str]]] = {
+    "curl": re.compile(r"-\w*K|--conf"),
+    "file": re.compile(r"-\w*f|--fi"),
+    "tar": re.compile(r"-\w*T|--fi"),
+    "wget": re.compile(r"-\w*i|--(in|conf)"),
+    "zip": re.compile(r"-\w*@"),
+    **dict.fromkeys(("sort", "wc", "du", "find"), re.compile(r"--?files0")),
+}
+"""Options with which a program takes what it reaches for from another file."""
+_CHANGES_HOME: Final = re.compile(r"(?<![$\w{])(HOME|OLDPWD|PWD)\b(?=.*(~|\bcd\b))", re.DOTALL)
+_FILE_URL: Final = re.compile(r"file:(//[^/\x04\x05]*(?=[/\x04\x05]))?", re.IGNORECASE)
 _VALUE: Final = re.compile(r"\d+|--?[\w-]+|[^=]*=.*", re.DOTALL)
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[/\\]{1,3}[^\s'\"<>|]+")
 _HOST: Final = re.compile(r"(?:[^\s/@'\"]+@)?(\[[0-9A-Fa-f:.%]+\]|[^\s/:?#'\"=,]+)")
-_UNKNOWN_HOST: Final = re.compile(r"(?:[^/]*://)?[^/]*[\x00-\x03\x0e]")
+_UNKNOWN_HOST: Final = re.compile(
+    r"(?:[^/]*://)?[^/]*[\x00-\x03\x0e]|(?:[^/]*://)?(?:[^/@]*@)?[^/:@]*\x06"
+    # Programs have braces and ranges of their own.
+    r"|[^/]*://[^/]*(?:\{|\[[^:]*\])|[\w.-]*\{[\w.,-]+\}[\w.,-]*\.|[\w.-]*\.[\w-]*\{[\w.,-]+\}"
+)
+_NUMBERS: Final = re.compile(r"[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
+_LONGEST_NUMBERS: Final = 60
 _LONGEST_ADDRESS: Final = 2_000
 _DEVICE: Final = re.compile(r"/dev/(?:tcp|udp)/([^/]+)")
 _NETWORK: Final = names("curl wget ping dig nslookup host git docker gh kubectl")
@@ -94,14 +106,15 @@ def paths_of(text: str) -> Paths:
 def _all_paths(text: str) -> Iterator[Path]:
     if doubt := runs_of(text).doubt:
         raise Unclear(doubt)
-    if "GLOBIGNORE" in text:
-        raise Unclear("it changes what wildcards mean")
+    if _CHANGES_HOME.search(text):
+        raise Unclear("it changes what `~` and `cd` mean")
     runs = runs_of(text, lists=True)
     folders = _folders(runs, text)
     for words in runs.commands:
         program = program_of(words[0])
         if any(words is each for each in runs.outer):
             continue
+        _refuse_lists(program, words)
         if program not in _NO_FILES and program not in TOOLS:
             _refuse_unknown(words[1:], f"{program or words[0]!r} is given")
         recurses = _recurses(program, words)
@@ -125,7 +138,7 @@ def _folders(runs: Runs, text: str) -> list[str]:
             folders += ["~"] if words == ["cd"] else []
         elif words[0] in ("cd", "pushd"):
             targets = [word for word in words[1:] if not word.startswith("-")]
-            if len(targets) != 1 or DYNAMIC.search(targets[0]) or "CDPATH" in text:
+            if len(targets) != 1 or DYNAMIC.search(targets[0]):
                 raise Unclear("only the shell knows which folder it goes to")
             folders += [posixpath.join(folder, _plain(targets[0])) for folder in folders]
         if len(folders) > _MOST_FOLDERS:
@@ -136,6 +149,13 @@ def _folders(runs: Runs, text: str) -> list[str]:
 def _refuse_unknown(words: list[str], what: str) -> None:
     if any(DYNAMIC.search(word) and word != LISTED for word in words):
         raise Unclear(f"only the shell knows which files {what}")
+
+
+def _refuse_lists(program: str, words: list[str]) -> None:
+    listed = _LISTS.get(program)
+    own = [f"-{each}" if program == "tar" else each for each in words[1:2]]
+    if listed and any(map(listed.match, (*own, *words[1:]))):
+        raise Unclear(f"{program} takes from another file what it is given")
 
 
 def _recurses(program: str, words: list[str]) -> bool:
@@ -150,7 +170,9 @@ def _begins_here(program: str, words: list[str]) -> bool:
     """Whether a program may go through the working folder, because it is given no other."""
     given = [word for before, word in pairwise(words) if not _VALUE.fullmatch(word) and before[:2] != "--"]
     if program == "find":
-        return words[1:2] != given[:1]
+        return not words[1:] or words[1][:1] in ("-", "!", "(")
+    if program == "git":
+        return True
     return (program in _FROM_HERE and not given) or (program in _WITH_A_PATTERN and len(given) < 2)
 
 
@@ -170,6 +192,8 @@ def _paths(word: str, folders: Iterable[str], *, reaches_in: bool) -> Iterator[P
     for piece in dict.fromkeys(map(_plain, pieces)):
         if not piece or piece.startswith("-"):
             continue
+        if _FILE_URL.match(piece) and re.search(r"[%{\[]", piece):
+            raise Unclear("a program knows other names for the file")
         if _NAMED_FOLDERS.match(piece):
             raise Unclear("only the shell knows which folder it means")
         if piece.startswith(("/", "~")):
@@ -179,7 +203,9 @@ def _paths(word: str, folders: Iterable[str], *, reaches_in: bool) -> Iterator[P
 
 
 def _plain(word: str) -> str:
-    return word.replace(HOME, "~").replace(HERE, ".").removeprefix("file://")
+    found = _FILE_URL.match(word)
+    path = word[found.end() :] if found and not re.search(r"[%{\[]", word) else word
+    return path.replace(HOME, "~").replace(HERE, ".")
 
 
 @lru_cache(maxsize=16)
@@ -191,6 +217,10 @@ def addresses_of(text: str) -> Addresses:
     found: list[str] = []
     for words in runs.commands:
         program = program_of(words[0])
+        try:
+            _refuse_lists(program, words)
+        except Unclear as error:
+            return Addresses([], str(error))
         is_local = program not in _NETWORK and (program in TOOLS or takes_data(program, words))
         is_outer = any(words is each for each in runs.outer)
         if not is_local and not is_outer and any(map(DYNAMIC.search, words[1:])):
@@ -225,3 +255,7 @@ def _addresses(word: str, *, has_hosts: bool) -> Iterator[str]:
         for piece in (*pieces, *(piece[2:] for piece in pieces if piece.startswith("-"))):
             if found := _HOST.match(piece[:_LONGEST_ADDRESS]):
                 yield found[1]
+        for found in _NUMBERS.finditer(word[:_LONGEST_ADDRESS]):
+            # Behind a name and a port, too: `--resolve a:80:::1`.
+            numbers = found[0][-_LONGEST_NUMBERS:].rstrip(".")
+            yield from (numbers[start:] for start in range(len(numbers)) if numbers[start:].count(":") > 1)

@@ -37,6 +37,15 @@ _UNCLOSED_SUBSCRIPT: Final = re.compile(r"\w*\x07")
 _ALTERNATIVES: Final = re.compile(
     r"([^\x00-\x08{}]*)\x08([^\x00-\x08{}]*,[^\x00-\x08{}]*)\}([^\x00-\x08{}]*)"
 )
+PARAMETER: Final = re.compile(
+    r"\{(?:#(?P<counted>\w+|\w+\[[@*]\])|(?P<name>\w+|[@*])(?P<all>\[[@*\d]+\])?"
+    r"(?P<rest>(?::?[-+?]|##?|%%?|//?|\^\^?|,,?)(?:[^'\"\\`{}$\n]|\$\w+|\$\{\w+\})*|:\s*\d+(?::\d+)?)?)\}"
+)
+"""`${…}` in the forms that do nothing but take a value."""
+_SET_BY_BASH: Final = re.compile(
+    r"_|REPLY|MAPFILE|OPTARG|COPROC|DIRSTACK|(?:OLD)?PWD|HOME|FUNCNAME|SHELLOPTS|(?:BASH|COMP|HIST|READLINE)\w*"
+)
+"""Variables that bash sets to any text, though no one names them."""
 
 
 class Unclear(ValueError):
@@ -65,6 +74,8 @@ class Script(NamedTuple):
     """Whether it may give a program's name another meaning: a function, or a path of its own."""
     written: frozenset[str]
     """Names of the files that it redirects something to."""
+    reads: frozenset[str]
+    """Files that it redirects something from."""
 
 
 def finished_word(word: str, *, is_plain: bool) -> list[str]:
@@ -85,3 +96,20 @@ def finished_word(word: str, *, is_plain: bool) -> list[str]:
         return [f"{found[1]}{each}{found[3]}" for each in found[2].split(",")]
     several = word[word.index(BRACE) : word.rfind("}") + 1]
     return [WORDS] if "," in several or ".." in several else [word.replace(BRACE, "{")]
+
+
+def is_number(name: str, text: str, arithmetic: list[tuple[int, int]]) -> bool:
+    """Whether a variable is set to whole numbers in a text, and to nothing else."""
+    if _SET_BY_BASH.fullmatch(name):
+        return False
+    ends = [0, *(end for _, end in arithmetic)]
+    starts = [*(start for start, _ in arithmetic), len(text)]
+    rest = NUMBER.join(text[end:start] for end, start in zip(ends, starts, strict=True))
+    known = rf"\$\{{?#?{name}\b|\b{name}=(?:\d*|\${NUMBER})(?![^\s;&|)])|\bfor {name} in [\d .{{}}-]*[;\n]"
+    return not re.search(rf"\b{name}\b", re.sub(known, "", rest))
+
+
+def names_of(path: str) -> set[str]:
+    """What a file that is written may be called: its name with and without its ending, or as a folder."""
+    *folders, name = path.split("/")
+    return {name, name.rpartition(".")[0], *(f"{folder}/" for folder in (*folders, "."))} - {""}

@@ -21,6 +21,7 @@ from bridle.handlers._policy_script import (
     NUMBER,
     ONE,
     OPEN,
+    PARAMETER,
     STAR,
     UNKNOWN,
     WORDS,
@@ -28,6 +29,8 @@ from bridle.handlers._policy_script import (
     Script,
     Unclear,
     finished_word,
+    is_number,
+    names_of,
 )
 
 # So that no text takes long.
@@ -41,20 +44,13 @@ _PLAIN: Final = re.compile(r"[^\s;&|()<>'\"\\$`*?\[{]+")
 _IN_QUOTES: Final = re.compile(r'[^"\\$`]+')
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
 _SPECIAL: Final = re.compile(r"[0-9@*#?$!-]")
-_PARAMETER: Final = re.compile(
-    r"\{(?:#(?P<counted>\w+|\w+\[[@*]\])|(?P<name>\w+|[@*])(?P<all>\[[@*\d]+\])?"
-    r"(?P<rest>(?::?[-+?=]|##?|%%?|//?|\^\^?|,,?)(?:[^'\"\\`{}$\n]|\$\w+|\$\{\w+\})*|:\s*\d+(?::\d+)?)?)\}"
-)
-"""`${…}` in the forms that do nothing but take a value."""
-_ARITHMETIC: Final = re.compile(r"(?:[\w\s+*/%<>=!&|^~?:,;()-]|\$\w+|\$\{#?\w+\}|\$[#?])*")
+_ARITHMETIC: Final = re.compile(r"[\w\s+*/%<>=!&|^~?:,;()-]|\$[A-Za-z_]\w*|\$\{(?:#|(?!\d))\w+\}|\$[#?]")
 _SET: Final = re.compile(r"\b([A-Za-z_]\w*)(?:=| in )")
 _ESCAPES: Final = {"n": "\n", "t": "\t", "\\": "\\", "'": "'", '"': '"'}
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*(\[\d+\])?\+?=")
 _DESCRIPTOR: Final = re.compile(r"\d+|\{\w+\}")
 _REDIRECTION: Final = re.compile(r"&>>?|<<<|<<-?|<>|[<>]&|>>|>\||[<>]")
-_LEADING: Final = frozenset(
-    ("if", "then", "else", "elif", "fi", "do", "done", "while", "until", "time", "!", "{", "}")
-)
+_LEADING: Final = {"if", "then", "else", "elif", "fi", "do", "done", "while", "until", "time", "!", "{", "}"}
 """Words of the shell that a command follows."""
 _COMPOUND: Final = frozenset(("if", "while", "until", "for", "select", "{"))
 _TEST_WORD: Final = re.compile(r"[<>()&|!]+")
@@ -75,7 +71,7 @@ def read_script(text: str, depth: int = 0, *, lists: bool = False) -> Script:
         reader = _Reader(text, depth, known | more)
         reader.read()
     reader.check_counted()
-    return Script(reader.commands, reader.redefines, frozenset(reader.written))
+    return Script(reader.commands, reader.redefines, frozenset(reader.written), frozenset(reader.reads))
 
 
 class _Reader:
@@ -99,6 +95,7 @@ class _Reader:
         self.commands: list[Command] = []
         self.redefines = False
         self.written: set[str] = set()
+        self.reads: set[str] = set()
 
     # Commands.
 
@@ -110,14 +107,15 @@ class _Reader:
     def check_counted(self) -> None:
         """Raise if a variable that is used in arithmetic may hold anything but a number."""
         for name in self._counted:
-            if self._depth or len(self._counted) > _MOST_NUMBERS or not self._is_number(name):
+            is_known = not self._depth and len(self._counted) <= _MOST_NUMBERS
+            if not is_known or not is_number(name, self._text, self._arithmetic):
                 raise Unclear(f"arithmetic runs what is in {name}")
 
     def variables(self, *, lists: bool) -> dict[str, str]:
         """Variables that are set to whole numbers, and to nothing else; and those whose values are known."""
         names = sorted(set(_SET.findall(self._text)))[:_MOST_NUMBERS]
         found = {name: LISTED for name in names if lists and self._is_listed(name)}
-        return found | {name: NUMBER for name in names if self._is_number(name)}
+        return found | {name: NUMBER for name in names if is_number(name, self._text, self._arithmetic)}
 
     def _is_listed(self, name: str) -> bool:
         if re.search(rf"(?<![$\w{{]){name}\b(?!=| in )", self._text):
@@ -132,15 +130,6 @@ class _Reader:
             text for each in self.commands if each.words[:2] == ["for", name] for text in each.words[3:]
         ]
         return bool(texts) and not any(map(DYNAMIC.search, texts))
-
-    def _is_number(self, name: str) -> bool:
-        ends = [0, *(end for _, end in self._arithmetic)]
-        starts = [*(start for start, _ in self._arithmetic), len(self._text)]
-        rest = NUMBER.join(self._text[end:start] for end, start in zip(ends, starts, strict=True))
-        known = (
-            rf"\$\{{?#?{name}\b|\b{name}=(?:\d*|\${NUMBER})(?![^\s;&|)])|\bfor {name} in [\d .{{}}-]*[;\n]"
-        )
-        return not re.search(rf"\b{name}\b", re.sub(known, "", rest))
 
     def _read_commands(self, closing: str) -> None:
         command = self._begin(is_piped=False)
@@ -173,10 +162,12 @@ class _Reader:
                 self._read_redirection(command)
             else:
                 self._read_into(command)
+                if command.words[:1] == ["[["]:
+                    # `then` may follow at once.
+                    command = self._begin(is_piped=False)
 
     def _begin(self, *, is_piped: bool) -> Command:
-        pipes = [True] if is_piped or self._all_piped else []
-        command = Command([], [], [], [], pipes)
+        command = Command([], [], [], [], [True] if is_piped or self._all_piped else [])
         self.commands.append(command)
         return command
 
@@ -196,7 +187,8 @@ class _Reader:
     def _read_parenthesis(self, command: Command) -> None:
         if command.words in ([], ["for"]) and self._text.startswith("((", self._at):
             self._read_arithmetic()
-            command.words[:] = [":"]
+            # What follows may be `do`, `then` or a brace.
+            command.words.clear()
         elif not command.words and not command.sets:
             self._all_piped = self._all_piped or bool(command.pipes)
             self._at += 1
@@ -225,8 +217,13 @@ class _Reader:
         start = self._at
         words = self._read_word()
         raw = self._text[start : self._at]
-        if self._text[self._at : self._at + 1] in ("<", ">") and _DESCRIPTOR.fullmatch(raw):
-            return
+        if self._text.startswith(("<", ">"), self._at):
+            if raw.startswith("{") and "[" in raw:
+                raise Unclear("it runs what is in a subscript")
+            if _DESCRIPTOR.fullmatch(raw):
+                return
+        if command.words[:1] in (["for"], ["select"]) and len(command.words) == 2 and words[0] in ("do", "{"):
+            command.words.clear()
         if not command.words and not command.files and len(words) == 1:
             (word,) = words
             if word in ("case", "coproc"):
@@ -254,6 +251,8 @@ class _Reader:
         while words[-1] != "]]":
             self._skip_blanks()
             if found := _TEST_WORD.match(self._text, self._at):
+                if "<(" in found[0] or ">(" in found[0]:
+                    raise Unclear("a `[[` in it runs commands")
                 self._at = found.end()
                 words.append(found[0])
             elif self._text.startswith("\n", self._at) and not self._awaited:
@@ -280,7 +279,7 @@ class _Reader:
         (word, *_) = words
         if found[0] in ("<<", "<<-"):
             raw = self._text[start : self._at]
-            if MARKERS.search(word) or "$" in raw:
+            if MARKERS.search(word) or "$" in raw or "\\\n" in raw:
                 raise Unclear("a here-document in it has an odd delimiter")
             self._awaited.append((word, found[0] == "<<-", raw != word, command))
         elif found[0] == "<<<":
@@ -289,8 +288,10 @@ class _Reader:
             command.files.extend(words)
             if found[0] in ("<", "<>", "<&") and MARKERS.search(word):
                 command.pipes.append(True)
-            elif found[0] not in ("<", "<&"):
-                self.written.add(word.rpartition("/")[2])
+            if found[0] in ("<", "<>"):
+                self.reads.add(word)
+            if found[0] not in ("<", "<&"):
+                self.written |= names_of(word)
 
     def _read_documents(self) -> None:
         awaited, self._awaited = self._awaited, []
@@ -363,8 +364,7 @@ class _Reader:
         return character
 
     def _read_until_quote(self) -> str:
-        start = self._at
-        end = self._text.find("'", start)
+        start, end = self._at, self._text.find("'", self._at)
         if end < 0:
             raise Unclear("a quote in it is not closed")
         self._at = end + 1
@@ -417,7 +417,7 @@ class _Reader:
         if following == "'" and not is_quoted:
             return self._read_escapes()
         if following == '"' and not is_quoted:
-            return ""
+            raise Unclear("it has a text that is translated")
         if found := _NAME.match(self._text, self._at):
             self._at = found.end()
             return self._known.get(found[0], marker)
@@ -427,7 +427,7 @@ class _Reader:
         return "$"
 
     def _read_parameter(self, marker: str) -> str:
-        found = _PARAMETER.match(self._text, self._at)
+        found = PARAMETER.match(self._text, self._at)
         if not found:
             raise Unclear("it has a `${…}` that may run commands")
         self._at = found.end()
@@ -440,10 +440,9 @@ class _Reader:
     def _read_arithmetic(self) -> None:
         """`((…))`: what is in it, and in the values of its variables, is run if it has brackets."""
         start = self._at + 2
-        found = _ARITHMETIC.match(self._text, start)
-        depth = 2
-        for end in range(start, found.end() if found else start):
-            depth += {"(": 1, ")": -1}.get(self._text[end], 0)
+        end, depth = start, 2
+        while found := _ARITHMETIC.match(self._text, end):
+            depth += {"(": 1, ")": -1}.get(found[0], 0)
             if depth == 1 and self._text.startswith("))", end):
                 inside = self._text[start:end]
                 self._counted.update(_NAME.findall(re.sub(r"\$\{?#\w+", "", inside)))
@@ -452,6 +451,7 @@ class _Reader:
                 return
             if depth == 1:
                 break
+            end = found.end()
         raise Unclear("it has arithmetic that may run commands")
 
     def _read_escapes(self) -> str:
@@ -493,6 +493,7 @@ class _Reader:
         self._steps = within._steps
         self.commands += within.commands
         self.written |= within.written
+        self.reads |= within.reads
         self._counted |= within._counted
         self.redefines = self.redefines or within.redefines
         return found

@@ -15,6 +15,7 @@ from bridle.errors import OptionsError
 from bridle.handlers._policy_glob import Match, check_pattern, fits
 
 _LONGEST: Final = 10_000
+_LONGEST_HOST: Final = 255
 _PORTS: Final[Mapping[str, int | str]] = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 _STRANGE: Final = re.compile(r"[\s\\\x00-\x1f\x7f]|[^\x00-\x7f]")
 _NUMBER: Final = re.compile(r"[0-9a-fx.]*\Z")
@@ -23,6 +24,7 @@ _EMBEDS: Final = re.compile(
 )
 """Addresses of version 6 that end with one of version 4."""
 _NUMBERS: Final = re.compile(r"\[[^\]]*:")
+_SLASHES: Final = re.compile(r"\A([A-Za-z][\w+.-]*):[/\\]+")
 _URL: Final = re.compile(r"(?P<scheme>[^:/]+)://(?P<host>[^/]+)(?P<path>/.*)?\Z", re.DOTALL)
 
 
@@ -77,9 +79,11 @@ def host_match(pattern: str, host: str) -> Match:
 def is_meant_within(pattern: str, address: str) -> bool:
     """Whether a URL, or a word that may be a host, is meant by a pattern for hosts or for URLs, or may be."""
     wanted = _URL.match(pattern)
+    address = _SLASHES.sub(r"\1://", address)
     if "://" in address:
         return bool(url_match(pattern, address) if wanted else domain_match(pattern, address))
-    found = _read(f"http://{address}/")
+    is_number = address.count(":") > 1 and not address.startswith("[")
+    found = _read(f"http://[{address}]/" if is_number else f"http://{address}/")
     return found is not None and bool(
         _host_match(wanted["host"].partition(":")[0] if wanted else pattern, found)
     )
@@ -101,7 +105,7 @@ def url_match(pattern: str, url: str) -> Match:
 
 def _host_match(pattern: str, address: _Address) -> Match:
     wanted = pattern.lower().rstrip(".")
-    found = max(_match_of(each, address.hosts) for each in (wanted, _in_ascii(wanted)))
+    found = max(_match_of(each, address.hosts) for each in (wanted, _in_ascii(wanted), _in_punycode(wanted)))
     return found if address.is_clear else min(found, Match.MAYBE)
 
 
@@ -141,6 +145,7 @@ def _ways_to_write(host: str) -> list[str]:
     from urllib.parse import unquote
 
     ways = [host.rstrip("."), _in_ascii(unquote(host)).lower().rstrip(".")]
+    ways += [] if host.isascii() else [_in_punycode(host.rstrip("."))]
     if ":" in host:
         return [*ways, *_embedded(host)]
     if _NUMBER.match(ways[1]) and any(map(str.isdigit, ways[1])):
@@ -166,6 +171,14 @@ def _embedded(host: str) -> list[str]:
     found = [IPv4Address(number & 0xFFFF_FFFF)] if _EMBEDS.match(address.exploded) else []
     tunnelled = (address.sixtofour, *(address.teredo or ()))
     return [str(each) for each in (*found, *filter(None, tunnelled))]
+
+
+def _in_punycode(host: str) -> str:
+    """The same with the letters that the older rules for names replace, such as a sharp s."""
+    if len(host) > _LONGEST_HOST:
+        return host
+    labels = unicodedata.normalize("NFC", host).split(".")
+    return ".".join(each if each.isascii() else f"xn--{each.encode('punycode').decode()}" for each in labels)
 
 
 def _in_ascii(host: str) -> str:
