@@ -312,3 +312,14 @@ def test_what_is_printed_while_a_question_stands_waits_for_the_answer(
     shown = capsys.readouterr()
     assert (shown.out, shown.err.splitlines()[0]) == ("printed\nwritten\n", "noted")
     assert "declined: the MCP server deploy asks: Which?" in shown.err
+
+
+def test_nothing_is_drawn_over_a_question_while_another_part_of_the_command_prints() -> None:
+    """What is drawn for a moment takes lines away when it goes: those of a question, if it begins there."""
+    terminal = Terminal()
+    terminal.is_live = True
+    with terminal.held():
+        with terminal.held():
+            pass
+        terminal.show("working")
+        assert terminal._area is None

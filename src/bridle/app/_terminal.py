@@ -168,7 +168,7 @@ class Terminal:
         """Whether somebody is there to answer."""
         self.glyphs: Glyphs = UNICODE if self._knows_unicode() else ASCII
         self._area: Live | None = None
-        self._is_held = False
+        self._holders = 0
         self._lock = RLock()
         self._keyboard = Lock()
         self._questions = 0
@@ -193,9 +193,12 @@ class Terminal:
 
     def show(self, renderable: RenderableType) -> None:
         """Draw something below all that is printed; it is gone with the next thing that is."""
-        if not self.is_live or self._is_held:
+        if not self.is_live:
             return
         with self._lock:
+            # Looked at in here: a question may have come meanwhile, and what is drawn takes lines away.
+            if self._holders:
+                return
             if self._area is None:
                 self._area = Live(
                     renderable, console=self.out, transient=True, refresh_per_second=15, redirect_stderr=False
@@ -221,12 +224,14 @@ class Terminal:
     @contextmanager
     def held(self) -> Generator[None]:
         """Draw nothing for a moment, because a question stands at the bottom."""
-        self._is_held = True
-        self.clear()
+        with self._lock:
+            self._holders += 1
+            self.clear()
         try:
             yield
         finally:
-            self._is_held = False
+            with self._lock:
+                self._holders -= 1
 
     # For good.
 
