@@ -11,7 +11,7 @@ import re
 from functools import cache
 from typing import Final
 
-__all__ = ["escaped_json", "one_line", "plain", "printable"]
+__all__ = ["chopped", "escaped_json", "one_line", "plain", "printable"]
 
 _REPLACED: Final = "\N{REPLACEMENT CHARACTER}"
 
@@ -67,6 +67,29 @@ def printable(text: str) -> str:
 def one_line(text: str) -> str:
     """A text that has to stand in a line of ours, as `printable`: it cannot begin one of its own."""
     return " ".join(printable(text).split())
+
+
+def chopped(text: str, width: int) -> list[str]:
+    """A line in pieces that fit into so many columns on every terminal, however wide that takes a sign to be:
+    what does not fit would go on in the first column."""
+    if text.isascii():
+        return [text[start : start + width] for start in range(0, len(text), width)] or [""]
+    pieces: list[str] = []
+    begun = used = 0
+    for number, sign in enumerate(text):
+        size = _widest(sign)
+        if used + size > width and used:
+            pieces.append(text[begun:number])
+            begun, used = number, 0
+        used += size
+    return [*pieces, text[begun:]]
+
+
+def _widest(sign: str) -> int:
+    """The columns that any terminal may give a sign. What joins another one has some too, and all signs of
+    the later planes have two: which of them do is another question with every version of Unicode."""
+    is_narrow = sign < "\u1100" or "\u1200" <= sign < "\u2300" or "\u2500" <= sign < "\u25a0"
+    return 1 if is_narrow else 2
 
 
 def escaped_json(text: str) -> str:

@@ -26,9 +26,9 @@ HIDDEN = re.compile(
 """What may be in nothing that is shown, written down once more: the test must not ask the code."""
 
 OWN_CODES = re.compile(
-    r"\x1b\[(?:\d{1,2}(?:;\d{1,3})*)?m|\x1b\[\?(?:25|2004)[hl]|\x1b\[\d*[A-HJK]|\x1b\[2K|\r"
+    r"\x1b\[(?:\d{1,2}(?:;\d{1,3})*)?m|\x1b\[\?(?:7|25|2004)[hl]|\x1b\[\d*[A-HJK]|\x1b\[2K|\r"
 )
-"""What the command itself writes to a terminal: colours, the cursor, and lines that are taken back."""
+"""What the command itself writes to a terminal: colours, the cursor, lines taken back or not wrapped."""
 
 DISPATCHING = (
     *(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -14,7 +15,8 @@ from anyio.lowlevel import checkpoint
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.protocol import Peer
+from bridle import deny
+from bridle.protocol import Peer, RequestAnswered
 from bridle.session import Session, _connection
 from bridle.transports import memory_pair
 from bridle.wire import Arrival, Framer, KeepAlive, MalformedLine, _framing
@@ -218,11 +220,11 @@ async def heart() -> AsyncGenerator[Heart]:
 
 
 @asynccontextmanager
-async def session_with(agent: OtherEnd) -> AsyncGenerator[Session]:
+async def session_with(agent: OtherEnd, **options: Any) -> AsyncGenerator[Session]:
     with anyio.fail_after(DEADLINE):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(agent.open)
-            async with Session(transport=agent.transport) as session:
+            async with Session(transport=agent.transport, **options) as session:
                 yield session
 
 
@@ -297,3 +299,49 @@ async def test_the_messages_of_a_transport_come_in_steps(end: bytes) -> None:
             assert counting.beats - before >= len(batches) - 1
     assert max(map(len, batches)) <= 2 * STEP // 32
     assert sum(map(len, batches)) == MANY // 4 * 2
+
+
+@pytest.mark.anyio
+async def test_thousands_of_questions_are_begun_a_few_at_a_time_and_answered_by_one_who_sends() -> None:
+    agent, count = OtherEnd(), 1_000
+    send, sending, most = agent.transport.send, 0, 0
+
+    async def send_slowly(data: bytes) -> None:
+        nonlocal sending, most
+        sending += 1
+        most = max(most, sending)
+        for _ in range(20):
+            await checkpoint()
+        sending -= 1
+        await send(data)
+
+    async with heart() as counting:
+        begun: Counter[int] = Counter()
+
+        async def permit(_: object) -> Any:
+            begun[counting.beats] += 1
+            return deny("no")
+
+        async with session_with(agent, permission=permit):
+            with patch.object(agent.transport, "send", send_slowly):
+                for _ in range(count):
+                    agent.peer.request("can_use_tool", tool_name="Bash", input={"command": "ls"})
+                await agent.flush()
+                for _ in range(count):
+                    assert isinstance(await agent.next(), RequestAnswered)
+    assert most == 1
+    assert sum(begun.values()) == count
+    # In a round of the loop: those that were begun, and as many that these begin.
+    assert max(begun.values()) <= 64
+
+
+def test_a_damaged_block_costs_no_more_than_some_lines() -> None:
+    """What fields there are was looked up anew for each, at a hundred times the price."""
+
+    def decode(count: int) -> Callable[[], object]:
+        blocks = b",".join([b'{"type":"text","text":3}'] * count)
+        line = b'{"type":"assistant","message":{"content":[%s]}}\n' % blocks
+        return lambda: Framer().feed(line)
+
+    decode(1)()
+    assert lines_run(decode(200)) - lines_run(decode(100)) < 100 * 60

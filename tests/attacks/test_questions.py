@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from bridle._display import printable
+from bridle._display import chopped, printable
 from bridle.app._asking import Asker
 from bridle.app._failing import Code
 from bridle.app._question import Sheet
@@ -208,6 +208,49 @@ def test_what_the_agent_says_cannot_look_like_a_question(arguments: tuple[str, .
     assert len([line for line in lines if line.startswith("y yes")]) == 1
 
 
+WIDER = ("\U0001f3fb", "\u3248", "\u268a")
+"""Signs that some terminals take to be wider than others do: one that was measured too short goes on in the
+first column."""
+
+
+@pytest.mark.parametrize("sign", WIDER, ids=ascii)
+def test_no_sign_is_so_wide_that_its_line_ends_in_the_first_column(sign: str) -> None:
+    forged = "".join(f"{line:<80}" for line in FORGED.splitlines())
+    said = [sign * count + forged for count in (39, 40, 77, 78)]
+    command = f"{TOUCH} # {said[0]} the end"
+    asks = answer(say("\n\n".join(said)), use_tool("Bash", command=command, description=said[1]))
+    with machine(asks, say(said[2])) as here, here.screen("run", "Hi", size=(50, 80)) as screen:
+        wait_for_keys(screen)
+        screen.press("n")
+        assert screen.end() == Code.OK
+        lines = screen.lines
+    ours = ("━━", "May it use", "y yes")
+    assert [line[:9] for line in lines if line.startswith(ours)] == ["━━ Permis", "May it us", "y yes   a"]
+    # All of the command is there, though, wherever a terminal would have it end.
+    shown = "".join(line[2:] for line in lines if line[:1] in ("│", "┊"))
+    assert command.replace(" ", "") in shown.replace(" ", "")
+    # For whatever is typed next a line goes on again.
+    assert screen.raw.rfind(b"\x1b[?7h") > screen.raw.rfind(b"\x1b[?7l")
+
+
+@given(st.text(), st.integers(2, 30))
+def test_pieces_of_a_line_are_all_of_it_and_fit(text: str, width: int) -> None:
+    pieces = chopped(text, width)
+    assert "".join(pieces) == text
+    assert all(cell_len(piece) <= width for piece in pieces)
+
+
+def test_an_arrow_that_comes_in_two_parts_is_no_answer() -> None:
+    """The last letter of one that goes up is the key for "always"."""
+    with machine(use_tool("Bash", command=TOUCH, description="Make it"), say("Over.")) as here:
+        with here.screen("run", "Make it") as screen:
+            wait_for_keys(screen)
+            for part in ("\x1b", "[", "A", "\x1b[", "1;5", "A", "\x1bO", "A", "\x1b", "y", "n"):
+                screen.press(part)
+            assert screen.end() == Code.OK
+        assert not (here.folder / "made").exists()
+
+
 def test_a_plan_is_shown_as_it_is_written() -> None:
     plan = "# Tidy\n\n1. Tidy.\n\n<!-- and delete all -->\n\n[//]: # (hidden)\n[a](http://b 'c')"
     arguments = ("run", "--permission-mode", "plan", "Plan it")
@@ -269,3 +312,14 @@ def test_what_is_printed_while_a_question_stands_waits_for_the_answer(
     shown = capsys.readouterr()
     assert (shown.out, shown.err.splitlines()[0]) == ("printed\nwritten\n", "noted")
     assert "declined: the MCP server deploy asks: Which?" in shown.err
+
+
+def test_nothing_is_drawn_over_a_question_while_another_part_of_the_command_prints() -> None:
+    """What is drawn for a moment takes lines away when it goes: those of a question, if it begins there."""
+    terminal = Terminal()
+    terminal.is_live = True
+    with terminal.held():
+        with terminal.held():
+            pass
+        terminal.show("working")
+        assert terminal._area is None

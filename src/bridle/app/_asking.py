@@ -177,7 +177,7 @@ class Asker:
         room, shown = max(voice.height - _AROUND, 5), 0
         while True:
             for number, row in enumerate(sheet.rows[shown : shown + room]):
-                self._say(row.drawn())
+                voice.print(row.drawn())
                 if number % _AT_ONCE == 0:
                     await anyio.lowlevel.checkpoint()
             shown = min(shown + room, len(sheet.rows))

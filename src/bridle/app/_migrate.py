@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-from rich.cells import chop_cells
 from rich.text import Text
 
 from bridle._display import plain
@@ -20,7 +19,7 @@ from bridle.app._migrate_files import Examined, examined, files_in, replace
 from bridle.app._migrate_names import NEW, OLD, Counterpart
 from bridle.app._migrate_rules import Finding, Weight, weight_of
 from bridle.app._saying import shortened
-from bridle.app._terminal import Terminal, one_line, printable
+from bridle.app._terminal import Terminal, chopped, one_line, printable
 
 __all__ = ["counterpart", "migrate"]
 
@@ -142,7 +141,7 @@ def _print_line(terminal: Terminal, line: str) -> None:
         return
     # At the edge of the terminal, not between words: where a line of code is indented is a part of it.
     sign, words = line[:1], shortened(printable(line[1:]), _LONGEST)
-    for piece in chop_cells(words, max(terminal.out.width - 1, 20)) or [""]:
+    for piece in chopped(words, max(terminal.out.width - 1, 20)):
         terminal.print(Text(f"{sign}{piece}", style=style, no_wrap=True))
         sign = " "
 

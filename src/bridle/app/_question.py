@@ -10,10 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 import msgspec
-from rich.cells import cell_len, chop_cells
 from rich.text import Text
 
-from bridle.app._terminal import one_line, printable
+from bridle.app._terminal import chopped, one_line, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -57,7 +56,7 @@ class Sheet:
     """The rows of a question, for a console of a certain width."""
 
     def __init__(self, console: Console, glyphs: Glyphs) -> None:
-        self._width = max(console.width, 20)
+        self._width = max(console.width, 8)
         self._glyphs = glyphs
         self.rows: list[Row] = []
 
@@ -69,15 +68,15 @@ class Sheet:
 
     def say(self, words: str, style: str = "") -> None:
         """Words of ours, on as many rows as it takes."""
-        first, *more = chop_cells(one_line(words), self._width - 5) or [""]
+        first, *more = chopped(one_line(words), self._width - 5)
         self.rows.append(Row(first, style))
         self.rows += [Row(f"    {row}", style) for row in more]
 
     def quote(self, words: str, style: str = "", *, before: str = "") -> None:
         """Words of somebody else's, all of them, line by line in the gutter; `before` each line."""
-        room = max(self._width - 3 - cell_len(before), 10)
+        room = max(self._width - 3 - len(before), 1)
         for line in printable(words).removesuffix("\n").split("\n"):
-            for number, row in enumerate(chop_cells(line, room) or [""]):
+            for number, row in enumerate(chopped(line, room)):
                 # A line that goes on is no new one: in a command, that would be another command.
                 sign = self._glyphs.goes_on if number else self._glyphs.gutter
                 self.rows.append(Row(f"{before}{row}", style, sign))

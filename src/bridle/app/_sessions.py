@@ -270,7 +270,7 @@ def delete_session(shelf: Shelf, id: str, *, is_sure: bool) -> int:
         if not shelf.terminal.can_ask:
             raise Failed("nobody can be asked here whether to delete it. Add --yes.", Code.USAGE)
         title = title_of(info)
-        shelf.terminal.voice.print(f"Delete {one_line(info.id)} ({title})? [y/N] ", end="", markup=False)
+        shelf.terminal.question(f"Delete {one_line(info.id)} ({title})? [y/N] ")
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             return _done(shelf, "kept", Code.FAILED)
     shelf.sessions.delete(info.id, project=shelf.project)

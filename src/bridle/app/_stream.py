@@ -5,9 +5,11 @@ Does not ask anything, and does not decide what is said.
 
 from __future__ import annotations
 
+import unicodedata
 from typing import TYPE_CHECKING, Final
 
 import anyio
+from rich.cells import cell_len
 from rich.segment import Segment, SegmentLines
 from rich.style import Style
 from rich.text import Text
@@ -105,7 +107,8 @@ class Stream:
         console = self.terminal.out
         options = console.options.update_width(max(console.width - len(INDENT), 20))
         drawn = console.render_lines(Markdown(text, hyperlinks=False), options, pad=False)
-        return [_indented(_without_margin(line)) for line in drawn[self._printed :]]
+        rows = [row for line in drawn for row in _fitting(_without_margin(line), options.max_width)]
+        return [_indented(row) for row in rows[self._printed :]]
 
     def _print(self, text: str) -> None:
         lines = self._lines(text)
@@ -143,6 +146,26 @@ class Stream:
 
 def _indented(line: list[Segment]) -> list[Segment]:
     return [Segment(INDENT), *line] if line else line
+
+
+def _fitting(line: list[Segment], width: int) -> list[list[Segment]]:
+    """A line as rows that have room. Vowels of Indian words take columns of which Rich does not know, and
+    what does not fit would not be seen."""
+    if all(segment.text.isascii() for segment in line):
+        return [line]
+    rows: list[list[Segment]] = [[]]
+    used = 0
+    for segment in line:
+        begun = 0
+        for number, sign in enumerate(segment.text):
+            size = max(cell_len(sign), unicodedata.category(sign) == "Mc")
+            if used + size > width:
+                rows[-1].append(segment._replace(text=segment.text[begun:number]))
+                rows.append([])
+                begun, used = number, 0
+            used += size
+        rows[-1].append(segment._replace(text=segment.text[begun:]))
+    return rows
 
 
 def _without_margin(line: list[Segment]) -> list[Segment]:

@@ -19,14 +19,13 @@ from functools import partial
 from threading import Lock, RLock
 from typing import IO, TYPE_CHECKING, Any, Final, TextIO, cast
 
-from rich.cells import chop_cells
 from rich.console import Console
 from rich.control import Control
 from rich.live import Live
 from rich.segment import ControlType, Segment
 from rich.text import Text
 
-from bridle._display import escaped_json, one_line, plain, printable
+from bridle._display import chopped, escaped_json, one_line, plain, printable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator, Iterable
@@ -40,6 +39,7 @@ __all__ = [
     "Glyphs",
     "SafeConsole",
     "Terminal",
+    "chopped",
     "complain",
     "guarded_streams",
     "one_line",
@@ -103,12 +103,36 @@ _PIECE: Final = 4096
 _MOST_KEYS: Final = 1024
 
 # An arrow sends letters too, and is none of them.
-_SPECIAL_KEY = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.|.)?")
+_SPECIAL_KEY = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.|[^\[O])")
+_BEGUN_KEY = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|O)?\Z")
+
+
+def _code(code: str) -> Control:
+    made = Control()
+    made.segment = Segment(code, None, [(ControlType.HOME,)])
+    return made
+
+
+_WRAP_OFF: Final = _code("\x1b[?7l")
+_WRAP_ON: Final = _code("\x1b[?7h")
 
 
 class SafeConsole(Console):
     """A console that shows what is printed and obeys none of it: whatever becomes a segment of text has no
-    control characters, and no link but the one that is to be read."""
+    control characters, and no link but the one that is to be read.
+
+    What is laid out in lines stays in them. Terminals do not agree how wide a sign is, and one that takes a
+    line to be too long would go on in the first column, with words of the agent's where ours begin.
+    """
+
+    def print(self, *objects: Any, **given: Any) -> None:  # noqa: ANN401 - as in the class above
+        if given.get("soft_wrap"):
+            super().print(*objects, **given)
+            return
+        with self:
+            self.control(_WRAP_OFF)
+            super().print(*objects, **given)
+            self.control(_WRAP_ON)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
@@ -144,7 +168,7 @@ class Terminal:
         """Whether somebody is there to answer."""
         self.glyphs: Glyphs = UNICODE if self._knows_unicode() else ASCII
         self._area: Live | None = None
-        self._is_held = False
+        self._holders = 0
         self._lock = RLock()
         self._keyboard = Lock()
         self._questions = 0
@@ -169,9 +193,12 @@ class Terminal:
 
     def show(self, renderable: RenderableType) -> None:
         """Draw something below all that is printed; it is gone with the next thing that is."""
-        if not self.is_live or self._is_held:
+        if not self.is_live:
             return
         with self._lock:
+            # Looked at in here: a question may have come meanwhile, and what is drawn takes lines away.
+            if self._holders:
+                return
             if self._area is None:
                 self._area = Live(
                     renderable, console=self.out, transient=True, refresh_per_second=15, redirect_stderr=False
@@ -204,12 +231,14 @@ class Terminal:
     @contextmanager
     def held(self) -> Generator[None]:
         """Draw nothing for a moment, because a question stands at the bottom."""
-        self._is_held = True
-        self.clear()
+        with self._lock:
+            self._holders += 1
+            self.clear()
         try:
             yield
         finally:
-            self._is_held = False
+            with self._lock:
+                self._holders -= 1
 
     # For good.
 
@@ -255,9 +284,7 @@ class Terminal:
         """Write what the agent says; `is_apart`, as lines that cannot begin where ours do."""
         if is_apart or self.out.is_terminal:
             width = max(self.voice.width - len(INDENT) - 1, 20)
-            lines = [
-                piece for line in printable(text).split("\n") for piece in chop_cells(line, width) or [""]
-            ]
+            lines = [piece for line in printable(text).split("\n") for piece in chopped(line, width)]
             text = "\n".join(f"{INDENT}{line}".rstrip() for line in lines)
         self.write(text if text.endswith("\n") else f"{text}\n")
 
@@ -330,6 +357,10 @@ class Terminal:
         """Print on standard output without going to the next line."""
         self.out.print(text, end="", soft_wrap=True)
 
+    def question(self, words: str) -> None:
+        """Ask whoever is there, without going to the next line."""
+        self.voice.print(_hanging(words, self.voice), end="")
+
     def unprompt(self, console: Console | None = None) -> None:
         """Take away the line that the cursor is in; where that cannot be done, go to the next."""
         console = console or self.out
@@ -350,13 +381,17 @@ class Terminal:
             typed = (await self.line() or "").strip().lower()[:1]
             return typed if typed and typed in keys else default
         fd = sys.stdin.fileno()
+        begun = ""
         with _single_keys(fd):
             while True:
                 await anyio.wait_readable(fd)
                 data = os.read(fd, _MOST_KEYS)
                 if not data:
                     return default
-                for key in _SPECIAL_KEY.sub("", data.decode("ascii", "replace")).lower():
+                pressed = _SPECIAL_KEY.sub("", begun + data.decode("ascii", "replace"))
+                # On a slow line the rest of an arrow comes later.
+                begun = "".join(_BEGUN_KEY.findall(pressed)[:1])
+                for key in pressed.removesuffix(begun).lower():
                     if key in keys:
                         return key
                     if key in "\x04\r\n":
@@ -381,8 +416,10 @@ class Terminal:
 def complain(words: str) -> None:
     """Write a line to stderr as it is now: another may stand in for it while something is drawn."""
     console = Terminal(no_color=True).err
-    shown = _hanging(words, console).plain if console.is_terminal else words
-    sys.stderr.write(f"{plain(shown)}\n")
+    if console.is_terminal:
+        console.print(_hanging(words, console))
+    else:
+        sys.stderr.write(f"{plain(words)}\n")
 
 
 def _hanging(words: str | Text, console: Console) -> Text:

@@ -124,6 +124,7 @@ class Connection:
         self._end_error: BaseException = TransportClosed("it is not open yet")
         self._told_everybody: BaseException | None = None
         """What readers of everything raise at the end."""
+        self._is_flushing = False
         self._up = anyio.Event()
         self._done = anyio.Event()
         """Nothing more comes."""
@@ -217,7 +218,7 @@ class Connection:
         if self._up.is_set() and not self._done.is_set() and self.transport.is_ready:
             self._peer.request(Interrupt())
             with anyio.move_on_after(_INTERRUPT_SECONDS, shield=True):
-                await self.flush()
+                await self._send_output()
 
     def abandon(self) -> None:
         """Begin to end it, from any thread and at any time, without waiting."""
@@ -394,10 +395,22 @@ class Connection:
             self.start(self.flush)
 
     async def flush(self) -> None:
-        """Send whatever there is by now: tasks may start in another order than they were begun.
+        """Have whatever there is sent: tasks may start in another order than they were begun.
 
-        That it could not be sent is not raised: whoever reads is told why.
+        One sends for all: an agent that asks and does not read would have thousands wait at the pipe, and all
+        of them go on at once.
         """
+        if self._is_flushing:
+            return
+        self._is_flushing = True
+        try:
+            while self._peer.has_output:
+                await self._send_output()
+        finally:
+            self._is_flushing = False
+
+    async def _send_output(self) -> None:
+        """That it could not be sent is not raised: whoever reads is told why."""
         try:
             if data := self._peer.take_output():
                 await self.transport.send(data)

@@ -356,11 +356,11 @@ def decode_block(data: Json, *, strict: bool = False) -> ContentBlock:
     except (ValueError, RecursionError) as error:
         if strict:
             _refuse(data, str(error))
-    from bridle.wire._tolerant import convert_leniently
+    from bridle.wire._tolerant import convert_leniently, fields_of
 
     block = convert_leniently(known, fields)
-    for field in msgspec.structs.fields(known):
-        value = fields.get(field.encode_name)
+    for field in fields_of(known):
+        value = fields.get(field.wire_name)
         if value is not None and getattr(block, field.name) != value:
             return UnknownBlock(kind, data)
     return cast("ContentBlock", block)

@@ -65,7 +65,7 @@ def is_object(value: object) -> TypeGuard[dict[str, Any]]:
 
 def _mend(kind: type[T], data: dict[str, Any]) -> T:
     values: dict[str, object] = {}
-    for field in _fields_of(kind):
+    for field in fields_of(kind):
         value: object = data.get(field.wire_name, _MISFIT)
         if value is not _MISFIT:
             value = field.shape.fit(value)
@@ -77,7 +77,8 @@ def _mend(kind: type[T], data: dict[str, Any]) -> T:
 
 
 @cache
-def _fields_of(kind: type[msgspec.Struct]) -> tuple[_Field, ...]:
+def fields_of(kind: type[msgspec.Struct]) -> tuple[_Field, ...]:
+    """The fields of a struct. To look them up takes a hundred times as long as to use them."""
     return tuple(
         _Field(field.name, field.encode_name, field.required, _shape_of(field.type))
         for field in msgspec.structs.fields(kind)
