@@ -44,9 +44,9 @@ help: ## list the targets
 
 .PHONY: run
 run: $(STAMP) ## show a live session: no key, no network
-	@$(BIN)/bridle demo
+	@$(BIN)/outrider demo
 
-# The program that Bridle drives, for the tests that need it; where it cannot be had, they are skipped.
+# The program that Outrider drives, for the tests that need it; where it cannot be had, they are skipped.
 .PHONY: agent
 agent: $(STAMP)
 	@$(PY) scripts/agent_program.py
@@ -75,9 +75,9 @@ test-mcp1: ## run the tests of the bridge to servers of the `mcp` library with a
 
 # What the reference does is kept in tests/compat; this asks it again.
 .PHONY: parity
-parity: $(STAMP) agent ## hold `bridle.compat` against the reference SDK itself, installed in build/
+parity: $(STAMP) agent ## hold `outrider.compat` against the reference SDK itself, installed in build/
 	@reference=$$($(PY) -m benchmarks.reference) && \
-	BRIDLE_REFERENCE="$$reference" $(PY) -m pytest -n $(WORKERS) tests/compat $(ARGS) && \
+	OUTRIDER_REFERENCE="$$reference" $(PY) -m pytest -n $(WORKERS) tests/compat $(ARGS) && \
 	$(PY) scripts/reference_programs.py --check
 
 .PHONY: test-all
@@ -110,7 +110,7 @@ types: $(STAMP) ## check the types with mypy and pyright
 	@$(PY) -m pyright --pythonpath $(PY) $(TYPED) >build/pyright.log 2>&1 & pyright=$$!; \
 	trap 'kill $$pyright 2>/dev/null' EXIT; \
 	echo "== mypy" && $(PY) -m mypy $(TYPED) && \
-	echo "== mypy, as on Windows" && $(PY) -m mypy --platform win32 src/bridle/transports && \
+	echo "== mypy, as on Windows" && $(PY) -m mypy --platform win32 src/outrider/transports && \
 	echo "== pyright" && { wait $$pyright; code=$$?; cat build/pyright.log; exit $$code; }
 
 # Not part of `check`: on Python 3.11 it makes the tests take two to three times as much CPU.
@@ -122,7 +122,7 @@ coverage: $(STAMP) agent servers ## run the tests with branch coverage; fails be
 # Among all tests, the real program plays only some of the scenes, and of the examples in the documentation.
 .PHONY: conformance
 conformance: $(STAMP) agent ## play every scene, example and program with the real agent, too
-	@BRIDLE_CONFORMANCE=1 $(PY) -m pytest -n $(WORKERS) tests/conformance tests/test_readme.py \
+	@OUTRIDER_CONFORMANCE=1 $(PY) -m pytest -n $(WORKERS) tests/conformance tests/test_readme.py \
 		tests/testing/simulator/test_tools_as_real.py tests/compat/test_programs.py $(ARGS)
 
 .PHONY: attacks
@@ -135,7 +135,7 @@ soak: $(STAMP) ## run short sessions under random faults: SESSIONS=2000, ARGS="-
 
 .PHONY: fleet
 fleet: $(STAMP) agent ## run thousands of tasks under faults, with killed runners and a Ray cluster; takes minutes
-	@BRIDLE_LONG=1 $(PY) -m pytest -v tests/fleet/test_map_faults.py tests/fleet/test_map_agents.py \
+	@OUTRIDER_LONG=1 $(PY) -m pytest -v tests/fleet/test_map_faults.py tests/fleet/test_map_agents.py \
 		tests/fleet/ray/test_cluster.py $(ARGS)
 
 .PHONY: bench
@@ -167,7 +167,7 @@ FIND_PYTHON = \
 			printf '%s\n' "$$python"; exit 0; \
 		fi; \
 	done; \
-	echo "Bridle needs Python 3.11 or newer, with venv and ensurepip, and found none." >&2; \
+	echo "Outrider needs Python 3.11 or newer, with venv and ensurepip, and found none." >&2; \
 	echo "Install one, or name it: make PYTHON=python3.12 ..." >&2; \
 	exit 1
 

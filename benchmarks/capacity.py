@@ -22,9 +22,9 @@ from typing import NamedTuple
 import anyio
 
 from benchmarks.table import megabytes, milliseconds, note, painted
-from bridle import Session
-from bridle.fleet._sizes import read_size
-from bridle.testing import RealAgent, say, use_tool
+from outrider import Session
+from outrider.fleet._sizes import read_size
+from outrider.testing import RealAgent, say, use_tool
 from scripts.agent_program import program
 
 COUNTS = (1, 2, 4, 8)

@@ -3,7 +3,7 @@
     python -m benchmarks.cluster                          # 10,000 tasks, some minutes
     python -m benchmarks.cluster --tasks 1000 --nodes 4   # a first look
 
-The nodes and the account are made up, see `cluster_model.py`; what is done about their failures is Bridle's
+The nodes and the account are made up, see `cluster_model.py`; what is done about their failures is Outrider's
 own: `fleet.map` with `Retry`, `Gate` and `Adaptive`. The same seed gives the same figures.
 """
 
@@ -23,7 +23,7 @@ import anyio
 from benchmarks.cluster_model import SimulatedCluster, Spent, World
 from benchmarks.simulated_time import SimulatedClock, simulate
 from benchmarks.table import note, painted
-from bridle import fleet
+from outrider import fleet
 
 NODES = (1, 4, 8, 16)
 
@@ -176,7 +176,7 @@ def tables(world: World, nodes: Sequence[int]) -> Iterator[Table]:
         Setting(large, start=half),
     )
     yield Table(
-        "the program leaves that to Bridle: CLAUDE_CODE_MAX_RETRIES=0",
+        "the program leaves that to Outrider: CLAUDE_CODE_MAX_RETRIES=0",
         [(replace(world, own_retries=0), setting) for setting in each],
     )
     allowance = world.tokens_per_minute * 30

@@ -1,7 +1,7 @@
 """A cluster that is only reckoned: nodes that fail, an account with limits, an agent that asks it.
 
 Owns what is made up: how long calls take, when nodes are lost, what the account lets through. What is done
-about it is decided by Bridle: see `SimulatedCluster`.
+about it is decided by Outrider: see `SimulatedCluster`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 import anyio
 
-from bridle import Options, fleet
-from bridle.errors import ApiFailed
-from bridle.fleet import Assignment, Attempted, Note, Shared, WorkerLost
-from bridle.fleet._clock import Clock
-from bridle.fleet._engine import Tell
+from outrider import Options, fleet
+from outrider.errors import ApiFailed
+from outrider.fleet import Assignment, Attempted, Note, Shared, WorkerLost
+from outrider.fleet._clock import Clock
+from outrider.fleet._engine import Tell
 
 START_SECONDS = 1.0
 """To start the program and to connect."""
@@ -159,7 +159,7 @@ class Spent:
 
 
 class SimulatedCluster:
-    """An engine whose nodes are made up. All else is Bridle's: the run decides what is begun and begun again,
+    """An engine whose nodes are made up. All else is Outrider's: the run decides what is started and when,
     `Adaptive` how much at once, `Retry` when a turn is tried again, and `Gate` when all wait."""
 
     name = "simulated"
@@ -266,7 +266,7 @@ class SimulatedCluster:
         return Attempted(status="done" if error is None else "failed", error=error, duration=took, text="ok")
 
     async def _session(self, work: Assignment, tell: Tell) -> ApiFailed | None:
-        """A session from its start to the end of its turn, tried as Bridle tries it."""
+        """A session from its start to the end of its turn, tried as Outrider tries it."""
         with self._working():
             await anyio.sleep(START_SECONDS)
         gate, retry = self._shared.gate if self._shares_gate else None, self._shared.retry

@@ -14,7 +14,7 @@ from benchmarks import work
 from scripts.agent_program import program
 
 SCRIPT = Path(__file__).with_name("dropin.py")
-PACKAGES = {"ours": "bridle.compat", "theirs": "claude_agent_sdk"}
+PACKAGES = {"ours": "outrider.compat", "theirs": "claude_agent_sdk"}
 
 
 class Row(NamedTuple):
@@ -47,7 +47,7 @@ def measure(folder: Path, pythons: Mapping[str, str], *, quick: bool) -> Iterato
 
 
 def _first(pythons: Mapping[str, str], rounds: int) -> dict[str, float]:
-    from bridle.testing import RealAgent, say
+    from outrider.testing import RealAgent, say
 
     with RealAgent(otherwise=say("Hello."), program=program()) as agent:
         environment = {**agent.environment, "AGENT": str(agent.program)}

@@ -18,7 +18,7 @@ import anyio
 
 from benchmarks import work
 from benchmarks.side import Seconds, started
-from bridle import Options, fleet, run
+from outrider import Options, fleet, run
 
 CONCURRENCY = 8
 

@@ -1,4 +1,4 @@
-"""Measures Bridle and the reference SDK on the same work, in turns, and prints a table. See README.md."""
+"""Measures Outrider and the reference SDK on the same work, in turns, and prints a table. See README.md."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ SMALL_GOAL = 10.0
 """So many times fewer CPU seconds than the reference, for a stream event."""
 
 IMPORT_GOAL = 0.060
-"""`import bridle.wire` may take so many seconds more than starting Python does."""
+"""`import outrider.wire` may take so many seconds more than starting Python does."""
 
 START_GOAL = 0.003
 """From the start of a program to its first message, beyond a bare `subprocess.Popen`."""
@@ -80,7 +80,7 @@ KEPT_GOALS = {"list": 10.0, "last": 10.0, "whole": 3.0}
 WARM_GOAL = 0.005
 """A pool hands out a session that is ready within so many seconds; its median counts."""
 
-FIRST_MESSAGE = 'import bridle.wire; bridle.wire.Framer().feed(b\'{"type":"keep_alive"}\\n\')'
+FIRST_MESSAGE = 'import outrider.wire; outrider.wire.Framer().feed(b\'{"type":"keep_alive"}\\n\')'
 """What an import puts off is paid here."""
 
 LINEAR_GOAL = 0.5
@@ -124,7 +124,7 @@ class Bench:
     """One run: both sides, the files, and the figures so far."""
 
     def __init__(self, theirs: Path | None, folder: Path, *, quick: bool) -> None:
-        self._sides = {"ours": (sys.executable, "benchmarks.side_bridle", "bridle.wire")}
+        self._sides = {"ours": (sys.executable, "benchmarks.side_outrider", "outrider.wire")}
         if theirs is not None:
             self._sides["theirs"] = (str(theirs), "benchmarks.side_reference", "claude_agent_sdk")
         self._folder = folder
@@ -428,7 +428,7 @@ class Bench:
                 )
         yield note("CPU time of this process; the agents, and the workers of Ray, are others")
         if not fleet_rows.has_ray:
-            yield note("Ray is not installed, so it is left out: pip install 'bridle[ray]'")
+            yield note("Ray is not installed, so it is left out: pip install 'outrider[ray]'")
         yield ""
 
     def _warm(self) -> Iterator[str]:
@@ -445,7 +445,7 @@ class Bench:
             yield row(self._add(figure), milliseconds)
             medians.append(milliseconds(one.median))
         if medians:
-            yield note(f"medians of Bridle: {', '.join(medians)}; the reference has no pool")
+            yield note(f"medians of Outrider: {', '.join(medians)}; the reference has no pool")
         else:
             yield note("the real program is not here, so it is left out: `make agent` installs it")
         yield ""
@@ -476,8 +476,8 @@ class Bench:
 
     def _imports(self) -> Iterator[str]:
         commands = {side: (python, f"import {package}") for side, (python, _, package) in self._sides.items()}
-        commands["root"] = (sys.executable, "import bridle")
-        commands["session"] = (sys.executable, "from bridle import Options, Session, run")
+        commands["root"] = (sys.executable, "import outrider")
+        commands["session"] = (sys.executable, "from outrider import Options, Session, run")
         commands["first"] = (sys.executable, FIRST_MESSAGE)
         commands |= {f"bare {side}": (python, "") for side, (python, *_) in self._sides.items()}
         costs: dict[str, list[Cost]] = {key: [] for key in commands}
@@ -491,9 +491,9 @@ class Bench:
         cpu = {key: min(cost.cpu for cost in runs) for key, runs in costs.items()}
         theirs = wall["theirs"] - wall["bare theirs"] if "theirs" in wall else None
         for title, key in (
-            ("import bridle", "root"),
+            ("import outrider", "root"),
             ("the same, with `run` and `Session`", "session"),
-            ("import bridle.wire", "ours"),
+            ("import outrider.wire", "ours"),
             ("the same, and decode one frame", "first"),
         ):
             ours = max(wall[key] - wall["bare ours"], 0.0)
@@ -519,7 +519,7 @@ class Bench:
         bare = peaks["bare ours"]
         held = "" if bare is None else f" and {megabytes(bare)}"
         yield note(f"bare Python: {milliseconds(wall['bare ours'])}{held}")
-        yield note(f"slowest in bridle.wire: {_slowest()}")
+        yield note(f"slowest in outrider.wire: {_slowest()}")
 
 
 def _bare_start(program: Path) -> float:
@@ -575,7 +575,7 @@ def machine() -> str:
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Measure Bridle and the reference SDK on the same work.")
+    parser = argparse.ArgumentParser(description="Measure Outrider and the reference SDK on the same work.")
     parser.add_argument("--quick", action="store_true", help="less data and fewer rounds; for a first look")
     parser.add_argument("--only", action="append", choices=NAMES, help="measure this; may be repeated")
     parser.add_argument("--json", type=Path, metavar="FILE", help="save the figures, in seconds and bytes")
@@ -592,7 +592,7 @@ def reference_python(options: argparse.Namespace) -> Path | None:
     try:
         return reference.interpreter()
     except reference.Unavailable as error:
-        print(f"The reference cannot be installed, so Bridle runs alone: {error}", file=sys.stderr)
+        print(f"The reference cannot be installed, so Outrider runs alone: {error}", file=sys.stderr)
         return None
 
 
@@ -600,7 +600,7 @@ def main() -> None:
     options = arguments()
     theirs = reference_python(options)
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bridle-bench-")))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="outrider-bench-")))
         bench = Bench(theirs, folder, quick=options.quick)
         facts = bench.start(stack)
         for side in facts.values():

@@ -14,7 +14,7 @@ from typing import TypeVar
 import anyio
 from anyio.to_thread import current_default_thread_limiter
 
-from bridle.fleet._clock import Clock
+from outrider.fleet._clock import Clock
 
 T = TypeVar("T")
 
@@ -49,7 +49,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
 
 
 class SimulatedClock(Clock):
-    """The clock of that loop, for Bridle, with chance that can be repeated."""
+    """The clock of that loop, for Outrider, with chance that can be repeated."""
 
     def __init__(self, seed: int) -> None:
         self._random = Random(seed)

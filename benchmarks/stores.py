@@ -11,8 +11,8 @@ from uuid import uuid4
 
 import anyio
 
-from bridle.transcripts import PostgresStore, SessionKey, SessionStore, SessionStoreEntry, SqliteStore
-from bridle.transcripts.stores._records import encode
+from outrider.transcripts import PostgresStore, SessionKey, SessionStore, SessionStoreEntry, SqliteStore
+from outrider.transcripts.stores._records import encode
 from tests.transcripts.stores import servers
 
 ENTRY_SIZE = 2000

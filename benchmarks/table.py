@@ -45,7 +45,7 @@ _COLOURS = {"bold": "1", "dim": "2", "red": "31", "green": "32"}
 
 def header(title: str, theirs: str) -> str:
     width, *rest = COLUMNS
-    cells = [cell.rjust(size) for cell, size in zip(("Bridle", theirs, "ratio"), rest, strict=True)]
+    cells = [cell.rjust(size) for cell, size in zip(("Outrider", theirs, "ratio"), rest, strict=True)]
     return painted(title.ljust(width) + "".join(cells) + "   goal", "bold")
 
 

@@ -1,7 +1,7 @@
 """How long a user waits for the real program: with a session that is opened now, and with one of a pool.
 
-    python warm.py bridle cold COUNT
-    python warm.py bridle pool COUNT
+    python warm.py outrider cold COUNT
+    python warm.py outrider pool COUNT
     python warm.py claude_agent_sdk cold COUNT
 
 Prints the times of all rounds as a line of JSON. The agent's program is named by the variable AGENT. It
@@ -23,8 +23,8 @@ Times = dict[str, float]
 
 
 async def of_session(count: int) -> list[Times]:
-    """Bridle, with a session that is opened for the question."""
-    from bridle import Options, Session
+    """Outrider, with a session that is opened for the question."""
+    from outrider import Options, Session
 
     options, found = Options(cli_path=os.environ["AGENT"]), list[Times]()
     for _ in range(count):
@@ -37,9 +37,9 @@ async def of_session(count: int) -> list[Times]:
 
 
 async def of_pool(count: int) -> list[Times]:
-    """Bridle, with a session of a pool, as soon as one is ready."""
-    from bridle import Options
-    from bridle.fleet import Pool
+    """Outrider, with a session of a pool, as soon as one is ready."""
+    from outrider import Options
+    from outrider.fleet import Pool
 
     found = list[Times]()
     async with Pool(Options(cli_path=os.environ["AGENT"]), warm=1, max_processes=2) as pool:
@@ -87,8 +87,8 @@ async def _read(messages: AsyncIterator[object], since: Callable[[], float], tim
 
 
 WORK = {
-    ("bridle", "cold"): of_session,
-    ("bridle", "pool"): of_pool,
+    ("outrider", "cold"): of_session,
+    ("outrider", "pool"): of_pool,
     ("claude_agent_sdk", "cold"): of_client,
 }
 

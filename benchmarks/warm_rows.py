@@ -13,7 +13,7 @@ from typing import NamedTuple
 from scripts.agent_program import program
 
 SCRIPT = Path(__file__).with_name("warm.py")
-SIDES = (("ours", "bridle", "cold"), ("theirs", "claude_agent_sdk", "cold"), ("ours", "bridle", "pool"))
+SIDES = (("ours", "outrider", "cold"), ("theirs", "claude_agent_sdk", "cold"), ("ours", "outrider", "pool"))
 
 
 class Row(NamedTuple):
@@ -51,7 +51,7 @@ def measure(pythons: Mapping[str, str], *, quick: bool) -> Iterator[Row]:
 def _times(
     pythons: Mapping[str, str], rounds: int, count: int
 ) -> dict[tuple[str, str], list[dict[str, float]]]:
-    from bridle.testing import RealAgent, say
+    from outrider.testing import RealAgent, say
 
     found: dict[tuple[str, str], list[dict[str, float]]] = {}
     with RealAgent(otherwise=say("Hello."), program=program()) as agent:

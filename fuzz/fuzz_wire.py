@@ -1,4 +1,4 @@
-"""Fuzzes framing and codec: whatever the bytes, and however they are cut, the promises of `bridle.wire` hold.
+"""Fuzzes framing and codec: whatever the bytes and however they are cut, `outrider.wire` keeps its promises.
 
     make fuzz SECONDS=60
     python fuzz/fuzz_wire.py --reproduce FILE     # needs no atheris
@@ -22,15 +22,15 @@ except ImportError:
     atheris = None
 
 if atheris is None:
-    import bridle.wire as wire
-    from bridle.errors import MalformedFrame, MessageInvalid
+    import outrider.wire as wire
+    from outrider.errors import MalformedFrame, MessageInvalid
 else:
-    with atheris.instrument_imports(include=["bridle.wire"]):
-        import bridle.wire as wire
+    with atheris.instrument_imports(include=["outrider.wire"]):
+        import outrider.wire as wire
 
         # Imported on first use otherwise, which would be outside of this block.
-        import bridle.wire._tolerant  # noqa: F401
-    from bridle.errors import MalformedFrame, MessageInvalid
+        import outrider.wire._tolerant  # noqa: F401
+    from outrider.errors import MalformedFrame, MessageInvalid
 
 LIMITS = (None, 32, 100, 1000, 5000)
 """Sizes that a frame may have. All leave room for `LAST`."""

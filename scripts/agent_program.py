@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bridle.testing import clean_environment
+from outrider.testing import clean_environment
 
 PACKAGE = "@anthropic-ai/claude-code"
 VERSION = "2.1.325"

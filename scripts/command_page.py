@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
-from bridle.app._failing import Code
-from bridle.app._flags import FLAGS, Flag
-from bridle.app._fleet_commands import BATCH_FLAGS
+from outrider.app._failing import Code
+from outrider.app._flags import FLAGS, Flag
+from outrider.app._fleet_commands import BATCH_FLAGS
 
 PAGE = Path(__file__).parents[1] / "docs" / "command.md"
 BATCHES = PAGE.with_name("batches.md")

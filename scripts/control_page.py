@@ -1,4 +1,4 @@
-"""Write the tables in docs/control.md, from the methods of `bridle.session.Requests`."""
+"""Write the tables in docs/control.md, from the methods of `outrider.session.Requests`."""
 
 import ast
 import inspect
@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from bridle.session import Requests
-from bridle.wire import control
+from outrider.session import Requests
+from outrider.wire import control
 
 PAGE = Path(__file__).parents[1] / "docs" / "control.md"
 START, END = "<!-- tables -->\n", "<!-- end of tables -->\n"

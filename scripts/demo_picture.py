@@ -1,4 +1,4 @@
-"""Write docs/demo.svg: a picture of `bridle demo`, made from a run of it at a terminal."""
+"""Write docs/demo.svg: a picture of `outrider demo`, made from a run of it at a terminal."""
 
 import sys
 from pathlib import Path
@@ -10,7 +10,7 @@ PICTURE = Path(__file__).parents[1] / "docs" / "demo.svg"
 
 def make(path: Path) -> None:
     """Run the demo, say yes, and keep the picture."""
-    arguments = ["-m", "bridle.app", "demo", "--speed", "10", "--svg", str(path)]
+    arguments = ["-m", "outrider.app", "demo", "--speed", "10", "--svg", str(path)]
     demo = pexpect.spawn(sys.executable, arguments, dimensions=(60, 100), timeout=60)
     demo.expect_exact(b" no  ")
     demo.send("y")

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from bridle.protocol import MESSAGE_TABLE, RUN_TABLE
+from outrider.protocol import MESSAGE_TABLE, RUN_TABLE
 
 PAGE = Path(__file__).parents[1] / "ARCHITECTURE.md"
 BLOCK = re.compile(r"```mermaid\n.*?```", re.DOTALL)

@@ -1,4 +1,4 @@
-"""Write the tables in docs/options.md, from the fields of `Options` and the table of `bridle.launch`."""
+"""Write the tables in docs/options.md, from the fields of `Options` and the table of `outrider.launch`."""
 
 import ast
 import inspect
@@ -8,10 +8,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from bridle.launch._places import Filed, Flag, Host, Init, Place, Variable
-from bridle.launch._table import ROWS
-from bridle.options import OptionFields, Options
-from bridle.wire.control import Initialize
+from outrider.launch._places import Filed, Flag, Host, Init, Place, Variable
+from outrider.launch._table import ROWS
+from outrider.options import OptionFields, Options
+from outrider.wire.control import Initialize
 
 PAGE = Path(__file__).parents[1] / "docs" / "options.md"
 START, END = "<!-- tables -->\n", "<!-- end of tables -->\n"

@@ -215,9 +215,9 @@ class _Recorded:
             found["--max-budget-usd"] = float(found["--max-budget-usd"])
         if "--settings" in found:
             found["--settings"] = self._json(found["--settings"])
-        # By the first, Bridle finds processes that its child leaves behind; the second is of macOS.
+        # By the first, Outrider finds processes that its child leaves behind; the second is of macOS.
         names = sorted(
-            name for name in self.env.keys() | self.environ.keys() if not name.startswith("BRIDLE_")
+            name for name in self.env.keys() | self.environ.keys() if not name.startswith("OUTRIDER_")
         )
         changed = {name: self.env.get(name) for name in names if self.env.get(name) != self.environ.get(name)}
         if changed.get("CLAUDE_AGENT_SDK_VERSION") not in (None, "0"):

@@ -1,7 +1,8 @@
-"""Describes the public names of the reference SDK or of `bridle.compat`, and compares the two.
+"""Describes the public names of the reference SDK or of `outrider.compat`, and compares the two.
 
-    python scripts/reference_surface.py --package claude_agent_sdk            # in the reference's environment
-    python scripts/reference_surface.py --package bridle.compat --compare tests/compat/reference/surface.json
+    python scripts/reference_surface.py --package claude_agent_sdk    # in the reference's environment
+    python scripts/reference_surface.py --package outrider.compat \\
+        --compare tests/compat/reference/surface.json
 
 The first prints a description as JSON: facts only, no texts. The second prints the differences, and exits
 with 1 if one is not among those of `reference_differences.toml`, or if one of those is not there any more.

@@ -3,8 +3,8 @@
 from pathlib import Path
 from random import Random
 
-from bridle.fleet import Outcome, Report, Status
-from bridle.session import Usage
+from outrider.fleet import Outcome, Report, Status
+from outrider.session import Usage
 
 PICTURE = Path(__file__).parents[1] / "docs" / "report.svg"
 TASKS, AT_ONCE = 500, 12

@@ -25,12 +25,12 @@ from typing import Any, Final, NamedTuple, cast
 import anyio
 import msgspec
 
-from bridle.errors import BridleError
-from bridle.handlers import tool
-from bridle.options import Options, Timeouts
-from bridle.session import Session
-from bridle.testing import Fault, Faults, Faulty, Simulator, answer, say, think, use_tool
-from bridle.transports import Command, Transport, intercept, live_processes
+from outrider.errors import OutriderError
+from outrider.handlers import tool
+from outrider.options import Options, Timeouts
+from outrider.session import Session
+from outrider.testing import Fault, Faults, Faulty, Simulator, answer, say, think, use_tool
+from outrider.transports import Command, Transport, intercept, live_processes
 
 LIMITS: Final = Timeouts(
     connect=3.0,
@@ -117,7 +117,7 @@ class Tap(Transport):
         return self.inner.is_ready
 
     @property
-    def exit_error(self) -> BridleError | None:
+    def exit_error(self) -> OutriderError | None:
         return self.inner.exit_error
 
     @property
@@ -204,11 +204,11 @@ async def run_one(number: int, agent_kind: str = "memory", pulse: Pulse | None =
         with anyio.move_on_after(DEADLINE) as scope:
             try:
                 await _talk(options, random, turns, messages)
-            except* BridleError as group:
+            except* OutriderError as group:
                 error = _leaf(group)
             except* Exception as group:  # noqa: BLE001 - none should come, so it is told
                 error = _leaf(group)
-                problems.append(f"an error that is no BridleError: {error!r}")
+                problems.append(f"an error that is no OutriderError: {error!r}")
         if scope.cancelled_caught:
             problems.append(f"it hung for {DEADLINE:g} s")
     problems += _lost(taps, faulty, messages)
@@ -240,7 +240,7 @@ async def _talk(options: Options, random: Random, turns: int, messages: list[Any
     async with Session(options) as session, anyio.create_task_group() as tasks:
 
         async def listen() -> None:
-            with suppress(BridleError):
+            with suppress(OutriderError):
                 async for message in session:
                     messages.append(message)  # noqa: PERF401 - those before an error count
 
@@ -423,7 +423,7 @@ def main() -> int:
     parser.add_argument("--show", action="store_true", help="show each session with its faults")
     given = parser.parse_args()
     # What is expected here would be warned about in each second session.
-    logging.getLogger("bridle").setLevel(logging.CRITICAL)
+    logging.getLogger("outrider").setLevel(logging.CRITICAL)
     seed = int(time.time()) * 100_000 if given.seed is None else given.seed
     numbers = range(seed, seed + given.sessions) if given.only is None else range(given.only, given.only + 1)
     print(f"seed {numbers.start}, {len(numbers)} sessions on {given.backend}, agent in {given.agent}")

@@ -1,7 +1,7 @@
-"""Write the generated modules of `bridle.sync`, from the async ones that they wrap.
+"""Write the generated modules of `outrider.sync`, from the async ones that they wrap.
 
 Each class becomes one of the same name that waits for what the other gives, and each function likewise. What
-waits is in `bridle.sync._portal` and `_wrapper`: here are only names, signatures and docstrings.
+waits is in `outrider.sync._portal` and `_wrapper`: here are only names, signatures and docstrings.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-SOURCES = ROOT / "src" / "bridle"
-TARGETS = ROOT / "src" / "bridle" / "sync"
+SOURCES = ROOT / "src" / "outrider"
+TARGETS = ROOT / "src" / "outrider" / "sync"
 
 LAYOUT: dict[str, dict[str, tuple[str, ...]]] = {
     "_requests": {
@@ -66,13 +66,13 @@ HEADS = {
 }
 
 WORDS = {
-    "async with bridle.": "with bridle.sync.",
-    "await bridle.": "bridle.sync.",
+    "async with outrider.": "with outrider.sync.",
+    "await outrider.": "outrider.sync.",
     "async with": "with",
     "async for": "for",
     "await ": "",
-    " bridle.Sessions": " bridle.sync.Sessions",
-    "=bridle.Sessions": "=bridle.sync.Sessions",
+    " outrider.Sessions": " outrider.sync.Sessions",
+    "=outrider.Sessions": "=outrider.sync.Sessions",
     "Cancelling": "Interrupting",
     "StopAsyncIteration": "StopIteration",
     "several tasks": "several threads",
@@ -155,9 +155,9 @@ class Source(NamedTuple):
                     overloads.setdefault(node.name, []).append(node)
                 case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
                     definitions[node.name] = node
-                    places[node.name] = f"bridle.{package}.{name}"
+                    places[node.name] = f"outrider.{package}.{name}"
                 case ast.Assign(targets=[ast.Name(variable)]) | ast.AnnAssign(target=ast.Name(variable)):
-                    places[variable] = f"bridle.{package}.{name}"
+                    places[variable] = f"outrider.{package}.{name}"
                 case _:
                     pass
         return cls(name, definitions, overloads, places)
@@ -175,15 +175,15 @@ def imported(target: str, used: set[str], sources: list[Source]) -> Iterator[str
     for name in sorted(used & TYPING):
         yield f"from typing import {name}"
     for name in LAYOUT[target]:
-        yield f"from bridle.{package_of(name)} import {name}"
+        yield f"from outrider.{package_of(name)} import {name}"
     for name in sorted(used & {"Wrapper", "wrap"}):
-        yield f"from bridle.sync._wrapper import {name}"
+        yield f"from outrider.sync._wrapper import {name}"
     if "portal" in used:
-        yield "from bridle.sync._portal import portal"
+        yield "from outrider.sync._portal import portal"
     places = {name: place for source in sources for name, place in source.places.items()}
     for name in sorted(used - here - TYPING - {"Awaitable", "Callable"}):
         if name in WRAPPED:
-            yield f"from bridle.sync.{home_of(name)} import {name}"
+            yield f"from outrider.sync.{home_of(name)} import {name}"
         elif name in places:
             yield f"from {places[name]} import {name}"
 

@@ -29,7 +29,7 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
-# Each worker would compile all tests anew, and each child that a test starts all of Bridle: together minutes.
+# Each worker would compile all tests anew, and each child that a test starts all of Outrider: minutes.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 

@@ -15,7 +15,7 @@ from typing import Final, cast
 
 import pytest
 
-from bridle.testing import (
+from outrider.testing import (
     MessagesApi,
     Request,
     Simulator,
@@ -27,7 +27,7 @@ from bridle.testing import (
     say,
     use_tool,
 )
-from bridle.wire import JsonObject
+from outrider.wire import JsonObject
 from tests.real_program import require_program
 
 SUBAGENT_REQUESTS: Final = 100

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from bridle.command import Command
+from outrider.command import Command
 
 __all__ = ["Far", "make_far"]
 

@@ -10,12 +10,12 @@ from typing import Any, Self
 
 import pytest
 
-from bridle.launch import make_command, make_initialize
-from bridle.options import Options
-from bridle.protocol import Peer, RequestAnswered
-from bridle.testing import clean_environment
-from bridle.transports import ProcessTransport
-from bridle.wire import ResultMessage, user_message
+from outrider.launch import make_command, make_initialize
+from outrider.options import Options
+from outrider.protocol import Peer, RequestAnswered
+from outrider.testing import clean_environment
+from outrider.transports import ProcessTransport
+from outrider.wire import ResultMessage, user_message
 from scripts.agent_program import missing, program
 
 __all__ = ["Conversation", "clean_environment", "require_program"]

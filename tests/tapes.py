@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bridle.transports import read_trace
+from outrider.transports import read_trace
 
 FOLDER = Path(__file__).parent / "recordings"
 

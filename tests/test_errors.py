@@ -14,12 +14,11 @@ from typing import cast
 
 import pytest
 
-from bridle import errors
-from bridle.errors import (
+from outrider import errors
+from outrider.errors import (
     AgentNotFound,
     AgentTooOld,
     ApiFailed,
-    BridleError,
     CommandTooLong,
     ConnectionLost,
     Denied,
@@ -33,6 +32,7 @@ from bridle.errors import (
     MessageInvalid,
     OptionsError,
     OutputInvalid,
+    OutriderError,
     ProcessExited,
     ProtocolError,
     RequestFailed,
@@ -80,7 +80,7 @@ class Request:
 
 @dataclass
 class Case:
-    kind: type[BridleError]
+    kind: type[OutriderError]
     facts: dict[str, object]
     """All of them, under the names of parameters and attributes."""
     shown: tuple[str, ...]
@@ -98,7 +98,9 @@ TURN: dict[str, object] = {"result": Result(result="it broke"), "messages": ("on
 
 CASES = [
     Case(
-        BridleError, {"message": "so it is", "hint": "Do that.", **SESSION}, ("so it is", "Do that.", "s-42")
+        OutriderError,
+        {"message": "so it is", "hint": "Do that.", **SESSION},
+        ("so it is", "Do that.", "s-42"),
     ),
     Case(LaunchError, {**ARGV}, ("could not be started", "claude --verbose", "`cli_path`")),
     Case(
@@ -284,11 +286,11 @@ def planted(value: object) -> object:
             return value
 
 
-def facts_of(error: BridleError) -> dict[str, object]:
+def facts_of(error: OutriderError) -> dict[str, object]:
     return {name: value for name, value in vars(error).items() if name != "__notes__"}
 
 
-def assert_same(copied: BridleError, error: BridleError) -> None:
+def assert_same(copied: OutriderError, error: OutriderError) -> None:
     assert type(copied) is type(error)
     assert copied is not error
     assert str(copied) == str(error)
@@ -298,9 +300,9 @@ def assert_same(copied: BridleError, error: BridleError) -> None:
     assert getattr(copied, "__notes__", None) == getattr(error, "__notes__", None)
 
 
-def everyone() -> set[type[BridleError]]:
-    found = {BridleError}
-    queue = [BridleError]
+def everyone() -> set[type[OutriderError]]:
+    found = {OutriderError}
+    queue = [OutriderError]
     while queue:
         children = [child for child in queue.pop().__subclasses__() if child.__module__ == errors.__name__]
         found.update(children)
@@ -316,13 +318,13 @@ def test_every_class_is_in_the_table_and_in_all() -> None:
 
 def test_the_tree_in_the_docstring_is_the_real_one() -> None:
     assert errors.__doc__ is not None
-    drawn: dict[str, set[str]] = {"BridleError": {"Exception"}}
+    drawn: dict[str, set[str]] = {"OutriderError": {"Exception"}}
     for line in re.findall(r"[├└]─ (.+)", errors.__doc__):
         parent, colon, children = line.rpartition(": ")
         if colon:
-            drawn.setdefault(parent, {"BridleError"})
+            drawn.setdefault(parent, {"OutriderError"})
         for name, also in re.findall(r"(\w+)(?: \(also (\w+)\))?(?:, |$)", children):
-            drawn[name] = {parent or "BridleError", also} - {""}
+            drawn[name] = {parent or "OutriderError", also} - {""}
     assert drawn == {kind.__name__: {base.__name__ for base in kind.__bases__} for kind in everyone()}
 
 
@@ -330,8 +332,8 @@ def test_only_what_makes_texts_safe_and_typing_are_imported() -> None:
     sources = Path(errors.__file__).parent.glob("*.py")
     nodes = [node for path in sources for node in ast.parse(path.read_text(encoding="utf-8")).body]
     imported = {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
-    own = {f"bridle.errors.{name}" for name in ("_keeping", "_root", "_transcripts")}
-    assert imported == {"__future__", "typing", "bridle._display", "bridle.redaction", *own}
+    own = {f"outrider.errors.{name}" for name in ("_keeping", "_root", "_transcripts")}
+    assert imported == {"__future__", "typing", "outrider._display", "outrider.redaction", *own}
     assert not any(isinstance(node, ast.Import) for node in nodes)
 
 
@@ -366,7 +368,7 @@ def test_the_least_facts_make_a_text_of_their_own(case: Case) -> None:
     assert repr(error).startswith(f"{case.kind.__name__}(")
     assert error.retryable in (True, False)
     assert error.session_id in (None, "")
-    with pytest.raises(BridleError) as caught:
+    with pytest.raises(OutriderError) as caught:
         raise error
     assert caught.value is error
 
@@ -419,7 +421,7 @@ def test_bases_of_the_standard_library() -> None:
 @every_case(
     "error, retryable",
     [
-        (BridleError("x"), False),
+        (OutriderError("x"), False),
         (AgentNotFound(), False),
         (McpServerFailed("s"), False),
         (McpServerFailed("s", status="pending"), True),
@@ -451,7 +453,7 @@ def test_bases_of_the_standard_library() -> None:
     ],
     ids=repr,
 )
-def test_whether_a_retry_can_help(error: BridleError, retryable: bool) -> None:
+def test_whether_a_retry_can_help(error: OutriderError, retryable: bool) -> None:
     assert error.retryable is retryable
 
 
@@ -515,7 +517,7 @@ def test_a_private_key_over_several_lines_of_stderr_is_hidden() -> None:
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_long_values_are_shortened_in_the_text_alone(error: BridleError) -> None:
+def test_long_values_are_shortened_in_the_text_alone(error: OutriderError) -> None:
     assert "x" * 150 + "…" in str(error) or "x" * 190 in str(error)
     assert len(str(error)) < 1200
 
@@ -576,7 +578,7 @@ def test_the_reason_is_the_best_that_the_result_has(result: object, text: str) -
     ],
     ids=repr,
 )
-def test_what_to_do_next_depends_on_the_facts(error: BridleError, hint: str) -> None:
+def test_what_to_do_next_depends_on_the_facts(error: OutriderError, hint: str) -> None:
     assert hint in str(error)
 
 
@@ -623,11 +625,11 @@ class Mine(TurnFailed):
         self.job = job
 
 
-class Plain(BridleError):
+class Plain(OutriderError):
     pass
 
 
-class Choosy(BridleError):
+class Choosy(OutriderError):
     def __init__(self, *, colour: str) -> None:
         super().__init__()
         self.colour = colour

@@ -12,31 +12,31 @@ from typing import TypeVar
 
 import pytest
 
-import bridle
+import outrider
 from tests.cases import every_case
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = [
-    "bridle",
-    "bridle.command",
-    "bridle.errors",
-    "bridle.handlers",
-    "bridle.launch",
-    "bridle.options",
-    "bridle.protocol",
-    "bridle.redaction",
-    "bridle.session",
-    "bridle.sync",
-    "bridle.testing",
-    "bridle.transcripts",
-    "bridle.transports",
-    "bridle.wire",
-    "bridle.wire.choices",
-    "bridle.wire.control",
-    "bridle.wire.hooks",
-    "bridle.wire.permissions",
-    "bridle.wire.shapes",
-    "bridle.wire.tools",
+    "outrider",
+    "outrider.command",
+    "outrider.errors",
+    "outrider.handlers",
+    "outrider.launch",
+    "outrider.options",
+    "outrider.protocol",
+    "outrider.redaction",
+    "outrider.session",
+    "outrider.sync",
+    "outrider.testing",
+    "outrider.transcripts",
+    "outrider.transports",
+    "outrider.wire",
+    "outrider.wire.choices",
+    "outrider.wire.control",
+    "outrider.wire.hooks",
+    "outrider.wire.permissions",
+    "outrider.wire.shapes",
+    "outrider.wire.tools",
 ]
 
 
@@ -62,11 +62,11 @@ def test_all_names_what_is_there(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "bridle.protocol",
-        "bridle.transports",
-        "bridle.wire",
-        "bridle.wire.control",
-        "bridle.wire.hooks",
+        "outrider.protocol",
+        "outrider.transports",
+        "outrider.wire",
+        "outrider.wire.control",
+        "outrider.wire.hooks",
     ],
 )
 def test_a_package_exports_every_public_name_of_its_modules(name: str) -> None:
@@ -80,32 +80,32 @@ def test_a_package_exports_every_public_name_of_its_modules(name: str) -> None:
 
 # Shared between the modules of a package, and no part of what it offers.
 INTERNAL = {
-    "bridle.transports._blocking": {"BlockingInput", "BlockingOutput", "Piece", "read"},
-    "bridle.transports._flags": {"Bell", "Descriptor", "Flag", "SocketDescriptor", "socket_pair"},
-    "bridle.transports._folder": {"discard_folder", "make_folder", "remove_folder"},
-    "bridle.transports._forks": {"FreshLock", "Inherited", "forget_in_forks"},
-    "bridle.transports._host": {"Host", "Kept", "host"},
-    "bridle.transports._input": {"Input", "InputClosed", "Ticket"},
-    "bridle.transports._keeper": {"InputEnd", "Keeper", "OutputEnd", "Patience"},
-    "bridle.transports._memory": {"Pipe"},
-    "bridle.transports._output": {"Output", "Readiness"},
-    "bridle.transports._polling": {"PollingKeeper"},
-    "bridle.transports._process": {"Link"},
-    "bridle.transports._processes": {
+    "outrider.transports._blocking": {"BlockingInput", "BlockingOutput", "Piece", "read"},
+    "outrider.transports._flags": {"Bell", "Descriptor", "Flag", "SocketDescriptor", "socket_pair"},
+    "outrider.transports._folder": {"discard_folder", "make_folder", "remove_folder"},
+    "outrider.transports._forks": {"FreshLock", "Inherited", "forget_in_forks"},
+    "outrider.transports._host": {"Host", "Kept", "host"},
+    "outrider.transports._input": {"Input", "InputClosed", "Ticket"},
+    "outrider.transports._keeper": {"InputEnd", "Keeper", "OutputEnd", "Patience"},
+    "outrider.transports._memory": {"Pipe"},
+    "outrider.transports._output": {"Output", "Readiness"},
+    "outrider.transports._polling": {"PollingKeeper"},
+    "outrider.transports._process": {"Link"},
+    "outrider.transports._processes": {
         *("NoTable", "ProcTable", "ProcessTable", "Stat", "environment_of", "process_ids", "processes"),
         *("put_tag", "stat_of", "tag_of"),
     },
-    "bridle.transports._removal": {"is_name", "lock", "new_name", "remove_tree", "sweep"},
-    "bridle.transports._spawn": {"Spawned", "check_for_windows", "explain", "spawn"},
-    "bridle.transports._starting": {"run_uninterrupted", "start"},
-    "bridle.transports._stderr": {"Callback", "StderrLog"},
-    "bridle.transports._threads": {"Job", "ThreadedKeeper"},
-    "bridle.transports._trace": {"open_trace"},
-    "bridle.transports._trace_file": {"Lines", "Masking", "RunTrace", "new_trace_path"},
-    "bridle.transports._transport": {"Inbox", "Receiver", "line_of"},
-    "bridle.transports._tree": {"Tree"},
-    "bridle.transports._warden": {"Warden"},
-    "bridle.transports._warden_main": {
+    "outrider.transports._removal": {"is_name", "lock", "new_name", "remove_tree", "sweep"},
+    "outrider.transports._spawn": {"Spawned", "check_for_windows", "explain", "spawn"},
+    "outrider.transports._starting": {"run_uninterrupted", "start"},
+    "outrider.transports._stderr": {"Callback", "StderrLog"},
+    "outrider.transports._threads": {"Job", "ThreadedKeeper"},
+    "outrider.transports._trace": {"open_trace"},
+    "outrider.transports._trace_file": {"Lines", "Masking", "RunTrace", "new_trace_path"},
+    "outrider.transports._transport": {"Inbox", "Receiver", "line_of"},
+    "outrider.transports._tree": {"Tree"},
+    "outrider.transports._warden": {"Warden"},
+    "outrider.transports._warden_main": {
         *(
             "clean_up",
             "end_groups",
@@ -123,11 +123,11 @@ INTERNAL = {
             "wait_for_death",
         ),
     },
-    "bridle.transports._windows": {
+    "outrider.transports._windows": {
         *("BasicAccounting", "BasicLimit", "ExtendedLimit", "IoCounters", "MemoryCounters", "ProcessList"),
         *("JobKeeper", "System", "WindowsJob", "this_system"),
     },
-    "bridle.wire._decoding": {
+    "outrider.wire._decoding": {
         "Nesting",
         "decode_frame",
         "decode_object",
@@ -137,29 +137,29 @@ INTERNAL = {
         "opening",
         "typed_frame",
     },
-    "bridle.wire._encoding": {"frame_to_wire"},
-    "bridle.wire._json": {"dumps", "loads"},
-    "bridle.wire._received": {"Received"},
-    "bridle.wire._salvage": {"asker_of"},
-    "bridle.wire._tolerant": {"convert_leniently", "is_object"},
-    "bridle.wire._value": {"Line"},
-    "bridle.wire._validating": {"schema_of"},
+    "outrider.wire._encoding": {"frame_to_wire"},
+    "outrider.wire._json": {"dumps", "loads"},
+    "outrider.wire._received": {"Received"},
+    "outrider.wire._salvage": {"asker_of"},
+    "outrider.wire._tolerant": {"convert_leniently", "is_object"},
+    "outrider.wire._value": {"Line"},
+    "outrider.wire._validating": {"schema_of"},
 }
 
 
 def test_version() -> None:
-    assert bridle.__version__.count(".") == 2
+    assert outrider.__version__.count(".") == 2
 
 
 def test_the_extra_all_names_every_extra() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras: dict[str, list[str]] = project["optional-dependencies"]
     (everything,) = extras.pop("all")
-    assert everything == f"bridle[{','.join(sorted(extras))}]"
+    assert everything == f"outrider[{','.join(sorted(extras))}]"
     assert [name.partition(">")[0] for name in project["dependencies"]] == ["anyio", "msgspec"]
 
 
-@pytest.mark.parametrize("name", ["bridle", "bridle.wire"])
+@pytest.mark.parametrize("name", ["outrider", "outrider.wire"])
 def test_importing_loads_nothing_that_is_not_needed(name: str) -> None:
     """No event loop, nothing optional, and none of the parts of `wire` that are loaded on use."""
     code = f"import sys, {name}; print(*sorted(sys.modules))"
@@ -167,10 +167,10 @@ def test_importing_loads_nothing_that_is_not_needed(name: str) -> None:
     loaded = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
     unwanted = {"asyncio", "trio", "mcp", "pydantic", "logging", "dataclasses"}
     unwanted |= {
-        f"bridle.wire.{part}" for part in ("choices", "control", "hooks", "permissions", "shapes", "tools")
+        f"outrider.wire.{part}" for part in ("choices", "control", "hooks", "permissions", "shapes", "tools")
     }
     assert unwanted & set(loaded) == set()
 
 
 def test_the_package_is_typed() -> None:
-    assert (Path(bridle.__file__).parent / "py.typed").exists()
+    assert (Path(outrider.__file__).parent / "py.typed").exists()

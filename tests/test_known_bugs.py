@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from bridle.protocol import Peer, RequestAnswered, RequestLost, RequestReceived, RequestWithdrawn
-from bridle.wire import (
+from outrider.protocol import Peer, RequestAnswered, RequestLost, RequestReceived, RequestWithdrawn
+from outrider.wire import (
     Arrival,
     Framer,
     MalformedLine,
     OversizedMessage,
     PromptSuggestionMessage,
 )
-from bridle.wire.control import CanUseTool, GetSettings, Initialize, Interrupt
-from bridle.wire.hooks import HookRegistration
+from outrider.wire.control import CanUseTool, GetSettings, Initialize, Interrupt
+from outrider.wire.hooks import HookRegistration
 
 
 def suggestion(text: str) -> bytes:
@@ -84,7 +84,7 @@ def test_one_invalid_byte_does_not_end_the_stream() -> None:
 
 def test_the_locale_does_not_matter() -> None:
     code = (
-        "import sys; from bridle.wire import Framer, encode;"
+        "import sys; from outrider.wire import Framer, encode;"
         "frame, = Framer().feed(sys.stdin.buffer.read());"
         "sys.stdout.buffer.write(encode(frame))"
     )

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from bridle import errors
-from bridle.options import Timeouts
-from bridle.session import Requests
+from outrider import errors
+from outrider.options import Timeouts
+from outrider.session import Requests
 from tests.cases import every_case
 from tests.documented_agent import ANSWERS, documented_agent
 
@@ -26,7 +26,7 @@ EXAMPLES = {
     for number, example in enumerate(EXAMPLE.findall(page.read_text(encoding="utf-8")), 1)
 }
 TALKS = re.compile(
-    r"\bbridle\.(?:sync\.)?(?:run|stream|Session)\(|\bquery\(prompt=|\bClaudeSDKClient\("
+    r"\boutrider\.(?:sync\.)?(?:run|stream|Session)\(|\bquery\(prompt=|\bClaudeSDKClient\("
     r"|\b(?:Pool|LastingSession|fleet\.map)\("
 )
 """What shows that an example needs an agent."""
@@ -46,7 +46,7 @@ def test_an_example_prints_what_is_shown(name: str, tmp_path: Path, monkeypatch:
     printed = io.StringIO()
     with contextlib.ExitStack() as stack:
         if TALKS.search(code) and "Simulator" not in code:
-            is_real = name in ABOUT_THE_PROGRAM or "RealAgent" in code or "BRIDLE_CONFORMANCE" in os.environ
+            is_real = name in ABOUT_THE_PROGRAM or "RealAgent" in code or "OUTRIDER_CONFORMANCE" in os.environ
             stack.enter_context(documented_agent(tmp_path, monkeypatch, is_real=is_real))
         stack.enter_context(contextlib.redirect_stdout(printed))
         exec(compile(code, name, "exec", dont_inherit=True), {"__name__": "example"})

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bridle.redaction import DEFAULT, MASK, Redaction, is_secret_key, mask, mask_argv, mask_json, preview
+from outrider.redaction import DEFAULT, MASK, Redaction, is_secret_key, mask, mask_argv, mask_json, preview
 from tests.cases import every_case
 
 BODY = "k3yBody0123456789abcdefXYZ"
@@ -407,7 +407,7 @@ def test_time_is_linear(attack: str) -> None:
 
 
 def test_patterns_are_compiled_on_first_use() -> None:
-    code = "import bridle.errors; from bridle.redaction._patterns import patterns as made\n"
+    code = "import outrider.errors; from outrider.redaction._patterns import patterns as made\n"
     code += "raise SystemExit(made.cache_info().currsize)"
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=30).returncode == 0
 

@@ -1,4 +1,4 @@
-"""A machine on which the agent is installed, and the `bridle` command on it, piped and at a terminal.
+"""A machine on which the agent is installed, and the `outrider` command on it, piped and at a terminal.
 
 The model is a script. Nothing of the machine that runs the tests is seen.
 """
@@ -18,14 +18,14 @@ from typing import Any, Literal, NamedTuple, Self, TypeAlias
 import pexpect
 import pyte
 
-from bridle.testing import RealAgent, Request, Simulator, clean_environment
+from outrider.testing import RealAgent, Request, Simulator, clean_environment
 from tests.real_program import require_program
 
 Kind: TypeAlias = Literal["simulated", "real"]
 KINDS: tuple[Kind, ...] = ("simulated", "real")
 
 ROOT = Path(__file__).parents[2]
-COMMAND = (sys.executable, "-m", "bridle.app")
+COMMAND = (sys.executable, "-m", "outrider.app")
 DEADLINE = 45
 """Seconds for anything to be seen. The whole test has a deadline of its own."""
 

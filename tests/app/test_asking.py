@@ -5,11 +5,11 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from bridle.app._asking import Asker
-from bridle.app._stream import Stream
-from bridle.app._terminal import Terminal
-from bridle.handlers import ElicitationRequest
-from bridle.wire.control import Elicitation
+from outrider.app._asking import Asker
+from outrider.app._stream import Stream
+from outrider.app._terminal import Terminal
+from outrider.handlers import ElicitationRequest
+from outrider.wire.control import Elicitation
 from tests.handlers.deciding import Asker as Origin
 
 
@@ -21,5 +21,5 @@ def test_a_form_of_an_mcp_server_is_declined_with_a_word(capsys: pytest.CaptureF
     assert anyio.run(asker.decline, request).action == "decline"
     assert asker.fields().get("on_elicitation") == asker.decline
     assert capsys.readouterr().err == (
-        "declined: the MCP server deploy asks: Which \ufffd[31mregion? (bridle answers no forms)\n"
+        "declined: the MCP server deploy asks: Which \ufffd[31mregion? (outrider answers no forms)\n"
     )

@@ -1,4 +1,4 @@
-"""`bridle run` at a terminal: the answer as it is written, questions, Ctrl-C, colours."""
+"""`outrider run` at a terminal: the answer as it is written, questions, Ctrl-C, colours."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from signal import SIGINT, SIGTERM
 import pexpect
 import pytest
 
-from bridle.app._failing import Code
-from bridle.testing import answer, ask_question, exit_plan_mode, hang, say, use_tool
+from outrider.app._failing import Code
+from outrider.testing import answer, ask_question, exit_plan_mode, hang, say, use_tool
 from tests.app.machines import DEADLINE, KINDS, Kind, machine
 
 TOUCH = use_tool("Bash", command="touch made", description="Make it")

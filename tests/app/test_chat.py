@@ -1,11 +1,11 @@
-"""`bridle chat`: a conversation at a terminal, and with a pipe."""
+"""`outrider chat`: a conversation at a terminal, and with a pipe."""
 
 from __future__ import annotations
 
 import pytest
 
-from bridle.app._failing import Code
-from bridle.testing import say, use_tool
+from outrider.app._failing import Code
+from outrider.testing import say, use_tool
 from tests.app.machines import KINDS, Kind, Screen, machine
 
 PROMPT = "\N{HEAVY RIGHT-POINTING ANGLE QUOTATION MARK ORNAMENT}"
@@ -29,7 +29,7 @@ def test_a_conversation_goes_on_from_turn_to_turn(kind: Kind) -> None:
             shown = screen.text
         assert len(here.requests[1].messages) > len(here.requests[0].messages)
     assert "Hello Ada." in shown
-    assert "To go on: bridle chat --resume " in shown
+    assert "To go on: outrider chat --resume " in shown
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-import bridle
-from bridle.app import _commands, main
+import outrider
+from outrider.app import _commands, main
 from tests import tapes
 from tests.app.machines import COMMAND, Screen, clean, run
 
@@ -17,7 +17,7 @@ BOXES = set("─│╭╮╰╯┌┐└┘━┃")
 
 
 def test_it_tells_its_version() -> None:
-    assert run("--version") == (0, f"bridle {bridle.__version__}\n", "")
+    assert run("--version") == (0, f"outrider {outrider.__version__}\n", "")
 
 
 @pytest.mark.parametrize("command", [(), *((name,) for name in COMMANDS), ("trace", "show")], ids="-".join)
@@ -25,7 +25,7 @@ def test_help_in_a_pipe_is_plain(command: tuple[str, ...], capsys: pytest.Captur
     assert main([*command, "--help"]) == 0
     out, err = capsys.readouterr()
     assert err == ""
-    assert out.startswith(f"Usage: {' '.join(('bridle', *command))} ")
+    assert out.startswith(f"Usage: {' '.join(('outrider', *command))} ")
     assert not BOXES & set(out)
     assert "\x1b" not in out
 
@@ -43,8 +43,8 @@ def test_help_at_a_terminal_is_drawn() -> None:
 
 def test_help_needs_nothing_of_the_library() -> None:
     code = (
-        "import sys; from bridle.app import main; main(['--help'])\n"
-        "names = {name.split('.')[1] for name in sys.modules if name.startswith('bridle.')}\n"
+        "import sys; from outrider.app import main; main(['--help'])\n"
+        "names = {name.split('.')[1] for name in sys.modules if name.startswith('outrider.')}\n"
         "print(sorted(names), file=sys.stderr)"
     )
     done = subprocess.run(
@@ -57,9 +57,9 @@ def test_help_needs_nothing_of_the_library() -> None:
 @pytest.mark.parametrize(
     "arguments, said",
     [
-        (("fly",), "error: No such command 'fly'. Try `bridle --help`.\n"),
-        (("run", "--fly"), "error: No such option: --fly. Try `bridle run --help`.\n"),
-        (("trace", "show"), "error: Missing argument 'FILE'. Try `bridle trace show --help`.\n"),
+        (("fly",), "error: No such command 'fly'. Try `outrider --help`.\n"),
+        (("run", "--fly"), "error: No such option: --fly. Try `outrider run --help`.\n"),
+        (("trace", "show"), "error: Missing argument 'FILE'. Try `outrider trace show --help`.\n"),
         (("demo", "--agent", "dreamt"), "error: Invalid value for '--agent'"),
         (("run", "x", "--max-turns", "many"), "error: Invalid value for '--max-turns'"),
         (("run", "x", "--max-turns", "0"), "error: `--max-turns` must be a whole number of 1 or more"),
@@ -84,7 +84,7 @@ def test_a_mistake_is_one_line(
 def test_without_a_command_it_shows_the_help_and_fails() -> None:
     code, out, err = run()
     assert (code, out) == (2, "")
-    assert err.startswith("Usage: bridle ")
+    assert err.startswith("Usage: outrider ")
 
 
 @pytest.mark.parametrize("place", ["before", "after"])
@@ -101,7 +101,7 @@ def test_debug_shows_the_traceback_and_changes_no_code(
 
 def test_a_fault_of_ours_is_one_line_too() -> None:
     code = (
-        "import sys, bridle.app._replay as module; from bridle.app import main\n"
+        "import sys, outrider.app._replay as module; from outrider.app import main\n"
         "def broken(*args, **fields): raise ZeroDivisionError('by zero')\n"
         "module.read_trace = broken\n"
         "sys.exit(main(['replay', 'x']))"
@@ -114,8 +114,8 @@ def test_a_fault_of_ours_is_one_line_too() -> None:
 
 
 def shell(line: str) -> subprocess.CompletedProcess[str]:
-    """What a shell makes of a command line; `bridle` has its streams buffered, as most have."""
-    command = f'bridle() {{ {" ".join(COMMAND)} "$@"; }}\n{line}'
+    """What a shell makes of a command line; `outrider` has its streams buffered, as most have."""
+    command = f'outrider() {{ {" ".join(COMMAND)} "$@"; }}\n{line}'
     environment = clean({"PYTHONUNBUFFERED": ""})
     return subprocess.run(
         ["bash", "-c", command], capture_output=True, text=True, check=False, env=environment
@@ -125,9 +125,9 @@ def shell(line: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     "line, code, said",
     [
-        ("bridle run <&-", 2, "error: The prompt that came on stdin is empty.\n"),
-        ("bridle --version >&-", 0, ""),
-        ("bridle fly 2>&-", 2, ""),
+        ("outrider run <&-", 2, "error: The prompt that came on stdin is empty.\n"),
+        ("outrider --version >&-", 0, ""),
+        ("outrider fly 2>&-", 2, ""),
     ],
     ids=["stdin", "stdout", "stderr"],
 )
@@ -140,7 +140,7 @@ def test_a_stream_that_is_closed_is_no_failure(line: str, code: int, said: str) 
     "arguments", ["--help", f"replay {tapes.FOLDER}/19-plan-mode.jsonl.gz"], ids=["help", "replay"]
 )
 def test_a_full_disk_is_said_once(arguments: str) -> None:
-    done = shell(f"bridle {arguments} >/dev/full")
+    done = shell(f"outrider {arguments} >/dev/full")
     assert done.returncode == 1
     assert done.stderr == "error: Reading or writing failed: No space left on device.\n"
 
@@ -160,10 +160,10 @@ def test_without_the_extra_it_says_how_to_get_it(
     monkeypatch.setitem(sys.modules, package, None)
     assert main(["--version"]) == 1
     assert capsys.readouterr().err == (
-        "The bridle command needs two more packages: pip install 'bridle[app]'\n"
+        "The outrider command needs two more packages: pip install 'outrider[app]'\n"
     )
 
 
 def test_it_can_be_called_by_python() -> None:
-    assert COMMAND[1:] == ("-m", "bridle.app")
+    assert COMMAND[1:] == ("-m", "outrider.app")
     assert main(["--version"]) == 0

@@ -1,4 +1,4 @@
-"""`bridle demo`: the whole of a session, at a terminal and with a pipe."""
+"""`outrider demo`: the whole of a session, at a terminal and with a pipe."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from bridle.app._failing import Code
-from bridle.app._terminal import Terminal
+from outrider.app._failing import Code
+from outrider.app._terminal import Terminal
 from tests.app.machines import KINDS, Kind, Screen, run
 from tests.real_program import require_program
 

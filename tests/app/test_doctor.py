@@ -1,4 +1,4 @@
-"""`bridle doctor`: what it finds, what it advises, and what it never shows."""
+"""`outrider doctor`: what it finds, what it advises, and what it never shows."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from bridle.app._checks import machine_checks, program_check
-from bridle.app._failing import Code
-from bridle.app._terminal import printable
+from outrider.app._checks import machine_checks, program_check
+from outrider.app._failing import Code
+from outrider.app._terminal import printable
 from tests.app.machines import KINDS, Kind, machine
 
 SECRETS = {

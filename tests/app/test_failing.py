@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bridle import errors
-from bridle.app._failing import Code, Failed, code_of, in_one_line
-from bridle.app._flags import BY_OPTION
+from outrider import errors
+from outrider.app._failing import Code, Failed, code_of, in_one_line
+from outrider.app._flags import BY_OPTION
 from tests.cases import every_case
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bridle.app._flags import BY_OPTION, FLAGS, options_from
-from bridle.errors import OptionsError
-from bridle.options import OptionFields, Options
+from outrider.app._flags import BY_OPTION, FLAGS, options_from
+from outrider.errors import OptionsError
+from outrider.options import OptionFields, Options
 from tests.cases import every_case
 
 BY_NAME = {name: flag for flag in FLAGS for name in flag.names}

@@ -1,4 +1,4 @@
-"""`bridle fleet`: batches at the command line, in pipes."""
+"""`outrider fleet`: batches at the command line, in pipes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from bridle.app import main
-from bridle.app._fleet_settings import BatchFields, Settings
-from bridle.fleet import Journal, Report, Task
-from bridle.testing import Gate, Request, Step, fail, say, use_tool
-from bridle.transcripts import project_key
+from outrider.app import main
+from outrider.app._fleet_settings import BatchFields, Settings
+from outrider.fleet import Journal, Report, Task
+from outrider.testing import Gate, Request, Step, fail, say, use_tool
+from outrider.transcripts import project_key
 from tests.app.machines import COMMAND, Machine, clean, machine
 from tests.cases import every_case
 
@@ -56,7 +56,7 @@ def test_a_batch_from_its_first_task_to_its_report(
         assert re.fullmatch(r"\[1/2\] done    mend  \d+\.\d s  \$0\.\d{4}", mended)
         assert re.fullmatch(r"\[2/2\] failed  b  \d+\.\d s  \$0\.0000  ApiFailed: The API call .*", broken)
         assert re.match(r"! 1 of 2 tasks done · 0:\d\d · \$0\.\d{4} · \d+ tokens\n✗ 1 ApiFailed  ", done.err)
-        assert "\nrun them again: bridle fleet retry-failed tasks.journal\n" in done.err
+        assert "\nrun them again: outrider fleet retry-failed tasks.journal\n" in done.err
 
         monkeypatch.chdir(here.folder)
         assert look("status", "tasks.journal").startswith("2 of 2 tasks ended\n1 done · 1 failed\n$0.")
@@ -265,7 +265,7 @@ def test_a_batch_is_not_begun_twice(shell: Shell) -> None:
     write_tasks(shell.folder, "One")
     begun(shell.folder, Task("One"))
     assert shell.refuses("run", "tasks.jsonl") == (
-        "tasks.journal has a batch already. `bridle fleet resume tasks.journal` goes on with it;"
+        "tasks.journal has a batch already. `outrider fleet resume tasks.journal` goes on with it;"
         " for another one give another --journal."
     )
 
@@ -285,7 +285,7 @@ def test_files_that_are_not_there_are_named(shell: Shell) -> None:
 def test_a_journal_of_a_program_is_not_resumed_by_the_command(shell: Shell) -> None:
     with Journal("run.db", writing=True) as journal:
         journal.add([(0, Task("One", id="one"))])
-    assert shell.refuses("resume", "run.db").startswith("run.db was not begun by `bridle fleet run`. ")
+    assert shell.refuses("resume", "run.db").startswith("run.db was not begun by `outrider fleet run`. ")
     # One that was killed before it had written its tasks down.
     begun(shell.folder)
     assert shell.refuses("resume", "tasks.journal").startswith(
@@ -304,7 +304,7 @@ def test_a_journal_that_is_being_run_is_left_alone(shell: Shell, capsys: pytest.
     assert main(["fleet", "status", "tasks.journal"]) == 0
     out, err = capsys.readouterr()
     assert "\n0 done · 1 cut off\n" in out
-    assert err == "nobody runs it; go on with: bridle fleet resume tasks.journal\n"
+    assert err == "nobody runs it; go on with: outrider fleet resume tasks.journal\n"
 
 
 def test_what_may_be_a_secret_is_not_kept(shell: Shell) -> None:

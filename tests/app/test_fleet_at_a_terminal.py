@@ -1,4 +1,4 @@
-"""`bridle fleet` at a terminal: what is drawn while a batch runs, and what Ctrl-C does to it."""
+"""`outrider fleet` at a terminal: what is drawn while a batch runs, and what Ctrl-C does to it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import pexpect
 from rich.cells import cell_len
 from rich.text import Text
 
-from bridle.app._failing import Code
-from bridle.app._fleet_progress import clock, line_of, picture
-from bridle.app._terminal import ASCII, UNICODE, Glyphs
-from bridle.fleet import Counts, Journal, Outcome, Progress, Running
-from bridle.session import Usage
-from bridle.testing import Gate, Request, Step, fail, hang, say
+from outrider.app._failing import Code
+from outrider.app._fleet_progress import clock, line_of, picture
+from outrider.app._terminal import ASCII, UNICODE, Glyphs
+from outrider.fleet import Counts, Journal, Outcome, Progress, Running
+from outrider.session import Usage
+from outrider.testing import Gate, Request, Step, fail, hang, say
 from tests.app.machines import machine
 from tests.cases import every_case
 
@@ -58,8 +58,8 @@ def test_a_batch_is_drawn_and_leaves_its_sum() -> None:
     assert shown[0].startswith("! 1 of 2 tasks done · 0:")
     assert shown[1].startswith("✗ 1 ApiFailed  The API call failed with status 400")
     assert [line for line in shown[2:] if line] == [
-        "run them again: bridle fleet retry-failed tasks.journal",
-        "the report: bridle fleet report tasks.journal",
+        "run them again: outrider fleet retry-failed tasks.journal",
+        "the report: outrider fleet report tasks.journal",
     ]
     assert max(map(len, shown)) <= 80
     assert raw.rindex(SHOW) > raw.rindex(HIDE)
@@ -75,7 +75,7 @@ def test_ctrl_c_finishes_what_runs_and_resume_does_the_rest() -> None:
             screen.see("finishing 2 tasks; Ctrl-C again stops them")
             gate.open()
             assert screen.end() == Code.INTERRUPTED
-            assert "1 task left; go on with: bridle fleet resume tasks.journal" in screen.lines
+            assert "1 task left; go on with: outrider fleet resume tasks.journal" in screen.lines
         assert here.is_empty()
         assert counts(here.folder) == Counts(pending=1, done=2)
         done = here.run("fleet", "resume", "tasks.journal")
@@ -93,7 +93,7 @@ def test_ctrl_c_twice_stops_it() -> None:
             screen.press("\x03")
             screen.see("stopping (Ctrl-C again leaves at once)")
             assert screen.end() == Code.INTERRUPTED
-            assert "3 tasks left; go on with: bridle fleet resume tasks.journal" in screen.lines
+            assert "3 tasks left; go on with: outrider fleet resume tasks.journal" in screen.lines
             assert "Traceback" not in screen.text
         assert here.is_empty()
         assert counts(here.folder) == Counts(pending=1, started=2)

@@ -1,4 +1,4 @@
-"""`bridle migrate` on files and folders: what it finds there, shows, writes and leaves alone."""
+"""`outrider migrate` on files and folders: what it finds there, shows, writes and leaves alone."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bridle.app import main
-from bridle.app._failing import Code
-from bridle.app._migrate import counterpart
-from bridle.app._migrate_files import examined, replace
-from bridle.app._migrate_notebook import read_notebook
+from outrider.app import main
+from outrider.app._failing import Code
+from outrider.app._migrate import counterpart
+from outrider.app._migrate_files import examined, replace
+from outrider.app._migrate_notebook import read_notebook
 from tests.app.machines import Done, Screen
 
 OLD = b"from claude_agent_sdk import query\n"
-NEW = b"from bridle.compat import query\n"
+NEW = b"from outrider.compat import query\n"
 
 
 @pytest.fixture(autouse=True)
@@ -52,10 +52,10 @@ def put(name: str, content: bytes = OLD) -> Path:
 
 
 def test_the_counterpart_is_what_the_package_has() -> None:
-    import bridle.compat
+    import outrider.compat
 
     there = counterpart()
-    assert there[""] >= {*bridle.compat.__all__, "types", "testing", "_errors"}
+    assert there[""] >= {*outrider.compat.__all__, "types", "testing", "_errors"}
     assert "MessageParseError" in there["_errors"]
     assert "HookEvent" in there["types"]
 
@@ -67,7 +67,7 @@ def test_modules_are_there_without_being_imported(migrate: Any) -> None:
         file.writelines(f"print(claude_agent_sdk.{module}.__name__)\n" for module in modules)
     migrate("--write")
     printed = subprocess.check_output([sys.executable, str(path)], text=True)
-    assert printed.split() == [f"bridle.compat.{module}" for module in modules]
+    assert printed.split() == [f"outrider.compat.{module}" for module in modules]
 
 
 # What is shown.
@@ -86,7 +86,7 @@ def test_the_changes_are_shown_and_nothing_is_written(migrate: Any) -> None:
 @@ -1,5 +1,5 @@
  # one
 -from claude_agent_sdk import query
-+from bridle.compat import query
++from outrider.compat import query
 \x20
 \x20
 \x20
@@ -96,18 +96,18 @@ def test_the_changes_are_shown_and_nothing_is_written(migrate: Any) -> None:
 \x20
 -import claude_agent_sdk as sdk
 \\ No newline at end of file
-+import bridle.compat as sdk
++import outrider.compat as sdk
 \\ No newline at end of file
 
 --- tests/test_agent.py
 +++ tests/test_agent.py
 @@ -1,1 +1,1 @@
 -monkeypatch.setattr('claude_agent_sdk.query', fake)
-+monkeypatch.setattr('bridle.compat.query', fake)
++monkeypatch.setattr('outrider.compat.query', fake)
 
 To look at:
-requirements.txt:2: It names `claude-agent-sdk`. Put `bridle` there once nothing imports the other any more. \
-[requirement]
+requirements.txt:2: It names `claude-agent-sdk`. Put `outrider` there once nothing imports the other any \
+more. [requirement]
 
 2 files, 2 imports and 1 string changed; 1 place to look at. Nothing was written: --write makes the changes.
 """,
@@ -128,7 +128,7 @@ def test_it_is_drawn_at_a_terminal(tmp_path: Path) -> None:
     with Screen("migrate", cwd=tmp_path, size=(40, 60)) as screen:
         assert screen.end() == 0
         lines = screen.lines
-    assert b"\x1b[32m+from bridle.compat import query" in screen.raw
+    assert b"\x1b[32m+from outrider.compat import query" in screen.raw
     assert "  a.py:2  internal" in lines
     assert "    `claude_agent_sdk._internal.client` is private to" in lines
     assert max(map(len, lines)) <= 60
@@ -270,7 +270,7 @@ def test_a_file_without_it_is_passed_over_whatever_it_is(migrate: Any) -> None:
         (b"\xef\xbb\xbf" + OLD, b"\xef\xbb\xbf" + NEW),
         (
             b"# -*- coding: latin-1 -*-\nx = '\xe9'; import claude_agent_sdk as \xe9\n",
-            b"# -*- coding: latin-1 -*-\nx = '\xe9'; import bridle.compat as \xe9\n",
+            b"# -*- coding: latin-1 -*-\nx = '\xe9'; import outrider.compat as \xe9\n",
         ),
         (
             b"#!/usr/bin/env python\n\x0c\n\t# x  \n" + OLD[:-1],
@@ -470,8 +470,8 @@ def test_a_notebook_is_changed_and_is_written_as_it_was(indent: Any, ends: str, 
     )
     path = put("a.ipynb", (text + ends).encode())
     assert migrate("--write").out.splitlines()[-1] == "1 file, 2 imports changed."
-    after = text.replace("import claude_agent_sdk as sdk", "import bridle.compat as sdk")
-    assert path.read_bytes().decode() == after.replace("from claude_agent_sdk", "from bridle.compat") + ends
+    after = text.replace("import claude_agent_sdk as sdk", "import outrider.compat as sdk")
+    assert path.read_bytes().decode() == after.replace("from claude_agent_sdk", "from outrider.compat") + ends
 
 
 def test_letters_of_a_notebook_that_are_spelled_out_stay_so() -> None:

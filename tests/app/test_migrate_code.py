@@ -1,4 +1,4 @@
-"""What `bridle migrate` changes in Python, and what it says to look at."""
+"""What `outrider migrate` changes in Python, and what it says to look at."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridle.app._migrate_code import applied, read_code
-from bridle.app._migrate_names import Counterpart
-from bridle.app._migrate_rules import RULES, SENTENCES
+from outrider.app._migrate_code import applied, read_code
+from outrider.app._migrate_names import Counterpart
+from outrider.app._migrate_rules import RULES, SENTENCES
 from tests.cases import every_case
 
 THERE: Counterpart = {
@@ -44,73 +44,73 @@ def found(text: str) -> list[tuple[int, str]]:
 
 
 IMPORTS = {
-    "import claude_agent_sdk": "import bridle.compat as claude_agent_sdk",
-    "import claude_agent_sdk as sdk": "import bridle.compat as sdk",
-    "import claude_agent_sdk  as\tsdk # why": "import bridle.compat  as\tsdk # why",
-    "import os, claude_agent_sdk, sys": "import os, bridle.compat as claude_agent_sdk, sys",
-    "import claude_agent_sdk.types": "import bridle.compat as claude_agent_sdk",
-    "import claude_agent_sdk.types as t": "import bridle.compat.types as t",
-    "from claude_agent_sdk import query": "from bridle.compat import query",
-    "from  claude_agent_sdk  import  query": "from  bridle.compat  import  query",
-    "from\\\n claude_agent_sdk import query": "from\\\n bridle.compat import query",
-    "from claude_agent_sdk import query as q, TextBlock": "from bridle.compat import query as q, TextBlock",
-    "from claude_agent_sdk import *": "from bridle.compat import *",
+    "import claude_agent_sdk": "import outrider.compat as claude_agent_sdk",
+    "import claude_agent_sdk as sdk": "import outrider.compat as sdk",
+    "import claude_agent_sdk  as\tsdk # why": "import outrider.compat  as\tsdk # why",
+    "import os, claude_agent_sdk, sys": "import os, outrider.compat as claude_agent_sdk, sys",
+    "import claude_agent_sdk.types": "import outrider.compat as claude_agent_sdk",
+    "import claude_agent_sdk.types as t": "import outrider.compat.types as t",
+    "from claude_agent_sdk import query": "from outrider.compat import query",
+    "from  claude_agent_sdk  import  query": "from  outrider.compat  import  query",
+    "from\\\n claude_agent_sdk import query": "from\\\n outrider.compat import query",
+    "from claude_agent_sdk import query as q, TextBlock": "from outrider.compat import query as q, TextBlock",
+    "from claude_agent_sdk import *": "from outrider.compat import *",
     "from claude_agent_sdk import (\n    query,  # one\n\n    TextBlock,\n)": (
-        "from bridle.compat import (\n    query,  # one\n\n    TextBlock,\n)"
+        "from outrider.compat import (\n    query,  # one\n\n    TextBlock,\n)"
     ),
-    "from claude_agent_sdk.types import HookEvent": "from bridle.compat.types import HookEvent",
-    "from claude_agent_sdk import types": "from bridle.compat import types",
+    "from claude_agent_sdk.types import HookEvent": "from outrider.compat.types import HookEvent",
+    "from claude_agent_sdk import types": "from outrider.compat import types",
     "from claude_agent_sdk._errors import MessageParseError": (
-        "from bridle.compat._errors import MessageParseError"
+        "from outrider.compat._errors import MessageParseError"
     ),
     "from claude_agent_sdk.testing import run_session_store_conformance": (
-        "from bridle.compat.testing import run_session_store_conformance"
+        "from outrider.compat.testing import run_session_store_conformance"
     ),
     # What is public is in another place.
-    "from claude_agent_sdk.client import ClaudeSDKClient": "from bridle.compat import ClaudeSDKClient",
-    "from claude_agent_sdk.query import query": "from bridle.compat import query",
+    "from claude_agent_sdk.client import ClaudeSDKClient": "from outrider.compat import ClaudeSDKClient",
+    "from claude_agent_sdk.query import query": "from outrider.compat import query",
     "from claude_agent_sdk._internal.transport import Transport as T": (
-        "from bridle.compat import Transport as T"
+        "from outrider.compat import Transport as T"
     ),
     "from claude_agent_sdk.testing.conformance import run_session_store_conformance": (
-        "from bridle.compat.testing import run_session_store_conformance"
+        "from outrider.compat.testing import run_session_store_conformance"
     ),
     # Wherever they are.
-    "def f():\n\tfrom claude_agent_sdk import query": "def f():\n\tfrom bridle.compat import query",
+    "def f():\n\tfrom claude_agent_sdk import query": "def f():\n\tfrom outrider.compat import query",
     "try:\n    import claude_agent_sdk as s\nexcept ImportError:\n    s = None": (
-        "try:\n    import bridle.compat as s\nexcept ImportError:\n    s = None"
+        "try:\n    import outrider.compat as s\nexcept ImportError:\n    s = None"
     ),
     "if TYPE_CHECKING: from claude_agent_sdk import query": (
-        "if TYPE_CHECKING: from bridle.compat import query"
+        "if TYPE_CHECKING: from outrider.compat import query"
     ),
-    "'é😀'; import claude_agent_sdk as é": "'é😀'; import bridle.compat as é",
-    "x = 1\x0c\nimport claude_agent_sdk as s": "x = 1\x0c\nimport bridle.compat as s",
-    "a = '''\n'''; import claude_agent_sdk as s; b = 2": "a = '''\n'''; import bridle.compat as s; b = 2",
+    "'é😀'; import claude_agent_sdk as é": "'é😀'; import outrider.compat as é",
+    "x = 1\x0c\nimport claude_agent_sdk as s": "x = 1\x0c\nimport outrider.compat as s",
+    "a = '''\n'''; import claude_agent_sdk as s; b = 2": "a = '''\n'''; import outrider.compat as s; b = 2",
 }
 
 STRINGS = {
-    'import_module("claude_agent_sdk")': 'import_module("bridle.compat")',
-    "importlib.import_module('claude_agent_sdk.types')": "importlib.import_module('bridle.compat.types')",
-    'pytest.importorskip(r"""claude_agent_sdk""")': 'pytest.importorskip(r"""bridle.compat""")',
-    "types.ModuleType('claude_agent_sdk')": "types.ModuleType('bridle.compat')",
-    "__import__('claude_agent_sdk', fromlist=['x'])": "__import__('bridle.compat', fromlist=['x'])",
-    "__import__('claude_agent_sdk', {}, {}, ('x',))": "__import__('bridle.compat', {}, {}, ('x',))",
-    "find_spec(name='claude_agent_sdk')": "find_spec(name='bridle.compat')",
-    "monkeypatch.setattr('claude_agent_sdk.query', fake)": "monkeypatch.setattr('bridle.compat.query', fake)",
+    'import_module("claude_agent_sdk")': 'import_module("outrider.compat")',
+    "importlib.import_module('claude_agent_sdk.types')": "importlib.import_module('outrider.compat.types')",
+    'pytest.importorskip(r"""claude_agent_sdk""")': 'pytest.importorskip(r"""outrider.compat""")',
+    "types.ModuleType('claude_agent_sdk')": "types.ModuleType('outrider.compat')",
+    "__import__('claude_agent_sdk', fromlist=['x'])": "__import__('outrider.compat', fromlist=['x'])",
+    "__import__('claude_agent_sdk', {}, {}, ('x',))": "__import__('outrider.compat', {}, {}, ('x',))",
+    "find_spec(name='claude_agent_sdk')": "find_spec(name='outrider.compat')",
+    "mp.setattr('claude_agent_sdk.query', fake)": "mp.setattr('outrider.compat.query', fake)",
     "@mock.patch('claude_agent_sdk.ClaudeSDKClient.query')\ndef f(): pass": (
-        "@mock.patch('bridle.compat.ClaudeSDKClient.query')\ndef f(): pass"
+        "@mock.patch('outrider.compat.ClaudeSDKClient.query')\ndef f(): pass"
     ),
-    "patch.dict('sys.modules', {'claude_agent_sdk': x})": "patch.dict('sys.modules', {'bridle.compat': x})",
-    "patch.multiple(('claude_agent_sdk', 1))": "patch.multiple(('bridle.compat', 1))",
-    "setitem(sys.modules, 'claude_agent_sdk', x)": "setitem(sys.modules, 'bridle.compat', x)",
+    "patch.dict('sys.modules', {'claude_agent_sdk': x})": "patch.dict('sys.modules', {'outrider.compat': x})",
+    "patch.multiple(('claude_agent_sdk', 1))": "patch.multiple(('outrider.compat', 1))",
+    "setitem(sys.modules, 'claude_agent_sdk', x)": "setitem(sys.modules, 'outrider.compat', x)",
     "patch('claude_agent_sdk.client.ClaudeSDKClient.query')": (
-        "patch('bridle.compat.ClaudeSDKClient.query')"
+        "patch('outrider.compat.ClaudeSDKClient.query')"
     ),
-    "patch('claude_agent_sdk.query.query')": "patch('bridle.compat.query')",
-    "patch('claude_agent_sdk.types.TextBlock')": "patch('bridle.compat.types.TextBlock')",
-    "sys.modules['claude_agent_sdk']": "sys.modules['bridle.compat']",
-    "sys.modules.pop('claude_agent_sdk', None)": "sys.modules.pop('bridle.compat', None)",
-    "'claude_agent_sdk' in sys.modules": "'bridle.compat' in sys.modules",
+    "patch('claude_agent_sdk.query.query')": "patch('outrider.compat.query')",
+    "patch('claude_agent_sdk.types.TextBlock')": "patch('outrider.compat.types.TextBlock')",
+    "sys.modules['claude_agent_sdk']": "sys.modules['outrider.compat']",
+    "sys.modules.pop('claude_agent_sdk', None)": "sys.modules.pop('outrider.compat', None)",
+    "'claude_agent_sdk' in sys.modules": "'outrider.compat' in sys.modules",
 }
 
 LEFT = (
@@ -118,7 +118,7 @@ LEFT = (
     "from my.claude_agent_sdk import query",
     "from . import claude_agent_sdk",
     "from .claude_agent_sdk import query",
-    "import bridle.compat as claude_agent_sdk",
+    "import outrider.compat as claude_agent_sdk",
     "from claude_agent_sdk._internal.query import Query",
     "import claude_agent_sdk._internal.client",
     "from claude_agent_sdk._internal import query",
@@ -132,7 +132,7 @@ LEFT = (
     "mock.patch('claude_agent_sdk' '.query')",
     "import_module('claude_agent\\x5fsdk')",
     "import_module(f'claude_agent_sdk.{name}')",
-    # It would give `bridle`.
+    # It would give `outrider`.
     "__import__('claude_agent_sdk')",
     "__import__('claude_agent_sdk.types', fromlist=[])",
     "import claude_agent_sdk . types",
@@ -178,7 +178,7 @@ LOOK: dict[str, list[tuple[str, int]]] = {
         ("client = ClaudeSDKClient()\nclient._transport.write('')", 3),
         ("async def f():\n  async with ClaudeSDKClient() as c:\n    c._query", 4),
         ("def f(c: ClaudeSDKClient):\n  return c._query", 3),
-        ("import bridle.compat\nc = bridle.compat.ClaudeSDKClient()\nc._query", 4),
+        ("import outrider.compat\nc = outrider.compat.ClaudeSDKClient()\nc._query", 4),
         ("if c := ClaudeSDKClient(): c._query", 2),
         ("c: ClaudeSDKClient = make()\nc._query", 3),
         ("async def f():\n  c = await ClaudeSDKClient()\n  c._query", 4),

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from bridle.app._commands import carry_out
-from bridle.fleet import Journal, Outcome, Task
-from bridle.session import Usage
-from bridle.testing import Request, Step, say, use_tool
-from bridle.transcripts import Bundle
+from outrider.app._commands import carry_out
+from outrider.fleet import Journal, Outcome, Task
+from outrider.session import Usage
+from outrider.testing import Request, Step, say, use_tool
+from outrider.transcripts import Bundle
 from scripts import command_page, demo_picture, report_picture
 from tests import tapes
 from tests.app.machines import COMMAND, clean, machine
@@ -122,7 +122,7 @@ def test_a_sample_prints_what_is_shown(command: str, shown: str) -> None:
         if "|" not in command:
             command += " </dev/null"
         done = subprocess.run(
-            ["bash", "-c", f'bridle() {{ {" ".join(COMMAND)} "$@"; }}\n{command} 2>&1'],
+            ["bash", "-c", f'outrider() {{ {" ".join(COMMAND)} "$@"; }}\n{command} 2>&1'],
             capture_output=True,
             encoding="utf-8",
             env=clean(here.environment),
@@ -144,7 +144,7 @@ def test_every_command_is_on_the_page(capsys: pytest.CaptureFixture[str]) -> Non
     carry_out(["--help"])
     commands = re.findall(r"^  (\w+)  ", capsys.readouterr().out.partition("Commands:")[2], re.MULTILINE)
     assert len(commands) == 9
-    assert [name for name in commands if f"| `bridle {name}" not in PAGE] == []
+    assert [name for name in commands if f"| `outrider {name}" not in PAGE] == []
 
 
 def test_the_plot_is_that_of_a_report() -> None:

@@ -1,4 +1,4 @@
-"""`bridle replay` and `bridle trace show`: recordings, for people to read."""
+"""`outrider replay` and `outrider trace show`: recordings, for people to read."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bridle.app import main
-from bridle.app._replay import replay_file
-from bridle.app._trace import show_trace
+from outrider.app import main
+from outrider.app._replay import replay_file
+from outrider.app._trace import show_trace
 from tests import tapes
 from tests.app.machines import Screen, run
 

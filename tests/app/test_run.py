@@ -1,4 +1,4 @@
-"""`bridle run` with pipes: what goes where, and what it ends with."""
+"""`outrider run` with pipes: what goes where, and what it ends with."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from bridle.app._failing import Code
-from bridle.app._run import read_prompt
-from bridle.testing import answer, fail, hang, say, use_tool
-from bridle.wire import AssistantMessage, InitMessage, ResultMessage, decode
+from outrider.app._failing import Code
+from outrider.app._run import read_prompt
+from outrider.testing import answer, fail, hang, say, use_tool
+from outrider.wire import AssistantMessage, InitMessage, ResultMessage, decode
 from tests.app.machines import COMMAND, KINDS, Kind, clean, machine
 
 FRIDAY = (use_tool("Read", file_path="notes.txt"), say("It says **Friday**."))

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from bridle.app._saying import Said, call_in_words, money, said, tool_name
-from bridle.app._terminal import printable
-from bridle.wire import decode
+from outrider.app._saying import Said, call_in_words, money, said, tool_name
+from outrider.app._terminal import printable
+from outrider.wire import decode
 from tests import tapes
 from tests.cases import every_case
 

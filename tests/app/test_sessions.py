@@ -1,4 +1,4 @@
-"""`bridle sessions`: what is kept of conversations, at the command line."""
+"""`outrider sessions`: what is kept of conversations, at the command line."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import pytest
 from rich.cells import cell_len
 from rich.text import Text
 
-from bridle.app import main
-from bridle.app._session_list import columns
-from bridle.testing import say
-from bridle.transcripts import Bundle, StoredSession, project_key
+from outrider.app import main
+from outrider.app._session_list import columns
+from outrider.testing import say
+from outrider.transcripts import Bundle, StoredSession, project_key
 from tests.app.machines import Screen, machine
 from tests.transcripts.keeping import bundle, put_on_disk
 from tests.transcripts.lines import prompt, session_id
@@ -54,7 +54,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     config, folder = tmp_path / "config", tmp_path / "project"
     folder.mkdir()
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(config))
-    monkeypatch.delenv("BRIDLE_STORE", raising=False)
+    monkeypatch.delenv("OUTRIDER_STORE", raising=False)
     monkeypatch.chdir(folder)
     put_on_disk(config, bundle(session_id(3)))
     for id in (ONE, TWO):
@@ -171,7 +171,7 @@ def test_the_beginning_of_an_id_is_enough(shell: Shell, config: Path) -> None:
     code, _, err = shell.fails("show", "0")
     assert (code, err.startswith("error: 3 sessions' ids begin with '0': ")) == (2, True)
     code, _, err = shell.fails("show", "f")
-    assert (code, "bridle sessions list" in err) == (2, True)
+    assert (code, "outrider sessions list" in err) == (2, True)
 
 
 def test_what_was_said_is_found(shell: Shell) -> None:
@@ -232,10 +232,10 @@ def test_a_session_goes_through_a_store(shell: Shell, monkeypatch: pytest.Monkey
     assert shell.said("copy", ONE, "--to", store) == f"{ONE} copied\n"
     assert [line.split("\t")[0] for line in shell("list", "--store", store)] == [ONE]
     assert shell("show", ONE, "--store", store)[2:] == shell("show", ONE)[2:]
-    monkeypatch.setenv("BRIDLE_STORE", store)
+    monkeypatch.setenv("OUTRIDER_STORE", store)
     shell.said("rename", ONE, "In the store")
     assert shell.said("delete", ONE, "--yes") == f"{ONE} deleted\n"
-    monkeypatch.delenv("BRIDLE_STORE")
+    monkeypatch.delenv("OUTRIDER_STORE")
     assert shell("show", ONE)[0] == "Titled"
 
 

@@ -7,9 +7,9 @@ import io
 import pytest
 from rich.console import Console
 
-from bridle.app._stream import Stream, split_finished
-from bridle.app._terminal import Terminal
-from bridle.wire import decode
+from outrider.app._stream import Stream, split_finished
+from outrider.app._terminal import Terminal
+from outrider.wire import decode
 from tests.cases import every_case
 
 ANSWER = """\

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from bridle._folders import remove_folder
+from outrider._folders import remove_folder
 
 
 @pytest.fixture(params=["asyncio", "trio"])

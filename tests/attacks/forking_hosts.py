@@ -1,4 +1,4 @@
-"""Programs that use Bridle and fork: `python forking_hosts.py NAME BACKEND FOLDER`. Each prints what it saw.
+"""Programs that use Outrider and fork: `python forking_hosts.py NAME BACKEND FOLDER`. Each says what it saw.
 
 In processes of their own, for a fork takes along all that the process has. Each ends by an alarm if it hangs.
 """
@@ -50,8 +50,8 @@ def unwinds_while_a_task_reads() -> None:
     """The child leaves the event loop, and with it two tasks: one that reads, one that waits for the end."""
     import anyio
 
-    from bridle.command import Command
-    from bridle.transports import ProcessTransport
+    from outrider.command import Command
+    from outrider.transports import ProcessTransport
 
     async def main() -> None:
         heard: list[str] = []
@@ -80,26 +80,26 @@ def unwinds_an_open_session() -> None:
     """The same with a session that is kept in a store: its lease and its agent stay with the parent."""
     import anyio
 
-    import bridle
-    from bridle.transcripts import SessionKey, SqliteStore
-    from bridle.transcripts._places import project_key
+    import outrider
+    from outrider.transcripts import SessionKey, SqliteStore
+    from outrider.transcripts._places import project_key
     from tests.session.surroundings import QUICK, make_program
 
     async def steal(key: SessionKey) -> None:
         try:
             await SqliteStore(FOLDER / "kept.db").acquire_lease(key, "a thief", 10)
-        except bridle.SessionBusy:
+        except outrider.SessionBusy:
             print("the lease is held", flush=True)
 
     async def main() -> None:
         store = SqliteStore(FOLDER / "kept.db")
-        options = bridle.Options(
+        options = outrider.Options(
             cli_path=make_program(FOLDER, "answers"), timeouts=QUICK, session_store=store, resume=SESSION
         )
         key: SessionKey = {"project_key": project_key(Path.cwd()), "session_id": SESSION}
         entry: Any = {"type": "user", "uuid": "1", "message": {"content": "Hello"}}
         await store.append(key, [entry])
-        async with bridle.Session(options=options) as session:
+        async with outrider.Session(options=options) as session:
             print("the child:", forked(nothing), flush=True)
             # In a loop of its own: that of asyncio does not hear of its threads after such a fork.
             thief = threading.Thread(target=anyio.run, args=(steal, key))
@@ -129,20 +129,20 @@ class Slow:
 
 
 def forks_while_a_thread_imports() -> None:
-    """A thread uses Bridle for the first time; the child needs the very module that is being loaded."""
-    import bridle
+    """A thread uses Outrider for the first time; the child needs the very module that is being loaded."""
+    import outrider
     from tests.session.surroundings import make_program
 
     program = make_program(FOLDER, "answers")
     # As if nothing had been used yet.
-    for name in [name for name in sys.modules if name.startswith("bridle.")]:
+    for name in [name for name in sys.modules if name.startswith("outrider.")]:
         del sys.modules[name]
     slow = Slow(BACKEND)
     sys.meta_path.insert(0, slow)
     os.register_at_fork(before=slow.is_forking.set)
 
     def use() -> None:
-        print(bridle.sync.run("Hello", cli_path=program).text, flush=True)
+        print(outrider.sync.run("Hello", cli_path=program).text, flush=True)
 
     thread = threading.Thread(target=use)
     thread.start()
@@ -153,7 +153,7 @@ def forks_while_a_thread_imports() -> None:
 
 def forks_while_threads_work() -> None:
     """A server that forks workers while its own threads are at work, again and again."""
-    import bridle
+    import outrider
     from tests.session.surroundings import make_program
 
     program = make_program(FOLDER, "answers")
@@ -162,16 +162,16 @@ def forks_while_threads_work() -> None:
 
     def work() -> None:
         while not is_over.is_set():
-            texts.append(bridle.sync.run("Hello", cli_path=program).text)
+            texts.append(outrider.sync.run("Hello", cli_path=program).text)
 
     def serve() -> None:
         signal.alarm(ALARM)
-        assert bridle.sync.run("Hello", cli_path=program).text == "done"
+        assert outrider.sync.run("Hello", cli_path=program).text == "done"
 
     threads = [threading.Thread(target=work) for _ in range(3)]
     for thread in threads:
         thread.start()
-    with bridle.sync.Session(cli_path=program) as session:
+    with outrider.sync.Session(cli_path=program) as session:
         for _ in range(5):
             workers = [multiprocessing.get_context("fork").Process(target=serve) for _ in range(2)]
             for worker in workers:

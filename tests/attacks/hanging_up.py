@@ -12,10 +12,10 @@ from typing import NoReturn
 
 import anyio
 
-import bridle
-from bridle.options import Timeouts
-from bridle.transports import live_processes
-from bridle.transports._host import host
+import outrider
+from outrider.options import Timeouts
+from outrider.transports import live_processes
+from outrider.transports._host import host
 
 _, WAY, WHEN, HANDLER, PROGRAM = sys.argv
 TIMEOUTS = Timeouts(close=0.2, terminate=0.2)
@@ -28,7 +28,7 @@ def leave(*_: object) -> NoReturn:
 
 
 def announce() -> None:
-    print(f"BRIDLE_{host().id}=", flush=True)
+    print(f"OUTRIDER_{host().id}=", flush=True)
 
 
 def announce_start() -> None:
@@ -40,14 +40,14 @@ def announce_start() -> None:
 
 
 async def main() -> None:
-    async with bridle.Session(cli_path=PROGRAM, timeouts=TIMEOUTS) as session:
+    async with outrider.Session(cli_path=PROGRAM, timeouts=TIMEOUTS) as session:
         turn = await session.send("Hi")
         async for _ in turn:
             announce()
 
 
 def main_sync() -> None:
-    with bridle.sync.Session(cli_path=PROGRAM, timeouts=TIMEOUTS) as session:
+    with outrider.sync.Session(cli_path=PROGRAM, timeouts=TIMEOUTS) as session:
         for _ in session.send("Hi"):
             announce()
 

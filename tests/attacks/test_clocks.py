@@ -10,11 +10,11 @@ from typing import TypeAlias
 import anyio
 import pytest
 
-from bridle.errors import LeaseLost, SessionBusy
-from bridle.fleet import Gate
-from bridle.fleet._clock import Clock
-from bridle.transcripts import FileStore, SessionKey, SqliteStore
-from bridle.transcripts.stores import _lease_time
+from outrider.errors import LeaseLost, SessionBusy
+from outrider.fleet import Gate
+from outrider.fleet._clock import Clock
+from outrider.transcripts import FileStore, SessionKey, SqliteStore
+from outrider.transcripts.stores import _lease_time
 from tests.transcripts.stores.remote import REMOTES, Remote, make_key
 
 Store: TypeAlias = FileStore | SqliteStore

@@ -15,11 +15,11 @@ import anyio
 import pexpect
 import pytest
 
-from bridle.testing import hang, say
-from bridle.transports import _processes, _warden_main
-from bridle.transports._processes import NoTable, environment_of, process_ids, put_tag, stat_of, tag_of
-from bridle.transports._starting import run_uninterrupted
-from bridle.transports._warden import Warden
+from outrider.testing import hang, say
+from outrider.transports import _processes, _warden_main
+from outrider.transports._processes import NoTable, environment_of, process_ids, put_tag, stat_of, tag_of
+from outrider.transports._starting import run_uninterrupted
+from outrider.transports._warden import Warden
 from tests.app.machines import COMMAND, DEADLINE, clean, machine
 from tests.session.surroundings import make_program
 from tests.transports.conftest import (
@@ -157,7 +157,7 @@ def test_without_proc_the_warden_ends_the_groups(tmp_path: Path, monkeypatch: py
         notes: dict[int, dict[str, object]] = {
             number: {"group": group, "started": 0, "folder": None} for number, group in enumerate(groups)
         }
-        _warden_main.clean_up(b"BRIDLE_test=", notes)
+        _warden_main.clean_up(b"OUTRIDER_test=", notes)
         assert own_processes() == []
         wait_for(lambda: not any(one.is_alive for one in transports))
     finally:
@@ -204,7 +204,7 @@ def test_a_new_warden_is_told_of_more_children_than_a_pipe_holds(
     warden: Warden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that is stopped reads nothing, and is replaced by one that does."""
-    from bridle.transports import _warden
+    from outrider.transports import _warden
 
     monkeypatch.setattr(_warden, "_BEHIND_LIMIT", 100_000)
     monkeypatch.setattr(_warden, "_AGAIN_SECONDS", 0.0)

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from bridle._display import escaped_json, one_line, plain, printable
-from bridle.errors import ProcessExited
-from bridle.fleet import Outcome, Report
-from bridle.testing import ContractBroken, conversation
-from bridle.testing._contract import Broken
-from bridle.testing._matching import ExpectationFailed
-from bridle.transcripts import Bundle
-from bridle.transcripts._exporting import exported
+from outrider._display import escaped_json, one_line, plain, printable
+from outrider.errors import ProcessExited
+from outrider.fleet import Outcome, Report
+from outrider.testing import ContractBroken, conversation
+from outrider.testing._contract import Broken
+from outrider.testing._matching import ExpectationFailed
+from outrider.transcripts import Bundle
+from outrider.transcripts._exporting import exported
 from tests.attacks.hostile import HIDDEN, POISON
 from tests.cases import every_case
 from tests.transcripts.keeping import KEY

@@ -13,7 +13,7 @@ import pytest
 HOSTS = Path(__file__).with_name("forking_hosts.py")
 ROOT = Path(__file__).parents[2]
 LOOPS = ["asyncio", *(["uvloop"] if find_spec("uvloop") else [])]
-"""Not trio: a child that unwinds its loop takes the loop's own waits back, and hangs, without Bridle too."""
+"""Not trio: a child that unwinds its loop takes the loop's own waits back and hangs, without Outrider too."""
 
 
 def said_by(name: str, backend: str, folder: Path) -> list[str]:
@@ -46,9 +46,10 @@ def test_a_child_that_leaves_a_session_leaves_the_parents_lease_and_agent_alone(
 
 
 @pytest.mark.parametrize(
-    "module", ["bridle.sync._run", "bridle.session._turn", "bridle.transports._warden", "bridle.wire.control"]
+    "module",
+    ["outrider.sync._run", "outrider.session._turn", "outrider.transports._warden", "outrider.wire.control"],
 )
-def test_a_fork_while_a_thread_loads_bridle_spoils_nothing(module: str, tmp_path: Path) -> None:
+def test_a_fork_while_a_thread_loads_outrider_spoils_nothing(module: str, tmp_path: Path) -> None:
     said = said_by("forks_while_a_thread_imports", module, tmp_path)
     assert sorted(said) == ["done", "done", "the child: ended"]
 

@@ -16,14 +16,14 @@ from typing import Any
 import anyio
 import pytest
 
-from bridle._folders import remove_folder
-from bridle.errors import OptionsError, StoreError, TranscriptError
-from bridle.fleet import Journal, JournalInvalid, Outcome, Task, map  # noqa: A004
-from bridle.launch import search_agent
-from bridle.session._laying_out import Layout, Places
-from bridle.transcripts import MemoryStore, Sessions
-from bridle.transcripts._disk import _scanning
-from bridle.transcripts._lines import to_line
+from outrider._folders import remove_folder
+from outrider.errors import OptionsError, StoreError, TranscriptError
+from outrider.fleet import Journal, JournalInvalid, Outcome, Task, map  # noqa: A004
+from outrider.launch import search_agent
+from outrider.session._laying_out import Layout, Places
+from outrider.transcripts import MemoryStore, Sessions
+from outrider.transcripts._disk import _scanning
+from outrider.transcripts._lines import to_line
 from tests.fleet.working import AT_ONCE, Works, nobody_left
 from tests.transcripts.keeping import KEY
 from tests.transcripts.lines import SESSION, answer, prompt
@@ -394,7 +394,7 @@ def trap(folder: Path, marks: Path) -> None:
             program.write_text(f"#!/bin/sh\necho {place}/{name} >> '{marks}'\n")
             program.chmod(0o755)
     # Modules that this and other Pythons start with.
-    for name in ("sitecustomize", "usercustomize", "json", "os", "signal", "select", "socket", "bridle"):
+    for name in ("sitecustomize", "usercustomize", "json", "os", "signal", "select", "socket", "outrider"):
         (folder / f"{name}.py").write_text(f"open({str(marks)!r}, 'a').write({name!r})\n")
     (folder / "pyvenv.cfg").write_text("home = .\n")
 

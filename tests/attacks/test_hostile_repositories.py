@@ -18,16 +18,16 @@ from typing import Any, Literal
 
 import pytest
 
-from bridle import sync
-from bridle.app._migrate_files import files_in
-from bridle.errors import BridleError
-from bridle.fleet import Copy, Task, Workspace, Worktree, map, resume  # noqa: A004
-from bridle.fleet._errors import WorkspaceFailed
-from bridle.fleet._workspaces import sweep
-from bridle.options import Options
-from bridle.testing import MessagesApi, clean_environment, say
-from bridle.transcripts import Sessions
-from bridle.transcripts._worktrees import worktrees
+from outrider import sync
+from outrider.app._migrate_files import files_in
+from outrider.errors import OutriderError
+from outrider.fleet import Copy, Task, Workspace, Worktree, map, resume  # noqa: A004
+from outrider.fleet._errors import WorkspaceFailed
+from outrider.fleet._workspaces import sweep
+from outrider.options import Options
+from outrider.testing import MessagesApi, clean_environment, say
+from outrider.transcripts import Sessions
+from outrider.transcripts._worktrees import worktrees
 from tests.fleet.working import AT_ONCE, Works, nobody_left
 from tests.real_program import require_program
 
@@ -480,7 +480,7 @@ def test_the_program_runs_nothing_that_its_folder_names_by_default(
             **named,
         )
         # With settings that are not its user's it may well fail.
-        with suppress(BridleError) if sources else nullcontext(), sync.Session(options) as session:
+        with suppress(OutriderError) if sources else nullcontext(), sync.Session(options) as session:
             session.mcp_status()
             if not sources:
                 assert session.ask("hello").text == "hi"

@@ -21,18 +21,18 @@ from unittest.mock import patch
 import anyio
 import pytest
 
-import bridle
-from bridle import image
-from bridle.command import Command
-from bridle.errors import BridleError, LaunchError
-from bridle.handlers import Policy, hook
-from bridle.protocol import Peer
-from bridle.session import Session
-from bridle.session._background import background
-from bridle.sync import _portal
-from bridle.transcripts import SqliteStore
-from bridle.transports import ProcessTransport, live_processes
-from bridle.wire import MalformedLine, OversizedMessage
+import outrider
+from outrider import image
+from outrider.command import Command
+from outrider.errors import LaunchError, OutriderError
+from outrider.handlers import Policy, hook
+from outrider.protocol import Peer
+from outrider.session import Session
+from outrider.session._background import background
+from outrider.sync import _portal
+from outrider.transcripts import SqliteStore
+from outrider.transports import ProcessTransport, live_processes
+from outrider.wire import MalformedLine, OversizedMessage
 from tests.session.other_end import OtherEnd
 from tests.session.surroundings import QUICK, make_program
 from tests.transports.conftest import libraries_are_warm, nothing_is_left, own_processes, wait_for
@@ -199,7 +199,7 @@ async def talk(program: str, folder: Path) -> str:
             await session.ask(["Look", image(picture)])
             return (await session.ask(iter(["Hello"]))).text
     finally:
-        with suppress(BridleError):
+        with suppress(OutriderError):
             await store.close()
 
 
@@ -217,7 +217,7 @@ def test_without_threads_a_session_fails_with_an_error_of_its_own_and_nothing_is
         with few_threads(free):
             try:
                 came.append(anyio.run(talk, program, tmp_path, backend=backend))
-            except BridleError as error:
+            except OutriderError as error:
                 came.append(
                     "refused" if "can't start new thread" in f"{error} {error.__cause__}" else str(error)
                 )
@@ -229,7 +229,7 @@ def test_without_threads_a_session_fails_with_an_error_of_its_own_and_nothing_is
 
 
 @pytest.mark.parametrize("free", range(4))
-def test_without_threads_bridle_sync_says_so_and_works_again_later(free: int, tmp_path: Path) -> None:
+def test_without_threads_outrider_sync_says_so_and_works_again_later(free: int, tmp_path: Path) -> None:
     program = make_program(tmp_path, "answers")
     done = in_a_process(without_threads_for_sync, free, program)
     assert done in ("refused done", "done done")
@@ -239,11 +239,11 @@ def test_without_threads_bridle_sync_says_so_and_works_again_later(free: int, tm
 def without_threads_for_sync(free: int, program: str) -> str:
     with few_threads(free):
         try:
-            came = bridle.sync.run("Hello", cli_path=program).text
+            came = outrider.sync.run("Hello", cli_path=program).text
         except LaunchError:
             came = "refused"
     assert own_processes() == []
-    return f"{came} {bridle.sync.run('Hello', cli_path=program).text}"
+    return f"{came} {outrider.sync.run('Hello', cli_path=program).text}"
 
 
 @pytest.mark.parametrize("way", ["async", "sync"])
@@ -259,10 +259,10 @@ def test_without_files_a_run_fails_with_an_error_of_its_own_and_nothing_is_left(
 
 def without_files(way: str, program: str) -> str:
     async def run_async() -> str:
-        return (await bridle.run("Hello", cli_path=program, timeouts=QUICK)).text
+        return (await outrider.run("Hello", cli_path=program, timeouts=QUICK)).text
 
     def run_sync() -> str:
-        return bridle.sync.run("Hello", cli_path=program, timeouts=QUICK).text
+        return outrider.sync.run("Hello", cli_path=program, timeouts=QUICK).text
 
     # What is loaded on first use needs files, too.
     assert anyio.run(run_async) == run_sync() == "done"

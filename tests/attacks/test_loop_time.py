@@ -15,12 +15,12 @@ from anyio.lowlevel import checkpoint
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle import deny
-from bridle.protocol import Peer, RequestAnswered
-from bridle.session import Session, _connection
-from bridle.transports import memory_pair
-from bridle.wire import Arrival, Framer, KeepAlive, MalformedLine, _framing
-from bridle.wire._salvage import _TOKEN, asker_of
+from outrider import deny
+from outrider.protocol import Peer, RequestAnswered
+from outrider.session import Session, _connection
+from outrider.transports import memory_pair
+from outrider.wire import Arrival, Framer, KeepAlive, MalformedLine, _framing
+from outrider.wire._salvage import _TOKEN, asker_of
 from tests.cases import every_case
 from tests.session.other_end import OtherEnd
 from tests.wire.test_framing import CASES, STREAMS

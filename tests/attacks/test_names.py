@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from anyio import fail_after
 
-import bridle
-from bridle import AgentDefinition, Policy, Rule, Session, ToolServer, compat, hook
-from bridle.compat._translating import translated_options
-from bridle.errors import OptionsError
-from bridle.launch import make_initialize
-from bridle.options import StdioServer
-from bridle.testing import Simulator, say, use_tool
-from bridle.wire.permissions import PermissionRuleValue, PermissionUpdate
+import outrider
+from outrider import AgentDefinition, Policy, Rule, Session, ToolServer, compat, hook
+from outrider.compat._translating import translated_options
+from outrider.errors import OptionsError
+from outrider.launch import make_initialize
+from outrider.options import StdioServer
+from outrider.testing import Simulator, say, use_tool
+from outrider.wire.permissions import PermissionRuleValue, PermissionUpdate
 
 anyio = pytest.mark.anyio
 
@@ -31,13 +31,13 @@ class Customers:
     def __init__(self) -> None:
         self.deleted: list[int] = []
 
-    @bridle.tool
+    @outrider.tool
     def delete_customer(self, id: int) -> str:
         """Delete a customer."""
         self.deleted.append(id)
         return "gone"
 
-    @bridle.tool
+    @outrider.tool
     def find_customer(self, id: int) -> str:
         """Find a customer."""
         return f"customer {id}"
@@ -63,32 +63,32 @@ def refuses(**fields: Any) -> OptionsError:
 
 
 @hook("PreToolUse", matcher="delete_customer")
-def deny_by_name(input: object) -> bridle.Answer:
-    return bridle.deny("Not here.")
+def deny_by_name(input: object) -> outrider.Answer:
+    return outrider.deny("Not here.")
 
 
 @hook("PreToolUse", matcher=["Bash", "delete_customer"])
-def deny_in_list(input: object) -> bridle.Answer:
-    return bridle.deny("Not here.")
+def deny_in_list(input: object) -> outrider.Answer:
+    return outrider.deny("Not here.")
 
 
 @hook("PreToolUse", matcher="mcp__tools")
-def deny_by_server(input: object) -> bridle.Answer:
-    return bridle.deny("Not here.")
+def deny_by_server(input: object) -> outrider.Answer:
+    return outrider.deny("Not here.")
 
 
 @hook("PreToolUse", matcher="Teleport|delete_customer", allow_unknown=True)
-def deny_with_unknown(input: object) -> bridle.Answer:
-    return bridle.deny("Not here.")
+def deny_with_unknown(input: object) -> outrider.Answer:
+    return outrider.deny("Not here.")
 
 
 def updating(name: str) -> Callable[..., Any]:
     """A callback that allows one call, and denies a tool from then on."""
 
-    async def permission(request: bridle.PermissionRequest) -> object:
+    async def permission(request: outrider.PermissionRequest) -> object:
         rule = PermissionRuleValue(tool_name=name)
         update = PermissionUpdate(type="addRules", rules=[rule], behavior="deny", destination="session")
-        return bridle.allow(updates=[update])
+        return outrider.allow(updates=[update])
 
     return permission
 
@@ -132,8 +132,8 @@ async def test_a_tool_is_denied_as_itself(way: str) -> None:
     tool = customers.delete_customer
 
     @hook("PreToolUse", matcher=tool)
-    def deny(input: object) -> bridle.Answer:
-        return bridle.deny("Not here.")
+    def deny(input: object) -> outrider.Answer:
+        return outrider.deny("Not here.")
 
     ways: dict[str, dict[str, Any]] = {
         "policy": {"permission": Policy.of({"deny": tool}, {"allow": "*"})},
@@ -149,7 +149,7 @@ async def test_a_policy_that_the_session_never_saw_denies_by_name() -> None:
     customers = Customers()
     policy = Policy.of({"deny": "delete_customer"}, {"allow": "*"})
 
-    async def permission(request: bridle.PermissionRequest) -> object:
+    async def permission(request: outrider.PermissionRequest) -> object:
         return await policy(request)
 
     await used(customers.delete_customer, permission=permission)
@@ -161,7 +161,7 @@ async def test_a_policy_that_the_session_never_saw_allows_nothing_if_it_is_missp
     customers = Customers()
     policy = Policy.of({"deny": "delete_custommer"}, {"allow": "*"})
 
-    async def permission(request: bridle.PermissionRequest) -> object:
+    async def permission(request: outrider.PermissionRequest) -> object:
         return await policy(request)
 
     await used(customers.delete_customer, permission=permission)
@@ -226,12 +226,12 @@ async def test_a_tool_of_ones_own_is_allowed_by_its_name_alone() -> None:
     assert "customer 3" in told
 
 
-def sent(**fields: Any) -> bridle.Options:
+def sent(**fields: Any) -> outrider.Options:
     """The options that a session starts its agent with."""
     return Session(**fields)._conversation.options
 
 
-@bridle.tool(name="Read")
+@outrider.tool(name="Read")
 def own_read(id: int) -> str:
     """Read a record."""
     return "read"
@@ -443,17 +443,17 @@ def test_a_misspelled_event_or_cause_is_refused_at_once(event: Any, matcher: Any
 def test_a_misspelled_event_of_a_plain_function_is_refused_at_once() -> None:
     misspelled: Any = "PreToolUsee"
     with pytest.raises(OptionsError, match="Did you mean 'PreToolUse'"):
-        bridle.Options(hooks={misspelled: [later]})
+        outrider.Options(hooks={misspelled: [later]})
     with pytest.raises(OptionsError, match="Did you mean 'PreToolUse'"):
-        bridle.Options(hooks={misspelled: []})
+        outrider.Options(hooks={misspelled: []})
     with pytest.raises(OptionsError, match="Did you mean 'PreToolUse'"):
-        bridle.Options().with_hook(misspelled, later)
+        outrider.Options().with_hook(misspelled, later)
 
 
 def test_an_event_of_tomorrow_is_taken_if_that_is_said() -> None:
     tomorrow: Any = "EventOfTomorrow"
     new = hook(tomorrow, matcher="x", allow_unknown=True)(later)
-    assert bridle.Options(hooks=[new]).hooks == bridle.Options(hooks={tomorrow: [new]}).hooks
+    assert outrider.Options(hooks=[new]).hooks == outrider.Options(hooks={tomorrow: [new]}).hooks
     Session(hooks=[new, hook("PreCompact", matcher="eclipse", allow_unknown=True)(later)])
 
 

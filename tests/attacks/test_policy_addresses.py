@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.errors import OptionsError
-from bridle.handlers import Policy
-from bridle.handlers._policy_glob import Match
-from bridle.handlers._policy_urls import domain_match
+from outrider.errors import OptionsError
+from outrider.handlers import Policy
+from outrider.handlers._policy_glob import Match
+from outrider.handlers._policy_urls import domain_match
 from tests.attacks.linear import assert_linear
 from tests.cases import every_case
 

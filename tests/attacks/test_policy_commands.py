@@ -17,9 +17,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bridle.handlers import Policy
-from bridle.handlers._policy_commands import command_match
-from bridle.handlers._policy_glob import Match
+from outrider.handlers import Policy
+from outrider.handlers._policy_commands import command_match
+from outrider.handlers._policy_glob import Match
 from tests.attacks.linear import assert_linear
 from tests.cases import every_case
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bridle.handlers import Policy
+from outrider.handlers import Policy
 from tests.attacks.linear import assert_linear
 from tests.cases import every_case
 

@@ -16,12 +16,12 @@ from pathlib import Path
 import anyio
 import pytest
 
-from bridle.command import FOLDER, Command, File
-from bridle.errors import LaunchError
-from bridle.transports import ProcessTransport
-from bridle.transports._folder import make_folder, remove_folder
-from bridle.transports._host import host
-from bridle.transports._removal import is_name, lock, new_name, sweep
+from outrider.command import FOLDER, Command, File
+from outrider.errors import LaunchError
+from outrider.transports import ProcessTransport
+from outrider.transports._folder import make_folder, remove_folder
+from outrider.transports._host import host
+from outrider.transports._removal import is_name, lock, new_name, sweep
 from tests.transports.conftest import DEADLINE, wait_for
 
 COMMAND = Command(("cat",), files=(File("mcp.json", b'{"key": "sk-ant-secret"}'),))
@@ -103,7 +103,7 @@ async def test_a_folder_is_removed_whatever_the_child_made_of_it(
 AS_NOBODY = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
-from bridle.transports._removal import remove_tree
+from outrider.transports._removal import remove_tree
 os.setgid(65534), os.setuid(65534)
 remove_tree(sys.argv[2])
 """
@@ -133,8 +133,8 @@ def test_a_user_without_rights_removes_what_is_read_only() -> None:
 KILLED = """
 import os, signal, sys, tempfile
 tempfile.tempdir = sys.argv[1]
-from bridle.command import Command, File
-from bridle.transports import _starting, ProcessTransport
+from outrider.command import Command, File
+from outrider.transports import _starting, ProcessTransport
 import anyio
 
 def kill(*_):
@@ -181,7 +181,7 @@ async def test_a_start_that_fails_leaves_neither_a_folder_nor_a_note(temporary: 
 NEXT = """
 import sys, tempfile
 tempfile.tempdir = sys.argv[1]
-from bridle.transports._host import host
+from outrider.transports._host import host
 host().warden.start()
 sys.stdin.read()
 """
@@ -189,7 +189,7 @@ sys.stdin.read()
 
 def test_the_next_host_removes_what_was_left(temporary: Path) -> None:
     left, used = left_behind(temporary), make()
-    old = left_behind(temporary, f"bridle-{os.getpid()}-abcd_123")
+    old = left_behind(temporary, f"outrider-{os.getpid()}-abcd_123")
     (left / "deep").mkdir()
     process = subprocess.Popen([sys.executable, "-c", NEXT, str(temporary)], stdin=subprocess.PIPE)
     try:
@@ -203,7 +203,7 @@ def test_the_next_host_removes_what_was_left(temporary: Path) -> None:
 
 def test_a_folder_in_use_is_known_by_its_lock_and_not_by_a_number(temporary: Path) -> None:
     """In a container, the number in its name is that of nobody, or of somebody else."""
-    used = temporary / f"bridle-{2**22 + 1}-{'0' * 16}"
+    used = temporary / f"outrider-{2**22 + 1}-{'0' * 16}"
     used.mkdir()
     number = lock(str(used))
     sweep(str(temporary))
@@ -257,12 +257,12 @@ def test_what_another_user_planted_is_not_touched(temporary: Path, tmp_path: Pat
 @pytest.mark.parametrize(
     "name, is_ours",
     [
-        (f"bridle-1-{'a' * 16}", True),
-        (f"bridle-1-{'g' * 16}", False),
-        (f"bridle-1-{'a' * 8}", False),
-        (f"bridle-x-{'a' * 16}", False),
-        ("bridle-fleet-abcdefgh", False),
-        (f"xbridle-1-{'a' * 16}", False),
+        (f"outrider-1-{'a' * 16}", True),
+        (f"outrider-1-{'g' * 16}", False),
+        (f"outrider-1-{'a' * 8}", False),
+        (f"outrider-x-{'a' * 16}", False),
+        ("outrider-fleet-abcdefgh", False),
+        (f"xoutrider-1-{'a' * 16}", False),
         (f"1-{'a' * 16}", False),
     ],
 )
@@ -274,7 +274,7 @@ def test_a_folder_that_was_swept_while_it_was_made_is_made_again(
     temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between making it and locking it, another host may take it for an old one."""
-    from bridle.transports import _folder
+    from outrider.transports import _folder
 
     swept: list[str] = []
 

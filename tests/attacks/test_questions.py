@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from bridle._display import chopped, printable
-from bridle.app._asking import Asker
-from bridle.app._failing import Code
-from bridle.app._question import Sheet
-from bridle.app._stream import Stream
-from bridle.app._terminal import ASCII, UNICODE, Terminal
-from bridle.handlers import ElicitationRequest
-from bridle.testing import answer, ask_question, exit_plan_mode, say, use_tool
-from bridle.wire.control import Elicitation
-from bridle.wire.permissions import PermissionUpdate
+from outrider._display import chopped, printable
+from outrider.app._asking import Asker
+from outrider.app._failing import Code
+from outrider.app._question import Sheet
+from outrider.app._stream import Stream
+from outrider.app._terminal import ASCII, UNICODE, Terminal
+from outrider.handlers import ElicitationRequest
+from outrider.testing import answer, ask_question, exit_plan_mode, say, use_tool
+from outrider.wire.control import Elicitation
+from outrider.wire.permissions import PermissionUpdate
 from tests.app.machines import DEADLINE, Screen, machine
 from tests.cases import every_case
 from tests.handlers.deciding import Asker as Origin

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.errors import BridleError, ProcessExited
-from bridle.options import Trace
-from bridle.redaction import MASK, mask, mask_json
-from bridle.redaction._patterns import _SLICE, WINDOW
-from bridle.transports import memory_pair, read_trace, traced
-from bridle.transports._stderr import StderrLog
+from outrider.errors import OutriderError, ProcessExited
+from outrider.options import Trace
+from outrider.redaction import MASK, mask, mask_json
+from outrider.redaction._patterns import _SLICE, WINDOW
+from outrider.transports import memory_pair, read_trace, traced
+from outrider.transports._stderr import StderrLog
 from tests.cases import every_case
 
 DEADLINE = 50.0
@@ -224,6 +224,6 @@ def test_no_more_of_stderr_is_kept_than_can_be_shown_at_once() -> None:
 
 
 def test_an_error_keeps_no_endless_text() -> None:
-    error = BridleError("é" * 10_000_000)
+    error = OutriderError("é" * 10_000_000)
     assert len(error.message) < 40_000
     assert len(str(error)) < 40_000

@@ -11,12 +11,12 @@ import anyio
 import msgspec
 import pytest
 
-from bridle import fleet
-from bridle.errors import SessionNotFound
-from bridle.fleet._attempting import attempt_here
-from bridle.fleet._engine import Assignment, Attempted, Tell
-from bridle.fleet._errors import WorkerLost
-from bridle.fleet._restart import Restart
+from outrider import fleet
+from outrider.errors import SessionNotFound
+from outrider.fleet._attempting import attempt_here
+from outrider.fleet._engine import Assignment, Attempted, Tell
+from outrider.fleet._errors import WorkerLost
+from outrider.fleet._restart import Restart
 from tests.fleet.lasting import Frail
 from tests.fleet.stub_engine import Stub
 from tests.transports.conftest import nothing_is_left

@@ -13,18 +13,18 @@ import anyio
 import msgspec
 import pytest
 
-import bridle
-from bridle import compat
-from bridle.errors import ProcessExited
-from bridle.handlers import allow, defer, deny
-from bridle.handlers._hooks_hook import Hook
-from bridle.options import Options, Timeouts
-from bridle.protocol import RequestAnswered
-from bridle.session import Session
-from bridle.testing import Simulator, say, use_tool
-from bridle.transcripts import MemoryStore
-from bridle.transports import ProcessTransport, Transport, Unreachable, intercept
-from bridle.wire import AttachmentMessage, ResultMessage, ToolResultBlock, UserMessage
+import outrider
+from outrider import compat
+from outrider.errors import ProcessExited
+from outrider.handlers import allow, defer, deny
+from outrider.handlers._hooks_hook import Hook
+from outrider.options import Options, Timeouts
+from outrider.protocol import RequestAnswered
+from outrider.session import Session
+from outrider.testing import Simulator, say, use_tool
+from outrider.transcripts import MemoryStore
+from outrider.transports import ProcessTransport, Transport, Unreachable, intercept
+from outrider.wire import AttachmentMessage, ResultMessage, ToolResultBlock, UserMessage
 from tests.session.other_end import OtherEnd, assistant, init, lifecycle, result, tool_result, turn
 from tests.session.real.talking import real_agent
 from tests.transports.conftest import nothing_is_left
@@ -288,7 +288,7 @@ async def test_what_was_going_on_before_a_prompt_is_no_part_of_its_turn() -> Non
 # Requests of the agent before it has answered the first one.
 
 
-@bridle.tool
+@outrider.tool
 def double(number: int) -> int:
     """Twice a number."""
     return 2 * number

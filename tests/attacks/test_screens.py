@@ -21,14 +21,14 @@ from typing import Any, NamedTuple
 import pytest
 import typer.main
 
-import bridle.app
-from bridle.app import main
-from bridle.app._commands import _app
-from bridle.app._terminal import UNICODE
-from bridle.fleet import Journal, Outcome, Task
-from bridle.testing import Request, Step, answer, fail, say, use_tool
-from bridle.transcripts import Bundle, project_key
-from bridle.transports import read_trace
+import outrider.app
+from outrider.app import main
+from outrider.app._commands import _app
+from outrider.app._terminal import UNICODE
+from outrider.fleet import Journal, Outcome, Task
+from outrider.testing import Request, Step, answer, fail, say, use_tool
+from outrider.transcripts import Bundle, project_key
+from outrider.transports import read_trace
 from tests import tapes
 from tests.app.machines import ROOT, Machine, Screen, clean, machine
 from tests.attacks.hostile import DISPATCHING, FORGED, HIDDEN, OWN_CODES, POISON, groups_of, keys_of, poisoned
@@ -157,7 +157,7 @@ def test_every_command_is_attacked() -> None:
 def test_only_one_module_writes_to_the_terminal() -> None:
     """Others print through it, or write to streams of Python's while those are guarded."""
     writers: set[str] = set()
-    for path in Path(bridle.app.__file__).parent.glob("*.py"):
+    for path in Path(outrider.app.__file__).parent.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             name = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
             if name.startswith(("sys.stdout.buffer", "os.write")) or name in ("Console", "print", "open_raw"):
@@ -176,7 +176,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "project"
     folder.mkdir()
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "config"))
-    monkeypatch.delenv("BRIDLE_STORE", raising=False)
+    monkeypatch.delenv("OUTRIDER_STORE", raising=False)
     monkeypatch.chdir(folder)
     return tmp_path
 
@@ -226,7 +226,7 @@ def test_no_field_of_a_session_commands_the_terminal(
     names = groups_of([made.entries, list(made.parts.values())])[number]
     made.entries, made.parts = poisoned(made.entries, names), poisoned(made.parts, names)
     put_agents_of_any_name(put_on_disk(place / "config", made))
-    told = {"format": "bridle-session", "version": 1, "session_id": SESSION, "entries": made.entries}
+    told = {"format": "outrider-session", "version": 1, "session_id": SESSION, "entries": made.entries}
     (place / "project" / "exported.json").write_text(json.dumps(told))
     looking = ("list", "show", "search", "export")
     for name, commands in OF_SESSIONS.items():
@@ -523,7 +523,7 @@ def test_a_batch_with_hostile_tasks_cannot_command_a_real_terminal() -> None:
 def test_logs_warnings_and_tracebacks_are_shown_and_not_obeyed() -> None:
     source = (
         "import logging, sys, threading, traceback, warnings\n"
-        "from bridle.app._terminal import guarded_streams\n"
+        "from outrider.app._terminal import guarded_streams\n"
         "from tests.attacks.hostile import POISON\n"
         "with guarded_streams():\n"
         "    logging.getLogger('x').error('%s', POISON)\n"

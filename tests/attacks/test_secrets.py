@@ -16,19 +16,19 @@ from typing import Any
 import anyio
 import pytest
 
-from bridle import fleet
-from bridle.command import Command, File
-from bridle.errors import OptionsError, ProcessExited, TurnFailed
-from bridle.fleet import Journal, Task, resume
-from bridle.fleet._errors import JournalBusy, JournalInvalid
-from bridle.fleet._journal_tables import RunnerLock
-from bridle.fleet._ray_serving import keep_traces
-from bridle.launch import Ssh
-from bridle.options import Options, Trace
-from bridle.redaction import MASK, Redaction
-from bridle.session import Session
-from bridle.testing import Simulator, fail
-from bridle.transports import ProcessTransport, Transport, live_processes, memory_pair, read_trace, traced
+from outrider import fleet
+from outrider.command import Command, File
+from outrider.errors import OptionsError, ProcessExited, TurnFailed
+from outrider.fleet import Journal, Task, resume
+from outrider.fleet._errors import JournalBusy, JournalInvalid
+from outrider.fleet._journal_tables import RunnerLock
+from outrider.fleet._ray_serving import keep_traces
+from outrider.launch import Ssh
+from outrider.options import Options, Trace
+from outrider.redaction import MASK, Redaction
+from outrider.session import Session
+from outrider.testing import Simulator, fail
+from outrider.transports import ProcessTransport, Transport, live_processes, memory_pair, read_trace, traced
 from tests.fleet.stub_engine import Stub
 from tests.transports.conftest import DEADLINE
 
@@ -212,15 +212,15 @@ os.umask(0)
 place = Path(sys.argv[1])
 os.chdir(place)
 
-from bridle import fleet
-from bridle.app import main
-from bridle.command import Command, File
-from bridle.fleet import Ledger, Task
-from bridle.fleet._ray_serving import keep_traces
-from bridle.options import Options
-from bridle.session import Session
-from bridle.testing import Simulator, record, say
-from bridle.transports import ProcessTransport
+from outrider import fleet
+from outrider.app import main
+from outrider.command import Command, File
+from outrider.fleet import Ledger, Task
+from outrider.fleet._ray_serving import keep_traces
+from outrider.options import Options
+from outrider.session import Session
+from outrider.testing import Simulator, record, say
+from outrider.transports import ProcessTransport
 
 
 def modes():

@@ -19,13 +19,13 @@ from typing import Any
 
 import pytest
 
-from bridle._folders import copy_folder, remove_folder
-from bridle.app._migrate_files import files_in
-from bridle.fleet import Copy, Empty, Task, Worktree, map, resume  # noqa: A004
-from bridle.fleet._errors import WorkspaceFailed
-from bridle.fleet._journal import Journal
-from bridle.fleet._workspaces import Workspace, discard, sweep
-from bridle.transcripts import FileStore, SessionKey
+from outrider._folders import copy_folder, remove_folder
+from outrider.app._migrate_files import files_in
+from outrider.fleet import Copy, Empty, Task, Worktree, map, resume  # noqa: A004
+from outrider.fleet._errors import WorkspaceFailed
+from outrider.fleet._journal import Journal
+from outrider.fleet._workspaces import Workspace, discard, sweep
+from outrider.transcripts import FileStore, SessionKey
 from tests.fleet.working import AT_ONCE, Works, nobody_left
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="folders cannot be opened there")
@@ -352,7 +352,7 @@ def as_nobody(work: Callable[[], None]) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs rights that count for one thread")
 def test_what_its_owner_may_not_change_is_copied_and_removed() -> None:
-    base = Path(tempfile.mkdtemp(prefix="bridle-test-"))
+    base = Path(tempfile.mkdtemp(prefix="outrider-test-"))
     if not os.geteuid():
         os.chown(base, 65534, 65534)
 
@@ -457,7 +457,7 @@ def test_sweeping_never_raises(
         raise RecursionError
 
     with monkeypatch.context() as patch:
-        patch.setattr("bridle.fleet._workspaces.remove_folder", fail)
+        patch.setattr("outrider.fleet._workspaces.remove_folder", fail)
         sweep(root)
     assert "could not be removed" in caplog.text
     with monkeypatch.context() as patch:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from bridle.wire import JsonObject
+from outrider.wire import JsonObject
 from tests.compat.kept_heads import text_of
 from tests.transcripts.lines import answer, boundary, called, line, prompt, result, session_id, title
 from tests.transcripts.made_up import _made

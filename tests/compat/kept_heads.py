@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridle.wire import JsonObject
+from outrider.wire import JsonObject
 from tests.transcripts.lines import answer, called, line, prompt, result, session_id, title, written
 
 __all__ = ["HEADS", "HEAD_IDS", "ODD_HEADS", "ODD_HEAD_IDS", "text_of"]

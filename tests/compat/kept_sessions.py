@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from bridle.transcripts import Bundle, project_key
-from bridle.wire import JsonObject
+from outrider.transcripts import Bundle, project_key
+from outrider.wire import JsonObject
 from tests.compat.kept_chains import CHAINS, made_up, tamed
 from tests.compat.kept_chains import message_id as _u
 from tests.compat.kept_heads import HEADS, ODD_HEADS, text_of

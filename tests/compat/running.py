@@ -1,4 +1,4 @@
-"""Runs programs that people write for the reference SDK: with it or with Bridle, and with a simulated agent
+"""Runs programs that people write for the reference SDK: with it or with Outrider, and with a simulated agent
 or the real one, whose model is a script.
 
 Nothing of the machine is seen by them. Does not judge what they print.
@@ -20,14 +20,14 @@ from typing import Literal, NamedTuple, TypeAlias
 from uuid import uuid4
 
 from benchmarks.reference import interpreter
-from bridle.app._migrate import counterpart
-from bridle.app._migrate_code import applied, read_code
-from bridle.testing import MessagesApi, clean_environment
-from bridle.testing._simulator._launcher import SCRIPT_VARIABLE, write_launcher
-from bridle.transports._processes import environment_of, process_ids, stat_of
+from outrider.app._migrate import counterpart
+from outrider.app._migrate_code import applied, read_code
+from outrider.testing import MessagesApi, clean_environment
+from outrider.testing._simulator._launcher import SCRIPT_VARIABLE, write_launcher
+from outrider.transports._processes import environment_of, process_ids, stat_of
 from scripts.agent_program import program as real_program
 
-Package: TypeAlias = Literal["reference", "bridle"]
+Package: TypeAlias = Literal["reference", "outrider"]
 Agent: TypeAlias = Literal["simulated", "real"]
 AGENTS: tuple[Agent, ...] = ("simulated", "real")
 
@@ -41,7 +41,7 @@ LEFT_SECONDS = 10.0
 
 _OF_TRIO = ("trio", "outcome", "sortedcontainers")
 
-_MARK = "BRIDLE_TEST_PROGRAM"
+_MARK = "OUTRIDER_TEST_PROGRAM"
 
 
 class Done(NamedTuple):
@@ -62,14 +62,14 @@ def run_program(name: str, package: Package, agent: Agent) -> Done:
     """Run a program to its end. Raises `benchmarks.reference.Unavailable` if the reference is not here."""
     text = (FOLDER / f"{name}.py").read_text(encoding="utf-8")
     python = Path(sys.executable)
-    if package == "bridle":
+    if package == "outrider":
         text = migrated(text)
     else:
         python = interpreter()
     mark = f"{_MARK}={uuid4()}"
     # As agents will say it: on some systems the folder for temporary files is a link.
     with (
-        TemporaryDirectory(prefix="bridle-program-") as place,
+        TemporaryDirectory(prefix="outrider-program-") as place,
         _environment(Path(place).resolve(), name, agent) as env,
     ):
         work = Path(place).resolve() / "project"
@@ -101,7 +101,7 @@ def _with_trio(place: Path) -> Path:
 
 
 def migrated(text: str) -> str:
-    """The program after `bridle migrate --write`."""
+    """The program after `outrider migrate --write`."""
     return applied(text, read_code(text, counterpart()).edits)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 FOLDER = Path(__file__).parents[2] / "scripts"
 
-_VARIABLE = "BRIDLE_REFERENCE"
+_VARIABLE = "OUTRIDER_REFERENCE"
 
 
 def load(name: str) -> ModuleType:

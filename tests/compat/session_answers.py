@@ -1,6 +1,6 @@
 """What a package answers to the cases of `session_cases`, made comparable.
 
-Imports the standard library only: it also runs where Bridle is not.
+Imports the standard library only: it also runs where Outrider is not.
 """
 
 from __future__ import annotations

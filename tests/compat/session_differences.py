@@ -1,4 +1,4 @@
-"""Where `bridle.compat` does not answer as the reference does, and why. All else is the same."""
+"""Where `outrider.compat` does not answer as the reference does, and why. All else is the same."""
 
 from __future__ import annotations
 

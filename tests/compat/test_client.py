@@ -10,7 +10,7 @@ import anyio.abc
 import anyio.to_thread
 import pytest
 
-from bridle.compat import (
+from outrider.compat import (
     AssistantMessage,
     ClaudeAgentOptions,
     ClaudeSDKClient,
@@ -25,9 +25,9 @@ from bridle.compat import (
     ToolResultBlock,
     UserMessage,
 )
-from bridle.protocol import RequestReceived
-from bridle.testing import Simulator, hang, say, use_tool
-from bridle.transports import live_processes
+from outrider.protocol import RequestReceived
+from outrider.testing import Simulator, hang, say, use_tool
+from outrider.transports import live_processes
 from tests.cases import every_case
 from tests.compat.test_query import started, texts
 from tests.session.other_end import OtherEnd, assistant, init, result, stream_event

@@ -7,7 +7,7 @@ import pickle
 from collections.abc import Callable
 from typing import Any
 
-from bridle.compat import (
+from outrider.compat import (
     ClaudeSDKError,
     CLIConnectionError,
     CLIJSONDecodeError,
@@ -15,7 +15,7 @@ from bridle.compat import (
     ProcessError,
     ResultError,
 )
-from bridle.compat._errors import MessageParseError
+from outrider.compat._errors import MessageParseError
 from tests.cases import every_case
 
 LONG = "x" * 150

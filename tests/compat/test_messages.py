@@ -10,8 +10,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from bridle.compat import types
-from bridle.wire import Value, decode
+from outrider.compat import types
+from outrider.wire import Value, decode
 from tests.cases import every_case
 from tests.compat.scripts import load, run_reference
 
@@ -111,9 +111,9 @@ def test_a_frame_that_was_not_recorded_is_equal_or_explained(name: str) -> None:
 
 def test_every_message_class_is_compared() -> None:
     seen = {each["message"]["class"] for each in REFERENCE if each.get("message")}
-    made_by_bridle = {"MirrorErrorMessage"}
+    made_by_outrider = {"MirrorErrorMessage"}
     offered = {name for name in types.__all__ if name.endswith(("Message", "Event"))}
-    assert seen == offered - made_by_bridle - {"HookEvent", "Message", "SessionMessage"}
+    assert seen == offered - made_by_outrider - {"HookEvent", "Message", "SessionMessage"}
 
 
 def test_all_frames_of_all_recordings_are_equal(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from uuid import uuid4
 import anyio
 import pytest
 
-from bridle.compat import (
+from outrider.compat import (
     ClaudeAgentOptions,
     InMemorySessionStore,
     ResultError,
@@ -18,8 +18,8 @@ from bridle.compat import (
     get_session_messages_from_store,
     query,
 )
-from bridle.compat._translating import translated_options
-from bridle.testing import Simulator, say
+from outrider.compat._translating import translated_options
+from outrider.testing import Simulator, say
 
 pytestmark = pytest.mark.anyio
 

@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 import pytest
 
-from bridle.compat import (
+from outrider.compat import (
     CanUseToolShadowedWarning,
     ClaudeAgentOptions,
     ClaudeSDKClient,
@@ -27,8 +27,8 @@ from bridle.compat import (
     PermissionResultAllow,
     query,
 )
-from bridle.compat._opening import opened
-from bridle.compat._translating import translated_options
+from outrider.compat._opening import opened
+from outrider.compat._translating import translated_options
 from scripts.reference_options import CHILD
 
 pytestmark = [

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle import compat
+from outrider import compat
 from scripts.reference_options import Effects, effects, kept, reference_effects
 from tests.compat.option_cases import cases, lay_out
 from tests.compat.scripts import reference_python
@@ -20,7 +20,7 @@ GROUPS = sorted({name.partition(":")[0] for name in REFERENCE})
 
 _EARLY = "the program would refuse it, or leave it out without a word: said before anything is started"
 _NONE_THERE = "there is nothing to go on with, nor to copy: the program begins a new session either way"
-_SANDBOX = "said, because the opposite is Bridle's own default"
+_SANDBOX = "said, because the opposite is Outrider's own default"
 _STATE = "what another SDK reads is not what this one does"
 _PROMPT = "the ids that the program would take for these are written out"
 _LIMIT = "we decide what a slow hook means: the program is told to wait a little longer than we do"
@@ -107,7 +107,7 @@ def _explanation(difference: str) -> str:
 @pytest.mark.skipif(os.name == "nt", reason="the recording child begins with `#!`")
 @pytest.mark.parametrize("group", GROUPS)
 def test_an_option_has_the_effect_that_it_has_in_the_reference(group: str, tmp_path: Path) -> None:
-    ours = asyncio.run(effects("bridle.compat", tmp_path, group=f"{group}:"))
+    ours = asyncio.run(effects("outrider.compat", tmp_path, group=f"{group}:"))
     theirs = {name: case for name, case in REFERENCE.items() if name.startswith(f"{group}:")}
     assert ours.keys() == theirs.keys(), "run `python scripts/reference_options.py --write REFERENCE_PYTHON`"
     found = {

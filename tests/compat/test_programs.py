@@ -1,4 +1,4 @@
-"""Programs that people write for the reference SDK print the same on Bridle, and leave nothing behind."""
+"""Programs that people write for the reference SDK print the same on Outrider, and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DIFFERENT = {
     "twice": "an agent is ended before the next is started, and stays connected; all who receive see all",
     "unread": "what is not read yet is in nobody's way",
 }
-"""Programs that print something else, and why. What they print is in `NAME.bridle.out`."""
+"""Programs that print something else, and why. What they print is in `NAME.outrider.out`."""
 
 LOUD = {
     "calculator": "the tool 'root' failed",
@@ -30,7 +30,7 @@ LOUD = {
 }
 """Programs of which something is to be seen on stderr."""
 
-EVERYTHING = "BRIDLE_CONFORMANCE"
+EVERYTHING = "OUTRIDER_CONFORMANCE"
 """Set this variable, and every program is run with the real agent, too: that takes some minutes."""
 
 USUALLY_REAL = ("calculator", "hooks_of_tools", "interrupting", "permission", "stores", "streamed_prompts")
@@ -47,7 +47,7 @@ CASES = [(name, agent) for name in names() for agent in AGENTS if is_run(name, a
 
 
 def expected(name: str, agent: Agent) -> str:
-    endings = [".bridle.out"] if name in DIFFERENT else []
+    endings = [".outrider.out"] if name in DIFFERENT else []
     endings += [".real.out"] if agent == "real" else []
     files = [FOLDER / f"{name}{ending}" for ending in (*endings, ".out")]
     return next(file for file in files if file.exists()).read_text(encoding="utf-8")
@@ -57,7 +57,7 @@ def expected(name: str, agent: Agent) -> str:
 def test_a_program_prints_what_it_does_with_the_reference(name: str, agent: Agent) -> None:
     if agent == "real":
         require_program()
-    done = run_program(name, "bridle", agent)
+    done = run_program(name, "outrider", agent)
     assert done.out == expected(name, agent), done.err
     assert done.code == 0
     assert done.left == 0
@@ -68,9 +68,11 @@ def test_a_program_prints_what_it_does_with_the_reference(name: str, agent: Agen
 
 def test_a_difference_is_one() -> None:
     for name in DIFFERENT:
-        theirs, ours = ((FOLDER / f"{name}{ending}").read_text() for ending in (".out", ".bridle.out"))
+        theirs, ours = ((FOLDER / f"{name}{ending}").read_text() for ending in (".out", ".outrider.out"))
         assert theirs != ours
-    assert {path.name.removesuffix(".bridle.out") for path in FOLDER.glob("*.bridle.out")} == set(DIFFERENT)
+    assert {path.name.removesuffix(".outrider.out") for path in FOLDER.glob("*.outrider.out")} == set(
+        DIFFERENT
+    )
 
 
 def test_every_program_has_a_script_and_an_output() -> None:
@@ -86,4 +88,4 @@ def test_only_imports_are_changed(name: str) -> None:
         new for old, new in zip(text.splitlines(), migrated(text).splitlines(), strict=True) if old != new
     ]
     assert changed
-    assert all("bridle.compat import" in line for line in changed)
+    assert all("outrider.compat import" in line for line in changed)

@@ -10,7 +10,7 @@ from typing import Any, cast
 import anyio
 import pytest
 
-from bridle.compat import (
+from outrider.compat import (
     AgentDefinition,
     AssistantMessage,
     ClaudeAgentOptions,
@@ -26,9 +26,9 @@ from bridle.compat import (
     Transport,
     query,
 )
-from bridle.testing import Gate, Simulator, fail, hang, say
-from bridle.transports import live_processes
-from bridle.wire import UnknownBlock
+from outrider.testing import Gate, Simulator, fail, hang, say
+from outrider.transports import live_processes
+from outrider.wire import UnknownBlock
 from tests.cases import every_case
 from tests.session.other_end import OtherEnd, assistant, init, result
 from tests.session.surroundings import agent_at

@@ -10,8 +10,8 @@ from unittest.mock import AsyncMock
 import anyio
 import pytest
 
-from bridle.compat._sessions import project_key_for_directory
-from bridle.compat._stores import (
+from outrider.compat._sessions import project_key_for_directory
+from outrider.compat._stores import (
     InMemorySessionStore,
     delete_session_via_store,
     fold_session_summary,
@@ -25,10 +25,10 @@ from bridle.compat._stores import (
     rename_session_via_store,
     tag_session_via_store,
 )
-from bridle.compat._types_sessions import SessionKey, SessionStore, SessionStoreEntry
-from bridle.transcripts import MemoryStore, SqliteStore, offers
-from bridle.transcripts import SessionStore as NativeStore
-from bridle.wire import JsonObject
+from outrider.compat._types_sessions import SessionKey, SessionStore, SessionStoreEntry
+from outrider.transcripts import MemoryStore, SqliteStore, offers
+from outrider.transcripts import SessionStore as NativeStore
+from outrider.wire import JsonObject
 from tests.transcripts.keeping import PROJECT, put_on_disk
 from tests.transcripts.lines import SESSION, answer, prompt, session_id, title
 
@@ -65,7 +65,7 @@ async def test_times_in_memory_grow_with_each_batch() -> None:
 
 @pytest.mark.anyio
 async def test_times_in_memory_are_never_given_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bridle.transcripts.stores._records.now", lambda: 1)
+    monkeypatch.setattr("outrider.transcripts.stores._records.now", lambda: 1)
     store = InMemorySessionStore()
     times: list[int] = []
     for number in (1, 2):
@@ -269,7 +269,7 @@ async def test_a_cancelled_list_stops() -> None:
     assert scope.cancelled_caught
 
 
-# All of it, on a store of Bridle's
+# All of it, on a store of Outrider's
 
 
 @pytest.mark.anyio

@@ -14,8 +14,8 @@ from uuid import UUID
 import anyio
 import pytest
 
-from bridle.compat import _sessions, _stores, _types_sessions
-from bridle.compat._sessions import (
+from outrider.compat import _sessions, _stores, _types_sessions
+from outrider.compat._sessions import (
     delete_session,
     fork_session,
     get_session_info,

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from bridle.compat._stores import InMemorySessionStore
-from bridle.compat.testing import run_session_store_conformance
-from bridle.transcripts import MemoryStore, SessionStore, SqliteStore
+from outrider.compat._stores import InMemorySessionStore
+from outrider.compat.testing import run_session_store_conformance
+from outrider.transcripts import MemoryStore, SessionStore, SqliteStore
 from tests.cases import every_case
 
 Kept = dict[tuple[str, str, str | None], list[Any]]
@@ -271,8 +271,8 @@ async def test_only_optional_methods_can_be_skipped(name: str) -> None:
 
 def test_a_broken_store_is_told_of_where_assert_is_turned_off(tmp_path: Path) -> None:
     code = (
-        "import anyio, sys; from bridle.compat.testing import run_session_store_conformance as run\n"
-        "from bridle.transcripts import MemoryStore\n"
+        "import anyio, sys; from outrider.compat.testing import run_session_store_conformance as run\n"
+        "from outrider.transcripts import MemoryStore\n"
         "class Broken(MemoryStore):\n"
         "    async def load(self, key): return None\n"
         "try: anyio.run(run, Broken)\n"

@@ -17,7 +17,7 @@ REFERENCE = json.loads(COMMITTED.read_text(encoding="utf-8"))
 
 @pytest.fixture(scope="module")
 def lines() -> list[str]:
-    return list(surface.differences(REFERENCE, surface.Surface("bridle.compat").describe()))
+    return list(surface.differences(REFERENCE, surface.Surface("outrider.compat").describe()))
 
 
 def test_no_name_is_missing(lines: list[str]) -> None:

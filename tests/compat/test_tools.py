@@ -16,10 +16,10 @@ from typing import Any, cast
 import anyio
 import pytest
 
-from bridle.compat import ClaudeAgentOptions, SdkMcpTool, ToolAnnotations, create_sdk_mcp_server, tool
-from bridle.compat._tool_checking import fault_in
-from bridle.compat._tool_results import as_result
-from bridle.handlers import Endpoint, Handled, Link, Origin, ToolHandled, ToolServer
+from outrider.compat import ClaudeAgentOptions, SdkMcpTool, ToolAnnotations, create_sdk_mcp_server, tool
+from outrider.compat._tool_checking import fault_in
+from outrider.compat._tool_results import as_result
+from outrider.handlers import Endpoint, Handled, Link, Origin, ToolHandled, ToolServer
 from tests.compat import tool_cases
 from tests.compat.scripts import run_reference
 
@@ -199,7 +199,7 @@ async def test_an_error_is_told_in_its_own_words_and_logged(
 
     made = [tool("t", "", {})(fail_later if is_async else cast(Any, fail)), tool("later", "", {})(give)]
     wire = Wire(create_sdk_mcp_server("s", tools=made)["instance"])
-    with caplog.at_level(logging.ERROR, "bridle.compat"):
+    with caplog.at_level(logging.ERROR, "outrider.compat"):
         assert await wire.call("t", {}) == {"content": text("no such city"), "isError": True}
         assert (await wire.call("later", {}))["isError"] is True
     assert [record.exc_info is not None for record in caplog.records] == [True, True]
@@ -408,7 +408,7 @@ def test_the_reference_still_answers_as_it_did(tmp_path: Path) -> None:
 
 def test_tools_do_not_load_the_mcp_library() -> None:
     program = (
-        "import sys; from bridle.compat import tool, create_sdk_mcp_server, ToolAnnotations\n"
+        "import sys; from outrider.compat import tool, create_sdk_mcp_server, ToolAnnotations\n"
         "create_sdk_mcp_server('s', tools=[tool('t', '', {'a': int}, ToolAnnotations())(lambda a: a)])\n"
         "print(sorted({'mcp', 'pydantic', 'jsonschema'} & sys.modules.keys()))"
     )

@@ -18,13 +18,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from bridle import wire
-from bridle.compat import types
-from bridle.errors import OptionsError
-from bridle.handlers import tool as native_tool
-from bridle.transcripts import SessionStore
-from bridle.wire import Value, decode
-from bridle.wire.permissions import PermissionResultAllow
+from outrider import wire
+from outrider.compat import types
+from outrider.errors import OptionsError
+from outrider.handlers import tool as native_tool
+from outrider.transcripts import SessionStore
+from outrider.wire import Value, decode
+from outrider.wire.permissions import PermissionResultAllow
 from tests.cases import every_case
 
 MESSAGES: dict[str, tuple[Any, ...]] = {
@@ -238,7 +238,7 @@ def test_a_message_is_printed_prettily() -> None:
 
 def test_values_load_no_dataclasses_until_asked() -> None:
     program = (
-        "import sys, bridle, bridle.wire as w; b = w.TextBlock('x')\n"
+        "import sys, outrider, outrider.wire as w; b = w.TextBlock('x')\n"
         "assert 'dataclasses' not in sys.modules\n"
         "import dataclasses; print(dataclasses.asdict(b))"
     )

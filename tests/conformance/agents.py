@@ -15,10 +15,10 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, Unpack
 
 import msgspec
 
-from bridle.command import Command
-from bridle.options import OptionFields, Options
-from bridle.testing import Answer, RealAgent, Request, Script, Simulator, ToolUse, clean_environment
-from bridle.transports import ProcessTransport, Transport
+from outrider.command import Command
+from outrider.options import OptionFields, Options
+from outrider.testing import Answer, RealAgent, Request, Script, Simulator, ToolUse, clean_environment
+from outrider.transports import ProcessTransport, Transport
 from tests.conformance.host import Host, Place, Stage
 from tests.conformance.scenario import Scenario, load
 from tests.conformance.shapes import Reading
@@ -31,7 +31,7 @@ ACTORS: Final[tuple[AgentKind, ...]] = ("real", "simulator", "child")
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 
-SCRIPT_VARIABLE: Final = "BRIDLE_AGENT_SCRIPT"
+SCRIPT_VARIABLE: Final = "OUTRIDER_AGENT_SCRIPT"
 
 
 # Frame by frame.
@@ -95,7 +95,7 @@ class ChildPlace(SimulatedPlace):
         )
         variables = {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]), SCRIPT_VARIABLE: str(path), **env}
         return ProcessTransport(
-            self._command((sys.executable, "-m", "bridle.testing.agent", *arguments), variables)
+            self._command((sys.executable, "-m", "outrider.testing.agent", *arguments), variables)
         )
 
     @property
@@ -179,7 +179,7 @@ def _names(place: Place) -> list[tuple[str, str]]:
 
 @contextmanager
 def _folder() -> Generator[Path]:
-    with tempfile.TemporaryDirectory(prefix="bridle-conformance-") as name:
+    with tempfile.TemporaryDirectory(prefix="outrider-conformance-") as name:
         yield Path(name).resolve()
 
 

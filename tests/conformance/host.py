@@ -15,9 +15,9 @@ from typing import Any, Final, Protocol
 import anyio
 from anyio import to_thread
 
-from bridle.errors import ConnectionLost
-from bridle.testing import Gate
-from bridle.transports import Transport
+from outrider.errors import ConnectionLost
+from outrider.testing import Gate
+from outrider.transports import Transport
 
 __all__ = ["DEADLINE", "HOLD", "SILENT", "Host", "Place", "Refusal", "Run", "Stage"]
 

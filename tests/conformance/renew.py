@@ -22,7 +22,7 @@ from tests.conformance.scenario import Scenario, load
 def course_of(scenario: Scenario) -> dict[str, Any]:
     """What the program makes of a scenario."""
     stage = Stage()
-    path = os.environ.get("BRIDLE_TEST_AGENT") or str(program())
+    path = os.environ.get("OUTRIDER_TEST_AGENT") or str(program())
     with real_place(scenario, stage, program=path) as place:
         course: dict[str, Any] = anyio.run(play, scenario, place, stage)
     return course

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridle.testing import answer, fail, say, think, use_tool
+from outrider.testing import answer, fail, say, think, use_tool
 from tests.conformance.host import Host
 from tests.conformance.scenario import scenario
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridle.testing import fail, say
+from outrider.testing import fail, say
 from tests.conformance.host import Host
 from tests.conformance.scenario import scenario
 from tests.conformance.scenarios_tools import serve

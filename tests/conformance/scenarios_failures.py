@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridle.testing import CREDIT_TOO_LOW, PROMPT_TOO_LONG, drop, fail, refuse, say, use_tool
+from outrider.testing import CREDIT_TOO_LOW, PROMPT_TOO_LONG, drop, fail, refuse, say, use_tool
 from tests.conformance.host import Host
 from tests.conformance.scenario import scenario
 from tests.conformance.scenarios_tools import ANYTHING, each_in_a_turn

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bridle.testing import say, use_tool
+from outrider.testing import say, use_tool
 from tests.conformance.host import SILENT, Frame, Host, Refusal
 from tests.conformance.scenario import scenario
 from tests.conformance.scenarios_permissions import ASKING, MAKE, allow

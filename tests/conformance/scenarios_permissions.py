@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from bridle.testing import answer, say, use_tool
+from outrider.testing import answer, say, use_tool
 from tests.conformance.host import SILENT, Frame, Host, Refusal
 from tests.conformance.scenario import scenario
 from tests.conformance.scenarios_tools import serve, turns

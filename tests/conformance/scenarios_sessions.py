@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridle.testing import say, use_tool
+from outrider.testing import say, use_tool
 from tests.conformance.host import Host
 from tests.conformance.scenario import scenario
 from tests.conformance.scenarios_tools import ANYTHING

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from bridle.testing import answer, say, use_tool
+from outrider.testing import answer, say, use_tool
 from tests.conformance.host import Frame, Host
 from tests.conformance.scenario import scenario
 

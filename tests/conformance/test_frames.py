@@ -18,7 +18,7 @@ from tests.conformance.scenario import Scenario, load
 
 SCENARIOS = load()
 
-EVERYTHING = "BRIDLE_CONFORMANCE"
+EVERYTHING = "OUTRIDER_CONFORMANCE"
 """Set this variable, and the program itself plays every scenario: that takes some minutes."""
 
 

@@ -1,4 +1,4 @@
-"""Sessions: what a user of Bridle sees is the same, whichever agent it is.
+"""Sessions: what a user of Outrider sees is the same, whichever agent it is.
 
 What is beneath, frame by frame, is in `test_frames`.
 """
@@ -13,7 +13,7 @@ import anyio
 import pytest
 from anyio import to_thread
 
-from bridle.errors import (
+from outrider.errors import (
     ApiFailed,
     LimitReached,
     OptionsError,
@@ -22,10 +22,10 @@ from bridle.errors import (
     SessionNotFound,
     TurnInterrupted,
 )
-from bridle.handlers import Hook, PermissionRequest, allow, deny
-from bridle.session import Session
-from bridle.testing import Gate, Request, Step, answer, fail, hang, refuse, say, think, use_tool
-from bridle.wire import (
+from outrider.handlers import Hook, PermissionRequest, allow, deny
+from outrider.session import Session
+from outrider.testing import Gate, Request, Step, answer, fail, hang, refuse, say, think, use_tool
+from outrider.wire import (
     AssistantMessage,
     CommandLifecycleMessage,
     InitMessage,
@@ -149,7 +149,7 @@ async def test_built_in_tools_work_in_the_folder(playing: Playing) -> None:
 
 async def test_tools_of_this_process_are_called(playing: Playing, caplog: pytest.LogCaptureFixture) -> None:
     # The log keeps what was raised, with all that was there at the time: descriptors too.
-    caplog.set_level("CRITICAL", logger="bridle")
+    caplog.set_level("CRITICAL", logger="outrider")
     calls: list[int] = []
 
     def double(number: int) -> int:

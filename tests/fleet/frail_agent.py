@@ -1,7 +1,7 @@
 """An agent that fails as it is told, as a real program that starts fast: `frail_agent.py FOLDER [FLAGS…]`.
 
 `plan.json` in the folder has a list for each start, and in it a word for each prompt; `log.jsonl` gets what
-it was started with and asked. Nothing of Bridle is imported here.
+it was started with and asked. Nothing of Outrider is imported here.
 """
 
 import json

@@ -15,11 +15,11 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from bridle.fleet._clock import Clock
-from bridle.fleet._lasting import LastingSession
-from bridle.fleet._lasting_turn import LastingTurn
-from bridle.options import Options, Timeouts
-from bridle.wire import AssistantMessage, Json
+from outrider.fleet._clock import Clock
+from outrider.fleet._lasting import LastingSession
+from outrider.fleet._lasting_turn import LastingTurn
+from outrider.options import Options, Timeouts
+from outrider.wire import AssistantMessage, Json
 
 AGENT = Path(__file__).with_name("frail_agent.py")
 QUICK = Timeouts(connect=10, close=0.2, terminate=0.2, interrupt=5)

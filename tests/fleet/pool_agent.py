@@ -1,7 +1,7 @@
 """An agent for tests of pools, as a real program that starts fast: `python pool_agent.py FOLDER [FLAGS…]`.
 
 Each process holds a lock of its own in the folder as long as it lives, and writes down how many others do
-when it starts. Nothing of Bridle is imported here, and little else: the imports are most of what a start
+when it starts. Nothing of Outrider is imported here, and little else: the imports are most of what a start
 costs, and there are hundreds of them.
 """
 

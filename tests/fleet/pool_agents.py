@@ -14,8 +14,8 @@ from typing import Any
 import anyio
 import pytest
 
-from bridle.fleet._pool import Pool
-from bridle.options import Options, Timeouts
+from outrider.fleet._pool import Pool
+from outrider.options import Options, Timeouts
 from tests.transports.conftest import own_processes
 
 PROGRAM = Path(__file__).with_name("pool_agent.py")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import anyio
 
-from bridle.fleet._mapping import map  # noqa: A004
-from bridle.fleet._workspaces import Empty
+from outrider.fleet._mapping import map  # noqa: A004
+from outrider.fleet._workspaces import Empty
 from tests.fleet.working import AT_ONCE, Works
 
 

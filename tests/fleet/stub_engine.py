@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 import anyio
 from anyio.lowlevel import checkpoint
 
-from bridle.fleet._engine import Assignment, Attempted, Shared, Tell
-from bridle.options import Options
-from bridle.session import Usage
+from outrider.fleet._engine import Assignment, Attempted, Shared, Tell
+from outrider.options import Options
+from outrider.session import Usage
 
 CENT = Usage(input_tokens=10, output_tokens=5, cost_usd=0.01)
 

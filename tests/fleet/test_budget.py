@@ -14,8 +14,8 @@ import anyio
 import msgspec
 import pytest
 
-from bridle.command import Command
-from bridle.errors import (
+from outrider.command import Command
+from outrider.errors import (
     ApiFailed,
     LimitReached,
     OptionsError,
@@ -23,14 +23,14 @@ from bridle.errors import (
     TurnInterrupted,
     UsageError,
 )
-from bridle.fleet._budget import Budget, BudgetWarning, limit_reached
-from bridle.fleet._budget_account import Left, Spent
-from bridle.fleet._budget_watch import _Calls
-from bridle.protocol import RequestReceived
-from bridle.session import Result, Session, SessionState, Usage
-from bridle.testing import Request, Simulator, Step, hang, say, subagent, use_tool
-from bridle.transports import ProcessTransport
-from bridle.wire import AssistantMessage, TaskProgressMessage, UserMessage
+from outrider.fleet._budget import Budget, BudgetWarning, limit_reached
+from outrider.fleet._budget_account import Left, Spent
+from outrider.fleet._budget_watch import _Calls
+from outrider.protocol import RequestReceived
+from outrider.session import Result, Session, SessionState, Usage
+from outrider.testing import Request, Simulator, Step, hang, say, subagent, use_tool
+from outrider.transports import ProcessTransport
+from outrider.wire import AssistantMessage, TaskProgressMessage, UserMessage
 from tests.session import stubborn
 from tests.session.other_end import OtherEnd, assistant, init, result
 from tests.session.real.talking import talking
@@ -360,7 +360,7 @@ async def test_charges_in_other_threads_do_not_pile_up_while_an_event_loop_is_bu
             other = threading.Thread(target=spend)
             other.start()
             other.join()
-            waking = [each for each in threading.enumerate() if each.name == "bridle-budget"]
+            waking = [each for each in threading.enumerate() if each.name == "outrider-budget"]
             assert len(waking) == 1
             assert (await failing(session)).kind == "budget.usd"
 

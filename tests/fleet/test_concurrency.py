@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from bridle.errors import OptionsError
-from bridle.fleet._concurrency import Adaptive, Width, read_concurrency
+from outrider.errors import OptionsError
+from outrider.fleet._concurrency import Adaptive, Width, read_concurrency
 
 
 def round_of(width: Width, seconds: float) -> int:

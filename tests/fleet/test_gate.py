@@ -9,9 +9,9 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from bridle.errors import OptionsError
-from bridle.fleet._clock import Clock
-from bridle.fleet._gate import Gate
+from outrider.errors import OptionsError
+from outrider.fleet._clock import Clock
+from outrider.fleet._gate import Gate
 from tests.fleet.lasting import NOW, FakeClock, until
 
 pytestmark = pytest.mark.anyio

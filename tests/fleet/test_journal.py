@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from bridle.errors import OptionsError, UsageError
-from bridle.fleet._budget_account import Spent
-from bridle.fleet._errors import JournalBusy, JournalInvalid
-from bridle.fleet._journal import Counts, Journal
-from bridle.fleet._outcome import Outcome
-from bridle.fleet._task import Task, numbered
-from bridle.session import Usage
+from outrider.errors import OptionsError, UsageError
+from outrider.fleet._budget_account import Spent
+from outrider.fleet._errors import JournalBusy, JournalInvalid
+from outrider.fleet._journal import Counts, Journal
+from outrider.fleet._outcome import Outcome
+from outrider.fleet._task import Task, numbered
+from outrider.session import Usage
 
 USED = Usage(input_tokens=10, output_tokens=5, cost_usd=0.01, by_model={"x": Usage(input_tokens=10)})
 
@@ -138,7 +138,7 @@ def test_a_second_runner_is_told_who_has_it_and_a_reader_may_look(journal: Journ
 
 HOLDS = """
 import sys
-from bridle.fleet._journal import Journal
+from outrider.fleet._journal import Journal
 journal = Journal(sys.argv[1], writing=True)
 journal.open()
 journal.begin("a", 1, "there", "session")

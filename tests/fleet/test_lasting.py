@@ -16,8 +16,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-import bridle
-from bridle.errors import (
+import outrider
+from outrider.errors import (
     FrameTooLarge,
     LimitReached,
     OptionsError,
@@ -26,19 +26,19 @@ from bridle.errors import (
     TurnTimedOut,
     UsageError,
 )
-from bridle.fleet._budget import Budget
-from bridle.fleet._budget_account import Spent
-from bridle.fleet._gate import Gate
-from bridle.fleet._lasting import LastingSession
-from bridle.fleet._lasting_record import Link
-from bridle.fleet._lasting_turn import LastingTurn
-from bridle.fleet._restart import Restarted
-from bridle.fleet._retry import Retrying
-from bridle.fleet._starting import DirectStarter
-from bridle.options import Options, Timeouts
-from bridle.session import Session, SessionState
-from bridle.testing import Simulator, background_task, say, structured, use_tool
-from bridle.wire import AssistantMessage, Json, Message, ResultMessage, StreamEvent
+from outrider.fleet._budget import Budget
+from outrider.fleet._budget_account import Spent
+from outrider.fleet._gate import Gate
+from outrider.fleet._lasting import LastingSession
+from outrider.fleet._lasting_record import Link
+from outrider.fleet._lasting_turn import LastingTurn
+from outrider.fleet._restart import Restarted
+from outrider.fleet._retry import Retrying
+from outrider.fleet._starting import DirectStarter
+from outrider.options import Options, Timeouts
+from outrider.session import Session, SessionState
+from outrider.testing import Simulator, background_task, say, structured, use_tool
+from outrider.wire import AssistantMessage, Json, Message, ResultMessage, StreamEvent
 from tests.fleet.lasting import NOW, ONE_LOOP, FakeClock, Frail, begun, state_of, until
 from tests.transports.conftest import nothing_is_left, own_processes
 
@@ -114,7 +114,7 @@ async def test_a_tool_sees_the_context_in_which_its_turn_was_sent() -> None:
     variable: ContextVar[str] = ContextVar("variable", default="")
     seen: list[str] = []
 
-    @bridle.tool
+    @outrider.tool
     def look() -> str:
         """Look."""
         seen.append(variable.get())
@@ -547,7 +547,7 @@ async def test_closing_that_is_cancelled_goes_on(frail: Frail, is_bare: bool) ->
 async def test_a_tool_that_closes_its_session_does_not_wait_for_itself() -> None:
     sessions: list[LastingSession[Any]] = []
 
-    @bridle.tool
+    @outrider.tool
     async def leave() -> str:
         """Leave."""
         await sessions[0].close()
@@ -605,7 +605,7 @@ def test_an_event_loop_that_ends_under_a_turn_leaves_nothing(frail: Frail) -> No
 
 @ONE_LOOP
 async def test_what_ends_the_program_reaches_who_waits() -> None:
-    @bridle.tool
+    @outrider.tool
     async def stop() -> str:
         """Stop."""
         raise KeyboardInterrupt("enough")
@@ -709,8 +709,8 @@ async def test_a_session_with_a_transport_cannot_be_parked() -> None:
 
 async def check_types() -> None:
     """Read by type checkers, and never run."""
-    assert_type(await LastingSession().ask("a"), bridle.Result[Json])
+    assert_type(await LastingSession().ask("a"), outrider.Result[Json])
     typed = LastingSession(output=list[int])
-    assert_type(await typed.ask("a"), bridle.Result[list[int]])
+    assert_type(await typed.ask("a"), outrider.Result[list[int]])
     async for message in await typed.send("a"):
         assert_type(message, Message | Restarted | Retrying)

@@ -10,11 +10,11 @@ import anyio
 import pytest
 from anyio import to_thread
 
-from bridle.errors import ApiFailed, ProcessExited
-from bridle.fleet._lasting import LastingSession
-from bridle.fleet._restart import Restarted
-from bridle.fleet._retry import Retry, Retrying
-from bridle.testing import RealAgent, fail, hang, say, use_tool
+from outrider.errors import ApiFailed, ProcessExited
+from outrider.fleet._lasting import LastingSession
+from outrider.fleet._restart import Restarted
+from outrider.fleet._retry import Retry, Retrying
+from outrider.testing import RealAgent, fail, hang, say, use_tool
 from tests.fleet.lasting import FakeClock, kinds_of
 from tests.fleet.working import until
 from tests.session.real.talking import HOLD, RETRIES, make_pipes, real_agent

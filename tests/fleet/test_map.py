@@ -12,20 +12,20 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from bridle.errors import BridleError, OptionsError, SessionNotFound, TurnFailed, UsageError
-from bridle.fleet._budget import Budget
-from bridle.fleet._budget_account import Spent
-from bridle.fleet._concurrency import Adaptive
-from bridle.fleet._engine import Assignment, Attempted, Note, Tell
-from bridle.fleet._errors import ClusterNotFound, JournalBusy, JournalInvalid, WorkerLost
-from bridle.fleet._gate import Gate
-from bridle.fleet._journal import Journal
-from bridle.fleet._mapping import map, resume  # noqa: A004
-from bridle.fleet._progress import Progress
-from bridle.fleet._restart import Restart
-from bridle.fleet._task import Task
-from bridle.fleet._workspaces import Empty
-from bridle.session import Usage
+from outrider.errors import OptionsError, OutriderError, SessionNotFound, TurnFailed, UsageError
+from outrider.fleet._budget import Budget
+from outrider.fleet._budget_account import Spent
+from outrider.fleet._concurrency import Adaptive
+from outrider.fleet._engine import Assignment, Attempted, Note, Tell
+from outrider.fleet._errors import ClusterNotFound, JournalBusy, JournalInvalid, WorkerLost
+from outrider.fleet._gate import Gate
+from outrider.fleet._journal import Journal
+from outrider.fleet._mapping import map, resume  # noqa: A004
+from outrider.fleet._progress import Progress
+from outrider.fleet._restart import Restart
+from outrider.fleet._task import Task
+from outrider.fleet._workspaces import Empty
+from outrider.session import Usage
 from tests.fleet.stub_engine import CENT, Doors, Stub, answer
 from tests.fleet.working import until
 
@@ -532,7 +532,7 @@ async def test_an_error_of_a_task_is_kept_with_its_kind() -> None:
         return Attempted(status="failed", text="so far", error=error, session_id="s")
 
     (outcome,) = await map([Task("a", tags={"lang": "de"})], engine=Stub(attempt))
-    assert isinstance(error, BridleError)
+    assert isinstance(error, OutriderError)
     assert (outcome.error, outcome.error_kind) == (str(error), "TurnFailed")
     assert (outcome.text, outcome.session_id, outcome.tags) == ("so far", "s", {"lang": "de"})
 

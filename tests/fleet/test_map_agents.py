@@ -11,14 +11,14 @@ from typing import Any
 import anyio
 import pytest
 
-from bridle import fleet
-from bridle.fleet import Budget, Empty, Journal
-from bridle.options import Options
-from bridle.testing import RealAgent, Simulator, drop, fail, hang, say, use_tool, when
+from outrider import fleet
+from outrider.fleet import Budget, Empty, Journal
+from outrider.options import Options
+from outrider.testing import RealAgent, Simulator, drop, fail, hang, say, use_tool, when
 from tests.fleet.working import AT_ONCE, nobody_left
 from tests.real_program import require_program
 
-LONG = bool(os.environ.get("BRIDLE_LONG"))
+LONG = bool(os.environ.get("OUTRIDER_LONG"))
 """`make fleet` sets it."""
 
 KINDS = ("plain", "limit", "crash", "hang", "lost")

@@ -15,13 +15,13 @@ import anyio
 import pytest
 from anyio.to_thread import run_sync
 
-from bridle.fleet._budget import Budget
-from bridle.fleet._journal import Journal
-from bridle.fleet._mapping import map, resume  # noqa: A004
-from bridle.transports._processes import process_ids, stat_of
+from outrider.fleet._budget import Budget
+from outrider.fleet._journal import Journal
+from outrider.fleet._mapping import map, resume  # noqa: A004
+from outrider.transports._processes import process_ids, stat_of
 from tests.fleet.working import AT_ONCE, Works, nobody_left, until
 
-LONG = bool(os.environ.get("BRIDLE_LONG"))
+LONG = bool(os.environ.get("OUTRIDER_LONG"))
 """Thousands of tasks and more kills: `make fleet` sets it."""
 
 CENT = 0.01
@@ -33,7 +33,7 @@ PICKED_UP = "You were cut off"
 @pytest.fixture(autouse=True)
 def quiet(caplog: pytest.LogCaptureFixture) -> None:
     # Faults are told in thousands of lines.
-    caplog.set_level(logging.CRITICAL, logger="bridle")
+    caplog.set_level(logging.CRITICAL, logger="outrider")
 
 
 @pytest.mark.anyio

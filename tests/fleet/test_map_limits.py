@@ -7,9 +7,9 @@ from typing import Any
 import anyio
 import pytest
 
-from bridle import fleet
-from bridle.fleet import Adaptive
-from bridle.testing import Simulator, fail, say
+from outrider import fleet
+from outrider.fleet import Adaptive
+from outrider.testing import Simulator, fail, say
 
 
 @pytest.mark.anyio

@@ -9,12 +9,12 @@ import anyio
 import msgspec
 import pytest
 
-from bridle.fleet._ledger import Ledger
-from bridle.fleet._mapping import map, resume  # noqa: A004
-from bridle.fleet._pool import Pool
-from bridle.fleet._task import Task
-from bridle.fleet._workspaces import Copy, Empty
-from bridle.testing import Simulator, fail, say, use_tool
+from outrider.fleet._ledger import Ledger
+from outrider.fleet._mapping import map, resume  # noqa: A004
+from outrider.fleet._pool import Pool
+from outrider.fleet._task import Task
+from outrider.fleet._workspaces import Copy, Empty
+from outrider.testing import Simulator, fail, say, use_tool
 from tests.fleet.working import AT_ONCE, Works, nobody_left, until
 from tests.transports.conftest import own_processes
 

@@ -13,18 +13,18 @@ import msgspec
 import pytest
 from anyio.to_thread import run_sync
 
-from bridle.fleet._journal import Journal
-from bridle.fleet._mapping import map, resume  # noqa: A004
-from bridle.fleet._task import Task
-from bridle.fleet._workspaces import Empty
-from bridle.testing import RealAgent, hang, say, structured, use_tool
-from bridle.transports._processes import environment_of, process_ids, stat_of
+from outrider.fleet._journal import Journal
+from outrider.fleet._mapping import map, resume  # noqa: A004
+from outrider.fleet._task import Task
+from outrider.fleet._workspaces import Empty
+from outrider.testing import RealAgent, hang, say, structured, use_tool
+from outrider.transports._processes import environment_of, process_ids, stat_of
 from tests.fleet.working import nobody_left, until
 from tests.real_program import require_program
 
 pytestmark = [
     pytest.mark.anyio,
-    pytest.mark.bridle_real,
+    pytest.mark.outrider_real,
     pytest.mark.timeout(120),
     pytest.mark.parametrize("anyio_backend", ["asyncio"]),
 ]
@@ -32,8 +32,8 @@ pytestmark = [
 RUNNER = """
 import sys
 import anyio, msgspec
-from bridle.fleet._mapping import map
-from bridle.fleet._workspaces import Empty
+from outrider.fleet._mapping import map
+from outrider.fleet._workspaces import Empty
 
 async def main():
     told = msgspec.json.decode(sys.argv[1])

@@ -11,10 +11,10 @@ import anyio
 import pytest
 from anyio import to_thread
 
-from bridle.errors import OptionsError, ProcessExited, UsageError
-from bridle.fleet._errors import PoolClosed, QueueFull, QueueTimedOut
-from bridle.fleet._pool import Pool
-from bridle.session import Session, SessionState
+from outrider.errors import OptionsError, ProcessExited, UsageError
+from outrider.fleet._errors import PoolClosed, QueueFull, QueueTimedOut
+from outrider.fleet._pool import Pool
+from outrider.session import Session, SessionState
 from tests.fleet.pool_agents import Agents, agents, anyio_backend, nobody_left, pooled, until
 from tests.transports.conftest import own_processes
 

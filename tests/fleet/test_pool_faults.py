@@ -13,11 +13,11 @@ import anyio
 import pytest
 from anyio import to_thread
 
-from bridle.errors import AgentNotFound, UsageError
-from bridle.fleet._lasting import LastingSession
-from bridle.fleet._pool import Pool
-from bridle.options import Options
-from bridle.testing import Simulator
+from outrider.errors import AgentNotFound, UsageError
+from outrider.fleet._lasting import LastingSession
+from outrider.fleet._pool import Pool
+from outrider.options import Options
+from outrider.testing import Simulator
 from tests.fleet.pool_agents import Agents, agents, anyio_backend, nobody_left, pooled, until
 from tests.transports.conftest import own_processes
 

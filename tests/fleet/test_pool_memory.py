@@ -5,9 +5,9 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from bridle.fleet._errors import QueueTimedOut
-from bridle.session import Session
-from bridle.testing import Simulator
+from outrider.fleet._errors import QueueTimedOut
+from outrider.session import Session
+from outrider.testing import Simulator
 from tests.fleet.pool_agents import Agents, agents, anyio_backend, pooled, until
 from tests.transports.conftest import own_processes
 

@@ -9,11 +9,11 @@ import signal
 import anyio
 import pytest
 
-from bridle.errors import TurnFailed
-from bridle.fleet._errors import PoolClosed, QueueTimedOut
-from bridle.fleet._lasting import LastingSession
-from bridle.fleet._pool import Pool
-from bridle.testing import RealAgent, say
+from outrider.errors import TurnFailed
+from outrider.fleet._errors import PoolClosed, QueueTimedOut
+from outrider.fleet._lasting import LastingSession
+from outrider.fleet._pool import Pool
+from outrider.testing import RealAgent, say
 from tests.fleet.pool_agents import Agents, agents, anyio_backend, nobody_left, pooled, until
 from tests.real_program import require_program
 from tests.transports.conftest import own_processes
@@ -169,7 +169,7 @@ async def test_a_lasting_session_may_be_given_a_pool(agents: Agents) -> None:
         assert pool.stats().hits == 1
 
 
-@pytest.mark.bridle_real
+@pytest.mark.outrider_real
 async def test_the_real_program_comes_back_with_what_was_said() -> None:
     with RealAgent([say("Hello."), say("Other."), say("Ada.")], program=require_program()) as agent:
         with anyio.fail_after(50):

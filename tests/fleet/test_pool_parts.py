@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from bridle.errors import BridleError, OptionsError
-from bridle.fleet._errors import JournalBusy, PoolClosed, QueueFull, QueueTimedOut, WorkerLost
-from bridle.fleet._pool import Pool
-from bridle.fleet._pool_places import FIRST_GUESS, Place, Places
-from bridle.fleet._pool_queue import FairQueue, Ticket
-from bridle.fleet._pool_rules import Kinds
-from bridle.fleet._pool_stats import PoolStats
-from bridle.fleet._sizes import read_seconds, read_size, write_size
-from bridle.options import Options
-from bridle.testing import Simulator
+from outrider.errors import OptionsError, OutriderError
+from outrider.fleet._errors import JournalBusy, PoolClosed, QueueFull, QueueTimedOut, WorkerLost
+from outrider.fleet._pool import Pool
+from outrider.fleet._pool_places import FIRST_GUESS, Place, Places
+from outrider.fleet._pool_queue import FairQueue, Ticket
+from outrider.fleet._pool_rules import Kinds
+from outrider.fleet._pool_stats import PoolStats
+from outrider.fleet._sizes import read_seconds, read_size, write_size
+from outrider.options import Options
+from outrider.testing import Simulator
 from tests.cases import every_case
 
 MIB = 1024 * 1024
@@ -121,7 +121,7 @@ def test_options_are_told_apart() -> None:
 
 
 def test_errors_have_their_facts_and_travel() -> None:
-    errors: list[tuple[BridleError, str]] = [
+    errors: list[tuple[OutriderError, str]] = [
         (QueueFull(3, "ada"), "3 wait for a process of the pool already (tenant 'ada')"),
         (QueueFull(0), "No process of the pool is free, and nobody may wait for one"),
         (QueueTimedOut(2.5), "No process of the pool was free within 2.5 s"),

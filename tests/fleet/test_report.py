@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from bridle._display import plain
-from bridle.fleet._outcome import STATUSES, Outcome, Status
-from bridle.fleet._report import Latency, Part, Report
-from bridle.session import Usage
+from outrider._display import plain
+from outrider.fleet._outcome import STATUSES, Outcome, Status
+from outrider.fleet._report import Latency, Part, Report
+from outrider.session import Usage
 from tests.cases import every_case
 
 BEGAN = 1_780_000_000.0

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from bridle.errors import (
+from outrider.errors import (
     ConnectionLost,
     LimitReached,
     OptionsError,
@@ -20,15 +20,15 @@ from bridle.errors import (
     StoreError,
     TurnFailed,
 )
-from bridle.fleet._budget import Budget
-from bridle.fleet._lasting import LastingSession
-from bridle.fleet._ledger import Ledger, LedgerEntry
-from bridle.fleet._restart import Restart, Restarted
-from bridle.fleet._starting import DirectStarter
-from bridle.options import Options
-from bridle.session import Result, Session, SessionState, Usage
-from bridle.testing import Faults, Faulty, Simulator, say
-from bridle.wire import AssistantMessage, ToolUseBlock
+from outrider.fleet._budget import Budget
+from outrider.fleet._lasting import LastingSession
+from outrider.fleet._ledger import Ledger, LedgerEntry
+from outrider.fleet._restart import Restart, Restarted
+from outrider.fleet._starting import DirectStarter
+from outrider.options import Options
+from outrider.session import Result, Session, SessionState, Usage
+from outrider.testing import Faults, Faulty, Simulator, say
+from outrider.wire import AssistantMessage, ToolUseBlock
 from tests.fleet.lasting import NOW, ONE_LOOP, FakeClock, Frail, begun, kinds_of, state_of, until
 from tests.transports.conftest import nothing_is_left, own_processes
 

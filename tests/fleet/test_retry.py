@@ -8,14 +8,14 @@ from typing import Any
 import anyio
 import pytest
 
-from bridle.errors import ApiFailed, LimitReached, OptionsError
-from bridle.fleet._budget import Budget
-from bridle.fleet._clock import Clock
-from bridle.fleet._gate import Gate
-from bridle.fleet._lasting import LastingSession
-from bridle.fleet._retry import CONTINUE, Retry, Retrying
-from bridle.testing import Simulator, fail, say, use_tool
-from bridle.wire import ResultMessage, UserMessage
+from outrider.errors import ApiFailed, LimitReached, OptionsError
+from outrider.fleet._budget import Budget
+from outrider.fleet._clock import Clock
+from outrider.fleet._gate import Gate
+from outrider.fleet._lasting import LastingSession
+from outrider.fleet._retry import CONTINUE, Retry, Retrying
+from outrider.testing import Simulator, fail, say, use_tool
+from outrider.wire import ResultMessage, UserMessage
 from tests.fleet.lasting import NOW, ONE_LOOP, FakeClock, Frail, begun, kinds_of, state_of, until
 from tests.transports.conftest import nothing_is_left, own_processes
 

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from bridle.errors import OptionsError
-from bridle.fleet._task import Task, numbered, read_lines
-from bridle.fleet._workspaces import Copy, Empty, Worktree
-from bridle.options import Options
+from outrider.errors import OptionsError
+from outrider.fleet._task import Task, numbered, read_lines
+from outrider.fleet._workspaces import Copy, Empty, Worktree
+from outrider.options import Options
 
 
 class Invoice(msgspec.Struct):

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from bridle.errors import OptionsError
-from bridle.fleet._errors import WorkspaceFailed
-from bridle.fleet._outcome import STATUSES
-from bridle.fleet._workspaces import Copy, Empty, Workspace, Worktree, folder_name, sweep
+from outrider.errors import OptionsError
+from outrider.fleet._errors import WorkspaceFailed
+from outrider.fleet._outcome import STATUSES
+from outrider.fleet._workspaces import Copy, Empty, Workspace, Worktree, folder_name, sweep
 
 
 def git(folder: Path, *arguments: str) -> str:

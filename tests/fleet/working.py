@@ -13,9 +13,9 @@ from typing import Any
 
 import anyio
 
-from bridle.fleet._restart import Restart
-from bridle.fleet._retry import Retry
-from bridle.options import Options, Timeouts
+from outrider.fleet._restart import Restart
+from outrider.fleet._retry import Retry
+from outrider.options import Options, Timeouts
 from tests.transports.conftest import own_processes
 
 PROGRAM = Path(__file__).with_name("working_agent.py")

@@ -2,7 +2,7 @@
 
 What it does with a task follows from the seed in `seed`, the task and how often it was asked, and nothing
 else. A session is a file in `sessions`; `log.jsonl` gets each start and each prompt. An answer costs a cent.
-Nothing of Bridle is imported here.
+Nothing of Outrider is imported here.
 """
 
 import json

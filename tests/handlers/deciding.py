@@ -9,11 +9,11 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from bridle.handlers._elicitation import Dialogs, Elicitations
-from bridle.handlers._permissions import PermissionRequest, Permissions
-from bridle.options._tool_names import ANY_TOOL
-from bridle.wire import JsonObject
-from bridle.wire.control import CanUseTool, Elicitation, RequestUserDialog
+from outrider.handlers._elicitation import Dialogs, Elicitations
+from outrider.handlers._permissions import PermissionRequest, Permissions
+from outrider.options._tool_names import ANY_TOOL
+from outrider.wire import JsonObject
+from outrider.wire.control import CanUseTool, Elicitation, RequestUserDialog
 
 ID = "toolu_1"
 LS: JsonObject = {"command": "ls", "description": "Look"}

@@ -9,12 +9,12 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from bridle.handlers._hooks import HookNeverCalledWarning, Hooks
-from bridle.handlers._hooks_hook import Hook
-from bridle.options._tool_names import ANY_TOOL
-from bridle.wire import JsonObject
-from bridle.wire.control import HookCallback
-from bridle.wire.hooks import HookInput, hook_input_from_wire
+from outrider.handlers._hooks import HookNeverCalledWarning, Hooks
+from outrider.handlers._hooks_hook import Hook
+from outrider.options._tool_names import ANY_TOOL
+from outrider.wire import JsonObject
+from outrider.wire.control import HookCallback
+from outrider.wire.hooks import HookInput, hook_input_from_wire
 
 TOLD: JsonObject = {
     "session_id": "s",

@@ -18,11 +18,11 @@ import anyio
 import msgspec
 from anyio.lowlevel import checkpoint
 
-from bridle.handlers._handled import Handled, ToolHandled
-from bridle.handlers._mcp_bridge import as_bridge
-from bridle.handlers._origin import Endpoint, Origin
-from bridle.wire import JsonObject
-from bridle.wire.control import Elicitation
+from outrider.handlers._handled import Handled, ToolHandled
+from outrider.handlers._mcp_bridge import as_bridge
+from outrider.handlers._origin import Endpoint, Origin
+from outrider.wire import JsonObject
+from outrider.wire.control import Elicitation
 
 TURN: Final[ContextVar[str]] = ContextVar("TURN", default="none")
 """Stands for what a user sets before a prompt is sent."""

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from bridle.errors import UsageError
-from bridle.handlers._answers import (
+from outrider.errors import UsageError
+from outrider.handlers._answers import (
     Answer,
     add_context,
     allow,
@@ -22,10 +22,10 @@ from bridle.handlers._answers import (
     notify,
     stop,
 )
-from bridle.handlers._hooks_events import EVENTS
-from bridle.wire import JsonObject
-from bridle.wire.hooks import HOOK_EVENTS
-from bridle.wire.permissions import PermissionUpdate
+from outrider.handlers._hooks_events import EVENTS
+from outrider.wire import JsonObject
+from outrider.wire.hooks import HOOK_EVENTS
+from outrider.wire.permissions import PermissionUpdate
 from tests.cases import every_case
 from tests.handlers.hooking import told
 

@@ -11,10 +11,10 @@ import msgspec
 import pydantic
 import pytest
 
-from bridle.handlers._faults import Misfit
-from bridle.handlers._tool import as_tool, tool
-from bridle.handlers._tool_context import ToolContext
-from bridle.wire import JsonObject
+from outrider.handlers._faults import Misfit
+from outrider.handlers._tool import as_tool, tool
+from outrider.handlers._tool_context import ToolContext
+from outrider.wire import JsonObject
 from tests.cases import every_case
 from tests.handlers.tooling import Asker, named
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from bridle.errors import UsageError
-from bridle.handlers._content import (
+from outrider.errors import UsageError
+from outrider.handlers._content import (
     Audio,
     Image,
     Resource,

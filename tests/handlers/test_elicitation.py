@@ -9,10 +9,10 @@ from typing import Any
 import anyio
 import pytest
 
-from bridle.errors import Denied
-from bridle.handlers._elicitation import DialogRequest, ElicitationRequest, accept, cancel, decline
-from bridle.handlers._forms import Choice, FormField, content_fault, form_fields
-from bridle.wire.control import DialogResult, Elicitation, ElicitationResult
+from outrider.errors import Denied
+from outrider.handlers._elicitation import DialogRequest, ElicitationRequest, accept, cancel, decline
+from outrider.handlers._forms import Choice, FormField, content_fault, form_fields
+from outrider.wire.control import DialogResult, Elicitation, ElicitationResult
 from tests.cases import every_case
 from tests.handlers.deciding import ID, Asker, Dialog, Elicited
 
@@ -147,7 +147,7 @@ async def test_what_does_not_fit_the_form_cancels(
     assert await elicited.answer(**asked) == {"action": "cancel"}
     assert (elicited.report.outcome, elicited.report.action) == ("failed", "cancel")
     assert text in caplog.text
-    assert caplog.records[0].name == "bridle.session"
+    assert caplog.records[0].name == "outrider.session"
 
 
 async def test_without_a_callback_it_is_declined() -> None:

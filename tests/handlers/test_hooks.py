@@ -20,15 +20,26 @@ from anyio.lowlevel import checkpoint
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.errors import Denied, OptionsError
-from bridle.handlers._answers import Answer, add_context, allow, ask, block, defer, deny, later, modify, stop
-from bridle.handlers._calling import CallTimedOut
-from bridle.handlers._hooks import HookNeverCalledWarning, Hooks
-from bridle.handlers._hooks_hook import Hook, HookContext
-from bridle.handlers._hooks_lines import _KEPT
-from bridle.options._tool_names import ANY_TOOL
-from bridle.wire import JsonObject, encode
-from bridle.wire.hooks import (
+from outrider.errors import Denied, OptionsError
+from outrider.handlers._answers import (
+    Answer,
+    add_context,
+    allow,
+    ask,
+    block,
+    defer,
+    deny,
+    later,
+    modify,
+    stop,
+)
+from outrider.handlers._calling import CallTimedOut
+from outrider.handlers._hooks import HookNeverCalledWarning, Hooks
+from outrider.handlers._hooks_hook import Hook, HookContext
+from outrider.handlers._hooks_lines import _KEPT
+from outrider.options._tool_names import ANY_TOOL
+from outrider.wire import JsonObject, encode
+from outrider.wire.hooks import (
     HOOK_EVENTS,
     AsyncHookOutput,
     HookInput,
@@ -309,7 +320,7 @@ async def test_a_hook_that_fails_closed_refuses(
     assert is_refusal(event, wire)
     assert "secret" not in str(wire)
     (record,) = caplog.records
-    assert (record.name, record.levelno) == ("bridle.session", logging.ERROR)
+    assert (record.name, record.levelno) == ("outrider.session", logging.ERROR)
     assert function.__name__ in record.getMessage()
     assert record.exc_info
 
@@ -482,11 +493,11 @@ def test_a_hook_that_fails_closed_is_never_misunderstood(event: str, value: obje
     async def answer() -> JsonObject:
         return await answer_of(event, _returning(value), fails="closed")
 
-    logging.getLogger("bridle.session").disabled = True
+    logging.getLogger("outrider.session").disabled = True
     try:
         wire = anyio.run(answer)
     finally:
-        logging.getLogger("bridle.session").disabled = False
+        logging.getLogger("outrider.session").disabled = False
     assert encode(wire)
     assert wire or says_nothing(value)
     assert None not in wire.values()

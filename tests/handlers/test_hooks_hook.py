@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from bridle.errors import OptionsError
-from bridle.handlers._hooks_decorator import hook
-from bridle.handlers._hooks_events import EVENTS
-from bridle.handlers._hooks_hook import Hook, HookContext, runner_of
-from bridle.options import Options
-from bridle.wire.hooks import HOOK_EVENTS, PreToolUseInput, StopInput
-from bridle.wire.tools import BashInput
+from outrider.errors import OptionsError
+from outrider.handlers._hooks_decorator import hook
+from outrider.handlers._hooks_events import EVENTS
+from outrider.handlers._hooks_hook import Hook, HookContext, runner_of
+from outrider.options import Options
+from outrider.wire.hooks import HOOK_EVENTS, PreToolUseInput, StopInput
+from outrider.wire.tools import BashInput
 from tests.cases import every_case
 from tests.handlers.hooking import Asker, told
 
@@ -172,7 +172,7 @@ def test_a_function_that_cannot_be_called_is_refused(function: Any) -> None:
     "call, says",
     [
         (lambda: hook(loose("pre_tool_use")), "No event is called 'pre_tool_use'.*'PreToolUse'"),
-        (lambda: hook(loose(guard)), r"needs the name of an event.*@bridle\.hook\(\"PreToolUse\"\)"),
+        (lambda: hook(loose(guard)), r"needs the name of an event.*@outrider\.hook\(\"PreToolUse\"\)"),
         (lambda: hook(loose("")), "needs the name of an event"),
         (lambda: hook("Stop", timeout=0), "seconds over 0, not 0"),
         (lambda: hook("Stop", timeout=float("nan")), "seconds over 0"),

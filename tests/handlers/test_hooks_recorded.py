@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from bridle.handlers._hooks_events import EVENTS
-from bridle.handlers._hooks_hook import Hook
-from bridle.wire.control import HookCallback
-from bridle.wire.hooks import HOOK_INPUTS, HookInput
+from outrider.handlers._hooks_events import EVENTS
+from outrider.handlers._hooks_hook import Hook
+from outrider.wire.control import HookCallback
+from outrider.wire.hooks import HOOK_INPUTS, HookInput
 from tests import tapes
 from tests.cases import every_case
 from tests.handlers.hooking import Asker, Hooked, is_refusal

@@ -8,12 +8,12 @@ from typing import Any, assert_type
 
 import pytest
 
-from bridle.errors import OptionsError
-from bridle.handlers._answers import Answer, allow, deny
-from bridle.handlers._hooks_decorator import HookDecorator, hook
-from bridle.handlers._hooks_hook import Hook, HookContext
-from bridle.wire import JsonObject, Value
-from bridle.wire.hooks import (
+from outrider.errors import OptionsError
+from outrider.handlers._answers import Answer, allow, deny
+from outrider.handlers._hooks_decorator import HookDecorator, hook
+from outrider.handlers._hooks_hook import Hook, HookContext
+from outrider.wire import JsonObject, Value
+from outrider.wire.hooks import (
     HOOK_EVENTS,
     HOOK_INPUTS,
     HookInput,
@@ -23,7 +23,7 @@ from bridle.wire.hooks import (
     UserPromptSubmitInput,
     WorktreeCreateInput,
 )
-from bridle.wire.tools import BashInput
+from outrider.wire.tools import BashInput
 
 
 @hook("PreToolUse", matcher="Bash", timeout=5, fails="closed")

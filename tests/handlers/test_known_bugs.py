@@ -8,12 +8,12 @@ from typing import Any
 import anyio
 import pytest
 
-import bridle
-from bridle.handlers import Handled, Handlers
-from bridle.options import Options
-from bridle.wire import JsonObject
-from bridle.wire.control import CanUseTool, HookCallback, McpMessage
-from bridle.wire.hooks import hook_input_from_wire
+import outrider
+from outrider.handlers import Handled, Handlers
+from outrider.options import Options
+from outrider.wire import JsonObject
+from outrider.wire.control import CanUseTool, HookCallback, McpMessage
+from outrider.wire.hooks import hook_input_from_wire
 from tests.cases import every_case
 
 pytestmark = pytest.mark.anyio
@@ -84,7 +84,7 @@ async def test_a_hook_that_raises_or_hangs_does_not_allow() -> None:
     async def fails(_: object) -> None:
         raise LookupError("no rules")
 
-    for guard in (bridle.hook("PreToolUse")(fails), bridle.hook("PreToolUse", timeout=0.01)(never)):
+    for guard in (outrider.hook("PreToolUse")(fails), outrider.hook("PreToolUse", timeout=0.01)(never)):
         answer = await Host(hooks=[guard]).hook()
         assert answer["hookSpecificOutput"]["permissionDecision"] == "deny"
 
@@ -96,8 +96,8 @@ async def never(_: object) -> None:
 async def test_that_a_turn_is_to_end_reaches_the_agent() -> None:
     """VA: `continue: false` was dropped, because it is false."""
 
-    async def ends(_: object) -> bridle.Answer:
-        return bridle.stop("enough")
+    async def ends(_: object) -> outrider.Answer:
+        return outrider.stop("enough")
 
     async def ends_by_dict(_: object) -> JsonObject:
         return {"continue_": False, "stopReason": "enough"}
@@ -110,12 +110,12 @@ async def test_that_a_turn_is_to_end_reaches_the_agent() -> None:
 
 async def test_all_that_goes_with_a_decision_reaches_the_agent() -> None:
     """MO, TY: changed input and updates of the rules were dropped."""
-    from bridle.wire.permissions import PermissionUpdate
+    from outrider.wire.permissions import PermissionUpdate
 
     update = PermissionUpdate("setMode", mode="acceptEdits", destination="session")
 
-    async def permit(_: object) -> bridle.Answer:
-        return bridle.allow({"command": "true"}, updates=[update])
+    async def permit(_: object) -> outrider.Answer:
+        return outrider.allow({"command": "true"}, updates=[update])
 
     answer = await Host(permission=permit).decide(command="rm -r /")
     assert answer["updatedInput"] == {"command": "true"}
@@ -123,8 +123,8 @@ async def test_all_that_goes_with_a_decision_reaches_the_agent() -> None:
         {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
     ]
 
-    async def refuse(_: object) -> bridle.Answer:
-        return bridle.deny("no", interrupt=True)
+    async def refuse(_: object) -> outrider.Answer:
+        return outrider.deny("no", interrupt=True)
 
     answer = await Host(permission=refuse).decide()
     assert (answer["message"], answer["interrupt"]) == ("no", True)
@@ -148,7 +148,7 @@ async def test_an_asynchronous_callback_is_awaited_and_a_plain_one_does_not_bloc
 async def test_an_exception_of_a_tool_is_a_result_that_the_model_sees() -> None:
     """A6-M7: it was an error of the protocol, and the model saw nothing of it."""
 
-    @bridle.tool
+    @outrider.tool
     def fails() -> None:
         """Fail."""
         raise LookupError("no such ticket")
@@ -162,7 +162,7 @@ async def test_an_exception_of_a_tool_is_a_result_that_the_model_sees() -> None:
 async def test_an_annotation_that_is_false_is_told() -> None:
     """RB: `readOnlyHint: false` was left out."""
 
-    @bridle.tool(read_only=False, destructive=False)
+    @outrider.tool(read_only=False, destructive=False)
     def writes() -> None:
         """Write."""
 
@@ -182,7 +182,7 @@ async def test_an_annotation_that_is_false_is_told() -> None:
 async def test_a_schema_is_told_as_it_was_given(schema: JsonObject) -> None:
     """A7-P1: schemas without properties, and with `oneOf`, were mangled."""
 
-    @bridle.tool(schema=schema)
+    @outrider.tool(schema=schema)
     def anything(**arguments: object) -> str:
         """Take anything."""
         return str(arguments)
@@ -192,7 +192,7 @@ async def test_a_schema_is_told_as_it_was_given(schema: JsonObject) -> None:
 
 
 async def test_a_tool_without_parameters_has_a_schema() -> None:
-    @bridle.tool
+    @outrider.tool
     def now() -> str:
         """Tell the time."""
         return "late"
@@ -205,10 +205,10 @@ async def test_a_tool_without_parameters_has_a_schema() -> None:
 
 def test_a_typed_server_is_told_as_an_object() -> None:
     """A7-M17: it was told as the text of its class."""
-    from bridle.launch import make_command
+    from outrider.launch import make_command
 
     options = Options(
-        mcp_servers={"db": bridle.StdioServer(command="db", args=["--fast"])}, cli_path="/bin/true"
+        mcp_servers={"db": outrider.StdioServer(command="db", args=["--fast"])}, cli_path="/bin/true"
     )
     (file,) = [file for file in make_command(options).files if b"mcpServers" in file.content]
     assert b'"command":"db"' in file.content
@@ -218,7 +218,7 @@ def test_a_typed_server_is_told_as_an_object() -> None:
 async def test_a_large_result_can_be_announced() -> None:
     """RB: large results were cut unless the tool says how large they may be."""
 
-    @bridle.tool(max_result_chars=500_000)
+    @outrider.tool(max_result_chars=500_000)
     def dump() -> str:
         """Give all of it."""
         return "x" * 400_000
@@ -232,7 +232,7 @@ async def test_a_large_result_can_be_announced() -> None:
 async def test_own_tools_are_known_to_the_model_from_the_start() -> None:
     """inspect_swe: they were missing in the first call of the model."""
 
-    @bridle.tool
+    @outrider.tool
     def mine() -> None:
         """Do nothing."""
 
@@ -244,12 +244,12 @@ async def test_images_and_structured_content_are_not_dropped() -> None:
     """RB: only text came through, and `is_error` was spelled as the model's API does."""
     png = b"\x89PNG\r\n\x1a\n" + bytes(16)
 
-    @bridle.tool
+    @outrider.tool
     def show() -> Any:
         """Show it."""
-        return [bridle.Image(png), {"width": 16}]
+        return [outrider.Image(png), {"width": 16}]
 
-    @bridle.tool
+    @outrider.tool
     def measure() -> dict[str, int]:
         """Measure it."""
         return {"width": 16}
@@ -266,7 +266,7 @@ async def test_images_and_structured_content_are_not_dropped() -> None:
 async def test_a_tool_that_is_listed_can_be_called() -> None:
     """JV: it was offered, and calls were not implemented."""
 
-    @bridle.tool
+    @outrider.tool
     def add(a: int, b: int = 1) -> int:
         """Add."""
         return a + b

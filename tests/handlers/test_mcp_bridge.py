@@ -18,12 +18,12 @@ from anyio.lowlevel import checkpoint
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridle.errors import OptionsError
-from bridle.handlers import _mcp_bridge
-from bridle.handlers._mcp_bridge import as_bridge
-from bridle.handlers._mcp_bridge_library import low_server
-from bridle.wire import JsonObject
-from bridle.wire.control import INTERNAL_ERROR, INVALID_REQUEST, Elicitation
+from outrider.errors import OptionsError
+from outrider.handlers import _mcp_bridge
+from outrider.handlers._mcp_bridge import as_bridge
+from outrider.handlers._mcp_bridge_library import low_server
+from outrider.wire import JsonObject
+from outrider.wire.control import INTERNAL_ERROR, INVALID_REQUEST, Elicitation
 from tests.cases import every_case
 from tests.handlers.mcp_servers import (
     IS_FIRST,
@@ -78,7 +78,7 @@ def test_nothing_else_counts_as_a_server(other: object) -> None:
 
 def test_the_library_is_not_loaded_to_find_out() -> None:
     code = (
-        "import sys; from bridle.handlers._mcp_bridge_library import low_server; "
+        "import sys; from outrider.handlers._mcp_bridge_library import low_server; "
         "assert low_server(object()) is None; assert 'mcp' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=30)
@@ -576,7 +576,7 @@ async def test_a_server_that_fails_answers_with_the_reason(caplog: pytest.LogCap
             assert error["code"] == INTERNAL_ERROR
             assert "'s' failed: ConnectionError: no database" in error["message"]
         assert await agent.say({"method": "notifications/initialized"}) is None
-    [record] = [record for record in caplog.records if record.name == "bridle.session"]
+    [record] = [record for record in caplog.records if record.name == "outrider.session"]
     assert record.exc_info is not None
     assert "no database" in caplog.text
     assert [event.outcome for event in agent.handled] == ["failed", "failed"]

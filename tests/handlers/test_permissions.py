@@ -15,19 +15,19 @@ import anyio
 import pytest
 from anyio import to_thread
 
-from bridle.errors import Denied
-from bridle.handlers._answers import add_context, allow, ask, block, defer, deny, later, modify, stop
-from bridle.handlers._permissions import PermissionRequest, Permissions
-from bridle.options._tool_names import ANY_TOOL
-from bridle.wire import encode
-from bridle.wire.control import CanUseTool
-from bridle.wire.permissions import (
+from outrider.errors import Denied
+from outrider.handlers._answers import add_context, allow, ask, block, defer, deny, later, modify, stop
+from outrider.handlers._permissions import PermissionRequest, Permissions
+from outrider.options._tool_names import ANY_TOOL
+from outrider.wire import encode
+from outrider.wire.control import CanUseTool
+from outrider.wire.permissions import (
     PermissionResultAllow,
     PermissionResultDeny,
     PermissionRuleValue,
     PermissionUpdate,
 )
-from bridle.wire.tools import BashInput
+from outrider.wire.tools import BashInput
 from tests import tapes
 from tests.cases import every_case
 from tests.handlers.deciding import ID, LS, PLAN, Asker, Decider, can_use, request
@@ -278,7 +278,7 @@ async def test_what_is_no_decision_denies(form: str, value: object, caplog: pyte
     assert await decider.answer() == {"behavior": "deny", "message": NO_VALID}
     assert (decider.report.decision, decider.report.outcome) == ("deny", "failed")
     (record,) = caplog.records
-    assert (record.levelno, record.name) == (logging.ERROR, "bridle.session")
+    assert (record.levelno, record.name) == (logging.ERROR, "outrider.session")
     assert "denied, because" in record.getMessage()
 
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Literal, assert_type
 
-from bridle.handlers._answers import Answer, allow, deny
-from bridle.handlers._elicitation import DialogRequest, ElicitationRequest, accept, cancel, decline
-from bridle.handlers._forms import Choice, FieldType, FormField
-from bridle.handlers._hooks_hook import Hook
-from bridle.handlers._permissions import PermissionRequest
-from bridle.handlers._policy import Considered, Explanation, Policy
-from bridle.handlers._policy_rule import Rule, Verdict
-from bridle.handlers._questions import Plan, Question, QuestionReply
-from bridle.options import Options
-from bridle.wire import Json, JsonObject, Value
-from bridle.wire.control import ElicitationResult
-from bridle.wire.permissions import PermissionUpdate
-from bridle.wire.tools import BashInput, QuestionOption
+from outrider.handlers._answers import Answer, allow, deny
+from outrider.handlers._elicitation import DialogRequest, ElicitationRequest, accept, cancel, decline
+from outrider.handlers._forms import Choice, FieldType, FormField
+from outrider.handlers._hooks_hook import Hook
+from outrider.handlers._permissions import PermissionRequest
+from outrider.handlers._policy import Considered, Explanation, Policy
+from outrider.handlers._policy_rule import Rule, Verdict
+from outrider.handlers._questions import Plan, Question, QuestionReply
+from outrider.options import Options
+from outrider.wire import Json, JsonObject, Value
+from outrider.wire.control import ElicitationResult
+from outrider.wire.permissions import PermissionUpdate
+from outrider.wire.tools import BashInput, QuestionOption
 
 
 async def permission(request: PermissionRequest) -> Answer | bool:

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.errors import Denied, OptionsError
-from bridle.handlers._answers import allow, deny
-from bridle.handlers._permissions import PermissionRequest
-from bridle.handlers._policy import Policy, UnreachableRuleWarning
-from bridle.handlers._policy_rule import Rule
-from bridle.options import Options
+from outrider.errors import Denied, OptionsError
+from outrider.handlers._answers import allow, deny
+from outrider.handlers._permissions import PermissionRequest
+from outrider.handlers._policy import Policy, UnreachableRuleWarning
+from outrider.handlers._policy_rule import Rule
+from outrider.options import Options
 from tests.cases import every_case
 from tests.handlers.deciding import Asker, Decider, can_use
 from tests.handlers.hooking import Hooked, callback

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.errors import OptionsError
-from bridle.handlers import _policy_paths
-from bridle.handlers._policy_glob import Match, check_path_pattern, check_pattern, path_regex
-from bridle.handlers._policy_paths import Where, path_match
+from outrider.errors import OptionsError
+from outrider.handlers import _policy_paths
+from outrider.handlers._policy_glob import Match, check_path_pattern, check_pattern, path_regex
+from outrider.handlers._policy_paths import Where, path_match
 from tests.cases import every_case
 
 AWAY = Where("/project", is_local=False)

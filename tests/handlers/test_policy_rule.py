@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.errors import OptionsError
-from bridle.handlers._policy_rule import Rule
+from outrider.errors import OptionsError
+from outrider.handlers._policy_rule import Rule
 from tests.cases import every_case
 
 # As data.

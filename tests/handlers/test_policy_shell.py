@@ -10,13 +10,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bridle.handlers import _policy_commands
-from bridle.handlers._policy_commands import command_match
-from bridle.handlers._policy_glob import Match
-from bridle.handlers._policy_plain import NotPlain, plain_command
-from bridle.handlers._policy_programs import runs_of
-from bridle.handlers._policy_script import STAR, UNKNOWN, WORDS, Unclear
-from bridle.handlers._policy_shell import read_script
+from outrider.handlers import _policy_commands
+from outrider.handlers._policy_commands import command_match
+from outrider.handlers._policy_glob import Match
+from outrider.handlers._policy_plain import NotPlain, plain_command
+from outrider.handlers._policy_programs import runs_of
+from outrider.handlers._policy_script import STAR, UNKNOWN, WORDS, Unclear
+from outrider.handlers._policy_shell import read_script
 from tests.cases import every_case
 
 GIT, RM = "git *", "rm *"

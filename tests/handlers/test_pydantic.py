@@ -14,12 +14,12 @@ import pydantic
 import pytest
 from typing_extensions import TypedDict
 
-from bridle.errors import OptionsError
-from bridle.handlers._faults import Misfit
-from bridle.handlers._native import Native
-from bridle.handlers._pydantic import Pydantic
-from bridle.handlers._results import as_result
-from bridle.handlers._shape import Shape, make_reader
+from outrider.errors import OptionsError
+from outrider.handlers._faults import Misfit
+from outrider.handlers._native import Native
+from outrider.handlers._pydantic import Pydantic
+from outrider.handlers._results import as_result
+from outrider.handlers._shape import Shape, make_reader
 from tests.cases import every_case
 from tests.handlers.tooling import named
 

@@ -8,11 +8,11 @@ from typing import Any
 import anyio
 import pytest
 
-from bridle.errors import Denied
-from bridle.handlers._answers import allow, ask, deny
-from bridle.handlers._questions import Plan, Question, QuestionReply
-from bridle.wire.permissions import PermissionUpdate
-from bridle.wire.tools import AskUserQuestionInput, QuestionOption, typed_input
+from outrider.errors import Denied
+from outrider.handlers._answers import allow, ask, deny
+from outrider.handlers._questions import Plan, Question, QuestionReply
+from outrider.wire.permissions import PermissionUpdate
+from outrider.wire.tools import AskUserQuestionInput, QuestionOption, typed_input
 from tests import tapes
 from tests.cases import every_case
 from tests.handlers.deciding import ID, PLAN, QUESTIONS, Decider

@@ -32,11 +32,11 @@ from typing import (
 import msgspec
 import pytest
 
-from bridle.errors import OptionsError
-from bridle.handlers._faults import Misfit
-from bridle.handlers._native import Native
-from bridle.handlers._shape import Shape, make_reader
-from bridle.handlers._tool import as_tool
+from outrider.errors import OptionsError
+from outrider.handlers._faults import Misfit
+from outrider.handlers._native import Native
+from outrider.handlers._shape import Shape, make_reader
+from outrider.handlers._tool import as_tool
 from tests.cases import every_case
 from tests.handlers.tooling import named
 
@@ -534,8 +534,8 @@ WITHOUT_PYDANTIC = """
 import sys
 sys.modules["pydantic"] = None
 import dataclasses
-from bridle.errors import OptionsError
-from bridle.handlers._shape import Shape
+from outrider.errors import OptionsError
+from outrider.handlers._shape import Shape
 
 @dataclasses.dataclass
 class A: a: int
@@ -555,7 +555,7 @@ for kind, said in (
         Shape(kind)
     except OptionsError as error:
         assert said in str(error), error
-        assert "bridle[pydantic]" in error.hint, error.hint
+        assert "outrider[pydantic]" in error.hint, error.hint
     else:
         raise AssertionError(kind)
 """
@@ -567,8 +567,8 @@ def test_without_pydantic_an_error_says_what_to_do() -> None:
 
 LIGHT = """
 import sys
-from bridle.handlers._shape import Shape
-from bridle.handlers._tool_server import ToolServer
+from outrider.handlers._shape import Shape
+from outrider.handlers._tool_server import ToolServer
 
 def f(a: int) -> list[str]: ...
 

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, cast
 import msgspec
 import pytest
 
-from bridle.errors import OptionsError
-from bridle.handlers._calling import CallContext
-from bridle.handlers._tool import AttachedTool, Tool, as_tool, tool
-from bridle.handlers._tool_context import ToolContext
-from bridle.handlers._tool_server import ToolServer
+from outrider.errors import OptionsError
+from outrider.handlers._calling import CallContext
+from outrider.handlers._tool import AttachedTool, Tool, as_tool, tool
+from outrider.handlers._tool_context import ToolContext
+from outrider.handlers._tool_server import ToolServer
 from tests.cases import every_case
 from tests.handlers.tooling import Serving, named, text_of
 
 if TYPE_CHECKING:
-    from bridle.handlers import CallContext as OnlyForCheckers
+    from outrider.handlers import CallContext as OnlyForCheckers
 
 Level = Literal["low", "high"]
 
@@ -420,7 +420,7 @@ def test_the_context_is_not_in_the_schema() -> None:
 def test_a_context_that_is_imported_for_checkers_alone_is_known_by_its_name() -> None:
     def function(a: int, context: Any) -> None: ...
 
-    function.__annotations__["context"] = "bridle.ToolContext"
+    function.__annotations__["context"] = "outrider.ToolContext"
     assert list(schema_of(function)["properties"]) == ["a"]
 
 

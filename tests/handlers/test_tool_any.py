@@ -18,12 +18,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from bridle.errors import OptionsError
-from bridle.handlers._faults import Misfit
-from bridle.handlers._native import Native
-from bridle.handlers._results import as_result
-from bridle.handlers._shape import Shape, make_reader
-from bridle.handlers._tool import as_tool
+from outrider.errors import OptionsError
+from outrider.handlers._faults import Misfit
+from outrider.handlers._native import Native
+from outrider.handlers._results import as_result
+from outrider.handlers._shape import Shape, make_reader
+from outrider.handlers._tool import as_tool
 
 
 class Letters(enum.Enum):

@@ -9,8 +9,8 @@ import anyio
 import pytest
 from anyio import to_thread
 
-from bridle.handlers._tool import tool
-from bridle.handlers._tool_context import ToolContext
+from outrider.handlers._tool import tool
+from outrider.handlers._tool_context import ToolContext
 from tests.cases import every_case
 from tests.handlers.tooling import Asker, Post, Serving
 

@@ -16,11 +16,11 @@ from anyio.lowlevel import checkpoint
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.errors import Denied, ToolFailed
-from bridle.handlers._faults import Misfit
-from bridle.handlers._tool import tool
-from bridle.handlers._tool_context import ToolContext
-from bridle.handlers._tool_server import ToolServer
+from outrider.errors import Denied, ToolFailed
+from outrider.handlers._faults import Misfit
+from outrider.handlers._tool import tool
+from outrider.handlers._tool_context import ToolContext
+from outrider.handlers._tool_server import ToolServer
 from tests.cases import every_case
 from tests.handlers.tooling import Serving, named, text_of
 
@@ -318,7 +318,7 @@ async def test_what_a_tool_raises_is_told_and_logged(
 
     made = error_of(error) if kind == "async" else tool(fail)
     serving = Serving(made)
-    with caplog.at_level(logging.DEBUG, "bridle.session"):
+    with caplog.at_level(logging.DEBUG, "outrider.session"):
         result = await serving.call("fail")
     assert result["isError"] is True
     said = text_of(result)
@@ -328,7 +328,7 @@ async def test_what_a_tool_raises_is_told_and_logged(
     (report,) = serving.reports
     assert (report.outcome, report.is_error) == ("failed", True)
     assert report.error is error or report.error.__cause__ is error  # type: ignore[union-attr] # pyright: ignore[reportOptionalMemberAccess]
-    (record,) = [each for each in caplog.records if each.name == "bridle.session"]
+    (record,) = [each for each in caplog.records if each.name == "outrider.session"]
     assert record.levelno == logging.ERROR
     assert record.exc_info is not None
     assert "'fail'" in record.getMessage()
@@ -339,7 +339,7 @@ async def test_what_a_tool_raises_is_told_and_logged(
 async def test_chosen_text_is_told_exactly(text: str, wrap: bool, caplog: pytest.LogCaptureFixture) -> None:
     error: Exception = ExceptionGroup("of a task group", [ToolFailed(text)]) if wrap else ToolFailed(text)
     serving = Serving(error_of(error))
-    with caplog.at_level(logging.DEBUG, "bridle.session"):
+    with caplog.at_level(logging.DEBUG, "outrider.session"):
         result = await serving.call("fail")
     assert result == {"content": [{"type": "text", "text": text}], "isError": True}
     assert serving.reports[0].error is error

@@ -7,7 +7,7 @@ from typing import Any, cast
 import anyio
 import pytest
 
-from bridle.handlers import Handled, Link, Origin, RawTool, RawToolServer, ToolServer
+from outrider.handlers import Handled, Link, Origin, RawTool, RawToolServer, ToolServer
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "$comment": "kept"}
 DEFINITION: dict[str, Any] = {

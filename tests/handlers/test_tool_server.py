@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from bridle.errors import OptionsError
-from bridle.handlers._tool import tool
-from bridle.handlers._tool_server import ToolServer
+from outrider.errors import OptionsError
+from outrider.handlers._tool import tool
+from outrider.handlers._tool_server import ToolServer
 from tests.cases import every_case
 from tests.handlers.tooling import Post, Serving, text_of
 

@@ -8,10 +8,10 @@ from typing import Any, Literal, assert_type
 
 import pytest
 
-from bridle.handlers._shape import Shape
-from bridle.handlers._tool import Tool, as_tool, tool
-from bridle.handlers._tool_context import ToolContext
-from bridle.handlers._tool_server import ToolServer
+from outrider.handlers._shape import Shape
+from outrider.handlers._tool import Tool, as_tool, tool
+from outrider.handlers._tool_context import ToolContext
+from outrider.handlers._tool_server import ToolServer
 
 
 @tool

@@ -8,10 +8,10 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-from bridle.handlers._handled import Handled, ToolHandled
-from bridle.handlers._tool_endpoint import ToolEndpoint
-from bridle.handlers._tool_server import ToolServer
-from bridle.wire import JsonObject
+from outrider.handlers._handled import Handled, ToolHandled
+from outrider.handlers._tool_endpoint import ToolEndpoint
+from outrider.handlers._tool_server import ToolServer
+from outrider.wire import JsonObject
 
 
 class Asker:

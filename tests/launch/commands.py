@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from bridle.command import Command
-from bridle.launch import Mode, make_command
-from bridle.options import Options
+from outrider.command import Command
+from outrider.launch import Mode, make_command
+from outrider.options import Options
 
 OUTPUT = ["--output-format", "stream-json", "--verbose"]
 INPUT = ["--input-format", "stream-json"]

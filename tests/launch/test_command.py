@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.command import FOLDER
-from bridle.errors import AgentNotFound, CommandTooLong, FolderNotFound, OptionsError
-from bridle.launch import Docker, Local, Mode, Prefix, make_command, make_initialize
-from bridle.options import (
+from outrider.command import FOLDER
+from outrider.errors import AgentNotFound, CommandTooLong, FolderNotFound, OptionsError
+from outrider.launch import Docker, Local, Mode, Prefix, make_command, make_initialize
+from outrider.options import (
     AdaptiveThinking,
     DisabledThinking,
     EnabledThinking,

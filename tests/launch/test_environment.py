@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import bridle
-from bridle.command import FOLDER, UserId
-from bridle.launch import Local, Ssh, make_environment
-from bridle.options import EnvPolicy, Options
+import outrider
+from outrider.command import FOLDER, UserId
+from outrider.launch import Local, Ssh, make_environment
+from outrider.options import EnvPolicy, Options
 from tests.cases import every_case
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 TOLD = {
     "CLAUDE_CODE_ENTRYPOINT": "sdk-py",
-    "CLAUDE_AGENT_SDK_VERSION": bridle.__version__,
+    "CLAUDE_AGENT_SDK_VERSION": outrider.__version__,
     "CLAUDE_CODE_SDK_READS_SESSION_STATE": "1",
 }
 
@@ -39,10 +39,10 @@ def test_everything_is_inherited_but_what_tells_of_an_agent_around_this_process(
 
 @pytest.mark.requirement("C10")
 def test_the_environment_of_this_process_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BRIDLE_TEST_VARIABLE", "here")
+    monkeypatch.setenv("OUTRIDER_TEST_VARIABLE", "here")
     monkeypatch.setenv("CLAUDECODE", "1")
     made = make_environment(Options())
-    assert made["BRIDLE_TEST_VARIABLE"] == "here"
+    assert made["OUTRIDER_TEST_VARIABLE"] == "here"
     assert "CLAUDECODE" not in made
 
 
@@ -55,7 +55,7 @@ def test_what_the_user_sets_wins_over_all(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("C10")
-def test_what_bridle_tells_wins_over_what_is_inherited() -> None:
+def test_what_outrider_tells_wins_over_what_is_inherited() -> None:
     assert environment(dict.fromkeys(TOLD, "old")) == TOLD
 
 

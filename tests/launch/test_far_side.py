@@ -19,11 +19,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from bridle.command import FOLDER, Command, File, Runner
-from bridle.errors import LaunchError, OptionsError
-from bridle.launch import Docker, Kubectl, Prefix, Ssh, make_command
-from bridle.launch._far_side import ARGV, FAILED, needs_preamble, preamble
-from bridle.options import Options
+from outrider.command import FOLDER, Command, File, Runner
+from outrider.errors import LaunchError, OptionsError
+from outrider.launch import Docker, Kubectl, Prefix, Ssh, make_command
+from outrider.launch._far_side import ARGV, FAILED, needs_preamble, preamble
+from outrider.options import Options
 from tests.far_machine import Far, make_far
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the far side is a POSIX shell")
@@ -101,7 +101,7 @@ def test_everything_crosses_as_it_is(far: Far, runner: Runner) -> None:
     child = far.start(runner.wrap(command))
     report = report_of(child)
     folder = report["argv"][-1]
-    assert folder.startswith(str(far.folder / "tmp" / "bridle-"))
+    assert folder.startswith(str(far.folder / "tmp" / "outrider-"))
     wanted = command.placed(folder)
     assert report["argv"] == [latin(argument) for argument in wanted.argv[1:]]
     assert wanted.env is not None
@@ -109,7 +109,7 @@ def test_everything_crosses_as_it_is(far: Far, runner: Runner) -> None:
         k: latin(v) for k, v in wanted.env.items()
     }
     assert report["env"]["KEPT"] == "kept"
-    assert not [name for name in report["env"] if name.startswith("bridle")]
+    assert not [name for name in report["env"] if name.startswith("outrider")]
     assert report["cwd"] == command.cwd
     assert {name: text for name, (text, _) in report["files"].items()} == {
         f"{folder}/{name}": latin(content) for name, content in contents.items()
@@ -186,7 +186,7 @@ _NOT_CARRIED = bytes.maketrans(b"\0\1", b"'\"")
     content=st.binary(max_size=200),
 )
 @example(
-    values=[b"'", b"''", b"'\"$bridle_n\"'", b"\n", b"\n'", b"a\\", b"\\'", b"$(id)"], content=b"'\n\0'\\\n"
+    values=[b"'", b"''", b"'\"$outrider_n\"'", b"\n", b"\n'", b"a\\", b"\\'", b"$(id)"], content=b"'\n\0'\\\n"
 )
 @settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow, HealthCheck.differing_executors])
 @pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
@@ -290,7 +290,7 @@ def test_input_that_ends_too_early_starts_nothing(far: Far) -> None:
         _, errors = child.communicate(timeout=DEADLINE)
         assert (child.returncode, errors) == (
             FAILED,
-            b"bridle: the input ended before the program was started\n",
+            b"outrider: the input ended before the program started\n",
         )
         assert far.private_folders() == []
     # A last line without its end is not whole.
@@ -309,7 +309,7 @@ def test_a_folder_that_is_not_there_is_told_apart_from_a_program_that_is_not(far
     code, errors = outcome(Command((far.agent,), cwd="/no/such folder"))
     assert (code, errors) == (
         FAILED,
-        "bridle: this user has no working folder '/no/such folder' on this machine\n",
+        "outrider: this user has no working folder '/no/such folder' on this machine\n",
     )
     code, errors = outcome(Command(("no-such-program",), env={"A": "b"}))
     assert code == 127
@@ -387,7 +387,7 @@ def test_the_words_on_the_far_side_mean_the_same_to_every_login_shell() -> None:
         ({"A\n": "1"}, "A"),
         ({"": "1"}, "''"),
         ({"UID": "1"}, "UID"),
-        ({"bridle_folder": "/etc"}, "bridle_folder"),
+        ({"outrider_folder": "/etc"}, "outrider_folder"),
         ({"A": "b\0c"}, "the variable 'A' has a NUL byte"),
         ({"A": "\ud800"}, "the variable 'A' cannot be encoded"),
     ],

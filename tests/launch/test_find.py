@@ -10,9 +10,9 @@ from types import MappingProxyType
 
 import pytest
 
-import bridle.launch._find as find
-from bridle.errors import AgentNotFound
-from bridle.launch import Search, find_agent, search_agent
+import outrider.launch._find as find
+from outrider.errors import AgentNotFound
+from outrider.launch import Search, find_agent, search_agent
 from tests.cases import every_case
 
 PACKAGE = str(Path(find.__file__).parents[1])

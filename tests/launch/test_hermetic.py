@@ -10,12 +10,12 @@ from typing import Any
 import anyio
 import pytest
 
-from bridle.launch import make_command, make_initialize
-from bridle.options import Options
-from bridle.protocol import Peer
-from bridle.testing import MessagesApi, clean_environment, say
-from bridle.transports import ProcessTransport
-from bridle.wire import InitMessage, ResultMessage, UnknownMessage, user_message
+from outrider.launch import make_command, make_initialize
+from outrider.options import Options
+from outrider.protocol import Peer
+from outrider.testing import MessagesApi, clean_environment, say
+from outrider.transports import ProcessTransport
+from outrider.wire import InitMessage, ResultMessage, UnknownMessage, user_message
 from tests.real_program import require_program
 
 CANARY = "canary-7f3a"

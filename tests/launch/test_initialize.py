@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from bridle.errors import OptionsError
-from bridle.launch import make_initialize
-from bridle.options import (
+from outrider.errors import OptionsError
+from outrider.launch import make_initialize
+from outrider.options import (
     AgentDefinition,
     CustomPrompt,
     FilePrompt,
@@ -18,7 +18,7 @@ from bridle.options import (
     PresetPrompt,
     SdkServer,
 )
-from bridle.wire import encode
+from outrider.wire import encode
 from tests.cases import every_case
 
 BARE = {"subtype": "initialize", "systemPrompt": [""]}

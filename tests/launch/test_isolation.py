@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from bridle.command import FOLDER, Command
-from bridle.launch import Ssh, make_command, make_environment
-from bridle.options import Isolation, Options
+from outrider.command import FOLDER, Command
+from outrider.launch import Ssh, make_command, make_environment
+from outrider.options import Isolation, Options
 
 MACHINE = {
     "PATH": "/bin",

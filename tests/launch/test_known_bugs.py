@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from bridle.errors import CommandTooLong, OptionsError
-from bridle.launch import Mode, make_command, make_environment, make_initialize
-from bridle.launch._table import ROWS
-from bridle.options import EnvPolicy, Options, PermissionShadowedWarning
+from outrider.errors import CommandTooLong, OptionsError
+from outrider.launch import Mode, make_command, make_environment, make_initialize
+from outrider.launch._table import ROWS
+from outrider.options import EnvPolicy, Options, PermissionShadowedWarning
 
 PROGRAM = "/bin/true"
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from bridle.command import FOLDER, Command
-from bridle.errors import CommandTooLong
-from bridle.launch import Ssh, check_length, make_command
-from bridle.launch._limits import LINUX_ARGUMENT_LIMIT, POSIX_LIMIT, WINDOWS_LIMIT
-from bridle.options import Options
+from outrider.command import FOLDER, Command
+from outrider.errors import CommandTooLong
+from outrider.launch import Ssh, check_length, make_command
+from outrider.launch._limits import LINUX_ARGUMENT_LIMIT, POSIX_LIMIT, WINDOWS_LIMIT
+from outrider.options import Options
 
 
 def windows(length: int) -> Command:

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from bridle.command import FOLDER
-from bridle.errors import OptionsError, UsageError
-from bridle.launch import Mode
-from bridle.options import FilePrompt, PresetPrompt, SdkServer
+from outrider.command import FOLDER
+from outrider.errors import OptionsError, UsageError
+from outrider.launch import Mode
+from outrider.options import FilePrompt, PresetPrompt, SdkServer
 from tests.cases import every_case
 from tests.launch.commands import INPUT, SERVERS, allow, arguments, command, files
 

@@ -1,4 +1,4 @@
-"""What Bridle says to the program on its command line, said to the real one."""
+"""What Outrider says to the program on its command line, said to the real one."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from bridle.command import Command
-from bridle.launch import (
+from outrider.command import Command
+from outrider.launch import (
     Mode,
     Prefix,
     Version,
@@ -20,10 +20,10 @@ from bridle.launch import (
     make_command,
     make_initialize,
 )
-from bridle.launch._command import _INPUT, _OUTPUT
-from bridle.launch._places import Filed, Flag
-from bridle.launch._table import ROWS
-from bridle.options import (
+from outrider.launch._command import _INPUT, _OUTPUT
+from outrider.launch._places import Filed, Flag
+from outrider.launch._table import ROWS
+from outrider.options import (
     AgentDefinition,
     EnabledThinking,
     HttpServer,
@@ -34,8 +34,8 @@ from bridle.options import (
     Sandbox,
     StdioServer,
 )
-from bridle.protocol import Peer, RequestAnswered
-from bridle.wire.control import Initialize, Initialized
+from outrider.protocol import Peer, RequestAnswered
+from outrider.wire.control import Initialize, Initialized
 from scripts.agent_program import VERSION
 from tests.real_program import clean_environment, require_program
 
@@ -231,7 +231,7 @@ def test_it_starts_behind_a_shell_on_the_far_side(real_program: str, tmp_path: P
     assert not command.files
     answer = talked(command, make_initialize(options), tmp_path / "private", env)
     assert check_version(answer.claude_code_version, environ={}) == Version.parse(VERSION)
-    assert not list(tmp_path.glob("bridle-*"))
+    assert not list(tmp_path.glob("outrider-*"))
 
 
 @pytest.mark.requirement("C8")

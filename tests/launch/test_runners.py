@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from bridle.command import FOLDER, Command, File, Runner, UserId
-from bridle.errors import OptionsError
-from bridle.launch import Docker, Kubectl, Local, Prefix, Ssh
-from bridle.launch._far_side import ARGV
-from bridle.options import Options
+from outrider.command import FOLDER, Command, File, Runner, UserId
+from outrider.errors import OptionsError
+from outrider.launch import Docker, Kubectl, Local, Prefix, Ssh
+from outrider.launch._far_side import ARGV
+from outrider.options import Options
 from tests.cases import every_case
 
 PLAIN = Command(("claude", "--flag=a b"))

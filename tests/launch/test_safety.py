@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.launch import Mode, make_command, make_initialize
-from bridle.options import CustomPrompt, FilePrompt, Options, PresetPrompt
+from outrider.launch import Mode, make_command, make_initialize
+from outrider.options import CustomPrompt, FilePrompt, Options, PresetPrompt
 from tests.cases import every_case
 from tests.launch.commands import Remote, arguments, command
 

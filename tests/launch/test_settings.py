@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from bridle.command import FOLDER
-from bridle.errors import OptionsError
-from bridle.launch import make_command
-from bridle.options import Options, Sandbox, SandboxFilesystem, SandboxNetwork
+from outrider.command import FOLDER
+from outrider.errors import OptionsError
+from outrider.launch import make_command
+from outrider.options import Options, Sandbox, SandboxFilesystem, SandboxNetwork
 from tests.cases import every_case
 from tests.launch.commands import Remote
 

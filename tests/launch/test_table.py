@@ -7,11 +7,11 @@ from collections import Counter
 
 import pytest
 
-from bridle.launch._places import SAME, Filed, Flag, Host, Init, Place, Row, Variable
-from bridle.launch._table import ROWS
-from bridle.options import Options
-from bridle.options._flags import OURS, OWNERS
-from bridle.wire.control import Initialize
+from outrider.launch._places import SAME, Filed, Flag, Host, Init, Place, Row, Variable
+from outrider.launch._table import ROWS
+from outrider.options import Options
+from outrider.options._flags import OURS, OWNERS
+from outrider.wire.control import Initialize
 from tests.cases import every_case
 
 FIELDS = Options.__struct_fields__

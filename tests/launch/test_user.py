@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 import pytest
 
-from bridle.command import UserId
-from bridle.errors import OptionsError, UserNotFound
-from bridle.launch import look_up_user, make_command
-from bridle.options import Options
+from outrider.command import UserId
+from outrider.errors import OptionsError, UserNotFound
+from outrider.launch import look_up_user, make_command
+from outrider.options import Options
 
 ENTRY = pwd.struct_passwd(("alice", "x", 1234, 5678, "", "/home/alice", "/bin/sh"))
 

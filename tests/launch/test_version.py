@@ -6,8 +6,8 @@ import warnings
 
 import pytest
 
-from bridle.errors import AgentTooOld
-from bridle.launch import MINIMUM_AGENT_VERSION, AgentVersionUnknown, Version, check_version
+from outrider.errors import AgentTooOld
+from outrider.launch import MINIMUM_AGENT_VERSION, AgentVersionUnknown, Version, check_version
 from tests.cases import every_case
 
 NONE: dict[str, str] = {}

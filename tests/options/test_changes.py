@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from bridle.errors import OptionsError
-from bridle.options import CustomPrompt, Options
+from outrider.errors import OptionsError
+from outrider.options import CustomPrompt, Options
 
 
 @pytest.mark.requirement("A6")

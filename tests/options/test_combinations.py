@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from bridle.errors import OptionsError
-from bridle.launch import Ssh
-from bridle.options import FilePrompt, Isolation, Options, PermissionShadowedWarning, PresetPrompt
-from bridle.options._validation import RULES
+from outrider.errors import OptionsError
+from outrider.launch import Ssh
+from outrider.options import FilePrompt, Isolation, Options, PermissionShadowedWarning, PresetPrompt
+from outrider.options._validation import RULES
 from tests.cases import every_case
 
 

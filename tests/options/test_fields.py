@@ -8,8 +8,8 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from bridle import options as public
-from bridle.options import (
+from outrider import options as public
+from outrider.options import (
     AgentDefinition,
     EnvPolicy,
     HttpServer,
@@ -29,7 +29,7 @@ from bridle.options import (
     _sandbox,
     _servers,
 )
-from bridle.options._normal import READERS
+from outrider.options._normal import READERS
 from tests.cases import every_case
 
 ASKED_FOR = [

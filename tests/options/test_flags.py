@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.errors import OptionsError
-from bridle.options import Options
-from bridle.options._flags import OURS, OWNERS
+from outrider.errors import OptionsError
+from outrider.options import Options
+from outrider.options._flags import OURS, OWNERS
 from tests.cases import every_case
 
 # Every flag by which a second word could weaken, redirect or end what the first one set up.

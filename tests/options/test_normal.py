@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.command import Command
-from bridle.options import (
+from outrider.command import Command
+from outrider.options import (
     AdaptiveThinking,
     AgentDefinition,
     CustomPrompt,

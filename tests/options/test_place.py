@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from bridle.command import Command
-from bridle.errors import FolderNotFound, OptionsError
-from bridle.options import Options, check_place
+from outrider.command import Command
+from outrider.errors import FolderNotFound, OptionsError
+from outrider.options import Options, check_place
 from tests.cases import every_case
 
 BYPASS = 'env={"IS_SANDBOX": "1"}'

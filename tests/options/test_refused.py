@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.command import Runner
-from bridle.errors import BridleError, OptionsError
-from bridle.options import (
+from outrider.command import Runner
+from outrider.errors import OptionsError, OutriderError
+from outrider.options import (
     AdaptiveThinking,
     AgentDefinition,
     CustomPrompt,
@@ -33,9 +33,9 @@ from bridle.options import (
     StdioServer,
     Timeouts,
 )
-from bridle.options._names import OTHER_NAMES
-from bridle.options._normal import READERS
-from bridle.transcripts import MemoryStore
+from outrider.options._names import OTHER_NAMES
+from outrider.options._normal import READERS
+from outrider.transcripts import MemoryStore
 from tests.cases import every_case
 
 AGENT = {"description": "d", "prompt": "p"}
@@ -93,7 +93,7 @@ REFUSED: list[tuple[str, object, str]] = [
     ("extra_args", {"flag": 1}, "must be a text"),
     ("extra_args", ["flag"], "must be a mapping"),
     ("hooks", {"Stop": [None]}, "a hook or a function"),
-    ("hooks", [print], r"hooks\[0\]` must be a hook that knows its event, not builtin.*@bridle.hook"),
+    ("hooks", [print], r"hooks\[0\]` must be a hook that knows its event, not builtin.*@outrider.hook"),
     ("hooks", print, r"must be a list of hooks, or a mapping.*Did you mean \[print\]"),
     ("hooks", "Stop", "must be a list of hooks, or a mapping"),
     ("runner", object(), "must be a runner"),
@@ -259,7 +259,7 @@ def test_a_value_that_cannot_work_is_refused(name: str, value: object, text: str
     with pytest.raises(OptionsError, match=text) as caught:
         Options(**fields)
     assert name in str(caught.value)
-    assert isinstance(caught.value, BridleError)
+    assert isinstance(caught.value, OutriderError)
     assert isinstance(caught.value, ValueError)
 
 
@@ -459,7 +459,7 @@ ODD = st.recursive(
 )
 
 
-@pytest.mark.filterwarnings("ignore::bridle.options.PermissionShadowedWarning")
+@pytest.mark.filterwarnings("ignore::outrider.options.PermissionShadowedWarning")
 @given(st.sampled_from(sorted(READERS)), ODD)
 def test_an_odd_value_is_kept_or_refused(name: str, value: object) -> None:
     fields: dict[str, Any] = {name: value}

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.errors import OptionsError
-from bridle.options import Options
-from bridle.options._rules import allows_whole_tool, split_rules
+from outrider.errors import OptionsError
+from outrider.options import Options
+from outrider.options._rules import allows_whole_tool, split_rules
 from tests.cases import every_case
 
 GOOD = [

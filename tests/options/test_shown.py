@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.errors import OptionsError
-from bridle.options import (
+from outrider.errors import OptionsError
+from outrider.options import (
     AgentDefinition,
     EnvPolicy,
     HttpServer,

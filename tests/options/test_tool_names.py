@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.errors import OptionsError
-from bridle.options._tool_names import ToolNames, full_name, names_in, short_names, tools_named
+from outrider.errors import OptionsError
+from outrider.options._tool_names import ToolNames, full_name, names_in, short_names, tools_named
 from tests.cases import every_case
 
 NAMES = ToolNames(

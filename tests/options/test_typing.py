@@ -8,8 +8,8 @@ from typing import Literal, Unpack, assert_type
 
 import pytest
 
-from bridle.errors import OptionsError
-from bridle.options import (
+from outrider.errors import OptionsError
+from outrider.options import (
     AdaptiveThinking,
     AgentDefinition,
     CustomPrompt,

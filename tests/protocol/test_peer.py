@@ -12,8 +12,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from bridle.errors import MessageInvalid, TransportClosed, UsageError
-from bridle.protocol import (
+from outrider.errors import MessageInvalid, TransportClosed, UsageError
+from outrider.protocol import (
     Event,
     Peer,
     RequestAnswered,
@@ -22,8 +22,8 @@ from bridle.protocol import (
     RequestRefused,
     RequestWithdrawn,
 )
-from bridle.wire import MalformedLine, PromptSuggestionMessage, RequestId, Value
-from bridle.wire.control import (
+from outrider.wire import MalformedLine, PromptSuggestionMessage, RequestId, Value
+from outrider.wire.control import (
     CanUseTool,
     DialogResult,
     Elicitation,
@@ -36,8 +36,8 @@ from bridle.wire.control import (
     SetModel,
     UnknownAsk,
 )
-from bridle.wire.hooks import AsyncHookOutput, HookOutput
-from bridle.wire.permissions import PermissionResultAllow, PermissionResultDeny, PermissionUpdate
+from outrider.wire.hooks import AsyncHookOutput, HookOutput
+from outrider.wire.permissions import PermissionResultAllow, PermissionResultDeny, PermissionUpdate
 from tests.cases import every_case
 
 Frame = dict[str, Any]
@@ -144,7 +144,7 @@ def test_what_belongs_to_no_open_request_is_dropped_with_a_log_line(
     peer = Peer()
     id = peer.request(Interrupt())
     peer.receive(answer(id))
-    with caplog.at_level("DEBUG", "bridle.wire"):
+    with caplog.at_level("DEBUG", "outrider.wire"):
         assert peer.receive(late(id)) == []
     assert "dropped" in caplog.text
 

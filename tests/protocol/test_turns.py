@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from bridle.protocol import (
+from outrider.protocol import (
     MESSAGE_TABLE,
     RUN_TABLE,
     MessageMoved,
@@ -24,7 +24,7 @@ from bridle.protocol import (
     TurnEvent,
     Turns,
 )
-from bridle.wire import ResultMessage, frame_from_wire
+from outrider.wire import ResultMessage, frame_from_wire
 from tests import tapes
 from tests.cases import every_case
 

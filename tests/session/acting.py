@@ -12,10 +12,10 @@ from typing import Any
 
 import anyio
 
-from bridle.errors import TransportClosed
-from bridle.protocol import RequestReceived
-from bridle.session import Session
-from bridle.wire import JsonObject, UserMessage
+from outrider.errors import TransportClosed
+from outrider.protocol import RequestReceived
+from outrider.session import Session
+from outrider.wire import JsonObject, UserMessage
 from tests.session.other_end import OtherEnd, assistant, init, interrupted, lifecycle, playing, result
 
 Answer = Callable[[RequestReceived], Awaitable[object]]

@@ -1,7 +1,7 @@
 """Agents that are real programs, one function each: `python children.py NAME [FLAGS…]`.
 
 They speak the protocol as far as a test needs it, and then behave as no agent should. Run with the bare
-interpreter, so that they start fast. Nothing of Bridle is imported here.
+interpreter, so that they start fast. Nothing of Outrider is imported here.
 """
 
 import json

@@ -14,13 +14,13 @@ from uuid import uuid4
 import anyio
 from anyio.lowlevel import checkpoint
 
-from bridle.errors import TransportClosed
-from bridle.handlers import Handlers
-from bridle.options import Options
-from bridle.protocol import Event, Peer, RequestReceived, RequestWithdrawn
-from bridle.session import Session
-from bridle.transports import memory_pair
-from bridle.wire import JsonObject, UserMessage
+from outrider.errors import TransportClosed
+from outrider.handlers import Handlers
+from outrider.options import Options
+from outrider.protocol import Event, Peer, RequestReceived, RequestWithdrawn
+from outrider.session import Session
+from outrider.transports import memory_pair
+from outrider.wire import JsonObject, UserMessage
 
 VERSION = "2.1.325"
 SESSION = "5e551011-0000-4000-8000-000000000001"

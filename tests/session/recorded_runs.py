@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import cast, get_args
 
-from bridle.wire import Message, ResultMessage, decode
+from outrider.wire import Message, ResultMessage, decode
 from tests import tapes
 
 _MESSAGES = get_args(Message)

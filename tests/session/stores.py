@@ -13,9 +13,9 @@ from uuid import uuid4
 import anyio
 import pytest
 
-from bridle.session import _mirror
-from bridle.transcripts import MemoryStore, project_key
-from bridle.wire import JsonObject, MirrorErrorMessage
+from outrider.session import _mirror
+from outrider.transcripts import MemoryStore, project_key
+from outrider.wire import JsonObject, MirrorErrorMessage
 from tests.session.other_end import SESSION
 
 PROJECT = "-project"

@@ -1,7 +1,7 @@
 """An agent that works on a prompt without end and gives in late: `python stubborn.py PATIENCE`.
 
 PATIENCE is what ends the turn or the program: `interrupt`, `eof`, `sigterm`, or `kill`; each but the first
-ignores those before it. Its exit code tells what did. Nothing of Bridle is imported here.
+ignores those before it. Its exit code tells what did. Nothing of Outrider is imported here.
 """
 
 import json

@@ -15,12 +15,12 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from bridle.options import Timeouts
-from bridle.protocol import RequestReceived
-from bridle.session import Session
-from bridle.session._background import background
-from bridle.transports import MemoryTransport, Transport
-from bridle.wire import UserMessage
+from outrider.options import Timeouts
+from outrider.protocol import RequestReceived
+from outrider.session import Session
+from outrider.session._background import background
+from outrider.transports import MemoryTransport, Transport
+from outrider.wire import UserMessage
 from tests.session.other_end import (
     HostLeft,
     OtherEnd,

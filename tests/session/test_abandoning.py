@@ -18,8 +18,8 @@ from typing import Any
 import anyio
 import pytest
 
-from bridle.options import Timeouts
-from bridle.session import Session, SessionState
+from outrider.options import Timeouts
+from outrider.session import Session, SessionState
 from tests.session.other_end import OtherEnd, answering
 from tests.session.stores import Told, mirrored
 from tests.session.surroundings import (
@@ -40,7 +40,7 @@ def run(backend: Any, main: Callable[[], Awaitable[Any]]) -> Any:
 
 @contextmanager
 def no_complaints(caplog: pytest.LogCaptureFixture) -> Generator[None]:
-    """Neither the event loop nor Bridle has anything to complain about."""
+    """Neither the event loop nor Outrider has anything to complain about."""
     with caplog.at_level(logging.WARNING):
         yield
         gc.collect()
@@ -58,8 +58,8 @@ def a_warning() -> Generator[None]:
     assert "a session was dropped without being closed; use `async with" in told[0]
 
 
-def threads_of_bridle() -> set[threading.Thread]:
-    return {thread for thread in threading.enumerate() if thread.name.startswith("bridle-")}
+def threads_of_outrider() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name.startswith("outrider-")}
 
 
 async def wait_until(condition: Callable[[], bool]) -> None:
@@ -147,7 +147,7 @@ async def test_a_session_that_is_dropped_without_a_transport_of_ours_closes_it()
 @pytest.mark.anyio
 async def test_a_session_that_is_dropped_with_much_unread_ends(program: Program) -> None:
     """Its reader has paused, and nobody is there who would have it go on."""
-    before = threads_of_bridle()
+    before = threads_of_outrider()
 
     async def drop(path: str) -> None:
         session = Session(cli_path=path, timeouts=QUICK)
@@ -160,7 +160,7 @@ async def test_a_session_that_is_dropped_with_much_unread_ends(program: Program)
     with a_warning():
         await drop(program("talks_much"))
     await wait_until(lambda: not own_processes())
-    await wait_until(lambda: not threads_of_bridle() - before)
+    await wait_until(lambda: not threads_of_outrider() - before)
 
 
 @pytest.mark.anyio
@@ -260,8 +260,8 @@ def test_a_loop_that_is_closed_under_a_session(how: str, program: Program) -> No
     """Neither cancelled nor run to the end: the worst that can be done to a loop."""
     code = f"""
         import asyncio, gc, os, time
-        from bridle.session import Session
-        from bridle.options import Timeouts
+        from outrider.session import Session
+        from outrider.options import Timeouts
         session = Session(cli_path={program("works_on_and_on")!r}, timeouts=Timeouts(close=0.2))
         loop = asyncio.new_event_loop()
         loop.run_until_complete(session.connect())
@@ -306,8 +306,8 @@ async def test_a_cancelled_task_group_with_sessions_in_it_ends_them(program: Pro
 def test_an_interpreter_that_ends_with_an_open_session_leaves_nothing(how: str, program: Program) -> None:
     code = f"""
         import asyncio, sys, trio
-        from bridle.session import Session
-        from bridle.options import Timeouts
+        from outrider.session import Session
+        from outrider.options import Timeouts
         kept = []
         async def main():
             session = Session(cli_path={program("works_on_and_on")!r}, timeouts=Timeouts(close=0.2))
@@ -333,7 +333,7 @@ async def test_hundreds_of_sessions_one_after_the_other_leave_nothing() -> None:
         gc.collect()
         # Not all objects: what measures the tests keeps some for each thread.
         names = (str(type(thing).__module__) for thing in gc.get_objects())
-        return sum(name.startswith(("anyio", "bridle")) for name in names)
+        return sum(name.startswith(("anyio", "outrider")) for name in names)
 
     async def once() -> None:
         agent = OtherEnd()

@@ -12,9 +12,9 @@ from typing import Any
 import anyio
 import pytest
 
-import bridle
-from bridle.errors import ConnectionLost, OptionsError, UsageError
-from bridle.handlers import (
+import outrider
+from outrider.errors import ConnectionLost, OptionsError, UsageError
+from outrider.handlers import (
     ElicitationHandled,
     Handled,
     HookHandled,
@@ -23,11 +23,11 @@ from bridle.handlers import (
     ToolContext,
     ToolHandled,
 )
-from bridle.protocol import RequestAnswered, RequestReceived, RequestRefused
-from bridle.session import Session, SessionState
-from bridle.transports import Transport
-from bridle.wire import JsonObject
-from bridle.wire.hooks import PreToolUseInput
+from outrider.protocol import RequestAnswered, RequestReceived, RequestRefused
+from outrider.session import Session, SessionState
+from outrider.transports import Transport
+from outrider.wire import JsonObject
+from outrider.wire.hooks import PreToolUseInput
 from tests.cases import every_case
 from tests.session.other_end import OtherEnd, assistant, init, playing, result
 
@@ -84,16 +84,16 @@ class Supplied:
         self.seen: list[tuple[str, str, Any]] = []
 
     def options(self) -> dict[str, Any]:
-        @bridle.hook("PreToolUse")
-        async def on_tool(_: PreToolUseInput, ctx: bridle.HookContext) -> bridle.Answer:
+        @outrider.hook("PreToolUse")
+        async def on_tool(_: PreToolUseInput, ctx: outrider.HookContext) -> outrider.Answer:
             self.note("hook", ctx)
-            return bridle.allow()
+            return outrider.allow()
 
-        async def permit(request: PermissionRequest) -> bridle.Answer:
+        async def permit(request: PermissionRequest) -> outrider.Answer:
             self.note("permission", request)
-            return bridle.allow()
+            return outrider.allow()
 
-        @bridle.tool
+        @outrider.tool
         def who(ctx: ToolContext) -> str:
             """Say who asks; runs in a thread."""
             self.note("tool", ctx)
@@ -104,7 +104,7 @@ class Supplied:
 
         return {"hooks": [on_tool], "permission": permit, "tools": [who], "on_elicitation": elicit}
 
-    def note(self, kind: str, context: bridle.CallContext) -> None:
+    def note(self, kind: str, context: outrider.CallContext) -> None:
         self.seen.append((kind, WHO.get(), context))
 
 
@@ -188,7 +188,7 @@ async def test_many_are_answered_at_once() -> None:
     together = 0
     all_there = anyio.Event()
 
-    @bridle.tool
+    @outrider.tool
     async def meet(number: int) -> int:
         """Wait for the others."""
         nonlocal together
@@ -222,12 +222,12 @@ async def test_progress_reaches_the_agent_before_the_result(in_thread: bool) -> 
             ctx.progress(done, 3, f"step {done}")
         return "done"
 
-    @bridle.tool
+    @outrider.tool
     async def on_loop(ctx: ToolContext) -> str:
         """Report on the way."""
         return report(ctx)
 
-    @bridle.tool
+    @outrider.tool
     def elsewhere(ctx: ToolContext) -> str:
         """Report on the way, from a thread."""
         return report(ctx)
@@ -294,7 +294,7 @@ async def test_what_is_withdrawn_is_cancelled(subtype: str) -> None:
 async def test_what_is_running_when_the_session_closes_is_cancelled() -> None:
     began, ended = anyio.Event(), anyio.Event()
 
-    @bridle.tool
+    @outrider.tool
     async def wait() -> None:
         """Never return."""
         began.set()
@@ -394,7 +394,7 @@ async def test_a_dropped_session_is_collected_whatever_its_functions_mention() -
     async def open_and_drop(agent: OtherEnd) -> weakref.ref[Session]:
         sessions: list[Session] = []
 
-        @bridle.tool
+        @outrider.tool
         def mine() -> str:
             """Mention the session."""
             return str(sessions)
@@ -447,7 +447,7 @@ async def test_a_session_of_which_only_a_turn_is_left_is_made_anew_for_its_funct
         await agent.open()
         await play(agent)
 
-    async def send() -> bridle.Turn:
+    async def send() -> outrider.Turn:
         session = Session(transport=agent.transport, permission=permit)
         await session.connect()
         return await session.send("go")
@@ -485,7 +485,7 @@ async def test_each_answer_is_an_event_with_its_latency() -> None:
 
 
 async def test_of_too_many_events_the_last_are_kept() -> None:
-    from bridle.session._following import Followers
+    from outrider.session._following import Followers
 
     followers = Followers()
     following = followers.follow()
@@ -556,7 +556,7 @@ async def test_events_may_be_followed_before_and_after_a_session_could_not_be_op
 
 
 async def test_two_may_read_from_one_follower() -> None:
-    from bridle.session._following import Followers
+    from outrider.session._following import Followers
 
     followers = Followers()
     following = followers.follow()
@@ -588,7 +588,7 @@ async def test_the_first_request_names_hooks_and_servers() -> None:
         told.append(again.request.to_wire())
         await agent.answer(again)
 
-    server = bridle.ToolServer("db")
+    server = outrider.ToolServer("db")
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(play)
@@ -608,7 +608,7 @@ async def test_the_first_request_names_hooks_and_servers() -> None:
         ({"tools": [5]}, "tool"),
         ({"mcp_servers": {"a": object()}}, "server"),
         ({"hooks": {"PreToolUse": [5]}}, "hook"),
-        ({"tools": [len], "mcp_servers": {"tools": bridle.ToolServer("tools")}}, "name"),
+        ({"tools": [len], "mcp_servers": {"tools": outrider.ToolServer("tools")}}, "name"),
         ({"tools": [print]}, "print"),
     ],
     ids=["tool", "server", "hook", "two of a name", "no signature"],
@@ -625,7 +625,7 @@ def allowed(**fields: Any) -> tuple[str, ...]:
 
 
 def test_own_tools_may_be_used_unless_somebody_is_asked() -> None:
-    @bridle.tool
+    @outrider.tool
     def mine() -> None:
         """Do nothing."""
 
@@ -638,11 +638,11 @@ def test_own_tools_may_be_used_unless_somebody_is_asked() -> None:
     assert allowed(tools=["Read"]) == ()
     # A server is a server: who adds one says what may be used of it.
     for name in ("db", "tools"):
-        assert allowed(mcp_servers={name: bridle.ToolServer(name, [mine])}) == ()
+        assert allowed(mcp_servers={name: outrider.ToolServer(name, [mine])}) == ()
 
 
 async def test_what_does_not_come_from_a_session_that_is_gone_says_so() -> None:
-    from bridle.session._links import TurnOrigin
+    from outrider.session._links import TurnOrigin
 
     conversation = Session()._conversation
     origin = TurnOrigin(conversation, None)

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from bridle.errors import UsageError
-from bridle.session import _attachments
-from bridle.session._attachments import document, file_block, image
-from bridle.wire import DocumentBlock, ImageBlock
+from outrider.errors import UsageError
+from outrider.session import _attachments
+from outrider.session._attachments import document, file_block, image
+from outrider.wire import DocumentBlock, ImageBlock
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
 JPEG = b"\xff\xd8\xff\xe0" + bytes(20)

@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
-from bridle.session._background import background
+from outrider.session._background import background
 
 variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
 
@@ -47,7 +47,7 @@ async def started(**options: Any) -> Work:
 
 def no_thread_is_left() -> bool:
     deadline = time.monotonic() + 30
-    while any(thread.name == "bridle-background" for thread in threading.enumerate()):
+    while any(thread.name == "outrider-background" for thread in threading.enumerate()):
         if time.monotonic() > deadline:
             return False
         time.sleep(0.005)

@@ -10,12 +10,12 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from bridle.errors import ConnectionLost, OptionsError, TransportClosed, TurnInterrupted, UsageError
-from bridle.options import Timeouts
-from bridle.protocol import RequestReceived
-from bridle.session import CancelReceipt, SessionState, Turn
-from bridle.transports import Transport
-from bridle.wire import AssistantMessage, ResultMessage
+from outrider.errors import ConnectionLost, OptionsError, TransportClosed, TurnInterrupted, UsageError
+from outrider.options import Timeouts
+from outrider.protocol import RequestReceived
+from outrider.session import CancelReceipt, SessionState, Turn
+from outrider.transports import Transport
+from outrider.wire import AssistantMessage, ResultMessage
 from tests.cases import every_case
 from tests.session.acting import Actor, acting, check_usable
 from tests.session.other_end import OtherEnd, lifecycle, playing, result, stream_event

@@ -14,16 +14,16 @@ from typing import Any, cast
 import anyio
 import pytest
 
-from bridle.command import Command
-from bridle.errors import ApiFailed, BridleError, RequestTimedOut, TransportClosed, TurnTimedOut
-from bridle.options import Timeouts
-from bridle.protocol import MessageState, RequestAnswered, RequestReceived
-from bridle.session import Session, SessionState, Turn
-from bridle.session._deadlines import deadline_of, patience
-from bridle.session._stream import Flow
-from bridle.session._turn_state import TurnState
-from bridle.transports import ProcessTransport, Transport, memory_pair
-from bridle.wire import JsonObject, Message, ResultMessage, encode, frame_from_wire
+from outrider.command import Command
+from outrider.errors import ApiFailed, OutriderError, RequestTimedOut, TransportClosed, TurnTimedOut
+from outrider.options import Timeouts
+from outrider.protocol import MessageState, RequestAnswered, RequestReceived
+from outrider.session import Session, SessionState, Turn
+from outrider.session._deadlines import deadline_of, patience
+from outrider.session._stream import Flow
+from outrider.session._turn_state import TurnState
+from outrider.transports import ProcessTransport, Transport, memory_pair
+from outrider.wire import JsonObject, Message, ResultMessage, encode, frame_from_wire
 from tests.cases import every_case
 from tests.session import stubborn
 from tests.session.acting import Actor, acting, check_usable
@@ -714,7 +714,7 @@ async def test_no_program_outlives_its_last_limit(stage: str) -> None:
             # Before the session is closed by its user.
             assert not is_running(pid)
             assert session.state is SessionState.CLOSED
-            with pytest.raises(BridleError, match="did not stop within"):
+            with pytest.raises(OutriderError, match="did not stop within"):
                 await session.send("more")
     assert transport.returncode == code
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bridle.errors import (
+from outrider.errors import (
     ApiFailed,
     FolderNotFound,
     LaunchError,
@@ -18,9 +18,9 @@ from bridle.errors import (
     TurnFailed,
     TurnInterrupted,
 )
-from bridle.options import Options
-from bridle.session._failures import failure_of, failure_of_retry
-from bridle.wire import (
+from outrider.options import Options
+from outrider.session._failures import failure_of, failure_of_retry
+from outrider.wire import (
     ApiRetryMessage,
     AssistantMessage,
     Message,
@@ -29,7 +29,7 @@ from bridle.wire import (
     ResultMessage,
     TextBlock,
 )
-from bridle.wire.choices import ASSISTANT_MESSAGE_ERRORS
+from outrider.wire.choices import ASSISTANT_MESSAGE_ERRORS
 from tests import tapes
 from tests.cases import every_case
 from tests.session.recorded_runs import all_runs, messages_of, turns_of

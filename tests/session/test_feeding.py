@@ -15,17 +15,17 @@ from typing import Any
 import anyio
 import pytest
 
-from bridle.errors import (
+from outrider.errors import (
     MessageInvalid,
     TransportClosed,
     TurnFailed,
     TurnInterrupted,
     UsageError,
 )
-from bridle.options import Timeouts
-from bridle.protocol import RequestReceived
-from bridle.session import Result, Session, SessionState
-from bridle.wire import AssistantMessage, ResultMessage, UserMessage
+from outrider.options import Timeouts
+from outrider.protocol import RequestReceived
+from outrider.session import Result, Session, SessionState
+from outrider.wire import AssistantMessage, ResultMessage, UserMessage
 from tests.cases import every_case
 from tests.session.other_end import (
     OtherEnd,
@@ -580,7 +580,7 @@ async def test_a_turn_behind_an_iterable_that_waits_has_deadlines() -> None:
 def test_a_plain_iterable_that_blocks_for_ever_does_not_hold_up_the_end_of_the_program() -> None:
     code = """
         import anyio, threading
-        from bridle.session import Session
+        from outrider.session import Session
         from tests.session.other_end import playing
         from tests.session.test_feeding import begin_each
         def prompts():

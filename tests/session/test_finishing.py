@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator
 import anyio
 import pytest
 
-from bridle.errors import ProcessExited, TransportClosed, UsageError
-from bridle.options import Timeouts
-from bridle.session import Session
-from bridle.testing import Simulator, say
-from bridle.wire import AssistantMessage, ResultMessage
+from outrider.errors import ProcessExited, TransportClosed, UsageError
+from outrider.options import Timeouts
+from outrider.session import Session
+from outrider.testing import Simulator, say
+from outrider.wire import AssistantMessage, ResultMessage
 from tests.session.other_end import OtherEnd, assistant, playing, result
 from tests.session.surroundings import Program
 from tests.transports.conftest import libraries_are_warm, nothing_is_left

@@ -15,19 +15,19 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from bridle.command import Command
-from bridle.errors import (
+from outrider.command import Command
+from outrider.errors import (
     ConnectionLost,
     FrameTooLarge,
     ProcessExited,
     RequestTimedOut,
     TransportClosed,
 )
-from bridle.options import Timeouts
-from bridle.protocol import RequestAnswered, RequestRefused
-from bridle.session import Session, Turn
-from bridle.transports import ProcessTransport, Transport, memory_pair
-from bridle.wire import AssistantMessage, MalformedLine, ResultMessage, StreamEvent, encode
+from outrider.options import Timeouts
+from outrider.protocol import RequestAnswered, RequestRefused
+from outrider.session import Session, Turn
+from outrider.transports import ProcessTransport, Transport, memory_pair
+from outrider.wire import AssistantMessage, MalformedLine, ResultMessage, StreamEvent, encode
 from tests.cases import every_case
 from tests.session import stubborn
 from tests.session.acting import Actor, acting, check_usable
@@ -760,7 +760,7 @@ async def test_a_handler_that_fails_is_an_answer_and_a_log_line(
         replies.append(await reply_to(agent, "hook_callback", callback_id="h", input={}))
         await agent.reply("done")
 
-    with caplog.at_level(logging.ERROR, "bridle.session"):
+    with caplog.at_level(logging.ERROR, "outrider.session"):
         async with playing(play, prepare=answering(hook_callback=hook)) as session:
             assert (await session.ask("a")).text == "done"
     (reply,) = replies

@@ -9,12 +9,12 @@ from typing import Any
 import anyio
 import pytest
 
-import bridle
-from bridle.command import Command
-from bridle.errors import AgentNotFound, SessionNotFound, UsageError
-from bridle.options import Options
-from bridle.session import Session
-from bridle.transports import (
+import outrider
+from outrider.command import Command
+from outrider.errors import AgentNotFound, SessionNotFound, UsageError
+from outrider.options import Options
+from outrider.session import Session
+from outrider.transports import (
     MemoryTransport,
     ProcessTransport,
     Transport,
@@ -51,7 +51,7 @@ async def test_a_transport_of_the_users_is_told_how_the_program_would_be_started
 
 
 async def test_what_follows_from_handlers_is_told_as_well() -> None:
-    @bridle.tool
+    @outrider.tool
     def lookup(ticket: int) -> str:
         """Look a ticket up."""
         return ""
@@ -72,7 +72,7 @@ async def test_an_interceptor_takes_the_place_of_a_program_that_is_not_installed
         return Agent()
 
     with intercept(change):
-        result = await bridle.run("say hello", cli_path=tmp_path / "no-such-program", model="claude-x")
+        result = await outrider.run("say hello", cli_path=tmp_path / "no-such-program", model="claude-x")
     assert result.text == "hello"
     command = getattr(seen[0], "command", None)
     assert isinstance(command, Command)
@@ -88,7 +88,7 @@ async def test_an_interceptor_is_given_the_process_that_would_be_started(program
 
     path = program("echo")
     with intercept(change):
-        await bridle.run("say hello", cli_path=path)
+        await outrider.run("say hello", cli_path=path)
     assert isinstance(seen[0], ProcessTransport)
     assert seen[0].command.argv[0] == str(path)
     assert seen[0].pid is None
@@ -96,7 +96,7 @@ async def test_an_interceptor_is_given_the_process_that_would_be_started(program
 
 async def test_without_another_choice_a_missing_program_is_still_an_error(tmp_path: Path) -> None:
     with intercept(lambda transport: transport), pytest.raises(AgentNotFound):
-        await bridle.run("hello", cli_path=tmp_path / "no-such-program")
+        await outrider.run("hello", cli_path=tmp_path / "no-such-program")
 
 
 async def test_with_something_in_the_way_there_must_still_be_a_session_to_continue(
@@ -104,7 +104,7 @@ async def test_with_something_in_the_way_there_must_still_be_a_session_to_contin
 ) -> None:
     environment = {"CLAUDE_CONFIG_DIR": str(tmp_path / "config")}
     with intercept(lambda transport: transport), pytest.raises(SessionNotFound, match="to continue"):
-        await bridle.run("hello", cli_path=program("echo"), continue_conversation=True, env=environment)
+        await outrider.run("hello", cli_path=program("echo"), continue_conversation=True, env=environment)
 
 
 async def test_the_innermost_interceptor_comes_first() -> None:
@@ -162,7 +162,7 @@ def test_with_everywhere_it_counts_for_other_threads() -> None:
 
 def test_it_counts_for_the_synchronous_functions() -> None:
     with intercept(lambda _: Agent()):
-        assert bridle.sync.run("say hello", cli_path="/nowhere/agent").text == "hello"
+        assert outrider.sync.run("say hello", cli_path="/nowhere/agent").text == "hello"
 
 
 @pytest.fixture

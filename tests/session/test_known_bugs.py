@@ -13,8 +13,8 @@ from typing import Any
 import anyio
 import pytest
 
-import bridle
-from bridle.errors import (
+import outrider
+from outrider.errors import (
     ApiFailed,
     ConnectionLost,
     MessageInvalid,
@@ -26,10 +26,10 @@ from bridle.errors import (
     TurnTimedOut,
     UsageError,
 )
-from bridle.options import Timeouts
-from bridle.protocol import RequestAnswered, RequestReceived, RequestRefused, RequestWithdrawn
-from bridle.session import Result, Session
-from bridle.wire import (
+from outrider.options import Timeouts
+from outrider.protocol import RequestAnswered, RequestReceived, RequestRefused, RequestWithdrawn
+from outrider.session import Result, Session
+from outrider.wire import (
     AssistantMessage,
     Message,
     RedactedThinkingBlock,
@@ -393,7 +393,7 @@ async def test_an_iterable_that_waits_for_answers_does_not_hold_up_the_start() -
 
     async with agent_at(answer_everything) as transport:
         with anyio.fail_after(5):
-            async with bridle.stream(prompts(), transport=transport) as running:
+            async with outrider.stream(prompts(), transport=transport) as running:
                 async for message in running:
                     if isinstance(message, ResultMessage):
                         answered.set()
@@ -505,7 +505,7 @@ async def test_each_call_may_have_a_limit_of_its_own() -> None:
 async def test_options_that_are_wrong_start_nothing(fields: dict[str, Any], program: Program) -> None:
     """They were found out after the start, and the agent was left running."""
     with pytest.raises(OptionsError):
-        await bridle.run("a", cli_path=program("answers"), **fields)
+        await outrider.run("a", cli_path=program("answers"), **fields)
     assert own_processes() == []
 
 
@@ -523,7 +523,7 @@ async def test_a_session_goes_on_after_an_iterable_of_prompts() -> None:
 
 async def test_leaving_early_ends_the_agent_before_the_next_line(program: Program) -> None:
     """It was left to the garbage collector, also with `aclosing`."""
-    async with bridle.stream("a", cli_path=program("works_on_and_on"), timeouts=QUICK) as running:
+    async with outrider.stream("a", cli_path=program("works_on_and_on"), timeouts=QUICK) as running:
         async for _ in running:
             break
     assert own_processes() == []

@@ -13,22 +13,22 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-import bridle
-from bridle.errors import (
+import outrider
+from outrider.errors import (
     AgentNotFound,
     AgentTooOld,
-    BridleError,
     ConnectionLost,
     OptionsError,
+    OutriderError,
     ProcessExited,
     RequestFailed,
     RequestTimedOut,
     TransportClosed,
     UsageError,
 )
-from bridle.options import Timeouts
-from bridle.session import Session, SessionState
-from bridle.wire import AssistantMessage, MalformedLine, ResultMessage, UnknownMessage
+from outrider.options import Timeouts
+from outrider.session import Session, SessionState
+from outrider.wire import AssistantMessage, MalformedLine, ResultMessage, UnknownMessage
 from tests.cases import every_case
 from tests.session.other_end import OtherEnd, answering, assistant, init, playing, result
 from tests.session.surroundings import (
@@ -320,16 +320,16 @@ async def test_a_connect_that_is_cancelled_anywhere_closes_a_transport_of_the_us
 @pytest.mark.anyio
 async def test_leaving_a_stream_block_ends_the_agent(program: Program) -> None:
     path = program("works_on_and_on")
-    async with bridle.stream("a", cli_path=path, timeouts=QUICK) as turn:
+    async with outrider.stream("a", cli_path=path, timeouts=QUICK) as turn:
         async for _ in turn:
             break
     assert own_processes() == []
     with pytest.raises(ZeroDivisionError):
-        async with bridle.stream("a", cli_path=path, timeouts=QUICK):
+        async with outrider.stream("a", cli_path=path, timeouts=QUICK):
             _ = 1 / 0
     assert own_processes() == []
     with anyio.CancelScope() as scope:
-        async with bridle.stream("a", cli_path=path, timeouts=QUICK) as turn:
+        async with outrider.stream("a", cli_path=path, timeouts=QUICK) as turn:
             scope.cancel()
             await turn.result()
     assert scope.cancelled_caught
@@ -339,7 +339,7 @@ async def test_leaving_a_stream_block_ends_the_agent(program: Program) -> None:
 @pytest.mark.anyio
 async def test_a_cancelled_run_ends_the_agent(program: Program) -> None:
     with anyio.move_on_after(0.3) as scope:
-        await bridle.run("a", cli_path=program("works_on_and_on"), timeouts=QUICK)
+        await outrider.run("a", cli_path=program("works_on_and_on"), timeouts=QUICK)
     assert scope.cancelled_caught
     assert own_processes() == []
 
@@ -416,7 +416,7 @@ async def test_closing_during_connect_ends_both(ticks: int, program: Program) ->
     async def connect() -> None:
         try:
             await session.connect()
-        except BridleError as error:
+        except OutriderError as error:
             raised.append(error)
 
     with anyio.fail_after(10):
@@ -430,7 +430,7 @@ async def test_closing_during_connect_ends_both(ticks: int, program: Program) ->
     assert own_processes() == []
 
 
-FAILING: list[tuple[dict[str, Any], type[BridleError], str]] = [
+FAILING: list[tuple[dict[str, Any], type[OutriderError], str]] = [
     ({"cli_path": "/nowhere/claude"}, AgentNotFound, "/nowhere/claude"),
     ({"cli_path": "fails_at_the_start"}, ProcessExited, "no such luck"),
     ({"cli_path": "exits_at_the_start"}, ProcessExited, "code 0"),
@@ -447,14 +447,14 @@ FAILING: list[tuple[dict[str, Any], type[BridleError], str]] = [
     "fields, kind, text", FAILING, ids=[str(fields.get("cli_path", "transport")) for fields, _, _ in FAILING]
 )
 async def test_a_connect_that_fails_raises_a_bare_error_and_leaves_nothing(
-    fields: dict[str, Any], kind: type[BridleError], text: str, program: Program
+    fields: dict[str, Any], kind: type[OutriderError], text: str, program: Program
 ) -> None:
     fields = dict(fields)
     timeouts = Timeouts(connect=fields.pop("connect", 10), close=0.2, terminate=0.2)
     if "/" not in fields.get("cli_path", "/"):
         fields["cli_path"] = program(fields["cli_path"])
     session = Session(timeouts=timeouts, **fields)
-    with pytest.raises(BridleError) as raised:
+    with pytest.raises(OutriderError) as raised:
         await session.connect()
     assert type(raised.value) is kind
     assert text in str(raised.value)

@@ -16,13 +16,13 @@ from typing import Any
 import anyio
 import pytest
 
-import bridle
-from bridle.errors import SessionBusy, StoreError
-from bridle.session import Session, SessionState, _connection, _keeping, _leasing, _mirror
-from bridle.testing import Simulator, say, use_tool
-from bridle.transcripts import MemoryStore, SqliteStore, project_key
-from bridle.transports import Command, ProcessTransport
-from bridle.wire import ConversationResetMessage, MirrorErrorMessage, ResultMessage, UserMessage
+import outrider
+from outrider.errors import SessionBusy, StoreError
+from outrider.session import Session, SessionState, _connection, _keeping, _leasing, _mirror
+from outrider.testing import Simulator, say, use_tool
+from outrider.transcripts import MemoryStore, SqliteStore, project_key
+from outrider.transports import Command, ProcessTransport
+from outrider.wire import ConversationResetMessage, MirrorErrorMessage, ResultMessage, UserMessage
 from tests.session.other_end import SESSION, OtherEnd, assistant, init, lifecycle, playing, result
 from tests.session.stores import MAIN, PROJECT, Told, errors_of, hurried, mirrored, on_disk
 
@@ -179,7 +179,7 @@ async def test_a_result_waits_for_the_store_and_nothing_else_does() -> None:
     async with playing(play, session_store=store, hooks=hooks) as session:
         turn = await session.send("go")
         reader = aiter(session)
-        while not isinstance(await anext(reader), bridle.AssistantMessage):
+        while not isinstance(await anext(reader), outrider.AssistantMessage):
             pass
         # The result came before the question, and that is answered.
         await answered.wait()
@@ -350,7 +350,7 @@ async def test_a_store_may_change_what_it_gets(monkeypatch: pytest.MonkeyPatch) 
 
 async def test_what_the_store_refuses_does_not_keep_the_rest_from_it(monkeypatch: pytest.MonkeyPatch) -> None:
     hurried(monkeypatch)
-    store = Told(bridle.OptionsError("not such a key"))
+    store = Told(outrider.OptionsError("not such a key"))
     async with playing(working(mirrored(1), mirrored(2, part="subagents/a")), session_store=store) as session:
         assert "refuses an entry" in errors_of((await session.ask("go")).messages)[0]
         await store.asked.wait()
@@ -669,7 +669,7 @@ async def test_a_store_that_is_named_is_opened_and_closed(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("place", ["nonsense://a", "memory://a?unknown=1"])
 async def test_a_store_that_is_none_is_refused(place: str) -> None:
-    with anyio.fail_after(10), pytest.raises(bridle.OptionsError):
+    with anyio.fail_after(10), pytest.raises(outrider.OptionsError):
         await Session(session_store=place, transport=OtherEnd().transport).connect()
 
 
@@ -708,7 +708,7 @@ async def test_an_agent_that_ends_by_itself_is_stored_to_its_end() -> None:
         await agent.leave()
 
     async with playing(play, session_store=store) as session:
-        with pytest.raises(bridle.ConnectionLost):
+        with pytest.raises(outrider.ConnectionLost):
             await session.ask("go")
     assert store.numbers() == [1, 2]
     assert store.is_free

@@ -8,10 +8,10 @@ from typing import Any
 import anyio
 import pytest
 
-from bridle.errors import StoreError, StoreTimedOut
-from bridle.session import _mirror
-from bridle.transcripts import MemoryStore
-from bridle.wire import ResultMessage, UserMessage
+from outrider.errors import StoreError, StoreTimedOut
+from outrider.session import _mirror
+from outrider.transcripts import MemoryStore
+from outrider.wire import ResultMessage, UserMessage
 from tests.session.other_end import OtherEnd, init, playing, result
 from tests.session.stores import MAIN, hurried, mirrored
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.session import _backlog
-from bridle.session._backlog import Backlog, rescue
-from bridle.session._mirror_keys import Keys
+from outrider.session import _backlog
+from outrider.session._backlog import Backlog, rescue
+from outrider.session._mirror_keys import Keys
 from tests.cases import every_case
 
 ID = "5e551011-0000-4000-8000-000000000001"
@@ -21,7 +21,7 @@ OTHER = "5e551011-0000-4000-8000-000000000002"
 
 PATHS: list[tuple[str, tuple[str, ...] | None]] = [
     (f"/home/me/.claude/projects/-p/{ID}.jsonl", ("-p", ID)),
-    (f"/tmp/bridle-1-x/config/projects/-p/{ID}.jsonl", ("-p", ID)),
+    (f"/tmp/outrider-1-x/config/projects/-p/{ID}.jsonl", ("-p", ID)),
     (f"/home/me/.claude/projects/-p/{ID}/subagents/agent-a1.jsonl", ("-p", ID, "subagents/agent-a1")),
     (f"/c/projects/-p/{ID}/subagents/workflows/w/agent-a.jsonl", ("-p", ID, "subagents/workflows/w/agent-a")),
     (f"/c/projects/-p/{ID}/notes.jsonl", ("-p", ID, "notes")),
@@ -202,5 +202,5 @@ def test_what_could_be_rescued_is_named_though_it_is_not_all(
     monkeypatch.setattr("os.write", fail)
     backlog = Backlog()
     backlog.put(key("a"), [{"n": 0}], 10)
-    with pytest.raises(OSError, match="bridle-transcript-"):
+    with pytest.raises(OSError, match="outrider-transcript-"):
         rescue(backlog.drain())

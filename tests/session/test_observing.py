@@ -8,10 +8,10 @@ from itertools import pairwise
 import anyio
 import pytest
 
-from bridle.errors import BridleError, LimitReached, UsageError
-from bridle.session import Session, Usage, observe
-from bridle.testing import Simulator, hang, say
-from bridle.wire import InitMessage, Message, ResultMessage
+from outrider.errors import LimitReached, OutriderError, UsageError
+from outrider.session import Session, Usage, observe
+from outrider.testing import Simulator, hang, say
+from outrider.wire import InitMessage, Message, ResultMessage
 
 pytestmark = pytest.mark.anyio
 
@@ -25,7 +25,7 @@ class Notes:
         self.messages: list[Message] = []
         self.begun = 0
         self.ends = 0
-        self.objection: BridleError | None = None
+        self.objection: OutriderError | None = None
 
     def begins(self) -> None:
         if self.objection is not None:
@@ -97,7 +97,7 @@ async def test_a_turn_that_it_objects_to_is_not_sent() -> None:
 async def test_all_turns_are_ended_with_the_failure_that_it_makes() -> None:
     notes = Notes()
 
-    def failure(messages: Sequence[Message], session_id: str | None) -> BridleError:
+    def failure(messages: Sequence[Message], session_id: str | None) -> OutriderError:
         return LimitReached("budget.usd", 1, messages=messages, session_id=session_id)
 
     with anyio.fail_after(DEADLINE):

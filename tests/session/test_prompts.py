@@ -11,10 +11,10 @@ from typing import Any, cast
 
 import pytest
 
-from bridle.errors import BridleError, MessageInvalid, UsageError
-from bridle.options import Options
-from bridle.session._prompts import Prompt, document, has_files, image, is_prompt_stream, make_message
-from bridle.wire import TextBlock, ToolResultBlock, UnknownBlock, UserMessage
+from outrider.errors import MessageInvalid, OutriderError, UsageError
+from outrider.options import Options
+from outrider.session._prompts import Prompt, document, has_files, image, is_prompt_stream, make_message
+from outrider.wire import TextBlock, ToolResultBlock, UnknownBlock, UserMessage
 from tests.cases import every_case
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
@@ -188,7 +188,7 @@ def test_a_message_that_the_program_could_not_read_is_refused(prompt: Any, words
     with pytest.raises(MessageInvalid) as caught:
         make_message(prompt)
     assert words in str(caught.value)
-    assert isinstance(pickle.loads(pickle.dumps(caught.value)), BridleError)
+    assert isinstance(pickle.loads(pickle.dumps(caught.value)), OutriderError)
 
 
 def test_a_priority_that_there_is_not_is_refused() -> None:

@@ -9,12 +9,12 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-import bridle
-from bridle.handlers import Endpoint, Link, Observe, Origin
-from bridle.protocol import RequestAnswered, RequestRefused
-from bridle.session import SessionState
-from bridle.session._raising import is_failure, words_of
-from bridle.wire import JsonObject
+import outrider
+from outrider.handlers import Endpoint, Link, Observe, Origin
+from outrider.protocol import RequestAnswered, RequestRefused
+from outrider.session import SessionState
+from outrider.session._raising import is_failure, words_of
+from outrider.wire import JsonObject
 from tests.cases import every_case
 from tests.session.other_end import OtherEnd, playing, result
 from tests.session.test_answering import ASK, TOLD, call
@@ -95,7 +95,7 @@ async def test_whatever_a_handler_raises_is_an_answer_and_the_session_goes_on(fa
     """Of a server of the user's own kind, a tool, a hook, and two callbacks."""
     make = FAILURES[failure]
 
-    @bridle.tool
+    @outrider.tool
     async def tool() -> None:
         """Fail."""
         raise make()

@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import pytest
 
-from bridle.session._reports import Reports
-from bridle.session._turn_state import TurnState
-from bridle.wire import (
+from outrider.session._reports import Reports
+from outrider.session._turn_state import TurnState
+from outrider.wire import (
     AssistantMessage,
     ResultMessage,
     TaskNotificationMessage,

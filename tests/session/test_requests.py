@@ -11,12 +11,19 @@ from typing import Any, Final, NamedTuple, TypeVar, cast, get_type_hints, overlo
 import anyio
 import pytest
 
-from bridle.errors import BridleError, OptionsError, RequestFailed, RequestTimedOut, Unsupported, UsageError
-from bridle.options import HttpServer, LocalPlugin, SdkServer, StdioServer
-from bridle.protocol import Peer, RequestAnswered, RequestReceived, RequestRefused
-from bridle.session._requests import UNSET, Requests, Timeout
-from bridle.wire import UNSUPPORTED_REQUEST, JsonObject, control
-from bridle.wire.control import REQUESTS, PastSideQuestion, Request, RewindReport
+from outrider.errors import (
+    OptionsError,
+    OutriderError,
+    RequestFailed,
+    RequestTimedOut,
+    Unsupported,
+    UsageError,
+)
+from outrider.options import HttpServer, LocalPlugin, SdkServer, StdioServer
+from outrider.protocol import Peer, RequestAnswered, RequestReceived, RequestRefused
+from outrider.session._requests import UNSET, Requests, Timeout
+from outrider.wire import UNSUPPORTED_REQUEST, JsonObject, control
+from outrider.wire.control import REQUESTS, PastSideQuestion, Request, RewindReport
 from tests.cases import every_case
 
 T = TypeVar("T")
@@ -836,7 +843,7 @@ async def test_files_that_cannot_be_taken_back_are_no_exception(
 
 
 class Failing(Requests):
-    def __init__(self, error: BridleError) -> None:
+    def __init__(self, error: OutriderError) -> None:
         self.error = error
 
     async def request(self, request: object, /, **_: object) -> Any:
@@ -847,7 +854,7 @@ class Failing(Requests):
 @pytest.mark.parametrize(
     "error", [Unsupported("rewind_files", "no"), RequestTimedOut("rewind_files", 1)], ids=["old", "silent"]
 )
-async def test_an_agent_that_does_not_rewind_at_all_is_an_exception(error: BridleError) -> None:
+async def test_an_agent_that_does_not_rewind_at_all_is_an_exception(error: OutriderError) -> None:
     with pytest.raises(type(error)):
         await Failing(error).rewind_files(UUID)
 

@@ -8,10 +8,10 @@ from typing import Any, assert_type
 
 import pytest
 
-from bridle.errors import ApiFailed, BridleError, ConnectionLost, TurnFailed
-from bridle.session._result import Result, UnfinishedTask
-from bridle.session._usage import Usage
-from bridle.wire import (
+from outrider.errors import ApiFailed, ConnectionLost, OutriderError, TurnFailed
+from outrider.session._result import Result, UnfinishedTask
+from outrider.session._usage import Usage
+from outrider.wire import (
     AssistantMessage,
     BackgroundTasksChangedMessage,
     Json,
@@ -226,7 +226,7 @@ def test_a_repr_is_one_short_line(result: Result, shown: str) -> None:
 
 def linked() -> Result:
     """A result whose error holds the result, as those that a session raises do."""
-    error: BridleError = ConnectionLost("gone")
+    error: OutriderError = ConnectionLost("gone")
     result = Result(
         message=ended(result="x"), messages=(said("x"),), usage=Usage(5), error=error, duration=1.5
     )

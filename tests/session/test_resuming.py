@@ -15,9 +15,9 @@ from typing import Any
 import anyio
 import pytest
 
-import bridle
-from bridle.command import UserId
-from bridle.errors import (
+import outrider
+from outrider.command import UserId
+from outrider.errors import (
     OptionsError,
     SessionBusy,
     SessionExists,
@@ -26,11 +26,11 @@ from bridle.errors import (
     StoreTimedOut,
     TranscriptError,
 )
-from bridle.launch import Prefix
-from bridle.session import Session, _leasing
-from bridle.session._laying_out import Layout, Places
-from bridle.testing import Simulator, record, replay, say, use_tool
-from bridle.transcripts import MemoryStore, SqliteStore, project_key
+from outrider.launch import Prefix
+from outrider.session import Session, _leasing
+from outrider.session._laying_out import Layout, Places
+from outrider.testing import Simulator, record, replay, say, use_tool
+from outrider.transcripts import MemoryStore, SqliteStore, project_key
 from tests.session.other_end import OtherEnd
 from tests.session.stores import Told, on_disk
 from tests.transports.conftest import own_processes
@@ -407,7 +407,7 @@ async def test_what_cannot_be_started_leaves_no_lease(folder: Path) -> None:
     store = MemoryStore()
     id = await begun(store, folder)
     session = Session(session_store=store, cwd=folder, resume=id, cli_path="/no/such/program")
-    with anyio.fail_after(10), pytest.raises(bridle.AgentNotFound):
+    with anyio.fail_after(10), pytest.raises(outrider.AgentNotFound):
         await session.connect()
     assert not store._leases
 
@@ -459,8 +459,8 @@ async def test_of_two_that_begin_one_session_the_second_is_refused(folder: Path)
 
 KILLED = """
     import os, signal, sys, anyio
-    from bridle.session import Session, _leasing
-    from bridle.testing import Simulator, say
+    from outrider.session import Session, _leasing
+    from outrider.testing import Simulator, say
 
     _leasing.LEASE_SECONDS = 0.01
     store, cwd = sys.argv[1:]
@@ -718,7 +718,7 @@ async def test_what_stands_in_for_the_program_gets_the_session(
     store = MemoryStore()
     id = await begun(store, folder)
     with Simulator([say("Ada.")]) as agent, agent.stand_in():
-        result = await bridle.run("What is my name?", session_store=store, resume=id, cwd=folder)
+        result = await outrider.run("What is my name?", session_store=store, resume=id, cwd=folder)
         assert result.session_id == id
         assert "My name is Ada." in texts(agent)[0]
     assert not transcripts_in(home), "nothing is written where the program would have looked"
@@ -728,8 +728,8 @@ async def test_a_recording_is_played_with_a_store(tmp_path: Path, folder: Path) 
     cassette = tmp_path / "cassette.jsonl"
 
     async def talk(store: MemoryStore) -> tuple[str, str]:
-        first = await bridle.run("My name is Ada.", session_store=store, cwd=folder)
-        second = await bridle.run("My name?", session_store=store, cwd=folder, resume=first.session_id)
+        first = await outrider.run("My name is Ada.", session_store=store, cwd=folder)
+        second = await outrider.run("My name?", session_store=store, cwd=folder, resume=first.session_id)
         assert store.get_entries(key_of(folder, first.session_id or ""))
         return str(first), str(second)
 
@@ -743,8 +743,8 @@ async def test_a_recording_is_played_with_a_store(tmp_path: Path, folder: Path) 
 def test_sessions_without_await_use_stores_too(tmp_path: Path, folder: Path) -> None:
     place = f"sqlite:///{tmp_path}/agents.db"
     with Simulator([say("Hello."), say("Ada.")]) as agent, agent.stand_in(everywhere=True):
-        first = bridle.sync.run("My name is Ada.", session_store=place, cwd=folder)
-        again = bridle.sync.run("My name?", session_store=place, cwd=folder, resume=first.session_id)
+        first = outrider.sync.run("My name is Ada.", session_store=place, cwd=folder)
+        again = outrider.sync.run("My name?", session_store=place, cwd=folder, resume=first.session_id)
     assert (str(again), again.session_id) == ("Ada.", first.session_id)
 
 

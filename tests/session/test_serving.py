@@ -7,11 +7,11 @@ from typing import Any
 import anyio
 import pytest
 
-from bridle.errors import OptionsError, RequestFailed
-from bridle.handlers import Endpoint, Link, Observe
-from bridle.protocol import RequestAnswered
-from bridle.session import Session
-from bridle.wire import JsonObject
+from outrider.errors import OptionsError, RequestFailed
+from outrider.handlers import Endpoint, Link, Observe
+from outrider.protocol import RequestAnswered
+from outrider.session import Session
+from outrider.wire import JsonObject
 from tests.session.other_end import OtherEnd, playing, result
 from tests.session.test_raising import MESSAGE, OddServer, reply_to
 

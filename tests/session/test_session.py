@@ -11,10 +11,10 @@ import pytest
 from anyio import to_thread
 from anyio.lowlevel import checkpoint
 
-from bridle.errors import OptionsError, TransportClosed, UsageError
-from bridle.session import Session, SessionState
-from bridle.transports import MemoryTransport
-from bridle.wire import AssistantMessage, ResultMessage
+from outrider.errors import OptionsError, TransportClosed, UsageError
+from outrider.session import Session, SessionState
+from outrider.transports import MemoryTransport
+from outrider.wire import AssistantMessage, ResultMessage
 from tests.cases import every_case
 from tests.session.other_end import (
     OtherEnd,
@@ -261,7 +261,7 @@ async def test_another_event_loop_is_refused_and_changes_nothing() -> None:
             lambda: anext(aiter(session)),
         ]
         for call in calls:
-            with pytest.raises(UsageError, match=r"another event loop.*`bridle\.sync`"):
+            with pytest.raises(UsageError, match=r"another event loop.*`outrider\.sync`"):
                 await to_thread.run_sync(run_elsewhere, call)
         inside.set()
         assert (await waiting.result()).text == "one"

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from bridle.errors import (
-    BridleError,
+from outrider.errors import (
     FolderNotFound,
     LaunchError,
     OptionsError,
+    OutriderError,
     ProcessExited,
     SessionNotFound,
     TranscriptError,
 )
-from bridle.options import Options
-from bridle.session._failures import startup_failure
+from outrider.options import Options
+from outrider.session._failures import startup_failure
 from tests import tapes
 from tests.cases import every_case
 from tests.session.recorded_runs import results_of, stderr_of
@@ -27,7 +27,7 @@ GONE = "99999999-3333-4444-8555-666666666666"
 MARK = "bbbbbbbb-0000-4000-8000-000000000099"
 SEARCHED = ("/home/dev/.claude/projects/-home-dev-project",)
 
-CASES: dict[str, tuple[type[BridleError], dict[str, object], tuple[str, ...]]] = {
+CASES: dict[str, tuple[type[OutriderError], dict[str, object], tuple[str, ...]]] = {
     "01-no-initialize 2": (
         OptionsError,
         {},
@@ -72,7 +72,7 @@ CASES: dict[str, tuple[type[BridleError], dict[str, object], tuple[str, ...]]] =
     "18-bad-flags 34": (OptionsError, {}, ("`system_prompt`", "/no/such")),
     "18-bad-flags 36": (OptionsError, {}, ("`thinking` 'sideways'", "adaptive")),
     "18-bad-flags 37": (OptionsError, {}, ("`max_thinking_tokens` 'x'",)),
-    # Nothing that options can bring about: Bridle's own mistake, or a program that it does not know.
+    # Nothing that options can bring about: Outrider's own mistake, or a program that it does not know.
     "01-oneshot-print-modes 4": (ProcessExited, {}, ("requires --verbose",)),
     "08-end-session-and-await-initialize 2": (ProcessExited, {}, ("first stdin line",)),
     "16-invalid-huge-line 1": (ProcessExited, {}, ("Error parsing streaming input line",)),

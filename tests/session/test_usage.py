@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from bridle.session._usage import Usage, UsageMeter
-from bridle.wire import (
+from outrider.session._usage import Usage, UsageMeter
+from outrider.wire import (
     AssistantMessage,
     ConversationResetMessage,
     Message,

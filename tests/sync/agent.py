@@ -8,10 +8,10 @@ from collections import deque
 import anyio
 import anyio.lowlevel
 
-from bridle.errors import TransportClosed
-from bridle.protocol import Peer, RequestReceived
-from bridle.transports import Transport
-from bridle.wire import JsonObject, UserMessage
+from outrider.errors import TransportClosed
+from outrider.protocol import Peer, RequestReceived
+from outrider.transports import Transport
+from outrider.wire import JsonObject, UserMessage
 from tests.session.other_end import VERSION, assistant, init, interrupted, lifecycle, result
 
 

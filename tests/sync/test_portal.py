@@ -18,9 +18,9 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from bridle.errors import UsageError
-from bridle.sync import _portal
-from bridle.sync._portal import Portal, portal
+from outrider.errors import UsageError
+from outrider.sync import _portal
+from outrider.sync._portal import Portal, portal
 
 name: ContextVar[str] = ContextVar("name", default="nobody")
 
@@ -340,7 +340,7 @@ def test_calls_do_not_outlive_their_loop() -> None:
         call = pool.submit(own.call, work)
         assert began.wait(10)
         assert own.close(10)
-        with pytest.raises(UsageError, match=r"event loop of bridle\.sync has ended"):
+        with pytest.raises(UsageError, match=r"event loop of outrider\.sync has ended"):
             call.result(10)
     assert steps == ["began", "ended"]
     assert not own.is_open
@@ -380,9 +380,9 @@ def run(script: str, *, code: int = 0) -> list[str]:
     head = """
         import os, sys, threading, time
         import anyio
-        from bridle.errors import UsageError
-        from bridle.sync import _portal
-        from bridle.sync._portal import portal
+        from outrider.errors import UsageError
+        from outrider.sync import _portal
+        from outrider.sync._portal import portal
 
         async def add(one, other):
             await anyio.sleep(0)

@@ -13,12 +13,12 @@ from textwrap import dedent
 import msgspec
 import pytest
 
-import bridle
-import bridle.sync
-from bridle.errors import RequestFailed
-from bridle.testing import RealAgent, hang, say, use_tool
-from bridle.transports._processes import stat_of
-from bridle.wire.hooks import PreToolUseInput
+import outrider
+import outrider.sync
+from outrider.errors import RequestFailed
+from outrider.testing import RealAgent, hang, say, use_tool
+from outrider.transports._processes import stat_of
+from outrider.wire.hooks import PreToolUseInput
 from scripts.agent_program import VERSION
 from tests.real_program import require_program
 from tests.transports.conftest import wait_for
@@ -36,8 +36,8 @@ def is_running(pid: int | None) -> bool:
 
 
 def test_it_answers(agent: RealAgent) -> None:
-    assert bridle.sync.run("hi", agent.options()).text == "hello"
-    with bridle.sync.stream("hi", agent.options()) as turn:
+    assert outrider.sync.run("hi", agent.options()).text == "hello"
+    with outrider.sync.stream("hi", agent.options()) as turn:
         assert list(turn.text()) == ["again"]
 
 
@@ -47,24 +47,24 @@ WHO: ContextVar[str] = ContextVar("WHO", default="nobody")
 def test_what_the_user_supplies_is_called_in_the_context_of_the_caller(agent: RealAgent) -> None:
     seen: list[tuple[str, str]] = []
 
-    @bridle.tool
-    def look(ctx: bridle.ToolContext) -> str:
+    @outrider.tool
+    def look(ctx: outrider.ToolContext) -> str:
         """Look around."""
         seen.append(("tool", WHO.get()))
         assert ctx.turn is not None
         return "seen"
 
-    @bridle.hook("PreToolUse")
+    @outrider.hook("PreToolUse")
     def before(_: PreToolUseInput) -> None:
         seen.append(("hook", WHO.get()))
 
-    def permit(request: bridle.PermissionRequest) -> bool:
+    def permit(request: outrider.PermissionRequest) -> bool:
         seen.append(("permission", WHO.get()))
         return request.tool_name == "mcp__tools__look"
 
     agent.api.clear()
     agent.api.add(use_tool("mcp__tools__look"), say("done"))
-    with bridle.sync.Session(agent.options(tools=[look], hooks=[before], permission=permit)) as session:
+    with outrider.sync.Session(agent.options(tools=[look], hooks=[before], permission=permit)) as session:
         token = WHO.set("me")
         events = session.handled()
         assert session.ask("go").text == "done"
@@ -80,12 +80,12 @@ class Sum(msgspec.Struct):
 def test_output_has_the_type_that_is_asked_for(agent: RealAgent) -> None:
     agent.api.clear()
     agent.api.add(use_tool("StructuredOutput", total=5), say("done"))
-    assert bridle.sync.run("add", agent.options(), output=Sum).output.total == 5
+    assert outrider.sync.run("add", agent.options(), output=Sum).output.total == 5
 
 
 @pytest.mark.requirement("A9")
 def test_it_is_asked(agent: RealAgent) -> None:
-    with bridle.sync.Session(agent.options(enable_file_checkpointing=True)) as session:
+    with outrider.sync.Session(agent.options(enable_file_checkpointing=True)) as session:
         pid = session.pid
         assert session.binary_version().version == VERSION
         assert session.set_permission_mode("plan") == "plan"
@@ -111,7 +111,7 @@ def test_it_is_asked(agent: RealAgent) -> None:
 
 
 def test_a_server_needs_no_arguments(agent: RealAgent) -> None:
-    with bridle.sync.Session(agent.options()) as session:
+    with outrider.sync.Session(agent.options()) as session:
         changed = session.mcp_set_servers({"mute": {"command": "false"}})
         assert changed.added == ["mute"]
         assert "Spread" not in changed.errors.get("mute", "")
@@ -126,7 +126,7 @@ def test_an_interrupt_leaves_nothing_running() -> None:
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     real = RealAgent([hang()], program=require_program())
-    with real, bridle.sync.Session(real.options()) as session:
+    with real, outrider.sync.Session(real.options()) as session:
         pid = session.pid
         thread = threading.Thread(target=interrupt, args=(real,))
         thread.start()
@@ -139,10 +139,11 @@ def test_an_interrupt_leaves_nothing_running() -> None:
 
 def test_a_session_that_is_open_at_the_end_of_the_interpreter_ends_its_agent(agent: RealAgent) -> None:
     script = f"""
-        import bridle.sync
-        from bridle.options import Options
+        import outrider.sync
+        from outrider.options import Options
 
-        session = bridle.sync.Session(Options(cli_path={agent.program!r}, env={dict(agent.options().env)!r}))
+        options = Options(cli_path={agent.program!r}, env={dict(agent.options().env)!r})
+        session = outrider.sync.Session(options)
         session.connect()
         print(session.pid)
     """

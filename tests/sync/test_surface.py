@@ -1,5 +1,5 @@
-"""The two surfaces are one: what is async in `bridle.session` and `bridle.transcripts` is there without
-`await` in `bridle.sync`."""
+"""The two surfaces are one: what is async in `outrider.session` and `outrider.transcripts` is there without
+`await` in `outrider.sync`."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-import bridle.session
-import bridle.sync
-import bridle.transcripts
+import outrider.session
+import outrider.sync
+import outrider.transcripts
 from scripts.sync_surface import ATTRIBUTES, LAYOUT, MADE_BY_USERS, RENAMED, TARGETS, written
 from tests.cases import every_case
 
-CLASSES = [name for name in bridle.sync.__all__ if name[0].isupper()]
-FUNCTIONS = [name for name in bridle.sync.__all__ if name[0].islower()]
+CLASSES = [name for name in outrider.sync.__all__ if name[0].isupper()]
+FUNCTIONS = [name for name in outrider.sync.__all__ if name[0].islower()]
 
 
 def async_form(name: str) -> Any:
-    """What `bridle.sync` has under this name, with `await`."""
-    package = bridle.session if name in bridle.session.__all__ else bridle.transcripts
+    """What `outrider.sync` has under this name, with `await`."""
+    package = outrider.session if name in outrider.session.__all__ else outrider.transcripts
     return getattr(package, name)
 
 
@@ -51,7 +51,7 @@ def returned(member: object) -> object:
 
 @every_case("name", CLASSES)
 def test_each_class_has_the_same_members(name: str) -> None:
-    ours, theirs = members(getattr(bridle.sync, name)), members(async_form(name))
+    ours, theirs = members(getattr(outrider.sync, name)), members(async_form(name))
     assert set(ours) == set(theirs) | set(ATTRIBUTES.get(name, ()))
 
 
@@ -61,7 +61,7 @@ def pairs() -> list[tuple[str, str]]:
 
 @every_case("name, member", pairs())
 def test_each_member_is_called_alike_and_returns_alike(name: str, member: str) -> None:
-    our, their = members(getattr(bridle.sync, name))[member], members(async_form(name))[member]
+    our, their = members(getattr(outrider.sync, name))[member], members(async_form(name))[member]
     assert isinstance(our, property) == isinstance(their, property)
     assert returned(our) == returned(their)
     if not isinstance(our, property):
@@ -74,14 +74,14 @@ def test_each_member_is_called_alike_and_returns_alike(name: str, member: str) -
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_each_function_is_called_alike_and_returns_alike(name: str) -> None:
-    our, their = getattr(bridle.sync, name), async_form(name)
+    our, their = getattr(outrider.sync, name), async_form(name)
     assert inspect.signature(our) == inspect.signature(their)
     assert not inspect.iscoroutinefunction(our)
 
 
 @pytest.mark.parametrize("name", MADE_BY_USERS)
 def test_sessions_are_made_alike(name: str) -> None:
-    assert inspect.signature(getattr(bridle.sync, name)) == inspect.signature(async_form(name))
+    assert inspect.signature(getattr(outrider.sync, name)) == inspect.signature(async_form(name))
 
 
 def waits(kind: object) -> bool:
@@ -92,18 +92,18 @@ def waits(kind: object) -> bool:
 
 
 def test_all_that_has_to_be_awaited_is_there() -> None:
-    everything = {name: getattr(bridle.session, name) for name in bridle.session.__all__}
-    kept = {name: getattr(bridle.transcripts, name) for name in bridle.transcripts.__all__}
-    # What stores are asked is asked by Bridle, or in the event loop of whoever wrote the store.
+    everything = {name: getattr(outrider.session, name) for name in outrider.session.__all__}
+    kept = {name: getattr(outrider.transcripts, name) for name in outrider.transcripts.__all__}
+    # What stores are asked is asked by Outrider, or in the event loop of whoever wrote the store.
     everything |= {name: kind for name, kind in kept.items() if not name.endswith(("Store", "StoreCalls"))}
     # Nor is there an event loop that could have tasks of its own.
     have_to_wait = {name for name, kind in everything.items() if waits(kind)} - {"Background", "background"}
-    assert have_to_wait <= set(bridle.sync.__all__) <= set(everything)
+    assert have_to_wait <= set(outrider.sync.__all__) <= set(everything)
 
 
-@every_case("name", bridle.sync.__all__)
+@every_case("name", outrider.sync.__all__)
 def test_nothing_is_said_about_await(name: str) -> None:
-    kind = getattr(bridle.sync, name)
+    kind = getattr(outrider.sync, name)
     docs = [kind.__doc__, *(inspect.getdoc(member) for member in vars(kind).values())]
     for doc in docs:
         assert "await" not in (doc or "")

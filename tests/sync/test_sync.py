@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-import bridle.sync
-from bridle.errors import OptionsError, RequestFailed, TransportClosed, TurnInterrupted, UsageError
-from bridle.session import SessionState
-from bridle.sync._portal import Portal, portal
-from bridle.wire import AssistantMessage, Message, ResultMessage
-from bridle.wire.control import SetModel
+import outrider.sync
+from outrider.errors import OptionsError, RequestFailed, TransportClosed, TurnInterrupted, UsageError
+from outrider.session import SessionState
+from outrider.sync._portal import Portal, portal
+from outrider.wire import AssistantMessage, Message, ResultMessage
+from outrider.wire.control import SetModel
 from tests.session.other_end import SESSION
 from tests.sync.agent import Agent
 
@@ -28,33 +28,33 @@ def agent() -> Agent:
 
 
 @pytest.fixture
-def session(agent: Agent) -> Iterator[bridle.sync.Session]:
-    with bridle.sync.Session(transport=agent) as session:
+def session(agent: Agent) -> Iterator[outrider.sync.Session]:
+    with outrider.sync.Session(transport=agent) as session:
         yield session
 
 
 def test_run_gives_what_a_prompt_comes_to(agent: Agent) -> None:
-    result = bridle.sync.run("say hello there", transport=agent)
+    result = outrider.sync.run("say hello there", transport=agent)
     assert result.text == "hello there"
     assert agent.is_closed
-    assert agent.threads == {"bridle-sync"}
+    assert agent.threads == {"outrider-sync"}
 
 
 def test_stream_gives_what_comes_on_the_way(agent: Agent) -> None:
-    with bridle.sync.stream("say hello there", transport=agent) as turn:
+    with outrider.sync.stream("say hello there", transport=agent) as turn:
         words = [message.text for message in turn if isinstance(message, AssistantMessage)]
     assert words == ["hello", "there"]
     assert agent.is_closed
 
 
 def test_stream_is_left_early(agent: Agent) -> None:
-    with bridle.sync.stream("think", transport=agent) as turn:
+    with outrider.sync.stream("think", transport=agent) as turn:
         assert not turn.is_over
     assert agent.is_closed
     assert turn.is_over
 
 
-def test_a_session_talks(session: bridle.sync.Session) -> None:
+def test_a_session_talks(session: outrider.sync.Session) -> None:
     assert session.state is SessionState.IDLE
     assert session.options.transport is not None
     result = session.ask("say hello")
@@ -66,7 +66,7 @@ def test_a_session_talks(session: bridle.sync.Session) -> None:
 
 
 def test_a_session_that_was_left_is_closed(agent: Agent) -> None:
-    with bridle.sync.Session(transport=agent) as session:
+    with outrider.sync.Session(transport=agent) as session:
         assert agent.asked == ["initialize"]
     assert agent.is_closed
     assert session.state is SessionState.CLOSED
@@ -76,7 +76,7 @@ def test_a_session_that_was_left_is_closed(agent: Agent) -> None:
 
 
 def test_a_session_can_be_opened_in_one_thread_and_closed_in_another(agent: Agent) -> None:
-    session = bridle.sync.Session(transport=agent)
+    session = outrider.sync.Session(transport=agent)
     with ThreadPoolExecutor(1) as pool:
         pool.submit(session.connect).result()
     session.close()
@@ -84,7 +84,7 @@ def test_a_session_can_be_opened_in_one_thread_and_closed_in_another(agent: Agen
 
 
 def test_what_is_raised_inside_goes_on(agent: Agent) -> None:
-    session = bridle.sync.Session(transport=agent)
+    session = outrider.sync.Session(transport=agent)
 
     def fail() -> None:
         with session:
@@ -95,7 +95,7 @@ def test_what_is_raised_inside_goes_on(agent: Agent) -> None:
     assert agent.is_closed
 
 
-def test_a_turn_is_read(session: bridle.sync.Session) -> None:
+def test_a_turn_is_read(session: outrider.sync.Session) -> None:
     turn = session.send("say one two three")
     first = next(message for message in turn if isinstance(message, AssistantMessage))
     assert first.text == "one"
@@ -109,11 +109,11 @@ def test_a_turn_is_read(session: bridle.sync.Session) -> None:
     assert turn.uuid in repr(turn)
 
 
-def test_the_text_of_a_turn_is_read(session: bridle.sync.Session) -> None:
+def test_the_text_of_a_turn_is_read(session: outrider.sync.Session) -> None:
     assert list(session.send("say one two three").text()) == ["one", "two", "three"]
 
 
-def test_many_messages_are_read_at_a_time(session: bridle.sync.Session) -> None:
+def test_many_messages_are_read_at_a_time(session: outrider.sync.Session) -> None:
     turn = session.send("say one two")
     turn.result()
     reader = iter(turn)
@@ -126,7 +126,7 @@ def test_many_messages_are_read_at_a_time(session: bridle.sync.Session) -> None:
         reader.batch()
 
 
-def test_a_session_is_read(session: bridle.sync.Session) -> None:
+def test_a_session_is_read(session: outrider.sync.Session) -> None:
     session.send("say one")
     session.send("say two")
     words: list[str] = []
@@ -138,7 +138,7 @@ def test_a_session_is_read(session: bridle.sync.Session) -> None:
     assert words == ["one", "two"]
 
 
-def test_prompts_of_a_generator_are_one_turn(session: bridle.sync.Session) -> None:
+def test_prompts_of_a_generator_are_one_turn(session: outrider.sync.Session) -> None:
     def prompts() -> Iterator[str]:
         yield "say one"
         yield "say two"
@@ -146,7 +146,7 @@ def test_prompts_of_a_generator_are_one_turn(session: bridle.sync.Session) -> No
     assert list(session.send(prompts()).text()) == ["one", "two"]
 
 
-def test_a_turn_is_cancelled(session: bridle.sync.Session, agent: Agent) -> None:
+def test_a_turn_is_cancelled(session: outrider.sync.Session, agent: Agent) -> None:
     turn = session.send("think")
     receipt = turn.cancel(grace=30)
     assert receipt.outcome == "cancelled"
@@ -157,7 +157,7 @@ def test_a_turn_is_cancelled(session: bridle.sync.Session, agent: Agent) -> None
     assert session.ask("say hello").text == "hello"
 
 
-def test_a_turn_is_added_to(session: bridle.sync.Session) -> None:
+def test_a_turn_is_added_to(session: outrider.sync.Session) -> None:
     turn = session.send("think")
     queued = turn.steer("say more")
     assert queued.uuid in repr(queued)
@@ -170,13 +170,13 @@ def test_a_turn_is_added_to(session: bridle.sync.Session) -> None:
     assert list(queued.turn.text()) == ["more"]
 
 
-def test_a_prompt_is_queued(session: bridle.sync.Session) -> None:
+def test_a_prompt_is_queued(session: outrider.sync.Session) -> None:
     queued = session.enqueue("say later")
     assert queued.wait() == "consumed"
     assert list(queued.turn.text()) == ["later"]
 
 
-def test_the_agent_is_asked(session: bridle.sync.Session, agent: Agent) -> None:
+def test_the_agent_is_asked(session: outrider.sync.Session, agent: Agent) -> None:
     assert session.set_model("sonnet") == "claude-sonnet-5-5"
     assert session.request(SetModel("sonnet")).model == "claude-sonnet-5-5"
     assert session.request("set_model", model="sonnet") == {"model": "claude-sonnet-5-5"}
@@ -191,7 +191,7 @@ def test_the_agent_is_asked(session: bridle.sync.Session, agent: Agent) -> None:
 
 def test_bad_options_are_refused_at_once() -> None:
     with pytest.raises(OptionsError):
-        bridle.sync.Session(max_turns=-1)
+        outrider.sync.Session(max_turns=-1)
 
 
 # Hosts.
@@ -199,29 +199,29 @@ def test_bad_options_are_refused_at_once() -> None:
 
 def test_it_works_inside_a_running_loop(agent: Agent) -> None:
     async def main() -> list[str]:
-        with bridle.sync.stream("say hello there", transport=agent) as turn:
+        with outrider.sync.stream("say hello there", transport=agent) as turn:
             return list(turn.text())
 
     assert asyncio.run(main()) == ["hello", "there"]
-    assert agent.threads == {"bridle-sync"}
+    assert agent.threads == {"outrider-sync"}
 
 
 def test_many_threads_each_have_their_session() -> None:
     def talk(number: int) -> str:
-        with bridle.sync.Session(transport=Agent()) as session:
+        with outrider.sync.Session(transport=Agent()) as session:
             return session.ask(f"say {number}").text
 
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(talk, range(32))) == [str(number) for number in range(32)]
 
 
-def test_many_threads_share_a_session(session: bridle.sync.Session) -> None:
+def test_many_threads_share_a_session(session: outrider.sync.Session) -> None:
     with ThreadPoolExecutor(8) as pool:
         said = list(pool.map(lambda number: list(session.send(f"say {number}").text()), range(16)))
     assert said == [[str(number)] for number in range(16)]
 
 
-def test_in_the_loop_itself_it_is_refused(session: bridle.sync.Session) -> None:
+def test_in_the_loop_itself_it_is_refused(session: outrider.sync.Session) -> None:
     async def tool() -> None:
         # What is known can be read there.
         assert session.state is SessionState.IDLE
@@ -240,13 +240,13 @@ def test_an_interrupt_ends_the_agent(agent: Agent) -> None:
     thread = threading.Thread(target=interrupt)
     thread.start()
     with pytest.raises(KeyboardInterrupt):
-        bridle.sync.run("think", transport=agent)
+        outrider.sync.run("think", transport=agent)
     thread.join()
     assert agent.is_closed
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no signal can be sent to one thread")
-def test_an_interrupt_leaves_the_session_usable(session: bridle.sync.Session) -> None:
+def test_an_interrupt_leaves_the_session_usable(session: outrider.sync.Session) -> None:
     turn = session.send("think")
 
     async def interrupted() -> None:
@@ -288,7 +288,7 @@ def test_a_context_that_was_entered_as_the_wait_was_interrupted_is_left_again() 
 
 
 def test_a_session_that_is_dropped_ends_its_agent(agent: Agent) -> None:
-    session = bridle.sync.Session(transport=agent)
+    session = outrider.sync.Session(transport=agent)
     session.connect()
     held = [session]
     del session

@@ -6,22 +6,22 @@ from pathlib import Path
 
 import pytest
 
-import bridle.sync
-from bridle.errors import SessionNotFound
-from bridle.transcripts import MemoryStore, StoredSession
-from bridle.transcripts._exporting import exported
+import outrider.sync
+from outrider.errors import SessionNotFound
+from outrider.transcripts import MemoryStore, StoredSession
+from outrider.transcripts._exporting import exported
 from tests.transcripts.keeping import PROJECT, bundle, put_on_disk
 from tests.transcripts.lines import SESSION
 
 
 def test_sessions_are_listed_changed_and_copied(tmp_path: Path) -> None:
     put_on_disk(tmp_path)
-    sessions = bridle.sync.Sessions(config=tmp_path)
+    sessions = outrider.sync.Sessions(config=tmp_path)
     [info] = sessions.list(project=PROJECT)
     assert isinstance(info, StoredSession)
     sessions.rename(SESSION, "Renamed")
     assert [entry.text for entry in sessions.read(SESSION, last=1)] == ["answer u8"]
-    with bridle.sync.Sessions(tmp_path / "x.db") as store:
+    with outrider.sync.Sessions(tmp_path / "x.db") as store:
         sessions.copy(SESSION, to=store)
         assert store.info(SESSION).title == "Renamed"
         new = store.fork(SESSION)
@@ -32,7 +32,7 @@ def test_sessions_are_listed_changed_and_copied(tmp_path: Path) -> None:
 
 
 def test_hits_are_looped_over() -> None:
-    sessions = bridle.sync.Sessions(MemoryStore())
+    sessions = outrider.sync.Sessions(MemoryStore())
     assert sessions.import_(exported(bundle(), "json")) == SESSION
     assert {hit.agent_id for hit in sessions.search("Look")} == {"first", "nested"}
     for hit in sessions.search("Begin"):

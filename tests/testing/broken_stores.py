@@ -9,9 +9,9 @@ from typing import Any
 
 from anyio.lowlevel import checkpoint
 
-from bridle.errors import LeaseLost, SessionBusy
-from bridle.transcripts import MemoryStore, SessionKey, SessionStoreEntry
-from bridle.transcripts.stores._records import Place
+from outrider.errors import LeaseLost, SessionBusy
+from outrider.transcripts import MemoryStore, SessionKey, SessionStoreEntry
+from outrider.transcripts.stores._records import Place
 
 
 class Forgets(MemoryStore):

@@ -9,7 +9,7 @@ from http.client import HTTPConnection, HTTPResponse
 from typing import Any
 from urllib.parse import urlsplit
 
-from bridle.testing import MessagesApi
+from outrider.testing import MessagesApi
 
 DEADLINE = 20.0
 

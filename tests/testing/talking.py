@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridle.testing import Answer, Request, Step, Text
+from outrider.testing import Answer, Request, Step, Text
 
 REMINDER = "<system-reminder>\nMind the gap.\n</system-reminder>\n"
 

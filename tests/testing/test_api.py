@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from bridle.errors import OptionsError, UsageError
-from bridle.testing import (
+from outrider.errors import OptionsError, UsageError
+from outrider.testing import (
     Gate,
     MessagesApi,
     Request,

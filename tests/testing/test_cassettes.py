@@ -13,17 +13,24 @@ import anyio
 import anyio.to_thread
 import pytest
 
-import bridle
-import bridle.sync
-from bridle.errors import BridleError, ConnectionLost, OptionsError, ProcessExited, RequestFailed, UsageError
-from bridle.options import Options
-from bridle.redaction import Redaction
-from bridle.session import Session
-from bridle.testing import Gate, RealAgent, answer, hang, say, use_tool
-from bridle.testing._cassettes import Replay, record, replay
-from bridle.testing._replay_matching import ReplayMismatch
-from bridle.transports import Transport, intercept, read_trace
-from bridle.wire import StreamEvent
+import outrider
+import outrider.sync
+from outrider.errors import (
+    ConnectionLost,
+    OptionsError,
+    OutriderError,
+    ProcessExited,
+    RequestFailed,
+    UsageError,
+)
+from outrider.options import Options
+from outrider.redaction import Redaction
+from outrider.session import Session
+from outrider.testing import Gate, RealAgent, answer, hang, say, use_tool
+from outrider.testing._cassettes import Replay, record, replay
+from outrider.testing._replay_matching import ReplayMismatch
+from outrider.transports import Transport, intercept, read_trace
+from outrider.wire import StreamEvent
 from tests.real_program import require_program
 from tests.sync.agent import Agent
 
@@ -42,7 +49,7 @@ def cassette(tmp_path: Path) -> Path:
     return tmp_path / "cassette.jsonl"
 
 
-@bridle.tool
+@outrider.tool
 def lookup(ticket: int) -> str:
     """Look a ticket up."""
     return f"Ada owns {ticket}"
@@ -61,7 +68,7 @@ async def record_agent(path: Path, *prompts: str) -> None:
     """A cassette with one run for each prompt."""
     with record(path), intercept(use_agent):
         for prompt in prompts:
-            await bridle.run(prompt)
+            await outrider.run(prompt)
 
 
 def frames(path: Path, direction: str) -> list[dict[str, Any]]:
@@ -127,7 +134,7 @@ async def test_parallel_calls_are_played_again_in_any_order(cassette: Path) -> N
     async def play(options: Options) -> list[str]:
         taking = takings[0 if "nowhere" not in str(options.cli_path) else 1]
 
-        @bridle.tool(read_only=True)
+        @outrider.tool(read_only=True)
         async def take(number: int) -> str:
             """Take one."""
             return await taking.take(number)
@@ -163,7 +170,7 @@ async def test_closing_in_the_middle_of_a_turn_is_played_again(cassette: Path) -
             turn = await session.send("think")
             async for _ in turn:
                 break
-        with pytest.raises(BridleError) as caught:
+        with pytest.raises(OutriderError) as caught:
             await turn.result()
         return type(caught.value).__name__
 
@@ -173,8 +180,8 @@ async def test_closing_in_the_middle_of_a_turn_is_played_again(cassette: Path) -
 
 async def test_a_resumed_session_is_the_next_run(cassette: Path) -> None:
     async def play(options: Options) -> list[object]:
-        first = await bridle.run("remember 7", options=options)
-        second = await bridle.run("which?", options=options.replace(resume=first.session_id))
+        first = await outrider.run("remember 7", options=options)
+        second = await outrider.run("which?", options=options.replace(resume=first.session_id))
         return [first.session_id, first.text, second.session_id, second.text]
 
     first, second = await recorded_and_replayed(cassette, real_agent(say("ok"), say("7")), play)
@@ -185,8 +192,8 @@ async def test_a_resumed_session_is_the_next_run(cassette: Path) -> None:
 
 async def test_a_start_that_failed_fails_again(cassette: Path) -> None:
     async def play(options: Options) -> str:
-        with pytest.raises(BridleError) as caught:
-            await bridle.run("hi", options=options, resume="00000000-0000-4000-8000-000000000000")
+        with pytest.raises(OutriderError) as caught:
+            await outrider.run("hi", options=options, resume="00000000-0000-4000-8000-000000000000")
         return type(caught.value).__name__
 
     first, second = await recorded_and_replayed(cassette, real_agent(), play)
@@ -205,7 +212,7 @@ async def test_every_session_of_the_block_is_a_run(cassette: Path) -> None:
 
 async def test_sessions_side_by_side_are_told_apart(cassette: Path) -> None:
     async def ask(word: str) -> None:
-        assert (await bridle.run(f"say {word}")).text == word
+        assert (await outrider.run(f"say {word}")).text == word
 
     with anyio.fail_after(DEADLINE):
         with record(cassette), intercept(use_agent):
@@ -215,20 +222,20 @@ async def test_sessions_side_by_side_are_told_apart(cassette: Path) -> None:
         with replay(cassette, strict=False, ignore=["message.content"]) as played:
             async with anyio.create_task_group() as tasks:
                 for word in ("one", "two", "three"):
-                    tasks.start_soon(bridle.run, f"say {word}")
+                    tasks.start_soon(outrider.run, f"say {word}")
     assert len(played.players) == 3
 
 
 def test_blocking_sessions_are_recorded_and_replayed(cassette: Path) -> None:
     with record(cassette), intercept(use_agent):
-        assert bridle.sync.run("say hello").text == "hello"
+        assert outrider.sync.run("say hello").text == "hello"
     with replay(cassette):
-        assert bridle.sync.run("say hello").text == "hello"
+        assert outrider.sync.run("say hello").text == "hello"
 
 
 async def failing_block(path: Path) -> None:
     with record(path), intercept(use_agent):
-        await bridle.run("say hello")
+        await outrider.run("say hello")
         raise ZeroDivisionError
 
 
@@ -251,14 +258,14 @@ def test_a_block_in_which_nothing_was_recorded_is_an_error(cassette: Path) -> No
 
 async def test_secrets_are_masked_by_the_rules_of_the_user(cassette: Path) -> None:
     with record(cassette, redaction=Redaction(patterns=[r"plan-\d+"])), intercept(use_agent):
-        await bridle.run("say plan-9 sk-ant-api03-abcdefgh")
+        await outrider.run("say plan-9 sk-ant-api03-abcdefgh")
     assert not any(word in str(read_trace(cassette)) for word in ("plan-9", "abcdefgh"))
     # What was hidden may be anything.
     with replay(cassette):
-        result = await bridle.run("say plan-9 sk-ant-api03-abcdefgh")
+        result = await outrider.run("say plan-9 sk-ant-api03-abcdefgh")
     assert result.text == "*** sk-ant-***"
     with pytest.raises(ReplayMismatch), replay(cassette):
-        await bridle.run("tell plan-9 sk-ant-api03-abcdefgh")
+        await outrider.run("tell plan-9 sk-ant-api03-abcdefgh")
 
 
 @pytest.mark.parametrize(
@@ -285,13 +292,13 @@ async def test_a_trace_of_a_session_is_a_cassette(tmp_path: Path) -> None:
     async with Session(transport=Agent(), trace=tmp_path / "flight.jsonl") as session:
         await session.ask("say hello")
     with replay(tmp_path / "flight.jsonl"):
-        assert (await bridle.run("say hello")).text == "hello"
+        assert (await outrider.run("say hello")).text == "hello"
 
 
 async def test_a_replay_can_be_recorded(cassette: Path, tmp_path: Path) -> None:
     await record_agent(cassette, "say hello")
     with record(tmp_path / "again.jsonl"), replay(cassette):
-        await bridle.run("say hello")
+        await outrider.run("say hello")
     assert [f["type"] for f in frames(tmp_path / "again.jsonl", "cli->host")] == [
         f["type"] for f in frames(cassette, "cli->host")
     ]
@@ -310,7 +317,7 @@ async def test_ids_of_this_run_take_the_place_of_the_recorded_ones(cassette: Pat
 async def test_a_mismatch_shows_both_frames(cassette: Path) -> None:
     await record_agent(cassette, "say hello")
     with anyio.fail_after(DEADLINE), pytest.raises(ReplayMismatch) as caught, replay(cassette):
-        await bridle.run("say goodbye")
+        await outrider.run("say goodbye")
     text = str(caught.value)
     assert "This prompt is not the recorded one" in text
     assert '-   "content": "say hello"' in text
@@ -330,7 +337,7 @@ async def test_a_mismatch_of_an_answer_ends_the_session(tmp_path: Path) -> None:
         "\n".join(
             json.dumps(line)
             for line in (
-                {"bridle_trace": 1},
+                {"outrider_trace": 1},
                 said("host->cli", type="control_request", request_id="r1", request={"subtype": "initialize"}),
                 said(
                     "cli->host",
@@ -382,24 +389,24 @@ async def test_what_was_not_said_is_told_at_the_end_of_the_block(cassette: Path)
             await session.ask("say one")
             await session.ask("say two")
     with pytest.raises(ReplayMismatch, match="has not been said: prompt") as caught, replay(cassette):
-        await bridle.run("say one")
+        await outrider.run("say one")
     assert '"content": "say two"' in str(caught.value)
     with replay(cassette, strict=False):
-        await bridle.run("say one")
+        await outrider.run("say one")
 
 
 async def test_sessions_that_were_not_opened_are_told_at_the_end_of_the_block(cassette: Path) -> None:
     await record_agent(cassette, "say one", "say two")
     with pytest.raises(ReplayMismatch, match="2 sessions were recorded, and 1 have"), replay(cassette):
-        await bridle.run("say one")
+        await outrider.run("say one")
 
 
 async def test_a_session_that_was_not_recorded_is_refused(cassette: Path) -> None:
     await record_agent(cassette, "say one")
     with replay(cassette):
-        await bridle.run("say one")
+        await outrider.run("say one")
         with pytest.raises(ReplayMismatch, match="1 sessions were recorded, and one more"):
-            await bridle.run("say two")
+            await outrider.run("say two")
 
 
 async def test_an_error_of_the_block_is_not_hidden_by_what_was_not_played(cassette: Path) -> None:
@@ -412,19 +419,19 @@ async def test_a_mismatch_that_was_caught_is_told_at_the_end_of_the_block(casset
     await record_agent(cassette, "say one")
     with pytest.raises(ReplayMismatch, match="not the recorded one"), replay(cassette):  # noqa: SIM117
         with pytest.raises(ReplayMismatch):
-            await bridle.run("say two")
+            await outrider.run("say two")
 
 
 @pytest.mark.parametrize("ignore", [["message.content"], ["message.*"], ["*.content"], ["message"]])
 async def test_places_that_differ_each_time_can_be_ignored(cassette: Path, ignore: list[str]) -> None:
     await record_agent(cassette, "say at 12:00")
     with replay(cassette, ignore=ignore):
-        assert (await bridle.run("say at 13:00")).text == "at 12:00"
+        assert (await outrider.run("say at 13:00")).text == "at 12:00"
 
 
 @pytest.mark.parametrize("ignore, match", [("message", "Did you mean"), (["a..b"], "no place")])
 def test_what_is_no_place_is_refused(cassette: Path, ignore: Any, match: str) -> None:
-    cassette.write_text('{"bridle_trace":1}\n{"run":1,"t":0,"dir":"meta","event":"start"}\n')
+    cassette.write_text('{"outrider_trace":1}\n{"run":1,"t":0,"dir":"meta","event":"start"}\n')
     with pytest.raises(OptionsError, match=match):
         replay(cassette, ignore=ignore)
 
@@ -448,7 +455,7 @@ async def test_a_program_that_died_dies_again(cassette: Path, tmp_path: Path) ->
     program.chmod(0o755)
     for play in (record, replay):
         with anyio.fail_after(DEADLINE), play(cassette), pytest.raises(ProcessExited) as caught:
-            await bridle.run("hi", cli_path=program)
+            await outrider.run("hi", cli_path=program)
         assert caught.value.returncode == 7
         assert caught.value.stderr_tail == "out of luck"
 
@@ -470,9 +477,9 @@ async def test_a_recording_that_breaks_off_is_a_lost_connection(cassette: Path) 
 
 async def test_a_line_that_was_cut_cannot_be_replayed(cassette: Path) -> None:
     with record(cassette, max_line=50), intercept(use_agent):
-        await bridle.run("say hello")
+        await outrider.run("say hello")
     with pytest.raises(UsageError, match="larger `max_line`"), replay(cassette):
-        await bridle.run("say hello")
+        await outrider.run("say hello")
 
 
 async def test_a_run_that_is_not_there_is_refused(cassette: Path) -> None:
@@ -487,7 +494,7 @@ async def test_one_cassette_is_played_by_one_block_at_a_time(cassette: Path) -> 
         assert isinstance(played, Replay)
         with pytest.raises(UsageError, match="already"), played:
             pass
-        await bridle.run("say hello")
+        await outrider.run("say hello")
 
 
 async def test_it_cannot_be_used_before_it_is_connected_or_after_it_is_closed(cassette: Path) -> None:
@@ -518,7 +525,7 @@ async def record_interrupt(path: Path) -> None:
 async def test_a_replay_that_waits_for_what_nobody_says_fails(cassette: Path) -> None:
     await record_interrupt(cassette)
     with anyio.fail_after(DEADLINE), pytest.raises(ReplayMismatch) as caught, replay(cassette, patience=0.01):
-        await bridle.run("think")
+        await outrider.run("think")
     assert "no request `interrupt` was said" in str(caught.value)
     assert json_of(caught.value.expected)["request"]["subtype"] == "interrupt"
 
@@ -545,30 +552,30 @@ async def test_between_turns_there_is_no_need_to_hurry(cassette: Path) -> None:
 )
 async def test_what_makes_no_sense_is_refused(cassette: Path, name: str, value: Any) -> None:
     await record_agent(cassette, "say hello")
-    with pytest.raises(BridleError, match=name if name != "run" else "no run '1'"):
+    with pytest.raises(OutriderError, match=name if name != "run" else "no run '1'"):
         replay(cassette, **{name: value})
 
 
 async def test_stars_that_were_said_stand_for_nothing_else(cassette: Path) -> None:
     await record_agent(cassette, "say *** twice")
     with replay(cassette):
-        assert (await bridle.run("say *** twice")).text == "*** twice"
+        assert (await outrider.run("say *** twice")).text == "*** twice"
     with anyio.fail_after(DEADLINE), pytest.raises(ReplayMismatch), replay(cassette):
-        await bridle.run("say it twice")
+        await outrider.run("say it twice")
 
 
 def test_stars_of_a_recording_that_does_not_say_what_was_hidden_stand_for_anything(cassette: Path) -> None:
     anyio.run(record_agent, cassette, "say *** twice")
     cassette.write_bytes(b"".join(cassette.read_bytes().splitlines(keepends=True)[1:]))
     with replay(cassette):
-        bridle.sync.run("say it twice")
+        outrider.sync.run("say it twice")
 
 
 async def test_sessions_of_several_threads_get_a_run_each(cassette: Path) -> None:
     await record_agent(cassette, *["say hello"] * 8)
 
     def ask() -> None:
-        bridle.sync.run("say hello")
+        outrider.sync.run("say hello")
 
     with anyio.fail_after(DEADLINE), replay(cassette, everywhere=True) as played:
         async with anyio.create_task_group() as tasks:
@@ -580,7 +587,7 @@ async def test_sessions_of_several_threads_get_a_run_each(cassette: Path) -> Non
 def test_a_block_may_be_ended_in_another_context(cassette: Path) -> None:
     def block() -> Iterator[None]:
         with record(cassette), intercept(use_agent):
-            bridle.sync.run("say hello")
+            outrider.sync.run("say hello")
             yield
 
     running = block()

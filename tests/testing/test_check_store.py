@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from anyio.lowlevel import checkpoint
 
-from bridle.errors import OptionsError
-from bridle.testing import _store_strict_clauses
-from bridle.testing._check_store import ALL_CLAUSES, check_store
-from bridle.testing._contract import ContractBroken
-from bridle.testing._store_bench import ANOTHER
-from bridle.testing._store_clauses import CLAUSES
-from bridle.transcripts import MemoryStore, SessionKey, SessionStore, SessionStoreEntry
+from outrider.errors import OptionsError
+from outrider.testing import _store_strict_clauses
+from outrider.testing._check_store import ALL_CLAUSES, check_store
+from outrider.testing._contract import ContractBroken
+from outrider.testing._store_bench import ANOTHER
+from outrider.testing._store_clauses import CLAUSES
+from outrider.transcripts import MemoryStore, SessionKey, SessionStore, SessionStoreEntry
 from tests.testing.broken_stores import (
     BatchesAreNew,
     BatchesOfAll,

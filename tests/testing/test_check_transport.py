@@ -13,14 +13,14 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from bridle.command import Command
-from bridle.errors import BridleError, ConnectionLost, OptionsError, TransportClosed
-from bridle.testing._check_transport import check_transport
-from bridle.testing._contract import ContractBroken
-from bridle.testing._faults import Faults
-from bridle.testing._faulty import Faulty
-from bridle.testing._transport_clauses import ECHOING, FAILING, STUCK
-from bridle.transports import ProcessTransport, Transport, memory_pair
+from outrider.command import Command
+from outrider.errors import ConnectionLost, OptionsError, OutriderError, TransportClosed
+from outrider.testing._check_transport import check_transport
+from outrider.testing._contract import ContractBroken
+from outrider.testing._faults import Faults
+from outrider.testing._faulty import Faulty
+from outrider.testing._transport_clauses import ECHOING, FAILING, STUCK
+from outrider.transports import ProcessTransport, Transport, memory_pair
 
 pytestmark = pytest.mark.anyio
 
@@ -125,7 +125,7 @@ class Wrapped(Transport):
         return self.inner.is_ready
 
     @property
-    def exit_error(self) -> BridleError | None:
+    def exit_error(self) -> OutriderError | None:
         return self.inner.exit_error
 
 
@@ -175,7 +175,7 @@ class NeverReady(Wrapped):
 
 class ErrorAfterClose(Wrapped):
     @property
-    def exit_error(self) -> BridleError | None:
+    def exit_error(self) -> OutriderError | None:
         return TransportClosed("closed") if self.is_closed else None
 
 
@@ -438,7 +438,7 @@ class FailsOnce(Wrapped):
 
 class ForgetsFailure(Wrapped):
     @property
-    def exit_error(self) -> BridleError | None:
+    def exit_error(self) -> OutriderError | None:
         return None
 
 

@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.command import Command
-from bridle.errors import ConnectionLost, OptionsError, ProcessExited, TransportClosed, TurnTimedOut
-from bridle.options import Timeouts
-from bridle.session import Session
-from bridle.testing._faults import KINDS, Fault, Faults
-from bridle.testing._faulty import Faulty
-from bridle.testing._mangler import Mangler, Pause
-from bridle.transports import MemoryTransport, ProcessTransport, Transport, memory_pair
-from bridle.wire import AssistantMessage, MalformedLine, UnknownMessage, UserMessage
+from outrider.command import Command
+from outrider.errors import ConnectionLost, OptionsError, ProcessExited, TransportClosed, TurnTimedOut
+from outrider.options import Timeouts
+from outrider.session import Session
+from outrider.testing._faults import KINDS, Fault, Faults
+from outrider.testing._faulty import Faulty
+from outrider.testing._mangler import Mangler, Pause
+from outrider.transports import MemoryTransport, ProcessTransport, Transport, memory_pair
+from outrider.wire import AssistantMessage, MalformedLine, UnknownMessage, UserMessage
 from tests.cases import every_case
 from tests.session.other_end import HostLeft, OtherEnd, turn
 
@@ -374,7 +374,7 @@ async def test_pieces_that_nobody_takes_do_not_hold_up_a_cancelled_sender(
         async def send(self, data: bytes) -> None:
             await anyio.sleep_forever()
 
-    monkeypatch.setattr("bridle.testing._faulty._PIECES_SECONDS", 0.01)
+    monkeypatch.setattr("outrider.testing._faulty._PIECES_SECONDS", 0.01)
     async with ends(lambda inner: Faulty(Stuck(inner), seed=1, outbound=Faults(split=1.0))) as (host, _):
         with anyio.move_on_after(0.01) as scope:
             await host.send(FRAMES[0])

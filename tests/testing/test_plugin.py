@@ -9,20 +9,20 @@ from pkgutil import walk_packages
 
 import pytest
 
-import bridle
+import outrider
 from tests.real_program import require_program
 
 PREAMBLE = """
-import bridle
-from bridle.testing import Simulator, expect, say, use_tool
+import outrider
+from outrider.testing import Simulator, expect, say, use_tool
 """
 
 PROGRAM = f"#!{sys.executable}\nraise SystemExit('no agent at all')\n"
 
 
 # What an inner run is the first to import is forgotten with it; classes that stay would miss their modules.
-for module in walk_packages(bridle.__path__, "bridle."):
-    if not module.name.startswith("bridle.app"):
+for module in walk_packages(outrider.__path__, "outrider."):
+    if not module.name.startswith("outrider.app"):
         import_module(module.name)
 
 
@@ -42,7 +42,7 @@ def program(pytester: pytest.Pytester) -> Path:
 
 STARTS = """
 def test_it():
-    bridle.sync.run("hello", cli_path="./claude")
+    outrider.sync.run("hello", cli_path="./claude")
 """
 
 
@@ -50,7 +50,7 @@ def test_a_test_that_would_start_a_program_is_stopped(pytester: pytest.Pytester,
     result = run(pytester, STARTS)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
-        ["E *UsageError: *::test_it would start the real program *claude*fixtures `agent`*--bridle-real*"]
+        ["E *UsageError: *::test_it would start the real program *claude*fixtures `agent`*--outrider-real*"]
     )
 
 
@@ -65,8 +65,8 @@ import pytest
 
 @pytest.fixture(scope="session")
 def answer():
-    with pytest.raises(bridle.UsageError) as raised:
-        bridle.sync.run("hello", cli_path="./claude")
+    with pytest.raises(outrider.UsageError) as raised:
+        outrider.sync.run("hello", cli_path="./claude")
     return raised.value
 
 
@@ -75,8 +75,8 @@ def test_it(answer):
 
     def work():
         try:
-            bridle.sync.run("hello", cli_path="./claude")
-        except bridle.UsageError as error:
+            outrider.sync.run("hello", cli_path="./claude")
+        except outrider.UsageError as error:
             seen.append(error)
 
     thread = threading.Thread(target=work)
@@ -92,8 +92,8 @@ def test_the_guard_sees_through_what_is_put_around(
     way: str, pytester: pytest.Pytester, program: Path
 ) -> None:
     code = f"""
-from bridle.testing import Faulty, record
-from bridle.transports import MemoryTransport, Traced, TraceFile, intercept
+from outrider.testing import Faulty, record
+from outrider.transports import MemoryTransport, Traced, TraceFile, intercept
 
 
 class Own(MemoryTransport):
@@ -109,7 +109,7 @@ def test_it(tmp_path):
         Own=lambda: intercept(Own),
     )
     with ways[{way!r}]():
-        bridle.sync.run("hello", cli_path="./claude")
+        outrider.sync.run("hello", cli_path="./claude")
 """
     result = run(pytester, code)
     result.assert_outcomes(failed=1)
@@ -119,7 +119,7 @@ def test_it(tmp_path):
 def test_both_agents_in_one_test_leave_its_folder_alone(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("BRIDLE_TEST_AGENT", sys.executable)
+    monkeypatch.setenv("OUTRIDER_TEST_AGENT", sys.executable)
     code = """
 def test_it(agent, real_agent, tmp_path):
     assert not [*tmp_path.iterdir()]
@@ -131,7 +131,7 @@ def test_what_the_kit_starts_is_not_stopped(pytester: pytest.Pytester) -> None:
     code = """
 def test_agents_of_the_kit():
     with Simulator([say("Hello!")], executable=True) as agent:
-        assert bridle.sync.run("hi", agent.options()).text == "Hello!"
+        assert outrider.sync.run("hi", agent.options()).text == "Hello!"
 """
     run(pytester, code).assert_outcomes(passed=1)
 
@@ -140,10 +140,10 @@ def test_agents_of_the_kit():
 def test_it_may_be_allowed(way: str, pytester: pytest.Pytester, program: Path) -> None:
     code = STARTS
     if way == "marker":
-        code = code.replace("def test_it", "import pytest\n\n@pytest.mark.bridle_real\ndef test_it")
+        code = code.replace("def test_it", "import pytest\n\n@pytest.mark.outrider_real\ndef test_it")
     elif way == "configuration":
-        pytester.makeini("[pytest]\nbridle_real = true\n")
-    result = run(pytester, code, *(["--bridle-real"] if way == "option" else []))
+        pytester.makeini("[pytest]\noutrider_real = true\n")
+    result = run(pytester, code, *(["--outrider-real"] if way == "option" else []))
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["E *ProcessExited: *"])
 
@@ -151,7 +151,7 @@ def test_it_may_be_allowed(way: str, pytester: pytest.Pytester, program: Path) -
 def test_every_session_talks_to_the_simulated_agent(pytester: pytest.Pytester) -> None:
     code = """
 def greet(name):
-    return bridle.sync.run(f"Greet {name}.", model="claude-x").text
+    return outrider.sync.run(f"Greet {name}.", model="claude-x").text
 
 
 def test_scripted(agent):
@@ -163,18 +163,18 @@ def test_scripted(agent):
 
 
 def test_automatic(agent):
-    @bridle.tool
+    @outrider.tool
     def lookup(ticket: int) -> str:
         \"\"\"Look a ticket up.\"\"\"
         return f"found {ticket}"
 
-    result = bridle.sync.run("Try it.", tools=[lookup])
+    result = outrider.sync.run("Try it.", tools=[lookup])
     assert "found" in result.text
 
 
 def test_built_in_tools_work_in_a_folder_of_the_test(agent):
     agent.add(use_tool("Write", file_path="note.txt", content="hi"), say("Written."))
-    bridle.sync.run("Write a note.", permission_mode="acceptEdits")
+    outrider.sync.run("Write a note.", permission_mode="acceptEdits")
     assert (agent.folder / "note.txt").read_text() == "hi"
 """
     run(pytester, code).assert_outcomes(passed=3)
@@ -185,8 +185,8 @@ def test_what_the_script_objects_to_is_an_error_of_the_test(pytester: pytest.Pyt
 def test_it(agent):
     agent.add(expect(prompt="Greet Ada."), say("Hello!"))
     try:
-        bridle.sync.run("Greet Grace.")
-    except bridle.BridleError:
+        outrider.sync.run("Greet Grace.")
+    except outrider.OutriderError:
         pass
 """
     result = run(pytester, code)
@@ -198,7 +198,7 @@ def test_a_failed_test_shows_what_was_said(pytester: pytest.Pytester) -> None:
     code = """
 def test_it(agent):
     agent.add(use_tool("Bash", command="echo hi", description="Greet"), say("It is 41."))
-    assert bridle.sync.run("What is the answer?", allowed_tools=["Bash"]).text == "It is 42."
+    assert outrider.sync.run("What is the answer?", allowed_tools=["Bash"]).text == "It is 42."
 """
     result = run(pytester, code)
     result.assert_outcomes(failed=1)
@@ -210,7 +210,7 @@ def test_it(agent):
 def test_a_test_that_passes_shows_nothing(pytester: pytest.Pytester) -> None:
     code = """
 def test_it(agent):
-    bridle.sync.run("hello")
+    outrider.sync.run("hello")
 """
     result = run(pytester, code, "-rA")
     result.assert_outcomes(passed=1)
@@ -220,11 +220,11 @@ def test_it(agent):
 def test_the_real_program_is_a_fixture_too(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("BRIDLE_TEST_AGENT", require_program())
+    monkeypatch.setenv("OUTRIDER_TEST_AGENT", require_program())
     code = """
 def test_it(real_agent):
     real_agent.api.add(say("Friday."))
-    assert bridle.sync.run("When?", real_agent.options()).text == "Friday."
+    assert outrider.sync.run("When?", real_agent.options()).text == "Friday."
 """
     run(pytester, code).assert_outcomes(passed=1)
 
@@ -232,7 +232,7 @@ def test_it(real_agent):
 def test_without_the_program_such_a_test_is_skipped(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("BRIDLE_TEST_AGENT", str(pytester.path / "no-such-program"))
+    monkeypatch.setenv("OUTRIDER_TEST_AGENT", str(pytester.path / "no-such-program"))
     result = run(pytester, "def test_it(real_agent):\n    assert False\n", "-rs")
     result.assert_outcomes(skipped=1)
     result.stdout.fnmatch_lines(["SKIPPED*the agent's program is not installed*"])
@@ -244,8 +244,9 @@ import os
 
 def test_it(cassette):
     with Simulator([say("Friday.")], executable=True) as agent:
-        options = agent.options() if "RECORDS" in os.environ else bridle.Options(cli_path="/no/such/program")
-        assert bridle.sync.run("When?", options).text == "Friday."
+        absent = outrider.Options(cli_path="/no/such/program")
+        options = agent.options() if "RECORDS" in os.environ else absent
+        assert outrider.sync.run("When?", options).text == "Friday."
 """
 
 
@@ -254,21 +255,21 @@ def test_a_cassette_is_recorded_once_and_played_from_then_on(
 ) -> None:
     missing = run(pytester, RECORDED)
     missing.assert_outcomes(errors=1)
-    missing.stdout.fnmatch_lines(["*no cassette cassettes*jsonl*--bridle-record=new*"])
+    missing.stdout.fnmatch_lines(["*no cassette cassettes*jsonl*--outrider-record=new*"])
 
     monkeypatch.setenv("RECORDS", "1")
-    run(pytester, RECORDED, "--bridle-record=new").assert_outcomes(passed=1)
+    run(pytester, RECORDED, "--outrider-record=new").assert_outcomes(passed=1)
     (recorded,) = (pytester.path / "cassettes").glob("*/*.jsonl")
     assert recorded.name == "test_it.jsonl"
     before = recorded.read_bytes()
 
     monkeypatch.delenv("RECORDS")
     run(pytester, RECORDED).assert_outcomes(passed=1)
-    run(pytester, RECORDED, "--bridle-record=new").assert_outcomes(passed=1)
+    run(pytester, RECORDED, "--outrider-record=new").assert_outcomes(passed=1)
     assert recorded.read_bytes() == before
 
     monkeypatch.setenv("RECORDS", "1")
-    run(pytester, RECORDED, "--bridle-record=all").assert_outcomes(passed=1)
+    run(pytester, RECORDED, "--outrider-record=all").assert_outcomes(passed=1)
     assert recorded.read_bytes() != before
 
 
@@ -280,8 +281,9 @@ import pytest
 
 def ask(text):
     with Simulator([say(text)], executable=True) as agent:
-        options = agent.options() if "RECORDS" in os.environ else bridle.Options(cli_path="/no/such/program")
-        return bridle.sync.run("When?", options).text
+        absent = outrider.Options(cli_path="/no/such/program")
+        options = agent.options() if "RECORDS" in os.environ else absent
+        return outrider.sync.run("When?", options).text
 
 
 """
@@ -313,7 +315,7 @@ def test_each(cassette, text):
 
 def test_no_two_tests_have_one_cassette(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RECORDS", "1")
-    run(pytester, ASKS + ALIKE, "--bridle-record=new").assert_outcomes(passed=10)
+    run(pytester, ASKS + ALIKE, "--outrider-record=new").assert_outcomes(passed=10)
     names = [path.name for path in (pytester.path / "cassettes").glob("*/*")]
     assert len({name.lower() for name in names}) == 10
     assert {"TestOne.test_it.jsonl", "test_case.jsonl", "test_each-a-b.jsonl"} <= {*names}
@@ -327,12 +329,12 @@ def test_what_a_test_says_that_fails_is_no_cassette(
     monkeypatch.setenv("RECORDS", "1")
     good = ASKS + 'def test_it(cassette):\n    assert ask("Friday.") == "Friday."\n'
     bad = good.replace('ask("Friday.")', 'ask("Monday.")')
-    run(pytester, bad, "--bridle-record=new").assert_outcomes(failed=1)
+    run(pytester, bad, "--outrider-record=new").assert_outcomes(failed=1)
     assert not [*(pytester.path / "cassettes").glob("*/*.jsonl")]
-    run(pytester, good, "--bridle-record=new").assert_outcomes(passed=1)
+    run(pytester, good, "--outrider-record=new").assert_outcomes(passed=1)
     (recorded,) = (pytester.path / "cassettes").glob("*/*.jsonl")
     before = recorded.read_bytes()
-    run(pytester, bad, "--bridle-record=all").assert_outcomes(failed=1)
+    run(pytester, bad, "--outrider-record=all").assert_outcomes(failed=1)
     assert recorded.read_bytes() == before
 
 
@@ -342,9 +344,9 @@ def test_a_test_that_is_skipped_need_not_play_its_cassette(
 ) -> None:
     monkeypatch.setenv("RECORDS", "1")
     good = ASKS + 'def test_it(cassette):\n    assert ask("Friday.") == "Friday."\n'
-    run(pytester, good, "--bridle-record=new").assert_outcomes(passed=1)
+    run(pytester, good, "--outrider-record=new").assert_outcomes(passed=1)
     skips = ASKS + 'def test_it(cassette):\n    pytest.skip("not today")\n'
-    run(pytester, skips, f"--bridle-record={record}").assert_outcomes(skipped=1)
+    run(pytester, skips, f"--outrider-record={record}").assert_outcomes(skipped=1)
     assert [path.suffix for path in (pytester.path / "cassettes").glob("*/*")] == [".jsonl"]
 
 
@@ -353,7 +355,7 @@ def test_a_failed_test_shows_what_was_played(
 ) -> None:
     monkeypatch.setenv("RECORDS", "1")
     good = ASKS + 'def test_it(cassette):\n    assert ask("Friday.") == "Friday."\n'
-    run(pytester, good, "--bridle-record=new").assert_outcomes(passed=1)
+    run(pytester, good, "--outrider-record=new").assert_outcomes(passed=1)
     monkeypatch.delenv("RECORDS")
     result = run(pytester, good.replace('== "Friday."', '== "Monday."'))
     result.assert_outcomes(failed=1)

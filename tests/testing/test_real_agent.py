@@ -10,8 +10,8 @@ import anyio
 import pytest
 from anyio import to_thread
 
-from bridle.errors import AgentNotFound, UsageError
-from bridle.testing import (
+from outrider.errors import AgentNotFound, UsageError
+from outrider.testing import (
     CREDIT_TOO_LOW,
     PROMPT_TOO_LONG,
     Gate,
@@ -28,7 +28,7 @@ from bridle.testing import (
     think,
     use_tool,
 )
-from bridle.wire import (
+from outrider.wire import (
     AssistantMessage,
     InitMessage,
     ResultMessage,
@@ -37,7 +37,7 @@ from bridle.wire import (
     ThinkingBlock,
     ToolUseBlock,
 )
-from bridle.wire.control import GenerateSessionTitle, Interrupt, SetModel
+from outrider.wire.control import GenerateSessionTitle, Interrupt, SetModel
 from tests.real_program import Conversation, require_program
 
 pytestmark = pytest.mark.anyio
@@ -303,14 +303,14 @@ def a_program(tmp_path: Path) -> str:
 
 
 def test_the_program_is_the_one_given(a_program: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BRIDLE_TEST_AGENT", "/no/such/program")
+    monkeypatch.setenv("OUTRIDER_TEST_AGENT", "/no/such/program")
     assert RealAgent(program=Path(a_program)).program == a_program
 
 
 def test_a_variable_names_the_program(a_program: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BRIDLE_TEST_AGENT", a_program)
+    monkeypatch.setenv("OUTRIDER_TEST_AGENT", a_program)
     assert RealAgent().program == a_program
-    monkeypatch.setenv("BRIDLE_TEST_AGENT", "/no/such/program")
+    monkeypatch.setenv("OUTRIDER_TEST_AGENT", "/no/such/program")
     with pytest.raises(AgentNotFound, match="/no/such/program"):
         RealAgent()
 
@@ -319,7 +319,7 @@ def test_the_program_may_be_the_installed_one(tmp_path: Path, monkeypatch: pytes
     program = tmp_path / "claude"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
-    for name in ("BRIDLE_TEST_AGENT", "CLAUDE_CODE_BUNDLED_CLI"):
+    for name in ("OUTRIDER_TEST_AGENT", "CLAUDE_CODE_BUNDLED_CLI"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     assert RealAgent().program == str(program)

@@ -10,12 +10,12 @@ from typing import Any, get_args
 import anyio
 import pytest
 
-from bridle.errors import BridleError
-from bridle.options import Timeouts
-from bridle.session import Session
-from bridle.testing._cassettes import replay
-from bridle.transports import Recording, TraceRun, read_trace
-from bridle.wire import Message, decode
+from outrider.errors import OutriderError
+from outrider.options import Timeouts
+from outrider.session import Session
+from outrider.testing._cassettes import replay
+from outrider.transports import Recording, TraceRun, read_trace
+from outrider.wire import Message, decode
 from tests import tapes
 
 pytestmark = pytest.mark.anyio
@@ -86,13 +86,13 @@ async def test_a_session_gets_what_the_program_said(name: str, number: int) -> N
 
     async def read() -> None:
         # It may end as the program did: with an error.
-        with suppress(BridleError):
+        with suppress(OutriderError):
             async for message in session:
                 got.append(getattr(message, "uuid", None))  # noqa: PERF401 - what came before the error counts
 
     with anyio.fail_after(30):
         if not is_welcome(run):
-            with pytest.raises(BridleError):
+            with pytest.raises(OutriderError):
                 await session.connect()
             return
         async with session, anyio.create_task_group() as tasks:
@@ -101,7 +101,7 @@ async def test_a_session_gets_what_the_program_said(name: str, number: int) -> N
                 if prompt.get("type") == "user":
                     try:
                         await session.send(prompt | {"uuid": None})
-                    except BridleError:
+                    except OutriderError:
                         # It was more than the program waited for.
                         break
             await player.wait_played()

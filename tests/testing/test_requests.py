@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from bridle.testing import Request
-from bridle.testing._requests import text_of
+from outrider.testing import Request
+from outrider.testing._requests import text_of
 from tests.cases import every_case
 from tests.testing.talking import REMINDER, asked, called, result, said, user
 

@@ -21,12 +21,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-import bridle
-from bridle.errors import OptionsError
-from bridle.handlers import Shape
-from bridle.testing._json_schema import faults, fits
-from bridle.testing._patterns import text_for
-from bridle.testing._samples import sample
+import outrider
+from outrider.errors import OptionsError
+from outrider.handlers import Shape
+from outrider.testing._json_schema import faults, fits
+from outrider.testing._patterns import text_for
+from outrider.testing._samples import sample
 from tests.cases import every_case
 
 NAMES = st.sampled_from(["a", "b", "c", "d"])
@@ -142,7 +142,7 @@ def test_a_value_fits_where_others_say_so(schema: Any, value: Any) -> None:
     )
 
 
-# Types, by way of the schemas that Bridle makes of them.
+# Types, by way of the schemas that Outrider makes of them.
 
 
 class Colour(Enum):
@@ -224,7 +224,7 @@ def test_a_value_is_made_for_nested_types(kind: Any) -> None:
     shape.convert(sample(shape.schema))
 
 
-@bridle.tool
+@outrider.tool
 async def order(
     items: list[Line],
     how: Literal["post", "courier"] = "courier",

@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import pytest
 
-from bridle.errors import OptionsError
-from bridle.testing import (
+from outrider.errors import OptionsError
+from outrider.testing import (
     Answer,
     Failure,
     Hang,
@@ -26,9 +26,9 @@ from bridle.testing import (
     say,
     use_tool,
 )
-from bridle.testing._matching import ExpectationFailed, expect, when
-from bridle.testing._script import Script
-from bridle.testing._words import exit_plan_mode, subagent
+from outrider.testing._matching import ExpectationFailed, expect, when
+from outrider.testing._script import Script
+from outrider.testing._words import exit_plan_mode, subagent
 from tests.cases import every_case
 from tests.testing.client import ask
 from tests.testing.talking import asked, called, result, said, text, user

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 import yaml
 
-from bridle.errors import OptionsError
-from bridle.testing import answer, drop, fail, hang, refuse, say, think, use_tool
-from bridle.testing._matching import expect, when
-from bridle.testing._script import Script
-from bridle.testing._script_file import read_script
-from bridle.testing._script_words import EXPECTED, KEYS, ItemReader
-from bridle.testing._words import ask_question, background_task, exit_plan_mode, structured, subagent
+from outrider.errors import OptionsError
+from outrider.testing import answer, drop, fail, hang, refuse, say, think, use_tool
+from outrider.testing._matching import expect, when
+from outrider.testing._script import Script
+from outrider.testing._script_file import read_script
+from outrider.testing._script_words import EXPECTED, KEYS, ItemReader
+from outrider.testing._words import ask_question, background_task, exit_plan_mode, structured, subagent
 from tests.cases import every_case
 from tests.testing.client import ask
 from tests.testing.talking import asked, text
@@ -256,7 +256,7 @@ def test_yaml_has_to_be_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     path = tmp_path / "script.yaml"
     path.write_text("[]")
     monkeypatch.setitem(sys.modules, "yaml", None)
-    with pytest.raises(OptionsError, match=r"bridle\[yaml\]"):
+    with pytest.raises(OptionsError, match=r"outrider\[yaml\]"):
         read_script(path)
 
 
@@ -265,7 +265,7 @@ def test_yaml_has_to_be_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 FUTURE = """\
 from __future__ import annotations
 from dataclasses import dataclass
-from bridle.testing import say
+from outrider.testing import say
 
 @dataclass
 class Number:
@@ -273,7 +273,7 @@ class Number:
 
 script = [say(str(Number(1).x))]
 """
-HEAD = "from bridle.testing import say, use_tool, Request\n"
+HEAD = "from outrider.testing import say, use_tool, Request\n"
 
 
 @pytest.mark.parametrize(
@@ -286,7 +286,10 @@ HEAD = "from bridle.testing import say, use_tool, Request\n"
         ("script = lambda request: say(request.prompt)", ["p", "p"]),
         ("script = []\notherwise = say('o')", ["o", "o"]),
         ("script = None", ["You said: p", "You said: p"]),
-        ("from bridle.testing._script import Script\nscript = Script([say('a')])", ["a", "(end of script)"]),
+        (
+            "from outrider.testing._script import Script\nscript = Script([say('a')])",
+            ["a", "(end of script)"],
+        ),
         (
             FUTURE,
             ["1", "(end of script)"],
@@ -299,7 +302,7 @@ def test_a_python_file_defines_its_script(code: str, words: list[str], tmp_path:
     before = set(sys.modules)
     script = read_script(path)
     assert [text(script.take(asked("p"))) for _ in range(2)] == words
-    assert {name for name in set(sys.modules) - before if name.startswith("bridle_script")} == set()
+    assert {name for name in set(sys.modules) - before if name.startswith("outrider_script")} == set()
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -331,7 +334,7 @@ def test_what_is_wrong_with_a_python_file_is_told(code: str, what: str, tmp_path
 
 
 def test_an_api_plays_a_file(tmp_path: Path) -> None:
-    from bridle.testing import MessagesApi
+    from outrider.testing import MessagesApi
 
     path = tmp_path / "script.json"
     path.write_text('{"script": ["from a file"]}')

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from bridle import testing
-from bridle.testing._requests import Request
-from bridle.testing._script_file import _TOP, read_script
-from bridle.testing._script_words import EXPECTED, KEYS
+from outrider import testing
+from outrider.testing._requests import Request
+from outrider.testing._script_file import _TOP, read_script
+from outrider.testing._script_words import EXPECTED, KEYS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "testing-scripts.md").read_text(encoding="utf-8")
 

@@ -8,12 +8,12 @@ from typing import Any
 import anyio
 import pytest
 
-import bridle
-from bridle.testing import RealAgent, Request, Step, answer, fail, hang, say, use_tool
-from bridle.testing._matching import ExpectationFailed, expect, when
-from bridle.testing._requests import text_of
-from bridle.testing._words import ask_question, background_task, exit_plan_mode, structured, subagent
-from bridle.wire import TextBlock
+import outrider
+from outrider.testing import RealAgent, Request, Step, answer, fail, hang, say, use_tool
+from outrider.testing._matching import ExpectationFailed, expect, when
+from outrider.testing._requests import text_of
+from outrider.testing._words import ask_question, background_task, exit_plan_mode, structured, subagent
+from outrider.wire import TextBlock
 from tests.real_program import require_program
 
 pytestmark = pytest.mark.anyio
@@ -31,16 +31,16 @@ def real_agent(*script: Any, **more: Any) -> RealAgent:
     return RealAgent(script, program=require_program(), **more)
 
 
-@bridle.tool
+@outrider.tool
 async def lookup(ticket: int) -> str:
     """Look a ticket up."""
     return f"ticket {ticket} is Ada's"
 
 
-@bridle.tool
+@outrider.tool
 async def broken(name: str) -> str:
     """Never works."""
-    raise bridle.ToolFailed(f"no {name} today")
+    raise outrider.ToolFailed(f"no {name} today")
 
 
 def prompts(agent: RealAgent) -> list[tuple[str, bool]]:
@@ -49,7 +49,7 @@ def prompts(agent: RealAgent) -> list[tuple[str, bool]]:
 
 async def test_a_prompt_is_the_users_own_words() -> None:
     with real_agent(use_tool("Bash", command="true"), say("1"), say("2")) as agent:
-        async with bridle.Session(agent.options(permission_mode="bypassPermissions")) as session:
+        async with outrider.Session(agent.options(permission_mode="bypassPermissions")) as session:
             with anyio.fail_after(DEADLINE):
                 await session.ask("First,\n<b>bold</b>")
                 await session.ask([TextBlock("one"), TextBlock("two")])
@@ -63,9 +63,9 @@ async def test_a_prompt_is_the_users_own_words() -> None:
 
 async def test_a_prompt_after_one_that_failed_is_alone() -> None:
     with real_agent(fail(403), say("2")) as agent:
-        async with bridle.Session(agent.options()) as session:
+        async with outrider.Session(agent.options()) as session:
             with anyio.fail_after(DEADLINE):
-                with pytest.raises(bridle.ApiFailed):
+                with pytest.raises(outrider.ApiFailed):
                     await session.ask("first")
                 await session.ask("second")
         assert prompts(agent) == [("first", True), ("second", True)]
@@ -73,7 +73,7 @@ async def test_a_prompt_after_one_that_failed_is_alone() -> None:
 
 async def test_a_prompt_after_an_interrupted_answer_is_alone() -> None:
     with real_agent(hang(), say("2")) as agent:
-        async with bridle.Session(agent.options()) as session:
+        async with outrider.Session(agent.options()) as session:
             with anyio.fail_after(DEADLINE):
                 turn = await session.send("first")
                 await anyio.to_thread.run_sync(agent.api.wait_for, 1)
@@ -85,7 +85,7 @@ async def test_a_prompt_after_an_interrupted_answer_is_alone() -> None:
 async def test_a_prompt_after_an_interrupted_tool_is_alone() -> None:
     is_called = anyio.Event()
 
-    @bridle.tool
+    @outrider.tool
     async def wait() -> str:
         """Wait for ever."""
         is_called.set()
@@ -94,7 +94,7 @@ async def test_a_prompt_after_an_interrupted_tool_is_alone() -> None:
 
     with real_agent(use_tool("wait"), say("2")) as agent:
         options = agent.options(permission_mode="bypassPermissions")
-        async with bridle.Session(options, tools=[wait]) as session:
+        async with outrider.Session(options, tools=[wait]) as session:
             with anyio.fail_after(DEADLINE):
                 turn = await session.send("first")
                 await is_called.wait()
@@ -103,9 +103,9 @@ async def test_a_prompt_after_an_interrupted_tool_is_alone() -> None:
         assert prompts(agent) == [("first", True), ("second", True)]
 
 
-async def interrupted(session: bridle.Session, turn: bridle.Turn) -> None:
+async def interrupted(session: outrider.Session, turn: outrider.Turn) -> None:
     await session.interrupt()
-    with pytest.raises(bridle.TurnInterrupted):
+    with pytest.raises(outrider.TurnInterrupted):
         await turn.result()
 
 
@@ -113,7 +113,7 @@ async def test_a_nudge_does_not_start_a_turn() -> None:
     script = when("Say", then=[say("no"), structured({"word": "yes"})])
     with real_agent(script) as agent:
         options = agent.options()
-        async with bridle.Session(options, output={"type": "object", "required": ["word"]}) as session:
+        async with outrider.Session(options, output={"type": "object", "required": ["word"]}) as session:
             with anyio.fail_after(DEADLINE):
                 result = await session.ask("Say it")
         assert result.output == {"word": "yes"}
@@ -127,7 +127,7 @@ async def test_turns_are_matched_by_their_prompt() -> None:
         say("Hello."),
     ]
     with real_agent(*script) as agent:
-        async with bridle.Session(agent.options(permission_mode="bypassPermissions")) as session:
+        async with outrider.Session(agent.options(permission_mode="bypassPermissions")) as session:
             with anyio.fail_after(DEADLINE):
                 asked = ["How is the weather?", "Hi", "And the weather now?", "Please fail"]
                 texts = [(await session.ask(prompt)).text for prompt in asked]
@@ -139,8 +139,8 @@ async def test_what_is_not_as_expected_fails_the_turn_and_the_block() -> None:
 
     async def ask() -> None:
         with agent:
-            async with bridle.Session(agent.options()) as session:
-                with anyio.fail_after(DEADLINE), pytest.raises(bridle.ApiFailed, match="not as expected"):
+            async with outrider.Session(agent.options()) as session:
+                with anyio.fail_after(DEADLINE), pytest.raises(outrider.ApiFailed, match="not as expected"):
                     await session.ask("Hi")
 
     with pytest.raises(ExpectationFailed, match=r"expected: Hello\n  actual:   Hi"):
@@ -158,7 +158,7 @@ async def test_a_short_name_is_the_tool_of_a_server() -> None:
     ]
     with real_agent(*script) as agent:
         options = agent.options(permission_mode="bypassPermissions")
-        async with bridle.Session(options, tools=[lookup, broken]) as session:
+        async with outrider.Session(options, tools=[lookup, broken]) as session:
             with anyio.fail_after(DEADLINE):
                 assert (await session.ask("Who?")).text == "done"
 
@@ -169,7 +169,7 @@ async def test_subagents_answer_with_their_own_steps() -> None:
         subagent("Look right.", say("right done"), description="Right", type="general-purpose"),
     )
     with real_agent(both, say("done"), subagents=[say("nobody's")]) as agent:
-        async with bridle.Session(agent.options(permission_mode="bypassPermissions")) as session:
+        async with outrider.Session(agent.options(permission_mode="bypassPermissions")) as session:
             with anyio.fail_after(DEADLINE):
                 await session.ask("Look around.")
         # They run at the same time: which ends first is chance.
@@ -184,7 +184,7 @@ async def test_a_subagent_in_the_background_starts_a_turn_when_it_is_done() -> N
 
     script = [subagent("Take your time.", say("I am ready."), background=True), say("Started."), told]
     with real_agent(*script) as agent:
-        async with bridle.Session(agent.options(permission_mode="bypassPermissions")) as session:
+        async with outrider.Session(agent.options(permission_mode="bypassPermissions")) as session:
             with anyio.fail_after(DEADLINE):
                 assert (await session.ask("Start.")).text == "Started."
                 await anyio.to_thread.run_sync(agent.api.wait_for, 3)
@@ -196,7 +196,7 @@ async def test_a_command_in_the_background_is_started() -> None:
     with real_agent(
         background_task("echo out; exit 3"), expect(tool_result="running in background"), say("x")
     ) as agent:
-        async with bridle.Session(agent.options(permission_mode="bypassPermissions")) as session:
+        async with outrider.Session(agent.options(permission_mode="bypassPermissions")) as session:
             with anyio.fail_after(DEADLINE):
                 await session.ask("Start.")
                 await anyio.to_thread.run_sync(agent.api.wait_for, 3)
@@ -206,13 +206,13 @@ async def test_a_command_in_the_background_is_started() -> None:
 async def test_a_question_reaches_the_user() -> None:
     asked: list[Any] = []
 
-    async def choose(question: bridle.Question) -> str:
+    async def choose(question: outrider.Question) -> str:
         asked.append(question)
         return "Tea"
 
     step = ask_question("What to drink?", {"Tea": "hot", "Juice": "cold"}, header="Drink")
     with real_agent(step, expect(tool_result="Tea"), say("So be it.")) as agent:
-        async with bridle.Session(agent.options(), on_question=choose) as session:
+        async with outrider.Session(agent.options(), on_question=choose) as session:
             with anyio.fail_after(DEADLINE):
                 assert (await session.ask("Ask me.")).text == "So be it."
     assert "What to drink?" in repr(asked)
@@ -223,11 +223,11 @@ async def test_a_plan_reaches_the_user() -> None:
 
     async def look(request: Any) -> Any:
         plans.append(request.input)
-        return bridle.allow()
+        return outrider.allow()
 
     script = [exit_plan_mode("1. Do it."), expect(tool_result="approved"), say("Done.")]
     with real_agent(*script) as agent:
-        async with bridle.Session(agent.options(permission_mode="plan"), permission=look) as session:
+        async with outrider.Session(agent.options(permission_mode="plan"), permission=look) as session:
             with anyio.fail_after(DEADLINE):
                 assert (await session.ask("Plan it.")).text == "Done."
     assert [plan["plan"] for plan in plans] == ["1. Do it."]
@@ -243,8 +243,8 @@ async def test_an_answer_has_the_form_that_was_asked_for() -> None:
     with real_agent(structured(Owner("Ada", [7])), structured([1, 2]), say("not needed")) as agent:
         options = agent.options()
         with anyio.fail_after(DEADLINE):
-            assert (await bridle.run("Who?", options=options, output=Owner)).output == Owner("Ada", [7])
-            assert (await bridle.run("Which?", options=options, output=list[int])).output == [1, 2]
+            assert (await outrider.run("Who?", options=options, output=Owner)).output == Owner("Ada", [7])
+            assert (await outrider.run("Which?", options=options, output=list[int])).output == [1, 2]
         assert len(agent.api.remaining) == 1
 
 
@@ -253,9 +253,9 @@ async def test_an_automatic_script_tries_every_tool_of_the_users() -> None:
     with RealAgent(automatic, program=require_program()) as agent:
         options = agent.options(permission_mode="bypassPermissions")
         with anyio.fail_after(DEADLINE):
-            async with bridle.Session(options, tools=[lookup, broken]) as session:
+            async with outrider.Session(options, tools=[lookup, broken]) as session:
                 first, second = await session.ask("Try them."), await session.ask("And now?")
-            one = await bridle.run("Who?", options=options, tools=[lookup], output=Owner)
+            one = await outrider.run("Who?", options=options, tools=[lookup], output=Owner)
     assert first.text.splitlines() == [
         "mcp__tools__broken failed: no text today",
         "mcp__tools__lookup gave: ticket 1 is Ada's",
@@ -266,8 +266,8 @@ async def test_an_automatic_script_tries_every_tool_of_the_users() -> None:
 
 async def test_a_model_that_is_not_there_is_told() -> None:
     with real_agent(otherwise=fail(404)) as agent:
-        async with bridle.Session(agent.options(env={"CLAUDE_CODE_MAX_RETRIES": "0"})) as session:
-            with anyio.fail_after(DEADLINE), pytest.raises(bridle.ApiFailed, match="404"):
+        async with outrider.Session(agent.options(env={"CLAUDE_CODE_MAX_RETRIES": "0"})) as session:
+            with anyio.fail_after(DEADLINE), pytest.raises(outrider.ApiFailed, match="404"):
                 await session.ask("Hi")
 
 
@@ -276,10 +276,10 @@ async def test_the_input_of_a_tool_may_be_streamed_in_chunks() -> None:
     with real_agent(step, expect(tool_result="in pieces"), say("done")) as agent:
         options = agent.options(permission_mode="bypassPermissions", include_partial_messages=True)
         pieces: list[str] = []
-        async with bridle.Session(options) as session:
+        async with outrider.Session(options) as session:
             with anyio.fail_after(DEADLINE):
                 async for message in await session.send("go"):
-                    if isinstance(message, bridle.StreamEvent):
+                    if isinstance(message, outrider.StreamEvent):
                         delta: Any = message.event.get("delta", {})
                         pieces += [delta["partial_json"]] if "partial_json" in delta else []
     assert len(pieces) == 5

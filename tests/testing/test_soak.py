@@ -12,9 +12,9 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from bridle.testing import Fault, Faulty
-from bridle.transports import memory_pair
-from bridle.wire import decode
+from outrider.testing import Fault, Faulty
+from outrider.transports import memory_pair
+from outrider.wire import decode
 from scripts import soak
 from scripts.soak import Outcome, Soak, Tap, is_harmful, run_one
 
@@ -25,7 +25,7 @@ FIRST = {"asyncio": 0, "trio": 1_000_000}
 @pytest.fixture(autouse=True)
 def quiet(caplog: pytest.LogCaptureFixture) -> None:
     # Faults are told in thousands of lines.
-    caplog.set_level(logging.CRITICAL, logger="bridle")
+    caplog.set_level(logging.CRITICAL, logger="outrider")
 
 
 @pytest.mark.anyio
@@ -125,7 +125,7 @@ async def test_an_error_of_another_kind_and_a_hang_are_found(monkeypatch: pytest
 
     monkeypatch.setattr(soak, "_talk", fail)
     [problem, *_] = (await run_one(1)).problems
-    assert problem == "an error that is no BridleError: KeyError('not typed')"
+    assert problem == "an error that is no OutriderError: KeyError('not typed')"
 
     async def hang(*_: Any) -> None:
         await anyio.sleep_forever()

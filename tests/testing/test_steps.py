@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from bridle.errors import OptionsError
-from bridle.testing import (
+from outrider.errors import OptionsError
+from outrider.testing import (
     Answer,
     Gate,
     Text,

@@ -10,9 +10,9 @@ import msgspec
 import pydantic
 import pytest
 
-from bridle.errors import OptionsError
-from bridle.testing import Answer, ToolUse, say
-from bridle.testing._words import ask_question, background_task, exit_plan_mode, structured, subagent
+from outrider.errors import OptionsError
+from outrider.testing import Answer, ToolUse, say
+from outrider.testing._words import ask_question, background_task, exit_plan_mode, structured, subagent
 
 
 def block(step: Answer) -> ToolUse:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from copy import deepcopy
 from pathlib import Path
 
-from bridle.transcripts import Bundle, project_key
-from bridle.transcripts._disk._writing import put
-from bridle.wire import JsonObject
+from outrider.transcripts import Bundle, project_key
+from outrider.transcripts._disk._writing import put
+from outrider.wire import JsonObject
 from tests.transcripts.lines import SESSION, answer, called, line, prompt, result, title
 
 __all__ = ["KEY", "PROJECT", "bundle", "put_on_disk"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from bridle.transcripts import TranscriptEntry
-from bridle.transcripts._entry import to_entry
-from bridle.wire import JsonObject, encode
+from outrider.transcripts import TranscriptEntry
+from outrider.transcripts._entry import to_entry
+from outrider.wire import JsonObject, encode
 
 __all__ = [
     "SESSION",

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 
-from bridle.wire import JsonObject
+from outrider.wire import JsonObject
 from tests.transcripts.lines import answer, boundary, called, line, prompt, result, title
 
 __all__ = ["transcripts"]

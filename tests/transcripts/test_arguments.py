@@ -9,9 +9,9 @@ from typing import Any, cast
 import anyio
 import pytest
 
-from bridle.errors import OptionsError
-from bridle.transcripts import MemoryStore, SessionQuery, Sessions, StoredSession
-from bridle.transcripts._arguments import checked_id
+from outrider.errors import OptionsError
+from outrider.transcripts import MemoryStore, SessionQuery, Sessions, StoredSession
+from outrider.transcripts._arguments import checked_id
 from tests.cases import every_case
 from tests.transcripts.keeping import PROJECT, put_on_disk
 from tests.transcripts.lines import SESSION

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bridle.errors import SessionNotFound, TranscriptError
-from bridle.transcripts import BlockingSessions, SessionQuery, title_entry
+from outrider.errors import SessionNotFound, TranscriptError
+from outrider.transcripts import BlockingSessions, SessionQuery, title_entry
 from tests.transcripts.keeping import KEY, PROJECT, bundle, put_on_disk
 from tests.transcripts.lines import SESSION, session_id
 

@@ -7,8 +7,8 @@ from typing import Literal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.transcripts._chain import conversation, is_chained, last_messages
-from bridle.wire import JsonObject
+from outrider.transcripts._chain import conversation, is_chained, last_messages
+from outrider.wire import JsonObject
 from tests.cases import every_case
 from tests.transcripts.lines import answer, boundary, called, entries, line, prompt, result, title
 from tests.transcripts.made_up import transcripts

@@ -8,15 +8,15 @@ from typing import cast
 import pytest
 from hypothesis import given
 
-from bridle.transcripts import SessionStoreEntry, StoredSession, fold_session_summary
-from bridle.transcripts._describing import (
+from outrider.transcripts import SessionStoreEntry, StoredSession, fold_session_summary
+from outrider.transcripts._describing import (
     describe_data,
     describe_entries,
     describe_summary,
     fold_lines,
     from_milliseconds,
 )
-from bridle.wire import JsonObject, encode
+from outrider.wire import JsonObject, encode
 from tests.transcripts.lines import SESSION, answer, line, prompt, title
 from tests.transcripts.made_up import transcripts
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.transcripts import TranscriptEntry
-from bridle.transcripts._entry import read_entry, to_entry
-from bridle.wire import (
+from outrider.transcripts import TranscriptEntry
+from outrider.transcripts._entry import read_entry, to_entry
+from outrider.wire import (
     AssistantMessage,
     CompactBoundaryMessage,
     JsonObject,

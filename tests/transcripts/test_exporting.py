@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.errors import OptionsError
-from bridle.transcripts import Bundle
-from bridle.transcripts._exporting import exported
-from bridle.transcripts._exporting_markdown import fenced
-from bridle.transcripts._importing import imported
-from bridle.wire import JsonObject
+from outrider.errors import OptionsError
+from outrider.transcripts import Bundle
+from outrider.transcripts._exporting import exported
+from outrider.transcripts._exporting_markdown import fenced
+from outrider.transcripts._importing import imported
+from outrider.wire import JsonObject
 from tests.cases import every_case
 from tests.transcripts.keeping import KEY, bundle
 from tests.transcripts.lines import SESSION, answer, boundary, line, prompt, title
@@ -166,7 +166,7 @@ def check(page: str) -> None:
 def test_html_is_one_article_with_all_of_it() -> None:
     page = exported(bundle(), "html")
     check(page)
-    assert page.startswith('<article class="bridle-transcript">')
+    assert page.startswith('<article class="outrider-transcript">')
     assert page.endswith("</article>\n")
     for words in (
         "<h1>Titled</h1>",
@@ -289,7 +289,7 @@ def test_json_is_the_session_unless_secrets_are_to_be_masked() -> None:
 def test_json_is_lossless() -> None:
     assert imported(exported(bundle(), "json")) == bundle()
     told = json.loads(exported(bundle(), "json"))
-    assert (told["format"], told["version"]) == ("bridle-session", 1)
+    assert (told["format"], told["version"]) == ("outrider-session", 1)
 
 
 values = st.recursive(

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.errors import OptionsError, TranscriptError
-from bridle.transcripts import Bundle
-from bridle.transcripts._chain import conversation
-from bridle.transcripts._entry import to_entry
-from bridle.transcripts._forking import forked
-from bridle.wire import JsonObject
+from outrider.errors import OptionsError, TranscriptError
+from outrider.transcripts import Bundle
+from outrider.transcripts._chain import conversation
+from outrider.transcripts._entry import to_entry
+from outrider.transcripts._forking import forked
+from outrider.wire import JsonObject
 from tests.transcripts.keeping import KEY, bundle
 from tests.transcripts.lines import SESSION, answer, boundary, line, prompt, session_id
 from tests.transcripts.made_up import transcripts

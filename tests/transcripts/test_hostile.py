@@ -10,10 +10,10 @@ from typing import Any, cast
 import anyio
 import pytest
 
-from bridle.errors import OptionsError, TranscriptError
-from bridle.transcripts import MemoryStore, Sessions
-from bridle.transcripts._lines import to_line
-from bridle.wire import JsonObject
+from outrider.errors import OptionsError, TranscriptError
+from outrider.transcripts import MemoryStore, Sessions
+from outrider.transcripts._lines import to_line
+from outrider.wire import JsonObject
 from tests.transcripts.keeping import KEY
 from tests.transcripts.lines import SESSION, answer, called, line, prompt, session_id
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from bridle.errors import OptionsError, TranscriptDamaged
-from bridle.transcripts._disk import SessionFile
-from bridle.transcripts._disk._bundling import load_bundle
-from bridle.transcripts._exporting import exported
-from bridle.transcripts._importing import imported, renamed
-from bridle.wire import JsonObject
+from outrider.errors import OptionsError, TranscriptDamaged
+from outrider.transcripts._disk import SessionFile
+from outrider.transcripts._disk._bundling import load_bundle
+from outrider.transcripts._exporting import exported
+from outrider.transcripts._importing import imported, renamed
+from outrider.wire import JsonObject
 from tests.cases import every_case
 from tests.transcripts.keeping import KEY, bundle, put_on_disk
 from tests.transcripts.lines import SESSION, answer, prompt, session_id, written

@@ -13,9 +13,9 @@ from typing import Any
 import anyio
 import pytest
 
-from bridle.errors import SessionNotFound
-from bridle.transcripts import MemoryStore, Sessions, project_key
-from bridle.wire import JsonObject
+from outrider.errors import SessionNotFound
+from outrider.transcripts import MemoryStore, Sessions, project_key
+from outrider.wire import JsonObject
 from tests.transcripts.keeping import PROJECT, bundle, put_on_disk
 from tests.transcripts.lines import SESSION, answer, called, line, prompt, session_id, title, written
 

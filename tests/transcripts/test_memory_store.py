@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from bridle.transcripts import (
+from outrider.transcripts import (
     MemoryStore,
     SessionKey,
     SessionStore,

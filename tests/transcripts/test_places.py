@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-import bridle
-from bridle.testing import RealAgent, say
-from bridle.transcripts import config_folder, has_sessions, project_folder, project_key
-from bridle.transcripts._places import is_same_project
+import outrider
+from outrider.testing import RealAgent, say
+from outrider.transcripts import config_folder, has_sessions, project_folder, project_key
+from outrider.transcripts._places import is_same_project
 from tests.real_program import require_program
 
 
@@ -81,7 +81,7 @@ async def test_the_real_program_uses_the_same_names(name: str) -> None:
     with RealAgent([say("hello")], program=require_program()) as agent:
         folder = agent.folder / name
         folder.mkdir()
-        result = await bridle.run("hello", agent.options(cwd=folder))
+        result = await outrider.run("hello", agent.options(cwd=folder))
         sessions = project_folder(agent.config_dir, folder)
         assert f"{result.session_id}.jsonl" in os.listdir(sessions)  # noqa: PTH208 - names only
         assert has_sessions(sessions)

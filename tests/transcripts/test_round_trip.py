@@ -11,9 +11,9 @@ from typing import Any
 import anyio
 import pytest
 
-from bridle.session import Session
-from bridle.testing import RealAgent, say, use_tool
-from bridle.transcripts import FileStore, MemoryStore, SqliteStore, project_key
+from outrider.session import Session
+from outrider.testing import RealAgent, say, use_tool
+from outrider.transcripts import FileStore, MemoryStore, SqliteStore, project_key
 from tests.real_program import require_program
 from tests.transcripts.stores.remote import REMOTES
 

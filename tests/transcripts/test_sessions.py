@@ -14,11 +14,11 @@ import anyio
 import anyio.from_thread
 import pytest
 
-import bridle
-from bridle.errors import OptionsError, SessionExists, SessionNotFound, TranscriptError
-from bridle.transcripts import Bundle, MemoryStore, Sessions
-from bridle.transcripts._disk import _files, _searching, _writing
-from bridle.transcripts._values import StoredSession
+import outrider
+from outrider.errors import OptionsError, SessionExists, SessionNotFound, TranscriptError
+from outrider.transcripts import Bundle, MemoryStore, Sessions
+from outrider.transcripts._disk import _files, _searching, _writing
+from outrider.transcripts._values import StoredSession
 from tests.cases import every_case
 from tests.transcripts.keeping import KEY, PROJECT, bundle, put_on_disk
 from tests.transcripts.lines import SESSION, answer, prompt, session_id, written
@@ -55,7 +55,7 @@ def opened(place: str, folder: Path) -> Sessions:
 
 
 async def keep(sessions: Sessions, kept: Bundle | None = None) -> str:
-    from bridle.transcripts._exporting import exported
+    from outrider.transcripts._exporting import exported
 
     return await sessions.import_(exported(kept or bundle(), "json"))
 
@@ -386,7 +386,7 @@ async def test_a_transcript_that_tells_no_folder_needs_one(tmp_path: Path) -> No
 
 
 async def test_an_export_cannot_name_a_project_elsewhere(tmp_path: Path) -> None:
-    from bridle.transcripts._exporting import exported
+    from outrider.transcripts._exporting import exported
 
     sessions = Sessions(config=tmp_path / "config")
     with pytest.raises(OptionsError, match="project"):
@@ -439,8 +439,8 @@ async def test_lists_are_newest_first_in_pages(tmp_path: Path, place: str) -> No
 
 
 def test_sessions_are_offered_at_the_top() -> None:
-    assert bridle.Sessions is Sessions
-    assert "Sessions" in dir(bridle)
+    assert outrider.Sessions is Sessions
+    assert "Sessions" in dir(outrider)
     assert repr(Sessions(MemoryStore())) == "<Sessions in MemoryStore>"
 
 

@@ -1,4 +1,4 @@
-"""Whatever a store does, its caller gets an answer or one of Bridle's errors."""
+"""Whatever a store does, its caller gets an answer or one of Outrider's errors."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import anyio
 import pytest
 
-from bridle.errors import SessionBusy, StoreError, StoreTimedOut
-from bridle.transcripts import MemoryStore, SessionKey, SessionListSubkeysKey, StoreCalls
+from outrider.errors import SessionBusy, StoreError, StoreTimedOut
+from outrider.transcripts import MemoryStore, SessionKey, SessionListSubkeysKey, StoreCalls
 from tests.cases import every_case
 
 pytestmark = pytest.mark.anyio
@@ -80,7 +80,7 @@ async def test_what_a_store_raises_is_its_failure(
 @pytest.mark.parametrize(
     "error",
     [SessionBusy("s"), Crash(), BaseExceptionGroup("", [ValueError(), Crash()])],
-    ids=["one of Bridle's", "of the program", "of the program in a group"],
+    ids=["one of Outrider's", "of the program", "of the program in a group"],
 )
 async def test_what_is_not_the_stores_own_is_raised_as_it_is(error: BaseException) -> None:
     with anyio.fail_after(DEADLINE), pytest.raises(type(error)) as caught:

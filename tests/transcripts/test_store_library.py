@@ -9,8 +9,8 @@ from typing import Any, cast
 import anyio
 import pytest
 
-from bridle.errors import OptionsError, SessionBusy, SessionExists, SessionNotFound, StoreError, UsageError
-from bridle.transcripts import (
+from outrider.errors import OptionsError, SessionBusy, SessionExists, SessionNotFound, StoreError, UsageError
+from outrider.transcripts import (
     MemoryStore,
     SessionKey,
     SessionListSubkeysKey,
@@ -23,7 +23,7 @@ from bridle.transcripts import (
     fold_session_summary,
     project_key,
 )
-from bridle.transcripts._exporting import exported
+from outrider.transcripts._exporting import exported
 from tests.cases import every_case
 from tests.transcripts.keeping import KEY, PROJECT, bundle, put_on_disk
 from tests.transcripts.lines import SESSION, answer, prompt, session_id

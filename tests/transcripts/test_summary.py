@@ -7,8 +7,8 @@ from typing import Any, cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.transcripts import SessionKey, SessionStoreEntry, SessionSummaryEntry, fold_session_summary
-from bridle.wire import JsonObject
+from outrider.transcripts import SessionKey, SessionStoreEntry, SessionSummaryEntry, fold_session_summary
+from outrider.wire import JsonObject
 from tests.cases import every_case
 from tests.transcripts.lines import SESSION, answer, prompt, result, title
 from tests.transcripts.made_up import transcripts

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from bridle.errors import OptionsError
-from bridle.transcripts import SessionQuery, StoredSession
+from outrider.errors import OptionsError
+from outrider.transcripts import SessionQuery, StoredSession
 from tests.cases import every_case
 from tests.transcripts.lines import SESSION
 

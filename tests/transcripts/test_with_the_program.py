@@ -10,9 +10,9 @@ from typing import Any
 import anyio
 import pytest
 
-import bridle
-from bridle.testing import RealAgent, say, use_tool
-from bridle.transcripts import MemoryStore, Sessions
+import outrider
+from outrider.testing import RealAgent, say, use_tool
+from outrider.transcripts import MemoryStore, Sessions
 from tests.real_program import require_program
 
 pytestmark = pytest.mark.anyio
@@ -39,9 +39,9 @@ def agent() -> Iterator[RealAgent]:
         yield agent
 
 
-async def ask(agent: RealAgent, prompt: str, **options: Any) -> bridle.Result:
+async def ask(agent: RealAgent, prompt: str, **options: Any) -> outrider.Result:
     with anyio.fail_after(DEADLINE):
-        return await bridle.run(prompt, agent.options(permission_mode="bypassPermissions", **options))
+        return await outrider.run(prompt, agent.options(permission_mode="bypassPermissions", **options))
 
 
 async def two_turns(agent: RealAgent) -> str:
@@ -151,7 +151,7 @@ async def test_a_fork_of_a_compacted_session_is_the_same_to_the_model() -> None:
     ]
     with RealAgent(script, program=require_program()) as agent:
         with anyio.fail_after(DEADLINE):
-            async with bridle.Session(agent.options()) as session:
+            async with outrider.Session(agent.options()) as session:
                 for prompt in ("first", "second", "/compact", "after"):
                     await (await session.send(prompt)).result()
         assert session.id is not None

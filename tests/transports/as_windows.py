@@ -1,7 +1,7 @@
 """A program that runs its children as on Windows: `python as_windows.py BACKEND`. It says which host it is.
 
-All of Bridle believes to be there, what Windows does not have is taken away, and the job is made of a process
-group. What is left unshown is the system itself.
+All of Outrider believes to be there, what Windows does not have is taken away, and the job is made of a
+process group. What is left unshown is the system itself.
 """
 
 import os
@@ -20,7 +20,7 @@ import anyio.lowlevel
 import msgspec
 
 HERE = Path(__file__).parent
-SOURCE = HERE.parents[1] / "src" / "bridle" / "transports"
+SOURCE = HERE.parents[1] / "src" / "outrider" / "transports"
 
 sys.path.insert(0, str(HERE.parents[1]))
 from tests.transports.fake_windows import FakeWindows, Machine  # noqa: E402
@@ -37,7 +37,7 @@ def load(name: str) -> Any:
 
 
 # What one of them imports is there by then, and the package that they are in is not loaded yet.
-sys.modules["bridle.transports._processes"] = load("_processes")
+sys.modules["outrider.transports._processes"] = load("_processes")
 tree = load("_tree")
 kill, SIGKILL = os.kill, signal.SIGKILL
 
@@ -66,7 +66,7 @@ class RealMachine(Machine):
         return 1
 
     def _tree(self, pid: int) -> Any:
-        from bridle.transports._host import host
+        from outrider.transports._host import host
 
         if pid not in self._trees:
             number = len(self._trees) + 1
@@ -106,9 +106,9 @@ def pretend() -> None:
 
 
 async def main() -> None:
-    from bridle.command import FOLDER, Command, File
-    from bridle.transports import ProcessTransport
-    from bridle.transports._host import host
+    from outrider.command import FOLDER, Command, File
+    from outrider.transports import ProcessTransport
+    from outrider.transports._host import host
 
     async def start(name: str) -> ProcessTransport:
         argv = (sys.executable, "-I", "-S", str(HERE / "children.py"), name, f"{FOLDER}/secret")
@@ -141,7 +141,7 @@ if __name__ == "__main__":
     msgspec.json.decode(b"1")
     pretend()
 
-    from bridle.transports import _windows
+    from outrider.transports import _windows
 
     fake = FakeWindows(RealMachine()).system()
     patch.object(_windows, "this_system", lambda: fake).start()

@@ -1,6 +1,6 @@
 """Programs that behave as no agent should, one function each: `python children.py NAME`.
 
-Run with the bare interpreter, so that they start fast. Nothing of Bridle is imported here.
+Run with the bare interpreter, so that they start fast. Nothing of Outrider is imported here.
 """
 
 import fcntl

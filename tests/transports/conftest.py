@@ -20,10 +20,10 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from bridle.command import Command
-from bridle.transports import ProcessTransport, live_processes
-from bridle.transports._host import host
-from bridle.transports._processes import environment_of, process_ids, stat_of
+from outrider.command import Command
+from outrider.transports import ProcessTransport, live_processes
+from outrider.transports._host import host
+from outrider.transports._processes import environment_of, process_ids, stat_of
 
 DEADLINE = 30.0
 """Far longer than anything takes, and shorter than the limit of a test."""
@@ -85,8 +85,8 @@ def marked_processes(marker: str) -> list[int]:
 
 
 def own_processes() -> list[int]:
-    """All that this test process has started through Bridle and that still runs."""
-    return marked_processes(f"BRIDLE_{host().id}=")
+    """All that this test process has started through Outrider and that still runs."""
+    return marked_processes(f"OUTRIDER_{host().id}=")
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -100,7 +100,7 @@ def libraries_are_warm() -> None:
 def nothing_is_left() -> Iterator[None]:
     # The warden is started once and stays; it is not the test's.
     host().warden.start()
-    # So are threads of other tests: that of `bridle.sync` stays as long as the process.
+    # So are threads of other tests: that of `outrider.sync` stays as long as the process.
     descriptors, folders, threads = _descriptors(), _folders(), _threads()
     yield
     gc.collect()
@@ -119,7 +119,7 @@ def nothing_is_left() -> Iterator[None]:
 
 
 def _threads() -> set[threading.Thread]:
-    return {thread for thread in threading.enumerate() if thread.name.startswith("bridle-")}
+    return {thread for thread in threading.enumerate() if thread.name.startswith("outrider-")}
 
 
 def _descriptors() -> set[tuple[str, str]]:
@@ -139,7 +139,7 @@ def _opened_since(before: set[tuple[str, str]]) -> set[tuple[str, str]]:
 
 
 def _folders() -> set[str]:
-    return {str(path) for path in Path(tempfile.gettempdir()).glob(f"bridle-{os.getpid()}-*")}
+    return {str(path) for path in Path(tempfile.gettempdir()).glob(f"outrider-{os.getpid()}-*")}
 
 
 def wait_for(condition: Callable[[], bool]) -> None:

@@ -1,4 +1,4 @@
-"""Programs that use Bridle and end in some way: `python hosts.py NAME`. Each says which host it is."""
+"""Programs that use Outrider and end in some way: `python hosts.py NAME`. Each says which host it is."""
 
 import asyncio
 import ctypes
@@ -14,9 +14,9 @@ from typing import Any
 
 import anyio
 
-from bridle.command import FOLDER, Command, File
-from bridle.transports import ProcessTransport
-from bridle.transports._host import host
+from outrider.command import FOLDER, Command, File
+from outrider.transports import ProcessTransport
+from outrider.transports._host import host
 
 CHILDREN = Path(__file__).with_name("children.py")
 NAMES = ("polite", "ignores_everything", "leaves_an_escaped_one")

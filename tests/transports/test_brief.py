@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from bridle.command import Command
-from bridle.errors import AgentNotFound
-from bridle.launch import Version, make_version_probe
-from bridle.options import Options
-from bridle.transports import run_to_end
+from outrider.command import Command
+from outrider.errors import AgentNotFound
+from outrider.launch import Version, make_version_probe
+from outrider.options import Options
+from outrider.transports import run_to_end
 from tests.real_program import clean_environment, require_program
 from tests.transports.conftest import child, own_processes
 

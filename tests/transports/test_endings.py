@@ -12,11 +12,11 @@ from typing import Any
 import anyio
 import pytest
 
-from bridle.errors import ConnectionLost, ProcessExited, TransportClosed
-from bridle.transports import ProcessTransport, _keeper, _warden_main
-from bridle.transports._keeper import ENDING_LIMIT
-from bridle.transports._processes import stat_of
-from bridle.wire import Arrival, ControlRequest, MalformedLine, UnknownMessage
+from outrider.errors import ConnectionLost, ProcessExited, TransportClosed
+from outrider.transports import ProcessTransport, _keeper, _warden_main
+from outrider.transports._keeper import ENDING_LIMIT
+from outrider.transports._processes import stat_of
+from outrider.wire import Arrival, ControlRequest, MalformedLine, UnknownMessage
 from tests.transports.conftest import child, impatient, own_processes, wait_for
 
 pytestmark = pytest.mark.anyio
@@ -289,7 +289,7 @@ async def test_a_reader_goes_on_while_another_task_closes() -> None:
 async def test_a_flood_while_closing_is_kept_up_to_a_limit_and_then_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from bridle.transports import _output
+    from outrider.transports import _output
 
     monkeypatch.setattr(_output, "ENDING_LIMIT", 200_000)
     transport = impatient("floods", grace=0.3)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.transports._processes import stat_of
+from outrider.transports._processes import stat_of
 from tests.transports.conftest import marked_processes, wait_for
 
 HOSTS = Path(__file__).with_name("hosts.py")
@@ -30,7 +30,7 @@ class Started:
 
     @property
     def marker(self) -> str:
-        return f"BRIDLE_{self.first_line.split()[0]}="
+        return f"OUTRIDER_{self.first_line.split()[0]}="
 
     @property
     def warden(self) -> int:
@@ -44,7 +44,7 @@ class Started:
         return marked_processes(self.marker)
 
     def folders(self) -> list[Path]:
-        return list(Path(tempfile.gettempdir()).glob(f"bridle-{self.process.pid}-*"))
+        return list(Path(tempfile.gettempdir()).glob(f"outrider-{self.process.pid}-*"))
 
     def warden_is_there(self) -> bool:
         stat = stat_of(self.warden)
@@ -120,7 +120,7 @@ def test_orphans_that_become_children_of_the_host_are_reaped(started: list[Start
 
 
 def test_a_warden_that_was_killed_is_replaced_with_the_next_child(started: list[Started]) -> None:
-    from bridle.transports._host import Host
+    from outrider.transports._host import Host
 
     owner = Host()
     try:
@@ -138,7 +138,7 @@ def test_a_warden_that_was_killed_is_replaced_with_the_next_child(started: list[
 def test_without_an_interpreter_there_is_no_warden_and_a_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from bridle.transports._host import Host
+    from outrider.transports._host import Host
 
     monkeypatch.setattr(sys, "frozen", True, raising=False)
     owner = Host()

@@ -17,9 +17,9 @@ from typing import Any
 import anyio
 import pytest
 
-from bridle.command import Command
-from bridle.errors import ConnectionLost, ProcessExited, TransportClosed, UsageError
-from bridle.transports import (
+from outrider.command import Command
+from outrider.errors import ConnectionLost, ProcessExited, TransportClosed, UsageError
+from outrider.transports import (
     ProcessTransport,
     Transport,
     _output,
@@ -28,12 +28,12 @@ from bridle.transports import (
     _stderr,
     live_processes,
 )
-from bridle.transports._input import Input
-from bridle.transports._output import Output
-from bridle.transports._polling import PollingKeeper
-from bridle.transports._starting import run_uninterrupted
-from bridle.transports._stderr import StderrLog
-from bridle.wire import Arrival, KeepAlive, MalformedLine, UnknownMessage
+from outrider.transports._input import Input
+from outrider.transports._output import Output
+from outrider.transports._polling import PollingKeeper
+from outrider.transports._starting import run_uninterrupted
+from outrider.transports._stderr import StderrLog
+from outrider.wire import Arrival, KeepAlive, MalformedLine, UnknownMessage
 from tests.transports.conftest import child, impatient, own_processes, wait_for
 
 pytestmark = pytest.mark.anyio

@@ -9,8 +9,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from bridle.errors import ProcessExited, TransportClosed
-from bridle.transports import ProcessTransport
+from outrider.errors import ProcessExited, TransportClosed
+from outrider.transports import ProcessTransport
 from tests.transports.conftest import child, impatient, own_processes, wait_for
 
 pytestmark = pytest.mark.anyio

@@ -10,9 +10,9 @@ from typing import Any
 import anyio
 import pytest
 
-from bridle.command import FOLDER, Command, File
-from bridle.transports import ProcessTransport
-from bridle.wire import KeepAlive, UnknownMessage
+from outrider.command import FOLDER, Command, File
+from outrider.transports import ProcessTransport
+from outrider.wire import KeepAlive, UnknownMessage
 from tests.transports.conftest import child, own_processes
 
 # `cat` starts faster than Python, and what is tested here is not the child.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from bridle.errors import TransportClosed
-from bridle.transports import MemoryTransport, memory_pair
-from bridle.wire import KeepAlive
+from outrider.errors import TransportClosed
+from outrider.transports import MemoryTransport, memory_pair
+from outrider.wire import KeepAlive
 
 pytestmark = pytest.mark.anyio
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import anyio
 import pytest
 
-from bridle.errors import ProcessExited
-from bridle.transports import ProcessTransport, _keeper, _processes, _tree
-from bridle.wire import KeepAlive, UnknownMessage
+from outrider.errors import ProcessExited
+from outrider.transports import ProcessTransport, _keeper, _processes, _tree
+from outrider.wire import KeepAlive, UnknownMessage
 from tests.transports.conftest import impatient, own_processes, wait_for
 
 pytestmark = pytest.mark.anyio

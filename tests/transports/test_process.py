@@ -13,8 +13,8 @@ from typing import Any
 import anyio
 import pytest
 
-from bridle.command import FOLDER, Command, File, UserId
-from bridle.errors import (
+from outrider.command import FOLDER, Command, File, UserId
+from outrider.errors import (
     FrameTooLarge,
     MessageInvalid,
     OptionsError,
@@ -22,8 +22,8 @@ from bridle.errors import (
     TransportClosed,
     UsageError,
 )
-from bridle.transports import ProcessTransport, Transport, live_processes
-from bridle.wire import Arrival, KeepAlive, MalformedLine, UnknownMessage
+from outrider.transports import ProcessTransport, Transport, live_processes
+from outrider.wire import Arrival, KeepAlive, MalformedLine, UnknownMessage
 from tests.transports.conftest import child, impatient, own_processes, wait_for
 
 pytestmark = pytest.mark.anyio
@@ -102,7 +102,7 @@ async def test_a_running_process_is_listed_with_its_secrets_masked() -> None:
         assert listed.pid == transport.pid
         assert "secretsecret" not in " ".join(listed.argv)
         assert not listed.is_ending
-        assert listed.marker.startswith("BRIDLE_")
+        assert listed.marker.startswith("OUTRIDER_")
         assert listed.started_at > 0
     assert live_processes() == []
 
@@ -450,7 +450,7 @@ async def test_the_child_gets_its_environment_folder_and_files(tmp_path: Path) -
         assert (folder / "empty").is_dir()
         assert folder.stat().st_mode & 0o777 == 0o700
         others = set(facts["env"]) - {"PATH", "HERE", "LC_CTYPE"}
-        assert [name.startswith("BRIDLE_") for name in others] == [True]
+        assert [name.startswith("OUTRIDER_") for name in others] == [True]
     assert not folder.exists()
 
 

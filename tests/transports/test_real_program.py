@@ -7,10 +7,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from bridle.launch import check_version
-from bridle.testing import RealAgent, say, use_tool
-from bridle.transports._processes import stat_of
-from bridle.wire import ResultMessage
+from outrider.launch import check_version
+from outrider.testing import RealAgent, say, use_tool
+from outrider.transports._processes import stat_of
+from outrider.wire import ResultMessage
 from tests.real_program import Conversation, require_program
 from tests.transports.conftest import own_processes, wait_for
 

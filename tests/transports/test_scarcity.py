@@ -17,16 +17,16 @@ from pathlib import Path
 import anyio
 import pytest
 
-from bridle.command import FOLDER, Command, File
-from bridle.errors import LaunchError
-from bridle.transports import ProcessTransport, _tree, _warden_main
-from bridle.transports._flags import Flag
-from bridle.transports._folder import remove_folder
-from bridle.transports._host import host
-from bridle.transports._input import Input
-from bridle.transports._tree import Tree
-from bridle.transports._warden import Warden
-from bridle.wire import Arrival, UnknownMessage
+from outrider.command import FOLDER, Command, File
+from outrider.errors import LaunchError
+from outrider.transports import ProcessTransport, _tree, _warden_main
+from outrider.transports._flags import Flag
+from outrider.transports._folder import remove_folder
+from outrider.transports._host import host
+from outrider.transports._input import Input
+from outrider.transports._tree import Tree
+from outrider.transports._warden import Warden
+from outrider.wire import Arrival, UnknownMessage
 from tests.transports.conftest import child, impatient, own_processes
 from tests.transports.test_tree import MARKER, Stranger, is_alive, marked, stranger
 
@@ -226,7 +226,7 @@ def test_where_the_kernel_cannot_hold_a_number_what_is_ours_is_signalled_all_the
     tree = Tree(os.getpid(), MARKER)
     monkeypatch.setattr(tree, "_find_others", lambda: iter([stranger.pid, marked.pid, 2**22 + 1]))
     assert tree.signal_others(signal.SIGSTOP) == 3
-    _warden_main.send([stranger.pid, marked.pid, 2**22 + 1], b"BRIDLE_test=", set(), signal.SIGKILL)
+    _warden_main.send([stranger.pid, marked.pid, 2**22 + 1], b"OUTRIDER_test=", set(), signal.SIGKILL)
     assert marked.process.wait() == -signal.SIGKILL
     assert is_alive(stranger)
     assert _tree._HAS_PIDFD

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from bridle.command import FOLDER, Command, File, UserId
-from bridle.errors import AgentNotFound, CommandTooLong, FolderNotFound, LaunchError, UserNotFound
-from bridle.transports import ProcessTransport
-from bridle.transports._spawn import explain
+from outrider.command import FOLDER, Command, File, UserId
+from outrider.errors import AgentNotFound, CommandTooLong, FolderNotFound, LaunchError, UserNotFound
+from outrider.transports import ProcessTransport
+from outrider.transports._spawn import explain
 from tests.transports.conftest import child, own_processes
 
 pytestmark = pytest.mark.anyio

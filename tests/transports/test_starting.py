@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from bridle.errors import LaunchError
-from bridle.transports import _keeper, _polling
+from outrider.errors import LaunchError
+from outrider.transports import _keeper, _polling
 from tests.transports.conftest import impatient, own_processes
 
 pytestmark = pytest.mark.anyio

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.errors import ProcessExited
-from bridle.transports import _keeper
-from bridle.transports._stderr import StderrLog
+from outrider.errors import ProcessExited
+from outrider.transports import _keeper
+from outrider.transports._stderr import StderrLog
 from tests.transports.conftest import impatient
 
 pytestmark = pytest.mark.anyio

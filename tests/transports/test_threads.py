@@ -16,12 +16,12 @@ from typing import Any
 import anyio
 import pytest
 
-from bridle.errors import ConnectionLost, LaunchError, ProcessExited, TransportClosed
-from bridle.transports import ProcessTransport, _blocking, _flags, _keeper, _starting
-from bridle.transports._host import host
-from bridle.transports._threads import ThreadedKeeper
-from bridle.transports._tree import Tree
-from bridle.wire import MalformedLine
+from outrider.errors import ConnectionLost, LaunchError, ProcessExited, TransportClosed
+from outrider.transports import ProcessTransport, _blocking, _flags, _keeper, _starting
+from outrider.transports._host import host
+from outrider.transports._threads import ThreadedKeeper
+from outrider.transports._tree import Tree
+from outrider.wire import MalformedLine
 from tests.transports.conftest import impatient, own_processes, wait_for
 from tests.transports.test_endings import everything, everything_until_closed, first, kinds
 
@@ -321,7 +321,7 @@ async def test_when_a_thread_cannot_be_started_the_child_is_killed(
     started: list[threading.Thread] = []
 
     def refuse(thread: threading.Thread) -> None:
-        if thread.name.startswith("bridle-"):
+        if thread.name.startswith("outrider-"):
             if len(started) == allowed:
                 raise RuntimeError("can't start new thread")
             started.append(thread)

@@ -18,13 +18,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bridle.command import Command
-from bridle.errors import OptionsError, ProcessExited, TransportClosed, UsageError
-from bridle.options import Options, Trace
-from bridle.redaction import Redaction
-from bridle.session import Session
-from bridle.testing import check_transport
-from bridle.transports import (
+from outrider.command import Command
+from outrider.errors import OptionsError, ProcessExited, TransportClosed, UsageError
+from outrider.options import Options, Trace
+from outrider.redaction import Redaction
+from outrider.session import Session
+from outrider.testing import check_transport
+from outrider.transports import (
     ProcessTransport,
     Recording,
     Traced,
@@ -375,7 +375,7 @@ async def test_a_full_disk_ends_the_trace_and_not_the_session(
         async with Session(transport=transport) as session:
             assert (await session.ask("say hello")).text == "hello"
     assert not transport._run.file.is_open
-    told = [record.getMessage() for record in caplog.records if record.name == "bridle.trace"]
+    told = [record.getMessage() for record in caplog.records if record.name == "outrider.trace"]
     assert len(told) == 1
     assert "No space left" in told[0]
 
@@ -388,7 +388,7 @@ def test_a_failing_write_is_told_once(
     def fail(number: int, data: bytes) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    with caplog.at_level(logging.WARNING, "bridle.trace"):
+    with caplog.at_level(logging.WARNING, "outrider.trace"):
         monkeypatch.setattr(os, "write", fail)
         for _ in range(3):
             file.write(b"{}\n")
@@ -412,7 +412,7 @@ def test_a_limit_of_the_file_is_kept_to(tmp_path: Path, caplog: pytest.LogCaptur
 
 LIMITED = """
 import resource, sys
-from bridle.transports import TraceFile
+from outrider.transports import TraceFile
 resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
 file = TraceFile(sys.argv[1])
 lines = file.new_run().lines("cli->host")
@@ -439,7 +439,7 @@ def test_a_file_that_may_not_grow_keeps_what_it_has(tmp_path: Path) -> None:
 
 KILLED = """
 import os, signal, sys
-from bridle.transports import TraceFile
+from outrider.transports import TraceFile
 lines = TraceFile(sys.argv[1]).new_run().lines("cli->host")
 for number in range(50):
     lines.feed(b'{"type":"x","number":%d}\\n' % number)

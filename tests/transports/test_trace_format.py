@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bridle.errors import TranscriptDamaged, UsageError
-from bridle.transports import TraceFile, read_trace, timeline
+from outrider.errors import TranscriptDamaged, UsageError
+from outrider.transports import TraceFile, read_trace, timeline
 from tests import tapes
 
 
@@ -67,8 +67,8 @@ def test_what_is_badly_zipped_is_named(tmp_path: Path) -> None:
 
 
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "new").write_text('{"bridle_trace":2}\n')
-    with pytest.raises(UsageError, match="Update Bridle"):
+    (tmp_path / "new").write_text('{"outrider_trace":2}\n')
+    with pytest.raises(UsageError, match="Update Outrider"):
         read_trace(tmp_path / "new")
 
 
@@ -79,7 +79,7 @@ def test_a_file_that_is_not_there_is_an_error_of_the_system(tmp_path: Path) -> N
 
 def test_further_fields_of_a_line_are_no_error(tmp_path: Path) -> None:
     (tmp_path / "more").write_text(
-        '{"bridle_trace":1,"x":1}\n{"run":1,"t":0,"dir":"stderr","text":"a","new":1}\n'
+        '{"outrider_trace":1,"x":1}\n{"run":1,"t":0,"dir":"stderr","text":"a","new":1}\n'
     )
     assert [record.text for record in read_trace(tmp_path / "more").records] == ["a"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridle.transports import read_trace, timeline
+from outrider.transports import read_trace, timeline
 from tests import tapes
 
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from bridle.transports import ProcessTransport, _processes, _warden_main
-from bridle.transports._processes import environment_of, stat_of
-from bridle.transports._tree import Tree
+from outrider.transports import ProcessTransport, _processes, _warden_main
+from outrider.transports._processes import environment_of, stat_of
+from outrider.transports._tree import Tree
 from tests.transports.conftest import child, wait_for
 
-MARKER = "BRIDLE_test=1"
+MARKER = "OUTRIDER_test=1"
 
 
 class Stranger:
@@ -42,7 +42,7 @@ def stranger() -> Iterator[Stranger]:
 
 @pytest.fixture
 def marked() -> Iterator[Stranger]:
-    one = Stranger(BRIDLE_test="1")
+    one = Stranger(OUTRIDER_test="1")
     yield one
     one.process.kill()
     one.process.wait()
@@ -55,15 +55,15 @@ def is_alive(one: Stranger) -> bool:
 def test_members_are_those_of_the_group_and_those_with_the_marker(
     stranger: Stranger, marked: Stranger
 ) -> None:
-    assert Tree(stranger.pid, "BRIDLE_other=1").members() == [stranger.pid]
+    assert Tree(stranger.pid, "OUTRIDER_other=1").members() == [stranger.pid]
     assert set(Tree(stranger.pid, MARKER).members()) == {stranger.pid, marked.pid}
     assert Tree(stranger.pid, MARKER).others() == [marked.pid]
 
 
 def test_a_marker_must_be_whole(marked: Stranger) -> None:
-    assert marked.pid not in Tree(os.getpid(), "BRIDLE_test=").others()
+    assert marked.pid not in Tree(os.getpid(), "OUTRIDER_test=").others()
     assert marked.pid not in Tree(os.getpid(), "RIDLE_test=1").others()
-    assert marked.pid not in Tree(os.getpid(), "BRIDLE_test=11").others()
+    assert marked.pid not in Tree(os.getpid(), "OUTRIDER_test=11").others()
 
 
 def test_a_number_that_went_to_another_process_is_not_signalled(
@@ -140,11 +140,11 @@ async def test_nothing_is_signalled_after_the_child_was_reaped(monkeypatch: pyte
     assert calls == sorted(calls, reverse=True)
 
 
-# The warden's own look at processes. It has none of Bridle's modules, so it has its own.
+# The warden's own look at processes. It has none of Outrider's modules, so it has its own.
 
 
 def test_the_warden_knows_what_is_ours(stranger: Stranger, marked: Stranger) -> None:
-    marker = b"BRIDLE_test="
+    marker = b"OUTRIDER_test="
     started = _warden_main.started_at(stranger.pid)
     assert _warden_main.is_ours(marked.pid, marker, set())
     assert not _warden_main.is_ours(stranger.pid, marker, set())
@@ -164,14 +164,14 @@ def test_the_warden_ends_what_is_ours_and_removes_the_folders(
         1: {"group": marked.pid, "started": 0, "folder": str(folder)},
         2: {"group": stranger.pid, "started": 0, "folder": None},
     }
-    _warden_main.clean_up(b"BRIDLE_test=", children)
+    _warden_main.clean_up(b"OUTRIDER_test=", children)
     assert marked.process.wait() == -signal.SIGTERM
     assert is_alive(stranger)
     assert not folder.exists()
 
 
 def test_the_warden_does_not_signal_a_number_that_went_to_another(stranger: Stranger) -> None:
-    _warden_main.send([stranger.pid, 2**22 + 1], b"BRIDLE_test=", set(), signal.SIGKILL)
+    _warden_main.send([stranger.pid, 2**22 + 1], b"OUTRIDER_test=", set(), signal.SIGKILL)
     assert is_alive(stranger)
 
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from bridle.command import Command, UserId, is_batch_file
-from bridle.errors import AgentNotFound, CommandTooLong, FolderNotFound, LaunchError, UserNotFound
-from bridle.transports import _windows
-from bridle.transports._spawn import check_for_windows, explain
+from outrider.command import Command, UserId, is_batch_file
+from outrider.errors import AgentNotFound, CommandTooLong, FolderNotFound, LaunchError, UserNotFound
+from outrider.transports import _windows
+from outrider.transports._spawn import check_for_windows, explain
 from tests.transports.conftest import marked_processes
 from tests.transports.fake_windows import ACCESS_DENIED, FakeWindows, Machine
 
@@ -233,5 +233,5 @@ def test_children_are_run_and_ended_with_nothing_that_windows_does_not_have(
     assert (done.stderr, done.returncode) == ("", 0)
     host_id, *ended = done.stdout.split("\n")
     assert ended == ["polite 0", "ignores_everything -9", "leaves_a_shell_in_a_session -9", ""]
-    assert marked_processes(f"BRIDLE_{host_id}=") == []
+    assert marked_processes(f"OUTRIDER_{host_id}=") == []
     assert list(tmp_path.iterdir()) == []

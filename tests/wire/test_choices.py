@@ -7,9 +7,9 @@ from typing import Any, Literal, assert_type, get_args
 import msgspec
 import pytest
 
-from bridle.wire import choices
-from bridle.wire._value import Value
-from bridle.wire.choices import (
+from outrider.wire import choices
+from outrider.wire._value import Value
+from outrider.wire.choices import (
     AGENT_MODELS,
     ASSISTANT_MESSAGE_ERRORS,
     BETAS,

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.errors import MalformedFrame, MessageInvalid
-from bridle.wire import (
+from outrider.errors import MalformedFrame, MessageInvalid
+from outrider.wire import (
     BLOCK_TYPES,
     FRAME_TYPES,
     SYSTEM_SUBTYPES,
@@ -42,8 +42,8 @@ from bridle.wire import (
     encode,
     frame_from_wire,
 )
-from bridle.wire._decoding import _FINISH, FLAT, decode_frame, decode_tolerantly, fast_decoder
-from bridle.wire.tools import BashInput
+from outrider.wire._decoding import _FINISH, FLAT, decode_frame, decode_tolerantly, fast_decoder
+from outrider.wire.tools import BashInput
 from tests import tapes
 from tests.cases import every_case
 

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.errors import MessageInvalid
-from bridle.wire import (
+from outrider.errors import MessageInvalid
+from outrider.wire import (
     AssistantMessage,
     AttachmentMessage,
     ControlCancelRequest,
@@ -36,7 +36,7 @@ from bridle.wire import (
     encode,
     to_wire,
 )
-from bridle.wire.tools import BashInput
+from outrider.wire.tools import BashInput
 from tests.cases import every_case
 
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bridle.errors import FrameTooLarge, MalformedFrame, OptionsError
-from bridle.wire import (
+from outrider.errors import FrameTooLarge, MalformedFrame, OptionsError
+from outrider.wire import (
     DEFAULT_LIMIT,
     FRAME_TYPES,
     Arrival,

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.errors import MessageInvalid
-from bridle.wire import ImageBlock, TextBlock, UserMessage, decode, encode, user_message
-from bridle.wire.tools import BashInput
+from outrider.errors import MessageInvalid
+from outrider.wire import ImageBlock, TextBlock, UserMessage, decode, encode, user_message
+from outrider.wire.tools import BashInput
 from tests.cases import every_case
 
 BLOCK = {"type": "text", "text": "hi"}

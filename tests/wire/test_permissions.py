@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.wire.choices import PERMISSION_UPDATE_TYPES
-from bridle.wire.permissions import (
+from outrider.wire.choices import PERMISSION_UPDATE_TYPES
+from outrider.wire.permissions import (
     PermissionResult,
     PermissionResultAllow,
     PermissionResultDeny,

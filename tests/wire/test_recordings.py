@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from bridle.wire import (
+from outrider.wire import (
     SYSTEM_SUBTYPES,
     AnyFrame,
     AssistantMessage,

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.wire._tolerant import convert_leniently
-from bridle.wire._value import Value
+from outrider.wire._tolerant import convert_leniently
+from outrider.wire._value import Value
 
 
 class Point(Value):

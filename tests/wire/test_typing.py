@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, assert_never, assert_type
 
-from bridle.wire import (
+from outrider.wire import (
     ActiveGoalMessage,
     AnyFrame,
     Arrival,
@@ -34,7 +34,7 @@ from bridle.wire import (
     Value,
     decode,
 )
-from bridle.wire.shapes import ApiEvent, ModelUsage, Usage
+from outrider.wire.shapes import ApiEvent, ModelUsage, Usage
 
 
 def kind_of(message: Message) -> str:

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bridle.options import Options, Timeouts
-from bridle.testing._simulator._launcher import write_launcher
+from outrider.options import Options, Timeouts
+from outrider.testing._simulator._launcher import write_launcher
 
 AGENT = Path(__file__).with_name("far_agent.py")
 QUICK = Timeouts(connect=60, close=0.5, terminate=0.5, interrupt=5)
@@ -96,5 +96,5 @@ def simulated_options(folder: Path, script: str, **fields: Any) -> Options:
     (folder / "script.json").write_text(script)
     path = write_launcher(folder)
     return Options(
-        cli_path=path, env={"BRIDLE_AGENT_SCRIPT": str(folder / "script.json")}, timeouts=QUICK, **fields
+        cli_path=path, env={"OUTRIDER_AGENT_SCRIPT": str(folder / "script.json")}, timeouts=QUICK, **fields
     )

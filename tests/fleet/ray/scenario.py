@@ -23,11 +23,11 @@ import anyio
 import msgspec
 from anyio import to_thread
 
-import bridle
-from bridle import fleet
-from bridle.fleet import Budget, Gate, Ledger, RayEngine, Task
-from bridle.fleet._progress import Running
-from bridle.transports._processes import stat_of
+import outrider
+from outrider import fleet
+from outrider.fleet import Budget, Gate, Ledger, RayEngine, Task
+from outrider.fleet._progress import Running
+from outrider.transports._processes import stat_of
 from tests.fleet.ray.clusters import Cluster, cluster, far_options, simulated_options
 
 TASKS = int(os.environ.get("FAR_TASKS", "20"))
@@ -131,17 +131,17 @@ async def much_happens_in_a_run(folder: Path, nodes: dict[str, int]) -> dict[str
 
     called: list[object] = []
 
-    @bridle.tool
+    @outrider.tool
     async def lookup(ticket: int) -> str:
         """Fetch a ticket."""
         called.append(ticket)
         return f"Ticket {ticket} is {os.getpid()}'s."
 
-    @bridle.hook("PreToolUse", matcher="Bash")
+    @outrider.hook("PreToolUse", matcher="Bash")
     async def watch(told: object) -> None:
         called.append("hook")
 
-    async def permit(request: bridle.PermissionRequest) -> bool:
+    async def permit(request: outrider.PermissionRequest) -> bool:
         called.append(request.tool_name)
         return request.tool_name != "Bash"
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from bridle.transports._processes import environment_of, process_ids
+from outrider.transports._processes import environment_of, process_ids
 
 pytest.importorskip("ray")
 
 ROOT = Path(__file__).parents[3]
 
 
-LONG = pytest.mark.skipif(not os.environ.get("BRIDLE_LONG"), reason="takes minutes: `make fleet`")
+LONG = pytest.mark.skipif(not os.environ.get("OUTRIDER_LONG"), reason="takes minutes: `make fleet`")
 
 
 def played(folder: Path, *scenes: str, tasks: int = 20, timeout: float = 220) -> dict[str, Any]:

@@ -10,12 +10,12 @@ from typing import Any, cast
 import anyio
 import pytest
 
-import bridle
-from bridle import fleet
-from bridle.errors import OptionsError
-from bridle.fleet import RayEngine, Restart, Task
-from bridle.fleet._engine import Shared
-from bridle.fleet._errors import ClusterNotFound
+import outrider
+from outrider import fleet
+from outrider.errors import OptionsError
+from outrider.fleet import RayEngine, Restart, Task
+from outrider.fleet._engine import Shared
+from outrider.fleet._errors import ClusterNotFound
 
 pytest.importorskip("ray")
 
@@ -39,7 +39,7 @@ async def test_a_cluster_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch)
 @ONE_LOOP
 async def test_without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", cast("Any", None))
-    with pytest.raises(OptionsError, match=r"pip install 'bridle\[ray\]'"):
+    with pytest.raises(OptionsError, match=r"pip install 'outrider\[ray\]'"):
         await RayEngine("local").open(Shared())
 
 
@@ -90,7 +90,7 @@ async def test_options_are_checked_before_the_start(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(ray, "init", lambda **_: pytest.fail("it was started"))
     with pytest.raises(OptionsError, match="`stderr`"):
-        await fleet.map(["Go."], bridle.Options(stderr=print), engine=RayEngine("local"))
+        await fleet.map(["Go."], outrider.Options(stderr=print), engine=RayEngine("local"))
     tasks: list[str | Task] = ["Go.", Task("Go.", options={"env": {"MY_TOKEN": "hunter2"}})]
     with pytest.raises(OptionsError, match=r"`tasks\[1\]`: `env` has 'MY_TOKEN'") as caught:
         await fleet.map(tasks, engine=RayEngine("local"), journal=tmp_path / "run.db")

@@ -12,18 +12,18 @@ from typing import Any
 import anyio
 import pytest
 
-import bridle
-from bridle.errors import BridleError, UsageError
-from bridle.fleet import Budget, Gate, Spent
-from bridle.fleet._budget_account import Left
-from bridle.fleet._engine import Note, Shared
-from bridle.fleet._ray_desk import Desk, Letter
-from bridle.fleet._ray_line import FarGate, Line, Share, line_here
-from bridle.fleet._ray_options import travelling
-from bridle.fleet._ray_serving import Visit
-from bridle.handlers import PermissionRequest, Question
-from bridle.options import Options
-from bridle.testing import Simulator, ask_question, say, use_tool
+import outrider
+from outrider.errors import OutriderError, UsageError
+from outrider.fleet import Budget, Gate, Spent
+from outrider.fleet._budget_account import Left
+from outrider.fleet._engine import Note, Shared
+from outrider.fleet._ray_desk import Desk, Letter
+from outrider.fleet._ray_line import FarGate, Line, Share, line_here
+from outrider.fleet._ray_options import travelling
+from outrider.fleet._ray_serving import Visit
+from outrider.handlers import PermissionRequest, Question
+from outrider.options import Options
+from outrider.testing import Simulator, ask_question, say, use_tool
 
 pytest.importorskip("ray")
 
@@ -100,19 +100,19 @@ def sent(options: Options, agent: Simulator) -> Options:
 async def test_tools_hooks_and_callbacks_are_called_here() -> None:
     called: list[object] = []
 
-    @bridle.tool
+    @outrider.tool
     async def lookup(ticket: int) -> str:
         """Fetch a ticket."""
         called.append((ticket, who.get()))
         return f"Ticket {ticket} is Ada's."
 
-    @bridle.hook("PostToolUse")
+    @outrider.hook("PostToolUse")
     def seen(told: Any) -> None:
         called.append(told.tool_name)
 
     def permit(request: PermissionRequest) -> object:
         called.append(request.input)
-        return bridle.deny("not here") if request.tool_name == "Bash" else True
+        return outrider.deny("not here") if request.tool_name == "Bash" else True
 
     def answer(question: Question) -> str:
         called.append(question.text)
@@ -128,7 +128,7 @@ async def test_tools_hooks_and_callbacks_are_called_here() -> None:
     who.set("the run")
     async with elsewhere(options):
         with Simulator(script) as agent:
-            async with bridle.Session(sent(options, agent)) as session:
+            async with outrider.Session(sent(options, agent)) as session:
                 assert str(await session.ask("Go.")) == "Over."
             results = [str(request.tool_results) for request in agent.requests[1:]]
     assert called == [
@@ -153,7 +153,7 @@ async def test_a_request_that_was_changed_in_place_is_not_allowed() -> None:
     script = [use_tool("Bash", command="rm x", description="Remove"), say("Over.")]
     async with elsewhere(options):
         with Simulator(script) as agent:
-            async with bridle.Session(sent(options, agent)) as session:
+            async with outrider.Session(sent(options, agent)) as session:
                 await session.ask("Go.")
             assert "not allowed" in str(agent.requests[1].tool_results)
 
@@ -183,7 +183,7 @@ async def test_what_cannot_be_read_there_is_an_error_there() -> None:
         raise Odd("no", "because")
 
     async with elsewhere(Options(permission=permit)) as (line, _):
-        with pytest.raises(BridleError, match="cannot be read here"):
+        with pytest.raises(OutriderError, match="cannot be read here"):
             await line.ask("permission", _asked())
 
 
@@ -286,6 +286,6 @@ async def test_the_time_of_the_run_goes_on_while_an_attempt_waits_for_a_place() 
 
 
 def _asked() -> Any:
-    from bridle.wire.control import CanUseTool
+    from outrider.wire.control import CanUseTool
 
     return CanUseTool(tool_name="Bash", input={"command": "ls"}, tool_use_id="t")

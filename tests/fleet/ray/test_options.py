@@ -7,26 +7,26 @@ from typing import Any
 
 import pytest
 
-import bridle
-from bridle.errors import OptionsError
-from bridle.fleet._ray_line import AskedFunction, AskedServer
-from bridle.fleet._ray_options import refuse_secrets_in, travelling
-from bridle.handlers import Hook, Policy, ToolServer
-from bridle.options import Options, SdkServer
-from bridle.transcripts import MemoryStore
+import outrider
+from outrider.errors import OptionsError
+from outrider.fleet._ray_line import AskedFunction, AskedServer
+from outrider.fleet._ray_options import refuse_secrets_in, travelling
+from outrider.handlers import Hook, Policy, ToolServer
+from outrider.options import Options, SdkServer
+from outrider.transcripts import MemoryStore
 
 pytest.importorskip("ray")
 
 TOKEN = "ghp_" + "a1" * 18
 
 
-@bridle.tool
+@outrider.tool
 async def lookup(ticket: int) -> str:
     """Fetch a ticket."""
     return str(ticket)
 
 
-@bridle.hook("PreToolUse", matcher="Bash", timeout=7, fails="open")
+@outrider.hook("PreToolUse", matcher="Bash", timeout=7, fails="open")
 def guard(told: object) -> None:
     pass
 
@@ -171,7 +171,7 @@ def test_tools_that_stay_here_are_named_in_full_there() -> None:
         tools=[lookup],
         disallowed_tools=["lookup"],
         permission=Policy.of({"deny": lookup}, {"allow": "*"}),
-        hooks=[bridle.hook("PreToolUse", matcher="lookup")(deny)],
+        hooks=[outrider.hook("PreToolUse", matcher="lookup")(deny)],
     )
     assert options.disallowed_tools == ("mcp__tools__lookup",)
     assert isinstance(options.permission, Policy)
@@ -180,7 +180,7 @@ def test_tools_that_stay_here_are_named_in_full_there() -> None:
     assert isinstance(asked, Hook)
     assert asked.matcher == "mcp__tools__lookup"
     # A worker takes them: it knows the server, and not its tools.
-    bridle.Session(options)
+    outrider.Session(options)
 
 
 def test_names_are_checked_before_they_travel() -> None:

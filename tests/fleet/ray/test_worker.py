@@ -7,14 +7,14 @@ from threading import Lock
 
 import pytest
 
-from bridle.errors import BridleError
-from bridle.fleet._engine import Attempted
-from bridle.fleet._ray_worker import _sendable
+from outrider.errors import OutriderError
+from outrider.fleet._engine import Attempted
+from outrider.fleet._ray_worker import _sendable
 
 pytestmark = pytest.mark.anyio
 
 
-class Odd(BridleError):
+class Odd(OutriderError):
     """Can be written, but not read."""
 
     def __init__(self, what: str, why: str) -> None:
@@ -24,7 +24,7 @@ class Odd(BridleError):
         return Odd, ()
 
 
-class Holding(BridleError):
+class Holding(OutriderError):
     """Cannot be written."""
 
     def __init__(self) -> None:
@@ -33,8 +33,8 @@ class Holding(BridleError):
 
 
 @pytest.mark.parametrize("error", [Odd("no", "because"), Holding()])
-async def test_errors_that_cannot_travel_are_told_in_words(error: BridleError) -> None:
+async def test_errors_that_cannot_travel_are_told_in_words(error: OutriderError) -> None:
     sent = _sendable(Attempted(status="failed", error=error))
     read = pickle.loads(pickle.dumps(sent))
-    assert type(read.error) is BridleError
+    assert type(read.error) is OutriderError
     assert read.error.message == error.message

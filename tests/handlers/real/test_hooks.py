@@ -15,8 +15,8 @@ import pytest
 from anyio import to_thread
 from anyio.lowlevel import checkpoint
 
-from bridle.errors import RequestFailed
-from bridle.handlers._answers import (
+from outrider.errors import RequestFailed
+from outrider.handlers._answers import (
     Answer,
     add_context,
     allow,
@@ -28,14 +28,14 @@ from bridle.handlers._answers import (
     notify,
     stop,
 )
-from bridle.handlers._handled import HookHandled
-from bridle.handlers._hooks import HookNeverCalledWarning
-from bridle.handlers._hooks_decorator import hook
-from bridle.handlers._hooks_hook import Hook, HookContext
-from bridle.options import StdioServer
-from bridle.session import Result, Session
-from bridle.testing import RealAgent, answer, fail, say, use_tool
-from bridle.wire.hooks import (
+from outrider.handlers._handled import HookHandled
+from outrider.handlers._hooks import HookNeverCalledWarning
+from outrider.handlers._hooks_decorator import hook
+from outrider.handlers._hooks_hook import Hook, HookContext
+from outrider.options import StdioServer
+from outrider.session import Result, Session
+from outrider.testing import RealAgent, answer, fail, say, use_tool
+from outrider.wire.hooks import (
     HOOK_EVENTS,
     HookInput,
     PermissionDeniedOutput,

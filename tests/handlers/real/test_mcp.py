@@ -10,10 +10,10 @@ from typing import Any
 import anyio
 import pytest
 
-from bridle.handlers import ToolHandled
-from bridle.options import SdkServer
-from bridle.testing import say, use_tool
-from bridle.testing._requests import Request
+from outrider.handlers import ToolHandled
+from outrider.options import SdkServer
+from outrider.testing import say, use_tool
+from outrider.testing._requests import Request
 from tests.handlers.mcp_servers import (
     PNG,
     TURN,

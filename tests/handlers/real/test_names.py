@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from anyio import fail_after
 
-import bridle
-from bridle import AgentDefinition, Policy, Session
-from bridle.testing import say, use_tool
-from bridle.wire.permissions import PermissionRuleValue, PermissionUpdate
+import outrider
+from outrider import AgentDefinition, Policy, Session
+from outrider.testing import say, use_tool
+from outrider.wire.permissions import PermissionRuleValue, PermissionUpdate
 from tests.session.real.talking import DEADLINE, real_agent
 
 pytestmark = pytest.mark.anyio
@@ -22,27 +22,27 @@ class Customers:
     def __init__(self) -> None:
         self.deleted: list[int] = []
 
-    @bridle.tool
+    @outrider.tool
     def delete_customer(self, id: int) -> str:
         """Delete a customer."""
         self.deleted.append(id)
         return "gone"
 
 
-@bridle.hook("PreToolUse", matcher="delete_customer")
-def deny_one(input: object) -> bridle.Answer:
-    return bridle.deny("Not here.")
+@outrider.hook("PreToolUse", matcher="delete_customer")
+def deny_one(input: object) -> outrider.Answer:
+    return outrider.deny("Not here.")
 
 
-@bridle.hook("PreToolUse", matcher=["Bash", "mcp__tools"])
-def deny_all_of_a_server(input: object) -> bridle.Answer:
-    return bridle.deny("Not here.")
+@outrider.hook("PreToolUse", matcher=["Bash", "mcp__tools"])
+def deny_all_of_a_server(input: object) -> outrider.Answer:
+    return outrider.deny("Not here.")
 
 
-async def deny_later(request: bridle.PermissionRequest) -> bridle.Answer:
+async def deny_later(request: outrider.PermissionRequest) -> outrider.Answer:
     rules = [PermissionRuleValue(tool_name="delete_customer")]
     update = PermissionUpdate(type="addRules", rules=rules, behavior="deny", destination="session")
-    return bridle.allow(updates=[update])
+    return outrider.allow(updates=[update])
 
 
 FREELY: dict[str, Any] = {"permission_mode": "bypassPermissions"}
@@ -88,12 +88,12 @@ async def test_a_subagent_has_no_tool_that_is_denied_by_its_own_name() -> None:
     assert customers.deleted == []
 
 
-@pytest.mark.filterwarnings("ignore::bridle.PermissionShadowedWarning")
+@pytest.mark.filterwarnings("ignore::outrider.PermissionShadowedWarning")
 async def test_a_tool_that_is_allowed_by_its_own_name_is_not_asked_about() -> None:
     customers = Customers()
     asked: list[str] = []
 
-    async def deny(request: bridle.PermissionRequest) -> bool:
+    async def deny(request: outrider.PermissionRequest) -> bool:
         asked.append(request.tool_name)
         return False
 

@@ -16,20 +16,20 @@ import anyio
 import pytest
 from anyio import to_thread
 
-from bridle.errors import Denied
-from bridle.handlers._answers import Answer, allow, ask, deny
-from bridle.handlers._elicitation import ElicitationRequest, accept, cancel, decline
-from bridle.handlers._handled import ElicitationHandled, PermissionHandled
-from bridle.handlers._hooks_decorator import hook
-from bridle.handlers._permissions import PermissionRequest
-from bridle.handlers._policy import Policy
-from bridle.handlers._questions import Plan, Question, QuestionReply
-from bridle.options import StdioServer
-from bridle.session import Result, Session
-from bridle.testing import RealAgent, answer, say, use_tool
-from bridle.wire import StatusMessage
-from bridle.wire.permissions import PermissionUpdate
-from bridle.wire.tools import BashInput
+from outrider.errors import Denied
+from outrider.handlers._answers import Answer, allow, ask, deny
+from outrider.handlers._elicitation import ElicitationRequest, accept, cancel, decline
+from outrider.handlers._handled import ElicitationHandled, PermissionHandled
+from outrider.handlers._hooks_decorator import hook
+from outrider.handlers._permissions import PermissionRequest
+from outrider.handlers._policy import Policy
+from outrider.handlers._questions import Plan, Question, QuestionReply
+from outrider.options import StdioServer
+from outrider.session import Result, Session
+from outrider.testing import RealAgent, answer, say, use_tool
+from outrider.wire import StatusMessage
+from outrider.wire.permissions import PermissionUpdate
+from outrider.wire.tools import BashInput
 from tests.handlers.real import eliciting_server
 from tests.session.real.talking import talking
 
@@ -154,7 +154,7 @@ async def test_each_answer_does_what_it_says(caplog: pytest.LogCaptureFixture) -
         assert len(decides.asked) == 9
     decisions = [event.decision for event in events if isinstance(event, PermissionHandled)]
     assert decisions == ["allow", "deny", "allow", "allow", "deny", "deny", "deny", "deny", "deny"]
-    assert [record.levelno for record in caplog.records if record.name == "bridle.session"] == [
+    assert [record.levelno for record in caplog.records if record.name == "outrider.session"] == [
         logging.ERROR
     ] * 4
 

@@ -11,14 +11,14 @@ import anyio
 import pytest
 from anyio import to_thread
 
-from bridle.errors import ToolFailed, TurnInterrupted
-from bridle.handlers import ToolHandled
-from bridle.handlers._content import Audio, Image, Resource, ResourceLink, ToolResult
-from bridle.handlers._tool import tool
-from bridle.handlers._tool_context import ToolContext
-from bridle.handlers._tool_server import ToolServer
-from bridle.testing import RealAgent, answer, say, use_tool
-from bridle.wire import JsonObject
+from outrider.errors import ToolFailed, TurnInterrupted
+from outrider.handlers import ToolHandled
+from outrider.handlers._content import Audio, Image, Resource, ResourceLink, ToolResult
+from outrider.handlers._tool import tool
+from outrider.handlers._tool_context import ToolContext
+from outrider.handlers._tool_server import ToolServer
+from outrider.testing import RealAgent, answer, say, use_tool
+from outrider.wire import JsonObject
 from tests.session.real.talking import talking
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("A11")]

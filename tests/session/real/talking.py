@@ -13,9 +13,9 @@ from typing import Any, Final
 import anyio
 from anyio import to_thread
 
-from bridle.session import Result, Session, SessionState, Turn
-from bridle.testing import Gate, RealAgent
-from bridle.wire import Json, StreamEvent
+from outrider.session import Result, Session, SessionState, Turn
+from outrider.testing import Gate, RealAgent
+from outrider.wire import Json, StreamEvent
 from tests.real_program import require_program
 
 DEADLINE: Final = 30.0

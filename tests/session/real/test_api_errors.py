@@ -7,11 +7,11 @@ from typing import Any
 import anyio
 import pytest
 
-import bridle
-from bridle.errors import ApiFailed, LimitReached, OutputInvalid, TurnTimedOut
-from bridle.session import Session, SessionState
-from bridle.testing import CREDIT_TOO_LOW, PROMPT_TOO_LONG, Gate, drop, fail, hang, refuse, say, use_tool
-from bridle.wire import ApiRetryMessage, AssistantMessage
+import outrider
+from outrider.errors import ApiFailed, LimitReached, OutputInvalid, TurnTimedOut
+from outrider.session import Session, SessionState
+from outrider.testing import CREDIT_TOO_LOW, PROMPT_TOO_LONG, Gate, drop, fail, hang, refuse, say, use_tool
+from outrider.wire import ApiRetryMessage, AssistantMessage
 from tests.session.real.talking import (
     DEADLINE,
     HOLD,
@@ -86,7 +86,7 @@ async def failure(session: Session) -> ApiFailed:
 async def test_a_wrong_key_fails_at_once() -> None:
     with real_agent(otherwise=fail(401)) as agent, anyio.fail_after(5):
         with pytest.raises(ApiFailed) as caught:
-            await bridle.run("hi", agent.options())
+            await outrider.run("hi", agent.options())
         assert (caught.value.status, caught.value.kind) == (401, "authentication_failed")
         assert "API key" in caught.value.hint
         assert len(agent.api.main_requests) == 1
@@ -220,7 +220,7 @@ async def test_structured_output_is_what_was_asked_for_or_an_error() -> None:
 @pytest.mark.parametrize("anyio_backend", ["trio"])
 async def test_a_failed_run_can_be_looked_at_without_an_exception() -> None:
     with real_agent(fail(403)) as agent, anyio.fail_after(DEADLINE):
-        result = await bridle.run("hi", agent.options(), check=False)
+        result = await outrider.run("hi", agent.options(), check=False)
         assert not result.is_success
         assert isinstance(result.error, ApiFailed)
         assert result.errors

@@ -7,10 +7,10 @@ from typing import Any
 import anyio
 import pytest
 
-import bridle
-from bridle.session import Session, SessionState
-from bridle.testing import Gate, answer, say, use_tool
-from bridle.wire import (
+import outrider
+from outrider.session import Session, SessionState
+from outrider.testing import Gate, answer, say, use_tool
+from outrider.wire import (
     AssistantMessage,
     ResultMessage,
     TaskNotificationMessage,
@@ -81,7 +81,7 @@ async def test_run_ends_with_a_shell_in_the_background() -> None:
     with real_agent(SHELL, say("started")) as agent, anyio.fail_after(DEADLINE):
         make_pipes(agent)
         options = agent.options(permission_mode="bypassPermissions", timeouts={"close": 0.1})
-        result = await bridle.run("start it", options)
+        result = await outrider.run("start it", options)
         assert result.text == "started"
         assert [task.type for task in result.unfinished_tasks] == ["local_bash"]
 
@@ -145,7 +145,7 @@ async def test_run_waits_for_subagents_and_streams_all_of_it() -> None:
     script = [AGENT, say("sent it"), say("it is back")]
     with real_agent(*script, subagents=[say("I saw it")]) as agent, anyio.fail_after(DEADLINE):
         options = agent.options(permission_mode="bypassPermissions")
-        async with bridle.stream("delegate", options) as turn:
+        async with outrider.stream("delegate", options) as turn:
             results = [message async for message in turn if isinstance(message, ResultMessage)]
         assert [message.result for message in results] == ["sent it", "it is back"]
         assert (await turn.result()).text == "it is back"

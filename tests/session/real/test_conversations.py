@@ -10,12 +10,12 @@ from uuid import uuid4
 import anyio
 import pytest
 
-from bridle.errors import FolderNotFound, OptionsError, RequestFailed, SessionNotFound, TranscriptError
-from bridle.session import Session
-from bridle.testing import fail, say, use_tool
-from bridle.transcripts import has_sessions
-from bridle.transports import live_processes
-from bridle.wire import (
+from outrider.errors import FolderNotFound, OptionsError, RequestFailed, SessionNotFound, TranscriptError
+from outrider.session import Session
+from outrider.testing import fail, say, use_tool
+from outrider.transcripts import has_sessions
+from outrider.transports import live_processes
+from outrider.wire import (
     AssistantMessage,
     CompactBoundaryMessage,
     ConversationResetMessage,

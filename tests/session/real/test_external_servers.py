@@ -15,10 +15,10 @@ import anyio
 import pytest
 from anyio import to_thread
 
-from bridle.errors import McpServerFailed
-from bridle.options import HttpServer, SseServer, StdioServer, Timeouts
-from bridle.session import Session
-from bridle.testing import say, use_tool
+from outrider.errors import McpServerFailed
+from outrider.options import HttpServer, SseServer, StdioServer, Timeouts
+from outrider.session import Session
+from outrider.testing import say, use_tool
 from tests.session.real.talking import opened, real_agent
 
 pytestmark = pytest.mark.anyio

@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator
 import anyio
 import pytest
 
-from bridle.errors import TurnInterrupted
-from bridle.session import Session, SessionState
-from bridle.testing import Gate, Request, Step, fail, hang, say, use_tool
-from bridle.wire import ApiRetryMessage
+from outrider.errors import TurnInterrupted
+from outrider.session import Session, SessionState
+from outrider.testing import Gate, Request, Step, fail, hang, say, use_tool
+from outrider.wire import ApiRetryMessage
 from tests.session.real.talking import (
     HOLD,
     began,

@@ -10,11 +10,11 @@ import msgspec
 import pydantic
 import pytest
 
-import bridle
-from bridle.errors import OptionsError, OutputInvalid
-from bridle.session import Result, Session, run, stream
-from bridle.testing import RealAgent, say, use_tool
-from bridle.wire import Json
+import outrider
+from outrider.errors import OptionsError, OutputInvalid
+from outrider.session import Result, Session, run, stream
+from outrider.testing import RealAgent, say, use_tool
+from outrider.wire import Json
 from tests.session.real.talking import real_agent
 
 pytestmark = pytest.mark.anyio
@@ -131,8 +131,8 @@ async def test_what_never_fits_ends_the_turn() -> None:
 
 @pytest.mark.parametrize("event", ["PreToolUse", "UserPromptSubmit"])
 async def test_a_turn_that_a_hook_ends_has_none(event: Literal["PreToolUse", "UserPromptSubmit"]) -> None:
-    def end(_: object) -> bridle.Answer:
-        return bridle.stop("not now")
+    def end(_: object) -> outrider.Answer:
+        return outrider.stop("not now")
 
     script = [use_tool("Read", file_path="x"), use_tool("StructuredOutput", total=5), say("done")]
     with real_agent(*script) as agent:
@@ -177,6 +177,6 @@ async def check_types() -> None:
         assert_type((await plain.ask("x")).output, Json)
     async with stream("x", output=Invoice) as streamed:
         assert_type((await streamed.result()).output, Invoice)
-    assert_type(bridle.sync.run("x", output=Invoice).output, Invoice)
-    with bridle.sync.Session(output=Invoice) as waiting:
+    assert_type(outrider.sync.run("x", output=Invoice).output, Invoice)
+    with outrider.sync.Session(output=Invoice) as waiting:
         assert_type(waiting.ask("x").output, Invoice)

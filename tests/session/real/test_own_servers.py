@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import pytest
 
-import bridle
-from bridle.errors import OptionsError
-from bridle.session import Session
-from bridle.testing import say, use_tool
+import outrider
+from outrider.errors import OptionsError
+from outrider.session import Session
+from outrider.testing import say, use_tool
 from tests.session.real.talking import talking
 
 pytestmark = pytest.mark.anyio
 
 
-def server(name: str) -> bridle.ToolServer:
-    @bridle.tool
+def server(name: str) -> outrider.ToolServer:
+    @outrider.tool
     def who() -> str:
         """Say which server this is."""
         return name
 
-    return bridle.ToolServer(name, [who])
+    return outrider.ToolServer(name, [who])
 
 
-@bridle.tool
+@outrider.tool
 def mine() -> str:
     """Say that it is still there."""
     return "mine"

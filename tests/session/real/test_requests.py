@@ -12,12 +12,12 @@ from uuid import uuid4
 
 import pytest
 
-from bridle.errors import OptionsError, ProcessExited, RequestFailed, RequestTimedOut, Unsupported
-from bridle.session import Session
-from bridle.session._requests import Requests
-from bridle.testing import Gate, hang, say, use_tool
-from bridle.wire import AssistantMessage, CommandsChangedMessage
-from bridle.wire.control import GetBinaryVersion, PastSideQuestion
+from outrider.errors import OptionsError, ProcessExited, RequestFailed, RequestTimedOut, Unsupported
+from outrider.session import Session
+from outrider.session._requests import Requests
+from outrider.testing import Gate, hang, say, use_tool
+from outrider.wire import AssistantMessage, CommandsChangedMessage
+from outrider.wire.control import GetBinaryVersion, PastSideQuestion
 from tests.session.real.talking import (
     HOLD,
     began,

@@ -11,21 +11,21 @@ from typing import Any
 import anyio
 import pytest
 
-import bridle
-from bridle.errors import (
+import outrider
+from outrider.errors import (
     AgentNotFound,
     AgentTooOld,
-    BridleError,
     FolderNotFound,
     LaunchError,
     OptionsError,
+    OutriderError,
     ProcessExited,
     RequestTimedOut,
     TransportClosed,
 )
-from bridle.session import Session, SessionState
-from bridle.testing import Gate, hang, say, use_tool
-from bridle.transports import live_processes
+from outrider.session import Session, SessionState
+from outrider.testing import Gate, hang, say, use_tool
+from outrider.transports import live_processes
 from tests.session.real.talking import (
     DEADLINE,
     HOLD,
@@ -44,11 +44,11 @@ from tests.session.real.talking import (
 pytestmark = pytest.mark.anyio
 
 
-async def failed_start(**fields: Any) -> BridleError:
+async def failed_start(**fields: Any) -> OutriderError:
     """What a start with these options raises; nothing is left of it."""
     with real_agent() as agent, anyio.fail_after(DEADLINE):
         session = Session(agent.options(**fields))
-        with pytest.raises(BridleError) as caught:
+        with pytest.raises(OutriderError) as caught:
             await session.connect()
         assert live_processes() == []
         assert session.pid is None
@@ -71,7 +71,7 @@ async def failed_start(**fields: Any) -> BridleError:
         pytest.param({"cli_path": "/no/such/program"}, AgentNotFound, "/no/such/program", id="program"),
     ],
 )
-async def test_a_start_fails_with_its_cause(fields: Any, expected: type[BridleError], words: str) -> None:
+async def test_a_start_fails_with_its_cause(fields: Any, expected: type[OutriderError], words: str) -> None:
     error = await failed_start(**fields)
     assert isinstance(error, expected)
     assert words in str(error)
@@ -108,7 +108,7 @@ async def test_a_program_that_is_no_agent_is_told() -> None:
 
 async def test_a_program_that_never_answers_is_ended() -> None:
     error = await failed_start(cli_path="/bin/cat", timeouts={"connect": 0.2})
-    assert isinstance(error, BridleError)
+    assert isinstance(error, OutriderError)
     assert live_processes() == []
 
 
@@ -239,7 +239,7 @@ async def test_cancelling_a_run_ends_the_agent() -> None:
     with real_agent(say("no", gate=gate)) as agent, anyio.fail_after(DEADLINE):
         options = agent.options(timeouts={"close": 0.1})
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(bridle.run, "wait", options)
+            tasks.start_soon(outrider.run, "wait", options)
             await reached(gate)
             tasks.cancel_scope.cancel()
         assert live_processes() == []

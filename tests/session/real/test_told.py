@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from bridle.options import AgentDefinition, CustomPrompt, FilePrompt, LocalPlugin, PresetPrompt
-from bridle.session import run
-from bridle.testing import RealAgent, say, use_tool
+from outrider.options import AgentDefinition, CustomPrompt, FilePrompt, LocalPlugin, PresetPrompt
+from outrider.session import run
+from outrider.testing import RealAgent, say, use_tool
 from tests.session.real.talking import real_agent
 
 pytestmark = pytest.mark.anyio

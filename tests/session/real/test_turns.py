@@ -8,11 +8,11 @@ from typing import Any
 import anyio
 import pytest
 
-import bridle
-from bridle.errors import TransportClosed, TurnFailed, TurnInterrupted, UsageError
-from bridle.session import Session, SessionState
-from bridle.testing import Gate, answer, say, think, use_tool
-from bridle.wire import (
+import outrider
+from outrider.errors import TransportClosed, TurnFailed, TurnInterrupted, UsageError
+from outrider.session import Session, SessionState
+from outrider.testing import Gate, answer, say, think, use_tool
+from outrider.wire import (
     AssistantMessage,
     CommandLifecycleMessage,
     InitMessage,
@@ -51,7 +51,7 @@ BOTH = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 @BOTH
 async def test_run_gives_the_answer_and_leaves_nothing() -> None:
     with real_agent(say("four")) as agent, anyio.fail_after(DEADLINE):
-        result = await bridle.run("2 + 2?", agent.options())
+        result = await outrider.run("2 + 2?", agent.options())
         assert str(result) == "four"
         assert result.is_success
         assert (result.num_turns, result.stop_reason, result.terminal_reason) == (1, "end_turn", "completed")
@@ -67,7 +67,7 @@ async def test_stream_shows_what_comes_in_its_order() -> None:
     script = [use_tool("Bash", command="echo 42"), say("done")]
     with real_agent(*script) as agent, anyio.fail_after(DEADLINE):
         options = agent.options(permission_mode="bypassPermissions")
-        async with bridle.stream("calculate", options) as turn:
+        async with outrider.stream("calculate", options) as turn:
             messages = [message async for message in turn]
         assert (await turn.result()).text == "done"
     order = [type(message) for message in messages]
@@ -86,7 +86,7 @@ async def test_a_stream_that_is_left_early_ends_the_agent() -> None:
     with real_agent(say("one two", gate=gate)) as agent, anyio.fail_after(DEADLINE):
         # By itself it would write on to the end of its answer.
         options = agent.options(include_partial_messages=True, timeouts={"close": 0.1})
-        async with bridle.stream("count", options) as turn:
+        async with outrider.stream("count", options) as turn:
             await seen(turn, is_piece)
         with pytest.raises(TransportClosed) as caught:
             await turn.result()
@@ -246,7 +246,7 @@ async def test_prompts_of_a_plain_iterator_are_sent_too() -> None:
         yield "b"
 
     with real_agent(say("one"), say("two")) as agent, anyio.fail_after(DEADLINE):
-        assert (await bridle.run(prompts(), agent.options())).text == "two"
+        assert (await outrider.run(prompts(), agent.options())).text == "two"
 
 
 async def test_an_iterable_that_fails_fails_the_turn() -> None:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 import anyio
 import anyio.lowlevel
 
-from bridle.testing._simulator._hooks import Hooks
-from bridle.testing._simulator._invocation import read_invocation
-from bridle.testing._simulator._mcp import McpServers
-from bridle.testing._simulator._permissions import Permissions
-from bridle.testing._simulator._questions import Questions
-from bridle.testing._simulator._world import Refused, ToolCall, ToolSpec
-from bridle.wire import JsonObject
+from outrider.testing._simulator._hooks import Hooks
+from outrider.testing._simulator._invocation import read_invocation
+from outrider.testing._simulator._mcp import McpServers
+from outrider.testing._simulator._permissions import Permissions
+from outrider.testing._simulator._questions import Questions
+from outrider.testing._simulator._world import Refused, ToolCall, ToolSpec
+from outrider.wire import JsonObject
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup

@@ -9,11 +9,11 @@ from typing import Any
 
 import anyio
 
-from bridle.command import Command
-from bridle.errors import ProcessExited
-from bridle.testing._script import ScriptSource
-from bridle.testing._simulator._transport import Simulator
-from bridle.transports import Transport
+from outrider.command import Command
+from outrider.errors import ProcessExited
+from outrider.testing._script import ScriptSource
+from outrider.testing._simulator._transport import Simulator
+from outrider.transports import Transport
 from tests.testing.simulator.recorded_host import kind
 
 STREAMING = ("--output-format", "stream-json", "--verbose", "--input-format", "stream-json")

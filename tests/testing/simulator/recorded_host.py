@@ -11,12 +11,12 @@ from typing import Any
 
 import anyio
 
-from bridle.command import Command
-from bridle.errors import ProcessExited
-from bridle.testing._script import Script
-from bridle.testing._simulator._transport import Simulator
-from bridle.testing._steps import Answer, Block, Text, Thinking, ToolUse
-from bridle.transports import Transport
+from outrider.command import Command
+from outrider.errors import ProcessExited
+from outrider.testing._script import Script
+from outrider.testing._simulator._transport import Simulator
+from outrider.testing._steps import Answer, Block, Text, Thinking, ToolUse
+from outrider.transports import Transport
 from tests.tapes import FOLDER, Recorded, runs
 
 SECONDS = 20.0

@@ -16,10 +16,10 @@ from typing import Any
 
 import anyio
 
-from bridle.command import Command
-from bridle.errors import ProcessExited
-from bridle.testing._script import Script
-from bridle.testing._simulator._transport import Simulator
+from outrider.command import Command
+from outrider.errors import ProcessExited
+from outrider.testing._script import Script
+from outrider.testing._simulator._transport import Simulator
 from tests.tapes import FOLDER, Recorded, runs
 from tests.testing.simulator.recorded_host import answers_in, kind
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from bridle.testing import Simulator, exit_plan_mode, hang, say, use_tool
-from bridle.wire.control import REQUESTS
+from outrider.testing import Simulator, exit_plan_mode, hang, say, use_tool
+from outrider.wire.control import REQUESTS
 from tests.cases import every_case
 from tests.tapes import read
 from tests.testing.simulator.driving import driven, request, user

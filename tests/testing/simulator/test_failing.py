@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bridle.testing import (
+from outrider.testing import (
     CREDIT_TOO_LOW,
     PROMPT_TOO_LONG,
     Failure,

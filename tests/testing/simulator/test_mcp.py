@@ -11,12 +11,12 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-import bridle
-from bridle.testing import say, use_tool
-from bridle.testing._simulator._mcp_content import outcome_of
-from bridle.testing._simulator._transport import Simulator
-from bridle.testing._simulator._world import Outcome
-from bridle.wire import JsonObject
+import outrider
+from outrider.testing import say, use_tool
+from outrider.testing._simulator._mcp_content import outcome_of
+from outrider.testing._simulator._transport import Simulator
+from outrider.testing._simulator._world import Outcome
+from outrider.wire import JsonObject
 from tests.testing.simulator.asked import Asked, Reply, call
 from tests.testing.simulator.replayed import Alike, recorded, replay, shown
 
@@ -419,14 +419,14 @@ async def test_a_resource_that_cannot_be_read_is_refused(
 
 
 async def test_a_tool_of_the_user_is_called_by_its_short_name() -> None:
-    @bridle.tool
+    @outrider.tool
     async def lookup(ticket: int) -> str:
         """Says who owns a ticket."""
         return f"Ada owns {ticket}"
 
     agent = Simulator([use_tool("lookup", ticket=7), say("Ada owns it.")])
     with anyio.fail_after(20):
-        async with bridle.Session(tools=[lookup], transport=agent) as session:
+        async with outrider.Session(tools=[lookup], transport=agent) as session:
             result = await session.ask("Who owns ticket 7?")
             (status,) = await session.mcp_status()
     assert result.text == "Ada owns it."
@@ -452,21 +452,21 @@ async def test_a_permission_prompt_may_be_a_tool(tmp_path: Path) -> None:
 
 
 async def test_a_prompt_finds_the_tools_that_were_there_when_it_was_sent() -> None:
-    @bridle.tool
+    @outrider.tool
     def first() -> str:
         """The first."""
         return "one"
 
-    @bridle.tool
+    @outrider.tool
     def second() -> str:
         """The second."""
         return "two"
 
-    server = bridle.ToolServer("library", [first])
+    server = outrider.ToolServer("library", [first])
     calls = [use_tool("mcp__library__first"), say("a"), use_tool("mcp__library__second"), say("b")]
     agent = Simulator(calls)
     with anyio.fail_after(30):
-        async with bridle.Session(
+        async with outrider.Session(
             transport=agent, mcp_servers={"library": server}, allowed_tools=["mcp__library"]
         ) as session:
             await session.ask("one")

@@ -10,10 +10,10 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from bridle.testing._simulator._permissions import Allowed, Denied, ModeRefused
-from bridle.testing._simulator._rules import covers_path, read_rule
-from bridle.testing._simulator._world import ToolSpec
-from bridle.wire import JsonObject
+from outrider.testing._simulator._permissions import Allowed, Denied, ModeRefused
+from outrider.testing._simulator._rules import covers_path, read_rule
+from outrider.testing._simulator._world import ToolSpec
+from outrider.wire import JsonObject
 from tests.cases import every_case
 from tests.testing.simulator.asked import WITH_HOST, Asked, Reply, bash, call
 from tests.testing.simulator.replayed import Alike, recorded, replay, shown

@@ -15,17 +15,17 @@ from typing import Any, Self
 import anyio
 import pytest
 
-import bridle
-from bridle.command import Command
-from bridle.errors import SessionNotFound
-from bridle.testing import Gate, Simulator, expect, hang, say, use_tool
-from bridle.testing._simulator._launcher import write_launcher
-from bridle.transports import ProcessTransport
+import outrider
+from outrider.command import Command
+from outrider.errors import SessionNotFound
+from outrider.testing import Gate, Simulator, expect, hang, say, use_tool
+from outrider.testing._simulator._launcher import write_launcher
+from outrider.transports import ProcessTransport
 from tests.testing.simulator.driving import STREAMING, Driver, user
 from tests.testing.simulator.recorded_host import kinds
 
 SECONDS = 30.0
-PROGRAM = (sys.executable, "-m", "bridle.testing.agent")
+PROGRAM = (sys.executable, "-m", "outrider.testing.agent")
 
 
 @pytest.fixture
@@ -38,8 +38,8 @@ def environment(place: Path, script: str | None = None) -> dict[str, str]:
     env = {"PATH": os.environ["PATH"], "HOME": str(place), "CLAUDE_CONFIG_DIR": str(place / "config")}
     if script is not None:
         path = place / "script.py"
-        path.write_text(f"from bridle.testing import *\nscript = {script}\n", encoding="utf-8")
-        env["BRIDLE_AGENT_SCRIPT"] = str(path)
+        path.write_text(f"from outrider.testing import *\nscript = {script}\n", encoding="utf-8")
+        env["OUTRIDER_AGENT_SCRIPT"] = str(path)
     return env
 
 
@@ -68,7 +68,7 @@ def test_it_says_the_version_that_it_plays(flag: str, place: Path) -> None:
 
 def test_the_version_needs_nothing_loaded(place: Path) -> None:
     code = (
-        "import sys, bridle.testing.agent as a\n"
+        "import sys, outrider.testing.agent as a\n"
         "try: a.main(['-v'])\n"
         "except SystemExit: print('anyio' in sys.modules)"
     )
@@ -150,7 +150,7 @@ def test_a_folder_that_is_gone_ends_it(place: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=place / "work",
-        env=environment(place) | {"PYTHONPATH": str(Path(bridle.__file__).parent.parent)},
+        env=environment(place) | {"PYTHONPATH": str(Path(outrider.__file__).parent.parent)},
         capture_output=True,
         text=True,
         timeout=SECONDS,
@@ -275,13 +275,15 @@ def launcher(place: Path) -> Path:
 async def test_a_session_starts_it_where_it_expects_the_program(place: Path, launcher: Path) -> None:
     env = environment(place, "[use_tool('lookup', ticket=7), say('Ada')]")
 
-    @bridle.tool
+    @outrider.tool
     async def lookup(ticket: int) -> str:
         """Fetch a ticket."""
         return f"{ticket}: Ada"
 
     with anyio.fail_after(SECONDS):
-        async with bridle.Session(cli_path=launcher, env=env, cwd=place / "work", tools=[lookup]) as session:
+        async with outrider.Session(
+            cli_path=launcher, env=env, cwd=place / "work", tools=[lookup]
+        ) as session:
             assert (await session.ask("who?")).text == "Ada"
 
 
@@ -297,11 +299,11 @@ async def test_a_simulator_can_be_a_program_with_the_script_of_the_test() -> Non
     with Simulator([use_tool("Bash", command="pwd"), choose, say("three")], executable=True) as agent:
         options = agent.options(allowed_tools=["Bash"])
         with anyio.fail_after(SECONDS):
-            async with bridle.Session(options=options) as session:
+            async with outrider.Session(options=options) as session:
                 first = await session.ask("where?")
                 assert first.text == "chosen"
             # With the same script and folders, another process goes on with the session.
-            async with bridle.Session(options=agent.options(resume=first.session_id)) as session:
+            async with outrider.Session(options=agent.options(resume=first.session_id)) as session:
                 assert (await session.ask("go on")).text == "three"
         assert agent.requests[1].tool_results[0]["content"] == str(agent.folder)
         assert seen == ["where?"]
@@ -316,7 +318,7 @@ async def test_gates_and_hangs_hold_the_program_too() -> None:
     gate = Gate()
     with Simulator([say("one", gate=gate), hang(say("late"))], executable=True) as agent:
         with anyio.fail_after(SECONDS):
-            async with bridle.Session(options=agent.options()) as session:
+            async with outrider.Session(options=agent.options()) as session:
                 turn = await session.send("wait")
                 await anyio.to_thread.run_sync(gate.wait_reached)
                 gate.open()
@@ -332,15 +334,15 @@ async def test_a_session_that_is_not_there_is_not_found() -> None:
     with Simulator([say("never")], executable=True) as agent:
         missing = "99999999-3333-4444-8555-666666666666"
         with anyio.fail_after(SECONDS), pytest.raises(SessionNotFound):
-            await bridle.run("hi", options=agent.options(resume=missing))
+            await outrider.run("hi", options=agent.options(resume=missing))
 
 
 @pytest.mark.anyio
 async def test_a_mistake_in_the_script_is_raised_in_the_test() -> None:
     agent = Simulator([expect(prompt="other"), say("x")], executable=True)
     agent.__enter__()
-    with anyio.fail_after(SECONDS), pytest.raises(bridle.TurnFailed):
-        await bridle.run("hi", options=agent.options())
+    with anyio.fail_after(SECONDS), pytest.raises(outrider.TurnFailed):
+        await outrider.run("hi", options=agent.options())
     with pytest.raises(AssertionError):
         agent.__exit__(None, None, None)
 
@@ -350,12 +352,12 @@ async def test_a_turn_that_is_interrupted_while_it_hangs_does_not_hold_up_the_ne
     gate = Gate()
     with Simulator([hang(), say("held", gate=gate), say("next")], executable=True) as agent:
         with anyio.fail_after(SECONDS):
-            async with bridle.Session(options=agent.options()) as session:
+            async with outrider.Session(options=agent.options()) as session:
                 for wait in (agent.wait_for_hang, gate.wait_reached):
                     turn = await session.send("wait")
                     await anyio.to_thread.run_sync(wait)
                     await session.interrupt()
-                    with pytest.raises(bridle.TurnFailed):
+                    with pytest.raises(outrider.TurnFailed):
                         await turn.result()
                 assert (await session.ask("go on")).text == "next"
 
@@ -365,17 +367,17 @@ async def test_an_executable_can_be_had_again_after_its_end() -> None:
     agent = Simulator([say("one"), say("two")], executable=True)
     for text in ("one", "two"):
         with agent, anyio.fail_after(SECONDS):
-            assert (await bridle.run("hi", options=agent.options())).text == text
+            assert (await outrider.run("hi", options=agent.options())).text == text
 
 
 @pytest.mark.anyio
 async def test_whoever_has_not_the_key_does_not_end_the_way_to_the_script() -> None:
     with Simulator([say("still there")], executable=True) as agent:
-        address = agent.options().env["BRIDLE_AGENT_SCRIPT"]
+        address = agent.options().env["OUTRIDER_AGENT_SCRIPT"]
         with pytest.raises(AuthenticationError):
             Client(address, authkey=b"wrong")
         with anyio.fail_after(SECONDS):
-            assert (await bridle.run("hi", options=agent.options())).text == "still there"
+            assert (await outrider.run("hi", options=agent.options())).text == "still there"
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
@@ -414,7 +416,7 @@ def test_a_script_that_is_none_is_told_in_one_line(
         timeout=SECONDS,
         check=False,
         cwd=place / "work",
-        env=environment(place) | {"BRIDLE_AGENT_SCRIPT": str(place / name)},
+        env=environment(place) | {"OUTRIDER_AGENT_SCRIPT": str(place / name)},
     )
     assert done.returncode == 1
     assert told in done.stderr
@@ -425,7 +427,7 @@ def test_a_script_that_is_none_is_told_in_one_line(
 async def test_nothing_is_left_of_an_executable_that_was_closed() -> None:
     agent = Simulator([say("one")], executable=True)
     with anyio.fail_after(SECONDS):
-        assert (await bridle.run("hi", options=agent.options())).text == "one"
+        assert (await outrider.run("hi", options=agent.options())).text == "one"
     places = (agent.executable_path, agent.folder, agent.config_dir)
     await agent.close()
     assert [place for place in places if place.exists()] == []

@@ -8,12 +8,12 @@ from typing import Any
 import anyio
 import pytest
 
-import bridle
-from bridle.testing import say, use_tool
-from bridle.testing._simulator._permissions import Allowed, Denied
-from bridle.testing._simulator._transport import Simulator
-from bridle.testing._words import ask_question, exit_plan_mode
-from bridle.wire import JsonObject
+import outrider
+from outrider.testing import say, use_tool
+from outrider.testing._simulator._permissions import Allowed, Denied
+from outrider.testing._simulator._transport import Simulator
+from outrider.testing._words import ask_question, exit_plan_mode
+from outrider.wire import JsonObject
 from tests.testing.simulator.asked import WITH_HOST, Asked, Reply, call
 from tests.testing.simulator.replayed import Alike, recorded, replay, shown
 
@@ -186,12 +186,12 @@ async def test_a_plan_can_only_be_left_from_plan_mode(tmp_path: Path) -> None:
 
 
 async def test_a_session_answers_a_question_of_the_simulated_agent() -> None:
-    def answer(question: bridle.Question) -> str:
+    def answer(question: outrider.Question) -> str:
         return question.options[1].label
 
     agent = Simulator([ask_question("Which one?", ["red", "blue"]), say("Blue it is.")])
     with anyio.fail_after(20):
-        async with bridle.Session(on_question=answer, transport=agent) as session:
+        async with outrider.Session(on_question=answer, transport=agent) as session:
             result = await session.ask("Paint it")
     assert result.text == "Blue it is."
     content = agent.requests[1].tool_results[0]["content"]
@@ -201,13 +201,13 @@ async def test_a_session_answers_a_question_of_the_simulated_agent() -> None:
 async def test_a_session_approves_the_plan_of_the_simulated_agent() -> None:
     seen: list[str] = []
 
-    def approve(plan: bridle.Plan) -> bool:
+    def approve(plan: outrider.Plan) -> bool:
         seen.append(plan.text)
         return True
 
     agent = Simulator([exit_plan_mode("# Steps"), use_tool("Bash", command="ls"), say("Done.")])
     with anyio.fail_after(20):
-        async with bridle.Session(permission_mode="plan", on_plan=approve, transport=agent) as session:
+        async with outrider.Session(permission_mode="plan", on_plan=approve, transport=agent) as session:
             result = await session.ask("Plan it")
     assert result.text == "Done."
     assert seen == ["# Steps"]
@@ -218,7 +218,7 @@ async def test_a_session_approves_the_plan_of_the_simulated_agent() -> None:
 async def test_a_plan_that_is_sent_back_leaves_the_mode_as_it_is() -> None:
     agent = Simulator([exit_plan_mode("# Steps"), say("I will think again.")])
     with anyio.fail_after(20):
-        async with bridle.Session(
+        async with outrider.Session(
             permission_mode="plan", on_plan=lambda plan: "Add a test", transport=agent
         ) as session:
             result = await session.ask("Plan it")

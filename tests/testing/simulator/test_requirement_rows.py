@@ -13,11 +13,11 @@ from typing import Any
 import anyio
 import pytest
 
-import bridle
-from bridle.command import Command
-from bridle.errors import ProcessExited
-from bridle.testing import Simulator, hang, say
-from bridle.transports import ProcessTransport, Transport, intercept, live_processes
+import outrider
+from outrider.command import Command
+from outrider.errors import ProcessExited
+from outrider.testing import Simulator, hang, say
+from outrider.transports import ProcessTransport, Transport, intercept, live_processes
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("H2")]
 
@@ -32,7 +32,7 @@ def echo(request: Any) -> Any:
 @EXECUTABLE
 async def test_three_messages_are_answered_in_order(executable: bool) -> None:
     with Simulator([], otherwise=echo, executable=executable) as agent, anyio.fail_after(SECONDS):
-        async with bridle.Session(options=agent.options()) as session:
+        async with outrider.Session(options=agent.options()) as session:
             answers = [(await session.ask(text)).text for text in ("one", "two", "three")]
     assert answers == ["one", "two", "three"]
     assert [request.prompt for request in agent.requests] == answers
@@ -42,11 +42,12 @@ async def test_three_messages_are_answered_in_order(executable: bool) -> None:
 async def test_an_echo_is_streamed(executable: bool) -> None:
     with Simulator([], otherwise=echo, executable=executable) as agent, anyio.fail_after(SECONDS):
         options = agent.options(include_partial_messages=True)
-        async with bridle.stream("abcdefgh", options=options) as turn:
+        async with outrider.stream("abcdefgh", options=options) as turn:
             deltas = [
                 message.raw["event"]["delta"]["text"]
                 async for message in turn
-                if isinstance(message, bridle.StreamEvent) and message.event["type"] == "content_block_delta"
+                if isinstance(message, outrider.StreamEvent)
+                and message.event["type"] == "content_block_delta"
             ]
     assert deltas == ["ab", "cd", "ef", "gh"]
 
@@ -101,7 +102,7 @@ async def test_json_in_pieces_and_over_several_lines_is_put_together(
 ) -> None:
     agent = Altered(Simulator([say("whole \u2028 text"), say("again")]), size=size, indent=indent)
     with anyio.fail_after(SECONDS):
-        async with bridle.Session(transport=agent) as session:
+        async with outrider.Session(transport=agent) as session:
             assert (await session.ask("one")).text == "whole \u2028 text"
             assert (await session.ask("two")).text == "again"
 
@@ -134,7 +135,7 @@ async def test_it_can_be_closed_three_times(executable: bool) -> None:
             return transport
 
         with intercept(keep), anyio.fail_after(SECONDS):
-            await bridle.run("hi", options=agent.options())
+            await outrider.run("hi", options=agent.options())
             for _ in range(3):
                 await transports[0].close()
         assert not transports[0].is_ready
@@ -152,7 +153,7 @@ async def test_the_files_of_a_session_are_gone_with_it(executable: bool) -> None
 
         with intercept(keep):
             options = agent.options(settings={"env": {"SECRET": "x"}})
-            await bridle.run("hi", options=options)
+            await outrider.run("hi", options=options)
         (transport,) = transports
         assert [file.name for file in transport.command.files] == ["settings.json"]
         folder = agent.folder
@@ -162,7 +163,7 @@ async def test_the_files_of_a_session_are_gone_with_it(executable: bool) -> None
 
 def settings_left() -> list[Path]:
     """Files of sessions that are still there, in the folder for temporary files."""
-    files = Path(tempfile.gettempdir()).glob("bridle-*/settings.json")
+    files = Path(tempfile.gettempdir()).glob("outrider-*/settings.json")
     return [file for file in files if "SECRET" in file.read_text()]
 
 
@@ -170,7 +171,7 @@ def settings_left() -> list[Path]:
 @EXECUTABLE
 async def test_lines_of_many_writers_stay_whole(writers: int, lines: int, executable: bool) -> None:
     with Simulator([say("one")], executable=executable) as agent, anyio.fail_after(SECONDS):
-        async with bridle.Session(options=agent.options()) as session:
+        async with outrider.Session(options=agent.options()) as session:
             answers: list[Any] = []
 
             async def write(number: int) -> None:
@@ -188,7 +189,7 @@ async def test_lines_of_many_writers_stay_whole(writers: int, lines: int, execut
 
 async def test_the_end_of_the_program_is_noticed_and_nothing_is_left() -> None:
     with Simulator([hang()], executable=True) as agent, anyio.fail_after(SECONDS):
-        async with bridle.Session(options=agent.options()) as session:
+        async with outrider.Session(options=agent.options()) as session:
             turn = await session.send("hang")
             await anyio.to_thread.run_sync(agent.wait_for_hang)
             (process,) = live_processes()

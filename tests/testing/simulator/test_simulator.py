@@ -13,8 +13,8 @@ import anyio
 import msgspec
 import pytest
 
-import bridle
-from bridle.errors import (
+import outrider
+from outrider.errors import (
     ApiFailed,
     FolderNotFound,
     LaunchError,
@@ -24,7 +24,7 @@ from bridle.errors import (
     TurnFailed,
     UsageError,
 )
-from bridle.testing import (
+from outrider.testing import (
     Gate,
     Simulator,
     answer,
@@ -44,7 +44,7 @@ pytestmark = pytest.mark.anyio
 SECONDS = 20.0
 
 
-@bridle.tool
+@outrider.tool
 async def lookup(ticket: int) -> str:
     """Fetch a ticket."""
     return f"Ada owns {ticket}"
@@ -60,7 +60,7 @@ def nothing_runs_on() -> Iterator[None]:
 @pytest.mark.requirement("H1")
 async def test_a_users_test_in_ten_lines() -> None:
     agent = Simulator([use_tool("mcp__tools__lookup", ticket=7), say("Ada owns it.")])
-    async with bridle.Session(tools=[lookup], transport=agent) as session:
+    async with outrider.Session(tools=[lookup], transport=agent) as session:
         result = await session.ask("Who owns ticket 7?")
     assert result.text == "Ada owns it."
     assert agent.requests[1].tool_results[0]["content"] == [{"type": "text", "text": "Ada owns 7"}]
@@ -68,21 +68,21 @@ async def test_a_users_test_in_ten_lines() -> None:
 
 async def test_run_and_stream_take_it_as_well() -> None:
     with Simulator([say("one"), say("a", "b")]) as agent:
-        assert (await bridle.run("hi", transport=agent)).text == "one"
-        async with bridle.stream("hi", transport=agent.again(), include_partial_messages=True) as turn:
+        assert (await outrider.run("hi", transport=agent)).text == "one"
+        async with outrider.stream("hi", transport=agent.again(), include_partial_messages=True) as turn:
             assert (await turn.result()).text == "ab"
 
 
 async def test_without_a_script_each_tool_is_called_once() -> None:
     seen: list[int] = []
 
-    @bridle.tool
+    @outrider.tool
     async def count(number: int) -> str:
         """Count."""
         seen.append(number)
         return "counted"
 
-    async with bridle.Session(tools=[count], transport=Simulator()) as session:
+    async with outrider.Session(tools=[count], transport=Simulator()) as session:
         await session.ask("go")
         await session.ask("again")
     assert len(seen) == 1
@@ -90,7 +90,7 @@ async def test_without_a_script_each_tool_is_called_once() -> None:
 
 async def test_several_turns_share_a_conversation() -> None:
     agent = Simulator([say("one"), say("two")])
-    async with bridle.Session(transport=agent) as session:
+    async with outrider.Session(transport=agent) as session:
         assert (await session.ask("first")).text == "one"
         assert (await session.ask("second")).text == "two"
     assert [message["content"] for message in agent.requests[1].messages if message["role"] == "user"] == [
@@ -102,12 +102,12 @@ async def test_several_turns_share_a_conversation() -> None:
 async def test_permissions_hooks_and_built_in_tools_meet(tmp_path: Path) -> None:
     asked: list[str] = []
 
-    async def permit(request: bridle.PermissionRequest) -> bool:
+    async def permit(request: outrider.PermissionRequest) -> bool:
         asked.append(request.tool_name)
         return True
 
     steps = [use_tool("Write", file_path=str(tmp_path / "a.txt"), content="written"), say("done")]
-    async with bridle.Session(transport=Simulator(steps), permission=permit, cwd=tmp_path) as session:
+    async with outrider.Session(transport=Simulator(steps), permission=permit, cwd=tmp_path) as session:
         assert (await session.ask("write")).text == "done"
     assert asked == ["Write"]
     assert (tmp_path / "a.txt").read_text() == "written"
@@ -116,10 +116,10 @@ async def test_permissions_hooks_and_built_in_tools_meet(tmp_path: Path) -> None
 async def test_a_denied_call_is_told_to_the_model_and_to_the_caller() -> None:
     agent = Simulator([use_tool("Bash", command="touch x"), say("then not")])
 
-    async def permit(request: bridle.PermissionRequest) -> object:
-        return bridle.deny("not today")
+    async def permit(request: outrider.PermissionRequest) -> object:
+        return outrider.deny("not today")
 
-    async with bridle.Session(transport=agent, permission=permit) as session:
+    async with outrider.Session(transport=agent, permission=permit) as session:
         result = await session.ask("touch")
     assert agent.requests[1].tool_results[0]["content"] == "not today"
     assert [denial["tool_name"] for denial in result.permission_denials] == ["Bash"]
@@ -131,21 +131,21 @@ class Invoice(msgspec.Struct):
 
 async def test_a_structured_answer_is_typed() -> None:
     agent = Simulator([structured({"total": 7})])
-    result = await bridle.run("read it", output=Invoice, transport=agent)
+    result = await outrider.run("read it", output=Invoice, transport=agent)
     assert result.output == Invoice(7)
 
 
 async def test_a_failure_of_the_api_is_an_error_of_the_turn() -> None:
     agent = Simulator([fail(403)])
     with pytest.raises(ApiFailed) as failed:
-        await bridle.run("hi", transport=agent)
+        await outrider.run("hi", transport=agent)
     assert failed.value.status == 403
 
 
 async def test_an_interrupt_ends_the_turn_and_the_session_goes_on() -> None:
     gate = Gate()
     agent = Simulator([say("one two three", gate=gate), say("again")])
-    async with bridle.Session(transport=agent) as session:
+    async with outrider.Session(transport=agent) as session:
         turn = await session.send("slow")
         await anyio.to_thread.run_sync(gate.wait_reached)
         with anyio.fail_after(SECONDS):
@@ -159,7 +159,7 @@ async def test_an_interrupt_ends_the_turn_and_the_session_goes_on() -> None:
 async def test_an_expectation_that_is_not_met_fails_the_turn_and_is_raised_at_the_end() -> None:
     agent = Simulator([expect(prompt="Who"), say("never")])
     agent.__enter__()
-    async with bridle.Session(transport=agent) as session:
+    async with outrider.Session(transport=agent) as session:
         with pytest.raises(TurnFailed):
             await session.ask("What?")
     with pytest.raises(AssertionError, match="Who") as raised:
@@ -172,7 +172,7 @@ async def test_a_function_that_raises_fails_the_turn_with_a_clear_text() -> None
         raise ZeroDivisionError("a mistake in the test")
 
     agent = Simulator([broken])
-    async with bridle.Session(transport=agent) as session:
+    async with outrider.Session(transport=agent) as session:
         with anyio.fail_after(SECONDS), pytest.raises(TurnFailed, match="a mistake in the test"):
             await session.ask("hi")
     with pytest.raises(ZeroDivisionError):
@@ -181,7 +181,7 @@ async def test_a_function_that_raises_fails_the_turn_with_a_clear_text() -> None
 
 async def test_prompts_choose_their_answers() -> None:
     agent = Simulator([when(prompt="weather", then=[say("rain")]), say("first")])
-    async with bridle.Session(transport=agent) as session:
+    async with outrider.Session(transport=agent) as session:
         assert (await session.ask("hello")).text == "first"
         assert (await session.ask("the weather?")).text == "rain"
 
@@ -196,20 +196,20 @@ def test_what_is_no_script_is_refused_at_once() -> None:
 
 async def test_one_simulator_is_for_one_session() -> None:
     agent = Simulator([say("one")])
-    async with bridle.Session(transport=agent):
+    async with outrider.Session(transport=agent):
         pass
     with pytest.raises(UsageError, match="again"):
-        await bridle.run("hi", transport=agent)
+        await outrider.run("hi", transport=agent)
 
 
 async def test_a_session_is_gone_on_with_by_another_run() -> None:
     with Simulator([say("one"), say("two"), say("three")]) as agent:
-        async with bridle.Session(transport=agent) as session:
+        async with outrider.Session(transport=agent) as session:
             first = await session.ask("remember 7")
-        async with bridle.Session(transport=agent.again(), resume=first.session_id) as session:
+        async with outrider.Session(transport=agent.again(), resume=first.session_id) as session:
             second = await session.ask("what was it?")
         forked = agent.again()
-        async with bridle.Session(transport=forked, resume=first.session_id, fork_session=True) as session:
+        async with outrider.Session(transport=forked, resume=first.session_id, fork_session=True) as session:
             third = await session.ask("and now?")
     assert first.session_id == second.session_id != third.session_id
     assert len(agent.requests[1].messages) == 3
@@ -219,22 +219,22 @@ async def test_a_session_is_gone_on_with_by_another_run() -> None:
 
 async def test_the_latest_session_is_gone_on_with() -> None:
     with Simulator([say("one"), say("two")]) as agent:
-        await bridle.run("remember 7", transport=agent)
-        await bridle.run("what was it?", transport=agent.again(), continue_conversation=True)
+        await outrider.run("remember 7", transport=agent)
+        await outrider.run("what was it?", transport=agent.again(), continue_conversation=True)
     assert len(agent.requests[1].messages) == 3
 
 
 async def test_a_session_that_is_not_there_ends_the_agent_with_its_words() -> None:
     agent = Simulator([say("never")])
     missing = "99999999-3333-4444-8555-666666666666"
-    with pytest.raises(bridle.BridleError, match=missing):
-        await bridle.run("hi", transport=agent, resume=missing)
+    with pytest.raises(outrider.OutriderError, match=missing):
+        await outrider.run("hi", transport=agent, resume=missing)
     assert agent.returncode == 1
 
 
 async def test_options_of_the_agent_start_it() -> None:
     agent = Simulator([say("one")])
-    assert (await bridle.run("hi", options=agent.options(model="sonnet"))).text == "one"
+    assert (await outrider.run("hi", options=agent.options(model="sonnet"))).text == "one"
     assert agent.requests[0].model == "claude-sonnet-5-5"
 
 
@@ -248,7 +248,7 @@ def files_in(folder: Path) -> list[Path]:
 async def test_tools_work_in_a_folder_of_their_own_that_is_gone_afterwards() -> None:
     agent = Simulator([use_tool("Bash", command="pwd"), say("done")])
     folder = agent.folder
-    async with bridle.Session(transport=agent, allowed_tools=["Bash"]) as session:
+    async with outrider.Session(transport=agent, allowed_tools=["Bash"]) as session:
         await session.ask("where")
         assert folder.is_dir()
     assert agent.requests[1].tool_results[0]["content"] == str(folder)
@@ -260,7 +260,7 @@ async def test_nothing_is_written_into_the_config_folder_of_whoever_runs_the_tes
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path))
-    await bridle.run("hi", transport=Simulator([say("one")]))
+    await outrider.run("hi", transport=Simulator([say("one")]))
     assert files_in(tmp_path) == []
 
 
@@ -268,7 +268,7 @@ async def test_folders_can_be_given(tmp_path: Path) -> None:
     work, config = tmp_path / "work", tmp_path / "config"
     work.mkdir()
     agent = Simulator([use_tool("Bash", command="pwd"), say("done")], folder=work, config_dir=config)
-    async with bridle.Session(transport=agent, allowed_tools=["Bash"]) as session:
+    async with outrider.Session(transport=agent, allowed_tools=["Bash"]) as session:
         await session.ask("where")
     assert agent.requests[1].tool_results[0]["content"] == str(work)
     assert list(config.rglob("*.jsonl"))
@@ -280,7 +280,7 @@ async def test_folders_can_be_given(tmp_path: Path) -> None:
 @pytest.mark.requirement("H1")
 async def test_every_line_that_the_host_sends_is_kept() -> None:
     agent = Simulator([say("one")])
-    async with bridle.Session(transport=agent) as session:
+    async with outrider.Session(transport=agent) as session:
         await session.ask("find me")
     frames = [msgspec.json.decode(line) for line in agent.written]
     assert [frame["type"] for frame in frames] == ["control_request", "user"]
@@ -311,7 +311,7 @@ async def test_it_can_be_closed_again_and_again() -> None:
 async def test_closing_ends_what_goes_on() -> None:
     agent = Simulator([hang()])
     with anyio.fail_after(SECONDS):
-        async with bridle.Session(transport=agent) as session:
+        async with outrider.Session(transport=agent) as session:
             await session.send("hang")
             await anyio.to_thread.run_sync(agent.wait_for_hang)
     assert agent.returncode is not None
@@ -352,7 +352,7 @@ async def test_one_malformed_line_ends_the_agent(line: str, words: str) -> None:
 @pytest.mark.parametrize("line", ["[]", "5", '"x"', '{"type":"unknown"}', "{}", "", '{"type":"keep_alive"}'])
 async def test_other_lines_are_passed_over(line: str) -> None:
     agent = Simulator([say("still here")])
-    async with bridle.Session(transport=agent) as session:
+    async with outrider.Session(transport=agent) as session:
         await agent.send(f"{line}\r\n".encode())
         assert (await session.ask("hello")).text == "still here"
 
@@ -385,7 +385,7 @@ async def test_many_run_side_by_side_in_one_thread() -> None:
     texts: dict[int, str] = {}
 
     async def talk(number: int) -> None:
-        async with bridle.Session(transport=agents[number]) as session:
+        async with outrider.Session(transport=agents[number]) as session:
             texts[number] = (await session.ask("which")).text
 
     with anyio.fail_after(SECONDS):
@@ -398,14 +398,14 @@ async def test_many_run_side_by_side_in_one_thread() -> None:
 
 async def test_answers_of_several_blocks_arrive_in_order() -> None:
     agent = Simulator([answer(say("a"), say("b"))])
-    async with bridle.Session(transport=agent) as session:
+    async with outrider.Session(transport=agent) as session:
         turn = await session.send("go")
         texts = [
             block.text
             async for message in turn
-            if isinstance(message, bridle.AssistantMessage)
+            if isinstance(message, outrider.AssistantMessage)
             for block in message.content
-            if isinstance(block, bridle.TextBlock)
+            if isinstance(block, outrider.TextBlock)
         ]
     assert texts == ["a", "b"]
 
@@ -414,7 +414,7 @@ async def test_closing_ends_a_subagent_that_waits_in_the_background() -> None:
     script = [subagent("look", hang(), background=True), say("It looks.")]
     agent = Simulator(script)
     with anyio.fail_after(SECONDS):
-        async with bridle.Session(transport=agent, permission_mode="bypassPermissions") as session:
+        async with outrider.Session(transport=agent, permission_mode="bypassPermissions") as session:
             assert (await session.ask("look")).text == "It looks."
     assert agent.returncode is not None
 
@@ -422,7 +422,7 @@ async def test_closing_ends_a_subagent_that_waits_in_the_background() -> None:
 async def test_a_wrong_key_ends_the_turn_before_the_next_try() -> None:
     agent = Simulator([fail(401), say("for the next turn")])
     with anyio.fail_after(SECONDS):
-        async with bridle.Session(transport=agent) as session:
+        async with outrider.Session(transport=agent) as session:
             with pytest.raises(ApiFailed):
                 await session.ask("hi")
             assert (await session.ask("hi")).text == "for the next turn"
@@ -430,15 +430,15 @@ async def test_a_wrong_key_ends_the_turn_before_the_next_try() -> None:
 
 async def test_a_folder_to_work_in_that_is_not_there_is_told_as_with_the_program(tmp_path: Path) -> None:
     with pytest.raises(FolderNotFound, match="nowhere"):
-        await bridle.run("hi", transport=Simulator([say("never")]), cwd=tmp_path / "nowhere")
+        await outrider.run("hi", transport=Simulator([say("never")]), cwd=tmp_path / "nowhere")
     (tmp_path / "file").touch()
     with pytest.raises(LaunchError, match="is not a folder"):
-        await bridle.run("hi", transport=Simulator([say("never")]), cwd=tmp_path / "file")
+        await outrider.run("hi", transport=Simulator([say("never")]), cwd=tmp_path / "file")
 
 
 async def test_a_folder_that_is_given_is_made(tmp_path: Path) -> None:
     agent = Simulator([use_tool("Bash", command="pwd"), say("done")], folder=tmp_path / "new" / "project")
-    await bridle.run("where?", transport=agent, permission_mode="bypassPermissions")
+    await outrider.run("where?", transport=agent, permission_mode="bypassPermissions")
     assert agent.requests[1].tool_results[0]["content"] == str(tmp_path / "new" / "project")
 
 
@@ -448,25 +448,25 @@ async def test_sessions_that_cannot_be_kept_go_on(tmp_path: Path) -> None:
         [use_tool("Bash", command="seq 20000"), subagent("look", say("found")), say("done")],
         config_dir=tmp_path / "file",
     )
-    result = await bridle.run("go", transport=agent, permission_mode="bypassPermissions")
+    result = await outrider.run("go", transport=agent, permission_mode="bypassPermissions")
     assert result.text == "done"
 
 
 async def test_results_name_files_as_the_model_does_though_the_host_sees_whole_paths(tmp_path: Path) -> None:
     seen: list[object] = []
 
-    def allow(request: bridle.PermissionRequest) -> bool:
+    def allow(request: outrider.PermissionRequest) -> bool:
         seen.append(request.input["file_path"])
         return True
 
     agent = Simulator([use_tool("Write", file_path="sub/../a.txt", content="x"), say("done")])
-    await bridle.run("write", transport=agent, cwd=tmp_path, permission=allow)
+    await outrider.run("write", transport=agent, cwd=tmp_path, permission=allow)
     assert seen == [str(tmp_path / "a.txt")]
     assert "created successfully at: sub/../a.txt" in agent.requests[1].tool_results[0]["content"]
 
 
 async def test_a_mistake_in_the_script_is_not_taken_for_a_wrong_key() -> None:
     with pytest.raises(ApiFailed) as caught:
-        await bridle.run("hi", transport=Simulator([expect(prompt="other"), say("x")]))
+        await outrider.run("hi", transport=Simulator([expect(prompt="other"), say("x")]))
     assert "The script of the test is at fault" in str(caught.value)
     assert "API key" not in str(caught.value)

@@ -6,16 +6,16 @@ import threading
 
 import pytest
 
-import bridle
-from bridle.errors import AgentNotFound, SessionNotFound
-from bridle.testing import Simulator, say
+import outrider
+from outrider.errors import AgentNotFound, SessionNotFound
+from outrider.testing import Simulator, say
 
 MISSING = "/nowhere/claude"
 
 
 def ask(prompt: str) -> str:
     """As code under test does, which knows nothing of transports."""
-    return bridle.sync.run(prompt, cli_path=MISSING, model="claude-x").text
+    return outrider.sync.run(prompt, cli_path=MISSING, model="claude-x").text
 
 
 def test_sessions_talk_to_it_and_their_options_count() -> None:
@@ -59,15 +59,15 @@ def test_it_counts_for_other_threads_only_if_it_is_said() -> None:
 def test_an_agent_that_a_session_is_given_is_kept() -> None:
     other = Simulator([say("the other")])
     with Simulator([say("one")]) as agent, agent.stand_in():
-        assert bridle.sync.run("hi", transport=other).text == "the other"
+        assert outrider.sync.run("hi", transport=other).text == "the other"
     assert agent.requests == []
 
 
 def test_there_must_be_a_session_to_continue() -> None:
     with Simulator([say("one"), say("two")]) as agent, agent.stand_in():
         with pytest.raises(SessionNotFound):
-            bridle.sync.run("first", cli_path=MISSING, continue_conversation=True)
+            outrider.sync.run("first", cli_path=MISSING, continue_conversation=True)
         ask("first")
-        again = bridle.sync.run("second", cli_path=MISSING, continue_conversation=True)
+        again = outrider.sync.run("second", cli_path=MISSING, continue_conversation=True)
     assert again.text == "two"
     assert "first" in str(agent.requests[-1].messages)

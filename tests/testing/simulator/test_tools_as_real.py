@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 import anyio
 import pytest
 
-from bridle.testing import RealAgent, say, use_tool
-from bridle.wire import UserMessage
+from outrider.testing import RealAgent, say, use_tool
+from outrider.wire import UserMessage
 from tests.real_program import Conversation, require_program
 from tests.testing.simulator.world import World
 
 # Half a minute of the program's time; what a conversation shows of its tools is in tests/conformance.
 pytestmark = pytest.mark.skipif(
-    "BRIDLE_CONFORMANCE" not in os.environ, reason="`make conformance` plays every scene"
+    "OUTRIDER_CONFORMANCE" not in os.environ, reason="`make conformance` plays every scene"
 )
 
 Calls = list[tuple[str, dict[str, Any]]]

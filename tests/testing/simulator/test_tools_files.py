@@ -12,10 +12,10 @@ from typing import Any
 import anyio
 import pytest
 
-import bridle
-from bridle.testing import RealAgent, Simulator, say, use_tool
-from bridle.testing._simulator._tool_schemas import SPECS
-from bridle.wire import InitMessage
+import outrider
+from outrider.testing import RealAgent, Simulator, say, use_tool
+from outrider.testing._simulator._tool_schemas import SPECS
+from outrider.wire import InitMessage
 from tests.real_program import Conversation, require_program
 from tests.testing.simulator.world import World
 
@@ -123,7 +123,7 @@ async def test_a_path_that_cannot_be_is_an_error_for_the_model(path: str, mode: 
     ]
     agent = Simulator([*steps, say("still there")])
     with anyio.fail_after(30):
-        async with bridle.Session(transport=agent, cwd=tmp_path, permission_mode=mode) as session:
+        async with outrider.Session(transport=agent, cwd=tmp_path, permission_mode=mode) as session:
             assert (await session.ask("try")).text == "still there"
     results = [result for request in agent.requests for result in request.tool_results]
     assert [result["is_error"] for result in results] == [True] * len(steps)

@@ -11,12 +11,12 @@ from uuid import uuid4
 import anyio
 import pytest
 
-from bridle import Session
-from bridle.testing import RealAgent, answer, say, use_tool
-from bridle.testing._simulator._transcript import Transcript
-from bridle.testing._simulator._transport import Simulator
-from bridle.transcripts import project_folder
-from bridle.wire import AssistantMessage
+from outrider import Session
+from outrider.testing import RealAgent, answer, say, use_tool
+from outrider.testing._simulator._transcript import Transcript
+from outrider.testing._simulator._transport import Simulator
+from outrider.transcripts import project_folder
+from outrider.wire import AssistantMessage
 from tests.real_program import Conversation, require_program
 from tests.testing.simulator.world import World
 

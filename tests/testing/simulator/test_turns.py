@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bridle.testing import Gate, Simulator, answer, fail, hang, say, think, use_tool
+from outrider.testing import Gate, Simulator, answer, fail, hang, say, think, use_tool
 from tests.testing.simulator.driving import answer as reply
 from tests.testing.simulator.driving import driven, request, user
 from tests.testing.simulator.recorded_host import kinds

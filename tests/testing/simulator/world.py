@@ -10,14 +10,14 @@ from uuid import uuid4
 
 import anyio
 
-from bridle.testing import clean_environment
-from bridle.testing._simulator._background import Background
-from bridle.testing._simulator._invocation import Invocation
-from bridle.testing._simulator._tools import Tools
-from bridle.testing._simulator._transcript import Transcript
-from bridle.testing._simulator._world import Outcome, ToolCall
-from bridle.transcripts import project_folder
-from bridle.wire import JsonObject
+from outrider.testing import clean_environment
+from outrider.testing._simulator._background import Background
+from outrider.testing._simulator._invocation import Invocation
+from outrider.testing._simulator._tools import Tools
+from outrider.testing._simulator._transcript import Transcript
+from outrider.testing._simulator._world import Outcome, ToolCall
+from outrider.transcripts import project_folder
+from outrider.wire import JsonObject
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

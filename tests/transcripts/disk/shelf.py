@@ -6,9 +6,9 @@ import os
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bridle.transcripts import project_key
-from bridle.transcripts._disk import Disk
-from bridle.wire import JsonObject
+from outrider.transcripts import project_key
+from outrider.transcripts._disk import Disk
+from outrider.wire import JsonObject
 from tests.transcripts.lines import answer, prompt, session_id, written
 
 __all__ = ["TALK", "Shelf"]

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from bridle.transcripts import SessionQuery, StoredSession, project_key
-from bridle.transcripts._disk import Disk, _describing, _files, _reading
-from bridle.wire import encode
+from outrider.transcripts import SessionQuery, StoredSession, project_key
+from outrider.transcripts._disk import Disk, _describing, _files, _reading
+from outrider.wire import encode
 from tests.transcripts.disk.shelf import TALK, Shelf, at
 from tests.transcripts.lines import SESSION, answer, line, prompt, session_id, title, written
 

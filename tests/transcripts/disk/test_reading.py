@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.errors import OptionsError, SessionNotFound, TranscriptError
-from bridle.transcripts._disk import _files, _reading, _scanning
-from bridle.wire import JsonObject, encode
+from outrider.errors import OptionsError, SessionNotFound, TranscriptError
+from outrider.transcripts._disk import _files, _reading, _scanning
+from outrider.wire import JsonObject, encode
 from tests.transcripts.disk.shelf import TALK, Shelf
 from tests.transcripts.lines import SESSION, answer, boundary, prompt, session_id, written
 from tests.transcripts.made_up import transcripts

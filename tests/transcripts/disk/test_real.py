@@ -8,11 +8,11 @@ from pathlib import Path
 import anyio
 import pytest
 
-import bridle
-from bridle.testing import RealAgent, answer, say, subagent, use_tool
-from bridle.transcripts import SessionQuery
-from bridle.transcripts._disk import Disk
-from bridle.wire import AssistantMessage
+import outrider
+from outrider.testing import RealAgent, answer, say, subagent, use_tool
+from outrider.transcripts import SessionQuery
+from outrider.transcripts._disk import Disk
+from outrider.wire import AssistantMessage
 from tests.real_program import require_program
 
 
@@ -30,7 +30,7 @@ async def test_a_conversation_is_read_as_it_was_held() -> None:
     steps = [calls, say("Both."), subagent("Look at the moon.", say("It is round.")), say("Round.")]
     with RealAgent(steps, program=require_program()) as agent, anyio.fail_after(60):
         options = agent.options(permission_mode="bypassPermissions")
-        async with bridle.Session(options) as session:
+        async with outrider.Session(options) as session:
             await session.ask("Run both.")
             disk = Disk(agent.config_dir)
             assert [entry.text for entry in disk.read(str(session.id), last=1)] == ["Both."]
@@ -56,14 +56,14 @@ async def test_a_title_and_a_tag_stay_at_the_end_of_a_file_that_grows() -> None:
     """Lists look at the ends only: the program itself writes them again after each turn."""
     steps = [say("Hello."), say("long " * 40_000)]
     with RealAgent(steps, program=require_program()) as agent, anyio.fail_after(60):
-        result = await bridle.run("Hello?", agent.options())
+        result = await outrider.run("Hello?", agent.options())
         disk = Disk(agent.config_dir)
         id = str(result.session_id)
         path: Path = disk.find(id).path
         with path.open("a", encoding="utf-8") as file:
             for line in ({"type": "custom-title", "customTitle": "Named"}, {"type": "tag", "tag": "ci"}):
                 file.write(json.dumps({**line, "sessionId": id}, separators=(",", ":")) + "\n")
-        await bridle.run("Go on.", agent.options(resume=id))
+        await outrider.run("Go on.", agent.options(resume=id))
         (info,) = disk.list()
         assert (info.size or 0) > 200_000
         assert (info.title, info.tag) == ("Named", "ci")

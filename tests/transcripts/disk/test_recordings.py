@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from bridle.transcripts._disk import Disk
-from bridle.wire import AssistantMessage, CompactBoundaryMessage, UserMessage
+from outrider.transcripts._disk import Disk
+from outrider.wire import AssistantMessage, CompactBoundaryMessage, UserMessage
 
 SESSION = "e0ef52c5-b615-4592-a5ab-aa6343859ea1"
 AGENT = "aef16c071d1ed3ada"

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.errors import OptionsError
-from bridle.transcripts import SessionQuery
-from bridle.transcripts._disk._searching import Search, words
-from bridle.transcripts._entry import to_entry
-from bridle.wire import JsonObject, encode
+from outrider.errors import OptionsError
+from outrider.transcripts import SessionQuery
+from outrider.transcripts._disk._searching import Search, words
+from outrider.transcripts._entry import to_entry
+from outrider.wire import JsonObject, encode
 from tests.transcripts.disk.shelf import TALK, Shelf
 from tests.transcripts.lines import answer, called, line, prompt, result, session_id, title
 

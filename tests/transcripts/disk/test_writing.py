@@ -14,12 +14,12 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import given, settings
 
-from bridle.errors import OptionsError, SessionExists, SessionNotFound, TranscriptError
-from bridle.transcripts import Bundle
-from bridle.transcripts._disk import Disk, SessionFile
-from bridle.transcripts._disk._bundling import load_bundle
-from bridle.transcripts._disk._writing import append, archive, delete, put
-from bridle.wire import JsonObject
+from outrider.errors import OptionsError, SessionExists, SessionNotFound, TranscriptError
+from outrider.transcripts import Bundle
+from outrider.transcripts._disk import Disk, SessionFile
+from outrider.transcripts._disk._bundling import load_bundle
+from outrider.transcripts._disk._writing import append, archive, delete, put
+from outrider.wire import JsonObject
 from tests.transcripts.keeping import KEY, bundle, put_on_disk
 from tests.transcripts.lines import SESSION, prompt
 from tests.transcripts.made_up import transcripts
@@ -98,9 +98,9 @@ SHORT = """
 import resource, sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from bridle.errors import TranscriptError
-from bridle.transcripts._disk import SessionFile
-from bridle.transcripts._disk._writing import append
+from outrider.errors import TranscriptError
+from outrider.transcripts._disk import SessionFile
+from outrider.transcripts._disk._writing import append
 
 path = Path(sys.argv[1])
 size = path.stat().st_size + int(sys.argv[2])

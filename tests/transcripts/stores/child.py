@@ -18,8 +18,8 @@ from typing import Any
 
 import anyio
 
-from bridle.errors import SessionBusy
-from bridle.transcripts import SessionKey, open_store
+from outrider.errors import SessionBusy
+from outrider.transcripts import SessionKey, open_store
 
 KEY: SessionKey = {"project_key": "p", "session_id": "s"}
 BATCH = 3

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from bridle.transcripts import FileStore, SessionKey, SessionStoreEntry, SqliteStore
+from outrider.transcripts import FileStore, SessionKey, SessionStoreEntry, SqliteStore
 
 __all__ = ["CHILD", "KEY", "LOCAL", "Local", "Make", "noted", "numbered", "start"]
 

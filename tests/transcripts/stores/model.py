@@ -22,8 +22,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from bridle.errors import LeaseLost, SessionBusy
-from bridle.transcripts import SessionKey, SessionStore, SessionStoreEntry, fold_session_summary
+from outrider.errors import LeaseLost, SessionBusy
+from outrider.transcripts import SessionKey, SessionStore, SessionStoreEntry, fold_session_summary
 
 __all__ = ["StoreMachine", "check_model"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, ClassVar
 from uuid import uuid4
 
-from bridle.transcripts import SessionKey, SessionStoreEntry
-from bridle.transcripts.stores._postgres import PostgresStore
-from bridle.transcripts.stores._redis import RedisStore
-from bridle.transcripts.stores._s3 import S3Store
-from bridle.transcripts.stores._threads import BlockingStore
+from outrider.transcripts import SessionKey, SessionStoreEntry
+from outrider.transcripts.stores._postgres import PostgresStore
+from outrider.transcripts.stores._redis import RedisStore
+from outrider.transcripts.stores._s3 import S3Store
+from outrider.transcripts.stores._threads import BlockingStore
 from tests.transcripts.stores import servers
 
 __all__ = ["REMOTES", "Remote", "make_batch", "make_key"]

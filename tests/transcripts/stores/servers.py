@@ -44,7 +44,7 @@ class Server:
     host = "127.0.0.1"
 
     def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix=f"bridle-{self.name}-"))
+        self.folder = Path(tempfile.mkdtemp(prefix=f"outrider-{self.name}-"))
         self.port = 0
         self.pid = 0
         self._keeper: subprocess.Popen[bytes] | None = None
@@ -155,7 +155,7 @@ class Postgres(Server):
         words = self.folder / "password"
         words.write_text(self.password)
         words.chmod(0o644)
-        options = ["--username=bridle", "--auth=scram-sha-256", f"--pwfile={words}", "--no-sync"]
+        options = ["--username=outrider", "--auth=scram-sha-256", f"--pwfile={words}", "--no-sync"]
         subprocess.run(
             [
                 str(self.programs / "initdb"),
@@ -195,7 +195,7 @@ class Postgres(Server):
         return True
 
     def url(self, *, port: int = 0, password: str = password, database: str = "postgres") -> str:
-        return f"postgresql://bridle:{password}@{self.host}:{port or self.port}/{database}"
+        return f"postgresql://outrider:{password}@{self.host}:{port or self.port}/{database}"
 
 
 class Redis(Server):
@@ -248,7 +248,7 @@ class S3(Server):
     """Moto's server: all that is in it ends with it."""
 
     name = "s3"
-    bucket = "bridle-tests"
+    bucket = "outrider-tests"
 
     def command(self) -> list[str]:
         return [sys.executable, "-m", "moto.server", "-H", self.host, "-p", str(self.port)]

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from bridle.testing import check_store
-from bridle.testing._check_store import ALL_CLAUSES
-from bridle.transcripts import MemoryStore
+from outrider.testing import check_store
+from outrider.testing._check_store import ALL_CLAUSES
+from outrider.transcripts import MemoryStore
 from tests.transcripts.stores.local import LOCAL, Local, Make
 
 pytestmark = pytest.mark.anyio

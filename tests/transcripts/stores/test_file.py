@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.errors import StoreError
-from bridle.transcripts import FileStore
-from bridle.transcripts.stores._file_names import name_of, text_of
-from bridle.transcripts.stores._file_transcript import Transcript
+from outrider.errors import StoreError
+from outrider.transcripts import FileStore
+from outrider.transcripts.stores._file_names import name_of, text_of
+from outrider.transcripts.stores._file_transcript import Transcript
 from tests.cases import every_case
 from tests.transcripts.stores.local import KEY, numbered
 
@@ -213,7 +213,7 @@ async def test_nothing_is_made_by_reading(folder: Path) -> None:
         ("main.log", None, "main.log is missing"),
         ("main.log", b"nonsense\n", "main.log is damaged at byte 0"),
         ("main.log", b"{}\n", "main.log has no head"),
-        ("main.log", b'{"format":2,"id":"x","place":[]}\n', "the format 2, and this Bridle knows 1"),
+        ("main.log", b'{"format":2,"id":"x","place":[]}\n', "the format 2, and this Outrider knows 1"),
         ("main.log", b'{"format":1,"id":"x","place":[1,2]}\n', "main.log has no head"),
         ("main.log", b'{"format":1,"id":"x","place":["p","s",null]}\n{"size":-1}\n', "is damaged at byte 45"),
     ],
@@ -260,11 +260,12 @@ async def test_a_folder_of_something_else_is_left_alone(folder: Path) -> None:
 
 @anyio_test
 @pytest.mark.parametrize(
-    "marker, told", [('{"format": 2}', "version 2, and this Bridle knows 1"), ("x", "bridle.json is damaged")]
+    "marker, told",
+    [('{"format": 2}', "version 2, and this Outrider knows 1"), ("x", "outrider.json is damaged")],
 )
 async def test_a_store_of_another_version_is_left_alone(marker: str, told: str, folder: Path) -> None:
     folder.mkdir()
-    (folder / "bridle.json").write_text(marker)
+    (folder / "outrider.json").write_text(marker)
     with pytest.raises(StoreError, match=told):
         await FileStore(folder).append(KEY, numbered(0, 1))
 

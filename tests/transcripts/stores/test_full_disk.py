@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.errors import StoreError
+from outrider.errors import StoreError
 from tests.transcripts.stores.local import KEY, LOCAL, Make, numbered
 
 pytestmark = pytest.mark.anyio

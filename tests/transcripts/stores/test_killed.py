@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
-from bridle.transcripts import FileStore, SqliteStore
+from outrider.transcripts import FileStore, SqliteStore
 from tests.transcripts.stores.child import BATCH
 from tests.transcripts.stores.local import CHILD, KEY, LOCAL, Local, Make, start
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.transcripts import (
+from outrider.transcripts import (
     FileStore,
     MemoryStore,
     SessionKey,
@@ -15,7 +15,7 @@ from bridle.transcripts import (
     SessionStoreEntry,
     SqliteStore,
 )
-from bridle.transcripts.stores._records import Place
+from outrider.transcripts.stores._records import Place
 from tests.transcripts.stores.model import StoreMachine, check_model
 
 

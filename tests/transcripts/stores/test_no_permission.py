@@ -14,8 +14,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from bridle.errors import StoreError
-from bridle.transcripts import FileStore, SessionKey, SqliteStore
+from outrider.errors import StoreError
+from outrider.transcripts import FileStore, SessionKey, SqliteStore
 from tests.transcripts.stores.local import KEY, LOCAL, Make, numbered
 
 pytestmark = pytest.mark.anyio
@@ -48,7 +48,7 @@ async def test_no_permission(make: Make, forbidden: Path) -> None:
 @pytest.fixture
 def shared() -> Iterator[Path]:
     """A folder that others can reach, unlike those of the test run."""
-    folder = Path(tempfile.mkdtemp(prefix="bridle-"))
+    folder = Path(tempfile.mkdtemp(prefix="outrider-"))
     folder.chmod(0o755)
     yield folder
     shutil.rmtree(folder)

@@ -9,10 +9,10 @@ from uuid import uuid4
 
 import pytest
 
-from bridle.errors import OptionsError
-from bridle.transcripts import FileStore, MemoryStore, SessionStore, SqliteStore, open_store
-from bridle.transcripts.stores import _opening
-from bridle.transcripts.stores._urls import shown
+from outrider.errors import OptionsError
+from outrider.transcripts import FileStore, MemoryStore, SessionStore, SqliteStore, open_store
+from outrider.transcripts.stores import _opening
+from outrider.transcripts.stores._urls import shown
 from tests.cases import every_case
 from tests.transcripts.stores.local import KEY, numbered
 
@@ -147,7 +147,7 @@ def test_a_driver_that_is_not_installed_is_named(
     with pytest.raises(OptionsError) as caught:
         open_store(url)
     assert f"needs {driver}" in str(caught.value)
-    assert f"pip install 'bridle[{extra}]'" in str(caught.value)
+    assert f"pip install 'outrider[{extra}]'" in str(caught.value)
     assert "hush" not in str(caught.value)
 
 

@@ -14,10 +14,10 @@ import anyio.to_thread
 import psycopg
 import pytest
 
-from bridle.errors import OptionsError, StoreError
-from bridle.transcripts import open_store
-from bridle.transcripts.stores import _postgres_schema as schema
-from bridle.transcripts.stores._postgres import PostgresStore
+from outrider.errors import OptionsError, StoreError
+from outrider.transcripts import open_store
+from outrider.transcripts.stores import _postgres_schema as schema
+from outrider.transcripts.stores._postgres import PostgresStore
 from tests.transcripts.stores import servers
 from tests.transcripts.stores.local import noted
 from tests.transcripts.stores.remote import make_batch, make_key
@@ -114,7 +114,7 @@ async def test_an_update_of_the_tables_that_fails_leaves_them_as_they_were(
 def use_migrations(
     monkeypatch: pytest.MonkeyPatch, *migrations: Callable[[schema.Tables], list[str]]
 ) -> None:
-    import bridle.transcripts.stores._postgres as module
+    import outrider.transcripts.stores._postgres as module
 
     monkeypatch.setattr(module, "set_up", lambda link, of, name: schema.set_up(link, of, name, migrations))
 
@@ -126,7 +126,7 @@ async def test_tables_of_a_newer_version_are_refused(
         await store.append(make_key(), make_batch(0))
     database.execute(f"UPDATE {prefix}version SET version = 99".encode())
     async with PostgresStore(server.url(), prefix=prefix) as store:
-        with pytest.raises(StoreError, match=r"version 99.* Update Bridle"):
+        with pytest.raises(StoreError, match=r"version 99.* Update Outrider"):
             await store.load(make_key())
 
 
@@ -203,7 +203,7 @@ async def test_a_user_without_rights_is_told_so(
     name = f"u{uuid4().hex[:10]}"
     database.execute(f"CREATE USER {name} PASSWORD 'made-up-word'".encode())
     database.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
-    url = server.url().replace("bridle:", f"{name}:")
+    url = server.url().replace("outrider:", f"{name}:")
     async with PostgresStore(url, prefix=prefix) as store:
         with pytest.raises(StoreError, match="needs the rights to create and use tables"):
             await store.append(make_key(), make_batch(0))

@@ -9,10 +9,10 @@ from uuid import uuid4
 import anyio
 import pytest
 
-from bridle.errors import OptionsError, SessionBusy, StoreError
-from bridle.transcripts import SessionKey, open_store
-from bridle.transcripts.stores._records import Line, Place
-from bridle.transcripts.stores._redis import RedisStore
+from outrider.errors import OptionsError, SessionBusy, StoreError
+from outrider.transcripts import SessionKey, open_store
+from outrider.transcripts.stores._records import Line, Place
+from outrider.transcripts.stores._redis import RedisStore
 from tests.transcripts.stores import servers
 from tests.transcripts.stores.remote import make_batch, make_key
 
@@ -138,7 +138,7 @@ async def test_a_session_that_is_deleted_while_it_is_written_to_is_listed_if_it_
 async def test_what_a_newer_version_wrote_is_refused(server: servers.Redis, client: Any, prefix: str) -> None:
     client.set(f"{prefix}:version", "99")
     async with RedisStore(server.url(), prefix=prefix) as store:
-        with pytest.raises(StoreError, match=r"version 99.* Update Bridle"):
+        with pytest.raises(StoreError, match=r"version 99.* Update Outrider"):
             await store.load(make_key())
 
 

@@ -14,12 +14,12 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from bridle.errors import OptionsError, StoreError
-from bridle.transcripts import SessionKey, open_store
-from bridle.transcripts.stores import _s3, _s3_objects
-from bridle.transcripts.stores._records import Place
-from bridle.transcripts.stores._s3 import S3Store
-from bridle.transcripts.stores._s3_names import START, Batch, Names, chain
+from outrider.errors import OptionsError, StoreError
+from outrider.transcripts import SessionKey, open_store
+from outrider.transcripts.stores import _s3, _s3_objects
+from outrider.transcripts.stores._records import Place
+from outrider.transcripts.stores._s3 import S3Store
+from outrider.transcripts.stores._s3_names import START, Batch, Names, chain
 from tests.transcripts.stores import servers
 from tests.transcripts.stores.local import noted
 from tests.transcripts.stores.remote import make_batch, make_key
@@ -254,9 +254,9 @@ async def test_without_credentials_it_says_so(
 
 
 async def test_what_a_newer_version_wrote_is_refused(server: servers.S3, prefix: str) -> None:
-    server.client().put_object(Bucket=server.bucket, Key=f"{prefix}/bridle.json", Body=b'{"version": 99}')
+    server.client().put_object(Bucket=server.bucket, Key=f"{prefix}/outrider.json", Body=b'{"version": 99}')
     async with make(server, prefix) as store:
-        with pytest.raises(StoreError, match=r"version 99.* Update Bridle"):
+        with pytest.raises(StoreError, match=r"version 99.* Update Outrider"):
             await store.load(make_key())
 
 

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from bridle.transcripts import SessionStore
+from outrider.transcripts import SessionStore
 from tests.transcripts.stores.model import StoreMachine, check_model
 from tests.transcripts.stores.remote import REMOTES
 

@@ -16,11 +16,11 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from bridle.errors import SessionBusy, StoreError, StoreTimedOut
-from bridle.testing import check_store
-from bridle.testing._check_store import ALL_CLAUSES
-from bridle.transcripts import SessionKey, SessionStoreEntry
-from bridle.transcripts.stores._threads import BlockingStore
+from outrider.errors import SessionBusy, StoreError, StoreTimedOut
+from outrider.testing import check_store
+from outrider.testing._check_store import ALL_CLAUSES
+from outrider.transcripts import SessionKey, SessionStoreEntry
+from outrider.transcripts.stores._threads import BlockingStore
 from tests.transcripts.stores.proxy import Proxy
 from tests.transcripts.stores.remote import REMOTES, Remote, make_batch, make_key
 
@@ -295,8 +295,8 @@ async def test_writers_with_objects_of_their_own_do_not_lose_or_repeat_anything(
 RIVAL = """
 import sys, json, anyio
 sys.path.insert(0, {root!r})
-from bridle.errors import SessionBusy
-from bridle.transcripts import open_store
+from outrider.errors import SessionBusy
+from outrider.transcripts import open_store
 
 async def main():
     store = open_store(sys.argv[1])

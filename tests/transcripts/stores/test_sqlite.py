@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from bridle.errors import StoreError
-from bridle.transcripts import SqliteStore
-from bridle.transcripts.stores import _sqlite_schema
+from outrider.errors import StoreError
+from outrider.transcripts import SqliteStore
+from outrider.transcripts.stores import _sqlite_schema
 from tests.transcripts.stores.local import KEY, numbered
 
 pytestmark = pytest.mark.anyio
@@ -73,10 +73,10 @@ async def test_an_older_database_is_brought_up_to_date(path: Path, monkeypatch: 
     monkeypatch.setattr(_sqlite_schema, "MIGRATIONS", (*first, newer))
     async with SqliteStore(path) as store:
         assert await store.load(KEY) == numbered(0, 3)
-    # And an older Bridle does not touch it.
+    # And an older Outrider does not touch it.
     monkeypatch.setattr(_sqlite_schema, "MIGRATIONS", first)
     with pytest.raises(
-        StoreError, match=f"version {len(first) + 1}, and this Bridle knows up to {len(first)}"
+        StoreError, match=f"version {len(first) + 1}, and this Outrider knows up to {len(first)}"
     ):
         await SqliteStore(path).append(KEY, numbered(3, 1))
 

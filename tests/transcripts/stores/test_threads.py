@@ -15,10 +15,10 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from bridle.errors import OptionsError, SessionBusy, StoreError, StoreTimedOut, UsageError
-from bridle.transcripts import FileStore, SqliteStore, open_store
-from bridle.transcripts.stores._file_writing import locked
-from bridle.transcripts.stores._records import Place
+from outrider.errors import OptionsError, SessionBusy, StoreError, StoreTimedOut, UsageError
+from outrider.transcripts import FileStore, SqliteStore, open_store
+from outrider.transcripts.stores._file_writing import locked
+from outrider.transcripts.stores._records import Place
 from tests.transcripts.stores.local import KEY, LOCAL, Local, Make, noted, numbered
 
 pytestmark = pytest.mark.anyio
@@ -310,7 +310,7 @@ def test_a_database_in_use_during_a_fork_is_refused_in_the_new_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SQLite would take the parent's locks for its own there, and could lose what it writes."""
-    monkeypatch.setattr("bridle.transcripts.stores._sqlite_connections._LONGEST_WAIT_OF_A_FORK", 0.05)
+    monkeypatch.setattr("outrider.transcripts.stores._sqlite_connections._LONGEST_WAIT_OF_A_FORK", 0.05)
     store = SqliteStore(tmp_path / "store.db")
     anyio.run(store.append, KEY, numbered(0, 1))
     reading, writing = os.pipe()
@@ -334,9 +334,9 @@ def test_a_database_in_use_during_a_fork_is_refused_in_the_new_process(
 
 
 def test_stores_do_not_keep_the_program_light_from_starting() -> None:
-    """`import bridle.transcripts` loads no driver."""
+    """`import outrider.transcripts` loads no driver."""
     import subprocess
 
-    code = "import sys, bridle.transcripts; print([n for n in ('sqlite3', 'psycopg') if n in sys.modules])"
+    code = "import sys, outrider.transcripts; print([n for n in ('sqlite3', 'psycopg') if n in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.wire._encoding import encode
-from bridle.wire.control._answers import Acknowledged, Payload, Undocumented
-from bridle.wire.control._answers_files import RewindReport
-from bridle.wire.control._answers_mcp import McpServers, McpServerStatus, McpToolInfo
-from bridle.wire.control._answers_session import (
+from outrider.wire._encoding import encode
+from outrider.wire.control._answers import Acknowledged, Payload, Undocumented
+from outrider.wire.control._answers_files import RewindReport
+from outrider.wire.control._answers_mcp import McpServers, McpServerStatus, McpToolInfo
+from outrider.wire.control._answers_session import (
     AgentInfo,
     Initialized,
     Interrupted,
@@ -25,9 +25,9 @@ from bridle.wire.control._answers_session import (
     ModelSet,
     SessionTitle,
 )
-from bridle.wire.control._answers_settings import ModelList
-from bridle.wire.control._answers_usage import ApiUsage, ContextSquare, ContextUsage, UsageReport
-from bridle.wire.control._request_table import REQUESTS
+from outrider.wire.control._answers_settings import ModelList
+from outrider.wire.control._answers_usage import ApiUsage, ContextSquare, ContextUsage, UsageReport
+from outrider.wire.control._request_table import REQUESTS
 from tests.cases import every_case
 from tests.wire.control.sampling import complete
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.wire.control._asks import (
+from outrider.wire.control._asks import (
     ASKS,
     REMOTE_SUBTYPES,
     UI_SUBTYPES,
@@ -39,10 +39,10 @@ from bridle.wire.control._asks import (
     WorkSecret,
     ask_from_wire,
 )
-from bridle.wire.control._jsonrpc import JsonRpcError, JsonRpcInvalid, JsonRpcRequest, JsonRpcSuccess
-from bridle.wire.hooks._events import UnknownHookInput
-from bridle.wire.hooks._inputs import HookInput, McpServerSource, StopInput
-from bridle.wire.permissions import PermissionRuleValue, PermissionUpdate
+from outrider.wire.control._jsonrpc import JsonRpcError, JsonRpcInvalid, JsonRpcRequest, JsonRpcSuccess
+from outrider.wire.hooks._events import UnknownHookInput
+from outrider.wire.hooks._inputs import HookInput, McpServerSource, StopInput
+from outrider.wire.permissions import PermissionRuleValue, PermissionUpdate
 from tests.cases import every_case
 
 DATA = Path(__file__).parents[1] / "data"

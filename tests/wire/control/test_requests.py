@@ -13,22 +13,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET, ValidationError
 
-from bridle.wire._encoding import encode
-from bridle.wire.control._answers import Acknowledged, Undocumented
-from bridle.wire.control._answers_mcp import McpServers
-from bridle.wire.control._answers_session import Initialized, Interrupted, ModelSet
-from bridle.wire.control._answers_usage import ContextUsage
-from bridle.wire.control._request_table import REQUESTS, request_from_wire
-from bridle.wire.control._requests import GenericRequest, OpenRequest, Request
-from bridle.wire.control._requests_files import (
+from outrider.wire._encoding import encode
+from outrider.wire.control._answers import Acknowledged, Undocumented
+from outrider.wire.control._answers_mcp import McpServers
+from outrider.wire.control._answers_session import Initialized, Interrupted, ModelSet
+from outrider.wire.control._answers_usage import ContextUsage
+from outrider.wire.control._request_table import REQUESTS, request_from_wire
+from outrider.wire.control._requests import GenericRequest, OpenRequest, Request
+from outrider.wire.control._requests_files import (
     BackgroundTasks,
     GetWorkspaceDiff,
     RewindFiles,
     StageFile,
     StopTask,
 )
-from bridle.wire.control._requests_mcp import McpStatus, McpToggle, SetMcpPermissionModeOverride
-from bridle.wire.control._requests_session import (
+from outrider.wire.control._requests_mcp import McpStatus, McpToggle, SetMcpPermissionModeOverride
+from outrider.wire.control._requests_session import (
     EndSession,
     GenerateSessionTitle,
     Initialize,
@@ -38,8 +38,8 @@ from bridle.wire.control._requests_session import (
     SetModel,
     SetPermissionMode,
 )
-from bridle.wire.control._requests_settings import GetContextUsage, GetUsage
-from bridle.wire.hooks import HookRegistration
+from outrider.wire.control._requests_settings import GetContextUsage, GetUsage
+from outrider.wire.hooks import HookRegistration
 from tests.cases import every_case
 from tests.wire.control.sampling import complete, minimal
 

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.wire import to_wire
-from bridle.wire._tolerant import convert_leniently
-from bridle.wire.hooks import _inputs
-from bridle.wire.hooks._events import (
+from outrider.wire import to_wire
+from outrider.wire._tolerant import convert_leniently
+from outrider.wire.hooks import _inputs
+from outrider.wire.hooks._events import (
     HOOK_EVENTS,
     HOOK_INPUTS,
     HookEvent,
@@ -24,7 +24,7 @@ from bridle.wire.hooks._events import (
     UnknownHookInput,
     hook_input_from_wire,
 )
-from bridle.wire.hooks._inputs import (
+from outrider.wire.hooks._inputs import (
     BackgroundTaskSummary,
     HookEffort,
     HookInput,
@@ -39,7 +39,7 @@ from bridle.wire.hooks._inputs import (
     ToolCall,
     UserPromptSubmitInput,
 )
-from bridle.wire.permissions import PermissionUpdate
+from outrider.wire.permissions import PermissionUpdate
 from tests.cases import every_case
 
 DATA = Path(__file__).parents[1] / "data"

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.wire.hooks import _outputs
-from bridle.wire.hooks._events import HOOK_EVENTS
-from bridle.wire.hooks._outputs import (
+from outrider.wire.hooks import _outputs
+from outrider.wire.hooks._events import HOOK_EVENTS
+from outrider.wire.hooks._outputs import (
     AsyncHookOutput,
     CwdChangedOutput,
     ElicitationOutput,
@@ -44,7 +44,7 @@ from bridle.wire.hooks._outputs import (
     hook_output_from_wire,
     spelled_for_wire,
 )
-from bridle.wire.permissions import PermissionResultAllow, PermissionResultDeny, PermissionUpdate
+from outrider.wire.permissions import PermissionResultAllow, PermissionResultDeny, PermissionUpdate
 from tests.cases import every_case
 
 DATA = Path(__file__).parents[1] / "data"

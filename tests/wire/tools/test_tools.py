@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridle.wire import tools
-from bridle.wire._value import Value
-from bridle.wire.tools import (
+from outrider.wire import tools
+from outrider.wire._value import Value
+from outrider.wire.tools import (
     BUILTIN_TOOL_NAMES,
     TOOL_ALIASES,
     TOOL_INPUTS,

@@ -1,0 +1,8 @@
+"""`python -m outrider.app`: the same as `outrider`."""
+
+import sys
+
+from outrider.app import main
+
+if __name__ == "__main__":
+    sys.exit(main())

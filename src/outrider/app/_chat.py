@@ -1,0 +1,262 @@
+"""Owns `outrider chat`: a conversation at a terminal, line by line, or with whoever writes to its stdin.
+
+Does not know how a message looks, nor how questions of the agent are asked.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from importlib import import_module
+from shlex import quote
+from typing import TYPE_CHECKING, Final
+
+from rich.table import Table
+from rich.text import Text
+
+import outrider
+from outrider.app._asking import Asker
+from outrider.app._between import Between
+from outrider.app._failing import Code, code_of, in_one_line
+from outrider.app._flags import BY_OPTION, working_folder
+from outrider.app._saying import money, shortened
+from outrider.app._stream import Stream
+from outrider.app._terminal import Terminal, one_line, printable
+from outrider.app._turns import follow, opened, summary
+from outrider.errors import ConnectionLost, OutriderError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from outrider import Result
+    from outrider.options import OptionFields
+
+__all__ = ["hold_chat"]
+
+_OWN: Final[Mapping[str, str]] = {
+    "/help": "this list",
+    "/model [NAME]": "show the models, or change to one",
+    "/mode [MODE]": "show the permission mode, or change it",
+    "/cost": "what the conversation has used",
+    "/exit": "leave; so does Ctrl-D",
+    "\\": "at the end of a line: it goes on in the next one",
+}
+
+
+class _Leave(Exception):
+    """The user wants to go."""
+
+
+def hold_chat(fields: OptionFields, *, no_color: bool) -> int:
+    """Hold a conversation until the user leaves; gives the exit code.
+
+    Raises what `Session` raises.
+    """
+    terminal = Terminal(no_color=no_color)
+    cwd = working_folder(fields)
+    stream = Stream(terminal, cwd=cwd)
+    base: OptionFields = {"include_partial_messages": terminal.is_live}
+    chosen: OptionFields = {**base, **Asker(terminal, stream, cwd=cwd).fields(), **fields}
+    with opened(outrider.sync.Session(outrider.Options(**chosen)), terminal) as session:
+        code = _Chat(session, terminal, stream).hold()
+        id = session.id
+    if id is not None and outrider.Options(**chosen).persist_session:
+        terminal.note(Text(f"To go on: outrider chat --resume {quote(one_line(id))}", style="dim"))
+    return code
+
+
+class _Chat:
+    """One conversation."""
+
+    def __init__(self, session: outrider.sync.Session, terminal: Terminal, stream: Stream) -> None:
+        self._session = session
+        self._terminal = terminal
+        self._stream = stream
+        self._between = Between(session, terminal, stream)
+        self._read = _reader(terminal, self._between)
+        self._commands: Mapping[str, Callable[[str], None]] = {
+            "help": self._help,
+            "model": self._model,
+            "mode": self._mode,
+            "cost": self._cost,
+            "exit": self._exit,
+            "quit": self._exit,
+        }
+
+    def hold(self) -> int:
+        self._welcome()
+        is_warned = False
+        while True:
+            try:
+                text = self._read()
+                is_warned = False
+            except KeyboardInterrupt:
+                # What was typed stays on its line.
+                self._terminal.print()
+                if is_warned:
+                    return Code.INTERRUPTED
+                is_warned = True
+                self._say("Ctrl-C again leaves.", "dim")
+                continue
+            if text is None:
+                return Code.OK
+            if not text.strip():
+                continue
+            try:
+                self._take(text)
+            except _Leave:
+                return Code.OK
+            except KeyboardInterrupt:
+                return Code.INTERRUPTED
+            except ConnectionLost:
+                raise
+            except OutriderError as error:
+                self._terminal.note(Text(f"error: {in_one_line(error, BY_OPTION)}", style="red"))
+
+    def _take(self, text: str) -> None:
+        word, _, rest = text.strip().partition(" ")
+        if word.startswith("/"):
+            own = self._commands.get(word[1:])
+            if own is not None:
+                own(rest.strip())
+                return
+            names = {
+                each
+                for command in self._session.info.commands
+                for each in (command.name, *(command.aliases or ()))
+            }
+            if word[1:] not in names and "/" not in word[1:]:
+                self._terminal.note(
+                    Text(f"There is no command {one_line(word)}. /help lists those there are."),
+                    style="yellow",
+                )
+                return
+        self._ask(text)
+
+    def _ask(self, text: str) -> None:
+        self._terminal.wait("working")
+        turn = self._session.send(text, until="idle")
+        try:
+            self._conclude(follow(turn, self._stream.show, self._terminal))
+        finally:
+            self._between.end_turn(turn.messages)
+
+    def _conclude(self, result: Result[object]) -> None:
+        self._stream.finish()
+        if not self._terminal.is_live and result.text:
+            self._terminal.write_words(result.text, is_apart=self._terminal.can_ask)
+        error = result.error
+        if error is not None:
+            if isinstance(error, ConnectionLost):
+                raise error
+            if code_of(error) is not Code.INTERRUPTED:
+                raise error
+            self._say("interrupted", "yellow")
+        self._terminal.note(summary(result, self._terminal))
+
+    # The commands.
+
+    def _welcome(self) -> None:
+        self._terminal.clear()
+        info = self._session.info
+        dot = f" {self._terminal.glyphs.dot} "
+        program = f"Claude Code {one_line(info.version)}" if info.version else "the agent"
+        head = Text.assemble(("Outrider", "bold cyan"), f" {outrider.__version__}{dot}{program}")
+        self._terminal.note(head)
+        if self._terminal.can_ask:
+            self._say("/help lists commands, Ctrl-C interrupts, Ctrl-D leaves.", "dim")
+
+    def _help(self, _: str) -> None:
+        table = Table.grid(padding=(0, 2))
+        for name, text in _OWN.items():
+            table.add_row(Text(name, style="bold"), text)
+        theirs = [command for command in self._session.info.commands if command.name not in self._commands]
+        if theirs:
+            table.add_row()
+            table.add_row(Text("of the agent", style="dim"))
+        for command in sorted(theirs, key=lambda each: each.name):
+            words = one_line(command.description)
+            table.add_row(
+                Text(f"/{one_line(command.name)}", style="bold", no_wrap=True, overflow="ellipsis"),
+                Text(shortened(words, 90), style="dim"),
+            )
+        self._terminal.print(table)
+
+    def _model(self, name: str) -> None:
+        if name:
+            self._say(f"The model is now {one_line(self._session.set_model(name))}.")
+            return
+        now = self._session.info.model
+        table = Table.grid(padding=(0, 2))
+        for model in self._session.info.models:
+            is_it = now in (model.value, model.resolved_model)
+            sign = self._terminal.glyphs.prompt if is_it else ""
+            table.add_row(
+                sign,
+                Text(one_line(model.value), style="bold", no_wrap=True, overflow="ellipsis"),
+                Text(one_line(model.display_name)),
+            )
+        self._terminal.print(table)
+        self._say(
+            f"Now: {one_line(now or 'the default, as the first turn will tell')}. /model NAME changes it.",
+            "dim",
+        )
+
+    def _mode(self, name: str) -> None:
+        if name:
+            self._say(f"The permission mode is now {one_line(self._session.set_permission_mode(name))}.")
+        else:
+            self._say(f"The permission mode is {one_line(self._session.info.permission_mode or 'default')}.")
+
+    def _cost(self, _: str) -> None:
+        usage = self._session.usage
+        self._say(str(usage))
+        for model, each in sorted(usage.by_model.items()):
+            self._say(f"  {one_line(model)}: {each.total_tokens:,} tokens, {money(each.cost_usd)}", "dim")
+
+    def _exit(self, _: str) -> None:
+        raise _Leave
+
+    def _say(self, text: str, style: str | None = None) -> None:
+        self._terminal.print(Text(text), style=style)
+
+
+def _reader(terminal: Terminal, between: Between) -> Callable[[], str | None]:
+    """How the next prompt is read: several lines as one, where a line ends with a backslash."""
+    if not sys.stdin.isatty():
+        return lambda: _joined(lambda _: sys.stdin.readline() or None)
+    # `input` uses it as soon as it is there, for editing and for the history.
+    readline = None
+    with suppress(ImportError):
+        readline = import_module("readline")
+    sign = terminal.glyphs.prompt
+    prompts = [f"{sign} ", f"{terminal.glyphs.more} "]
+    if not terminal.no_color and terminal.out.color_system:
+        # Marked for readline as of no width.
+        prompts = [f"\001\033[1;36m\002{each}\001\033[0m\002" for each in prompts]
+
+    def line(is_first: bool) -> str | None:
+        prompt = prompts[0 if is_first else 1]
+
+        def draw() -> None:
+            typed = readline.get_line_buffer() if readline else ""
+            terminal.write_exactly(prompt.translate({1: None, 2: None}) + printable(typed))
+
+        try:
+            with terminal.typing(), between.typing(draw):
+                return input(prompt)
+        except EOFError:
+            terminal.print()
+            return None
+
+    return lambda: _joined(line)
+
+
+def _joined(line: Callable[[bool], str | None]) -> str | None:
+    lines: list[str] = []
+    while (text := line(not lines)) is not None:
+        text = text.rstrip("\r\n")
+        if not text.endswith("\\"):
+            return "\n".join([*lines, text])
+        lines.append(text[:-1])
+    return "\n".join(lines) if lines else None

@@ -1,0 +1,136 @@
+"""Owns `outrider run`: one prompt, its answer, and an exit code that says how it went.
+
+Does not know how a message looks.
+"""
+
+from __future__ import annotations
+
+import select
+import sys
+from typing import TYPE_CHECKING, Final, cast
+
+import msgspec
+from rich.text import Text
+
+import outrider
+from outrider._display import escaped_json
+from outrider.app._asking import Asker
+from outrider.app._failing import Code, Failed
+from outrider.app._flags import working_folder
+from outrider.app._stream import Stream
+from outrider.app._terminal import Terminal, one_line
+from outrider.app._turns import follow, opened, summary
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from outrider import Message, Result
+    from outrider.options import OptionFields
+
+__all__ = ["read_prompt", "read_schema", "run_prompt"]
+
+_SILENCE: Final = 3.0
+"""Seconds after which whoever waits for stdin says so."""
+
+
+def run_prompt(
+    prompt: str | None,
+    fields: OptionFields,
+    *,
+    no_color: bool,
+    as_json: bool,
+    schema: Path | None,
+    is_quiet: bool,
+) -> int:
+    """Run a prompt and print the answer; gives the exit code.
+
+    Raises what `Session` and the turn raise.
+    """
+    terminal = Terminal(no_color=no_color)
+    output = None if schema is None else read_schema(schema)
+    cwd = working_folder(fields)
+    stream = Stream(terminal, cwd=cwd, is_quiet=is_quiet or as_json)
+    base: OptionFields = {"include_partial_messages": terminal.is_live and not as_json}
+    chosen: OptionFields = {**base, **Asker(terminal, stream, cwd=cwd).fields(), **fields}
+    options = outrider.Options(**chosen)
+    # Last: stdin may have to be waited for.
+    text = read_prompt(prompt)
+
+    def show(message: Message) -> None:
+        if as_json:
+            _print_frame(terminal, message)
+            stream.remember(message)
+        else:
+            stream.show(message)
+
+    with opened(outrider.sync.Session(options, output=output), terminal) as session:
+        result = follow(session.send(text, until="idle"), show, terminal)
+        stream.finish()
+    if not as_json:
+        _print_answer(terminal, result, is_structured=schema is not None)
+    if not (is_quiet or as_json):
+        terminal.note(summary(result, terminal, with_session=True))
+    if isinstance(result.error, outrider.TurnInterrupted):
+        return Code.INTERRUPTED
+    result.raise_for_error()
+    return Code.OK
+
+
+def _print_answer(terminal: Terminal, result: Result[object], *, is_structured: bool) -> None:
+    if is_structured:
+        if result.error is None:
+            from rich.json import JSON
+
+            text = msgspec.json.encode(result.output).decode()
+            terminal.print(JSON(escaped_json(text))) if terminal.is_live else terminal.write_json(text)
+    elif not terminal.is_live and result.text:
+        # Nothing is asked after it, and a pipe has the answer as it is.
+        terminal.write_words(result.text, is_apart=False)
+
+
+def _print_frame(terminal: Terminal, message: Message) -> None:
+    line = message.raw_json.decode("utf-8", "replace")
+    if isinstance(message, outrider.MalformedLine | outrider.OversizedMessage):
+        # What is no frame must not stand among them.
+        terminal.note(Text(one_line(line)))
+    else:
+        terminal.write_json(line.replace("\n", " "))
+
+
+def read_prompt(given: str | None) -> str:
+    """The prompt: what is given, what comes on stdin, or both.
+
+    Raises `Failed` if there is none.
+    """
+    is_piped = not sys.stdin.isatty()
+    if given is None and not is_piped:
+        raise Failed("There is no prompt. Give one, or pipe it: outrider run 'What is here?'", Code.USAGE)
+    if given is not None and given != "-":
+        more = _piped() if is_piped else ""
+        return f"{given}\n\n{more}" if more.strip() else given
+    text = _piped()
+    if not text.strip():
+        raise Failed("The prompt that came on stdin is empty.", Code.USAGE)
+    return text
+
+
+def _piped() -> str:
+    """What is piped in beside a prompt. A pipe that nobody writes to is waited for, but not in silence."""
+    if sys.platform != "win32" and not select.select([sys.stdin], [], [], _SILENCE)[0]:
+        sys.stderr.write("waiting for the end of stdin; `</dev/null` if nothing is to come\n")
+    return sys.stdin.read()
+
+
+def read_schema(path: Path) -> Mapping[str, object]:
+    """The JSON Schema of `--output`. Raises `Failed`."""
+    try:
+        value: object = msgspec.json.decode(path.read_bytes())
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise Failed(f"--output: {path} cannot be read: {reason}.", Code.USAGE) from error
+    except ValueError as error:
+        raise Failed(f"--output: {path} is no JSON: {error}.", Code.USAGE) from error
+    if not isinstance(value, dict):
+        raise Failed(f"--output: {path} is no JSON Schema: give an object.", Code.USAGE)
+    return cast("Mapping[str, object]", value)

@@ -1,0 +1,513 @@
+"""Owns the terminal: what the two streams can show, what is drawn for a moment, and single keys.
+
+All that the command shows goes through here, and is shown and never obeyed. `SafeConsole` sees to it for what
+is laid out, `Terminal.write` for text, `Terminal.write_json` for data, `guarded_streams` for all that Python
+and other packages write. The one way around it is `Terminal.write_exactly`, for escape codes of our own.
+
+Does not know what a conversation is.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+import re
+import sys
+import time
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+from threading import Lock, RLock
+from typing import IO, TYPE_CHECKING, Any, Final, TextIO, cast
+
+from rich.console import Console
+from rich.control import Control
+from rich.live import Live
+from rich.segment import ControlType, Segment
+from rich.text import Text
+
+from outrider._display import chopped, escaped_json, one_line, plain, printable
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Generator, Iterable
+
+    from rich.console import ConsoleOptions, RenderableType
+
+__all__ = [
+    "ASCII",
+    "INDENT",
+    "UNICODE",
+    "Glyphs",
+    "SafeConsole",
+    "Terminal",
+    "chopped",
+    "complain",
+    "guarded_streams",
+    "one_line",
+    "printable",
+]
+
+
+class Glyphs:
+    """The signs that are used, for terminals that know them and for those that do not."""
+
+    def __init__(self, **signs: str) -> None:
+        self.prompt = signs["prompt"]
+        self.tool = signs["tool"]
+        self.returns = signs["returns"]
+        self.good = signs["good"]
+        self.bad = signs["bad"]
+        self.warning = signs["warning"]
+        self.more = signs["more"]
+        self.dot = signs["dot"]
+        self.spinner = signs["spinner"]
+        self.bar = signs["bar"]
+        self.gutter = signs["gutter"]
+        self.goes_on = signs["goes_on"]
+
+
+UNICODE: Final = Glyphs(
+    prompt="\N{HEAVY RIGHT-POINTING ANGLE QUOTATION MARK ORNAMENT}",
+    tool="⏺",
+    returns="└",
+    good="✓",
+    bad="✗",
+    warning="!",
+    more="…",
+    dot="·",
+    spinner="dots",
+    bar="━",
+    gutter="│",
+    goes_on="┊",
+)
+ASCII: Final = Glyphs(
+    prompt=">",
+    tool="*",
+    returns="`-",
+    good="+",
+    bad="x",
+    warning="!",
+    more="...",
+    dot="-",
+    spinner="line",
+    bar="=",
+    gutter="|",
+    goes_on=":",
+)
+
+INDENT: Final = "  "
+"""Before every line of the agent's at a terminal. What begins in the first column is ours, so that no answer
+can pass for a question."""
+
+_HANGING: Final = 4 * " "
+_PIECE: Final = 4096
+_MOST_KEYS: Final = 1024
+
+# An arrow sends letters too, and is none of them.
+_SPECIAL_KEY = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.|[^\[O])")
+_BEGUN_KEY = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|O)?\Z")
+
+
+def _code(code: str) -> Control:
+    made = Control()
+    made.segment = Segment(code, None, [(ControlType.HOME,)])
+    return made
+
+
+_WRAP_OFF: Final = _code("\x1b[?7l")
+_WRAP_ON: Final = _code("\x1b[?7h")
+
+
+class SafeConsole(Console):
+    """A console that shows what is printed and obeys none of it: whatever becomes a segment of text has no
+    control characters, and no link but the one that is to be read.
+
+    What is laid out in lines stays in them. Terminals do not agree how wide a sign is, and one that takes a
+    line to be too long would go on in the first column, with words of the agent's where ours begin.
+    """
+
+    def print(self, *objects: Any, **given: Any) -> None:  # noqa: ANN401 - as in the class above
+        if given.get("soft_wrap"):
+            super().print(*objects, **given)
+            return
+        with self:
+            self.control(_WRAP_OFF)
+            super().print(*objects, **given)
+            self.control(_WRAP_ON)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            if segment.control:
+                yield segment
+                continue
+            text, style, _ = segment
+            yield Segment(plain(text), style.update_link(None) if style and style.link else style)
+
+
+class Terminal:
+    """Standard output and error, and who is in front of them.
+
+    `out` has the answer, `err` all that is said about it. Both never raise for a character that they cannot
+    show, nor does standard input for one that it does not know. Texts that are printed must be of one line,
+    by `one_line`, or laid out line by line: where lines go is not seen here.
+    """
+
+    def __init__(self, *, no_color: bool = False) -> None:
+        _forgive(sys.stdin, "replace")
+        self._stdout, stderr = _exact(sys.stdout), _exact(sys.stderr)
+        for stream in (self._stdout, stderr):
+            _forgive(stream, _HANDLER)
+        self.no_color = no_color or bool(os.environ.get("NO_COLOR"))
+        self.out = self._console(self._stdout)
+        self.err = self._console(stderr)
+        is_dumb = self.out.is_dumb_terminal
+        self.is_live: bool = _is_terminal(sys.stdout) and not is_dumb
+        """Whether what is drawn can be taken back."""
+        self.can_ask: bool = _is_terminal(sys.stdin) and (
+            _is_terminal(sys.stdout) or _is_terminal(sys.stderr)
+        )
+        """Whether somebody is there to answer."""
+        self.glyphs: Glyphs = UNICODE if self._knows_unicode() else ASCII
+        self._area: Live | None = None
+        self._holders = 0
+        self._lock = RLock()
+        self._keyboard = Lock()
+        self._questions = 0
+        self._is_asking = False
+        self._held_back: list[Callable[[], None]] = []
+
+    def _console(self, stream: IO[str]) -> Console:
+        return SafeConsole(file=stream, highlight=False, markup=False, no_color=self.no_color, emoji=False)
+
+    def _knows_unicode(self) -> bool:
+        if not (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf"):
+            return False
+        named = next(filter(None, map(os.environ.get, ("LC_ALL", "LC_CTYPE", "LANG"))), "")
+        return not self.is_live or named not in ("C", "POSIX")
+
+    @property
+    def voice(self) -> Console:
+        """Where to speak to a person: the stream that is a terminal."""
+        return self.err if _is_terminal(sys.stderr) or not _is_terminal(sys.stdout) else self.out
+
+    # For a moment.
+
+    def show(self, renderable: RenderableType) -> None:
+        """Draw something below all that is printed; it is gone with the next thing that is."""
+        if not self.is_live:
+            return
+        with self._lock:
+            # Looked at in here: a question may have come meanwhile, and what is drawn takes lines away.
+            if self._holders:
+                return
+            if self._area is None:
+                self._area = Live(
+                    renderable, console=self.out, transient=True, refresh_per_second=15, redirect_stderr=False
+                )
+                self._area.start()
+            else:
+                self._area.update(renderable)
+
+    def wait(self, text: str) -> None:
+        """Show that something is being waited for."""
+        if self.is_live:
+            from rich.spinner import Spinner
+
+            self.show(Spinner(self.glyphs.spinner, Text(text, style="dim"), style="cyan"))
+
+    def clear(self) -> None:
+        """Take away what is drawn for a moment."""
+        with self._lock:
+            area, self._area = self._area, None
+            if area is None:
+                return
+            try:
+                area.stop()
+            except BaseException as error:
+                # Ctrl-C came now, or while it was being drawn first, which rich answers with an IndexError.
+                self.out.show_cursor(True)
+                if not isinstance(error, IndexError):
+                    raise
+
+    @contextmanager
+    def held(self) -> Generator[None]:
+        """Draw nothing for a moment, because a question stands at the bottom."""
+        with self._lock:
+            self._holders += 1
+            self.clear()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._holders -= 1
+
+    # For good.
+
+    def print(self, renderable: RenderableType = "", *, style: str | None = None, end: str = "\n") -> None:
+        """Print on standard output."""
+        self._print(self.out, renderable, style, end)
+
+    def note(self, renderable: RenderableType = "", *, style: str | None = None) -> None:
+        """Print on standard error."""
+        self._print(self.err, renderable, style)
+
+    def leave_question(self) -> None:
+        """Go to the next line if a question stands in this one, because it will not be answered."""
+        if self._is_asking:
+            self.voice.print()
+            self._let_go()
+
+    def _print(
+        self, console: Console, renderable: RenderableType, style: str | None, end: str = "\n"
+    ) -> None:
+        with self._lock:
+            if self._is_asking:
+                self._held_back.append(partial(self._print, console, renderable, style, end))
+                return
+            self.clear()
+            if console.is_terminal and isinstance(renderable, str | Text):
+                renderable = _hanging(renderable, console)
+            # A line that is piped belongs together, however long it is.
+            console.print(
+                renderable,
+                style=style,
+                end=end,
+                markup=False,
+                soft_wrap=not console.is_terminal,
+                highlight=False,
+            )
+
+    def write(self, text: str) -> None:
+        """Write text to standard output, at once, line by line as it is."""
+        self.write_exactly(plain(text))
+
+    def write_words(self, text: str, *, is_apart: bool) -> None:
+        """Write what the agent says; `is_apart`, as lines that cannot begin where ours do."""
+        if is_apart or self.out.is_terminal:
+            width = max(self.voice.width - len(INDENT) - 1, 20)
+            lines = [piece for line in printable(text).split("\n") for piece in chopped(line, width)]
+            text = "\n".join(f"{INDENT}{line}".rstrip() for line in lines)
+        self.write(text if text.endswith("\n") else f"{text}\n")
+
+    def write_json(self, text: str) -> None:
+        """Write JSON to standard output, with a line end: the same value, in signs that can be shown."""
+        self.write_exactly(f"{escaped_json(text)}\n")
+
+    def write_exactly(self, text: str) -> None:
+        """Write what is our own, escape codes and all."""
+        with self._lock:
+            if self._is_asking:
+                self._held_back.append(partial(self.write_exactly, text))
+                return
+            self.clear()
+            # Unbuffered, a stream may take less than it is given without a word, if its reader goes.
+            for start in range(0, len(text), _PIECE):
+                self._stdout.write(text[start : start + _PIECE])
+            self._stdout.flush()
+
+    # Keys.
+
+    @contextmanager
+    def typing(self) -> Generator[None]:
+        """Have the keyboard for a line of the user's own, once all that is asked has been answered."""
+        while self._questions or not self._keyboard.acquire(timeout=0.05):
+            time.sleep(0.05)
+        try:
+            yield
+        finally:
+            self._keyboard.release()
+
+    @asynccontextmanager
+    async def asking(self) -> AsyncGenerator[None]:
+        """Have the keyboard, and the bottom of the screen, for a question.
+
+        What is printed meanwhile waits: it would stand between the question and its answer.
+        """
+        import anyio
+
+        self._questions += 1
+        try:
+            if not self._keyboard.acquire(blocking=False):
+                self.voice.print("\nIt wants to ask you something: press Enter.", style="yellow")
+                # Another thread has it.
+                while not self._keyboard.acquire(blocking=False):  # noqa: ASYNC110
+                    await anyio.sleep(0.05)
+            with self._lock:
+                self._is_asking = True
+            try:
+                with self.held():
+                    yield
+            except BaseException:
+                self.leave_question()
+                raise
+            finally:
+                self._let_go()
+                self._keyboard.release()
+        finally:
+            self._questions -= 1
+
+    def _let_go(self) -> None:
+        """Print what had to wait for a question."""
+        with self._lock:
+            self._is_asking = False
+            waiting, self._held_back = self._held_back, []
+            for show in waiting:
+                show()
+
+    def prompt(self, text: Text) -> None:
+        """Print on standard output without going to the next line."""
+        self.out.print(text, end="", soft_wrap=True)
+
+    def question(self, words: str) -> None:
+        """Ask whoever is there, without going to the next line."""
+        self.voice.print(_hanging(words, self.voice), end="")
+
+    def unprompt(self, console: Console | None = None) -> None:
+        """Take away the line that the cursor is in; where that cannot be done, go to the next."""
+        console = console or self.out
+        if console.is_terminal and not console.is_dumb_terminal:
+            console.control(Control((ControlType.ERASE_IN_LINE, 2)), Control((ControlType.CARRIAGE_RETURN,)))
+        else:
+            console.print()
+
+    async def key(self, keys: str, *, default: str) -> str:
+        """Wait for one of these keys to be pressed. Cancelling the call leaves the terminal as it was.
+
+        What was typed before the question is thrown away: it was not meant for it. The end of the input is
+        the default.
+        """
+        import anyio
+
+        if sys.platform == "win32":
+            typed = (await self.line() or "").strip().lower()[:1]
+            return typed if typed and typed in keys else default
+        fd = sys.stdin.fileno()
+        begun = ""
+        with _single_keys(fd):
+            while True:
+                await anyio.wait_readable(fd)
+                data = os.read(fd, _MOST_KEYS)
+                if not data:
+                    return default
+                pressed = _SPECIAL_KEY.sub("", begun + data.decode("ascii", "replace"))
+                # On a slow line the rest of an arrow comes later.
+                begun = "".join(_BEGUN_KEY.findall(pressed)[:1])
+                for key in pressed.removesuffix(begun).lower():
+                    if key in keys:
+                        return key
+                    if key in "\x04\r\n":
+                        return default
+
+    async def line(self) -> str | None:
+        """Wait for a line to be typed; None at the end of the input. What was typed before is thrown away."""
+        import anyio
+
+        if sys.platform == "win32":
+            typed = await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
+            return typed.rstrip("\n") if typed else None
+        import termios
+
+        fd = sys.stdin.fileno()
+        termios.tcflush(fd, termios.TCIFLUSH)
+        await anyio.wait_readable(fd)
+        data = os.read(fd, 65536)
+        return data.decode("utf-8", "replace").rstrip("\n") if data else None
+
+
+def complain(words: str) -> None:
+    """Write a line to stderr as it is now: another may stand in for it while something is drawn."""
+    console = Terminal(no_color=True).err
+    if console.is_terminal:
+        console.print(_hanging(words, console))
+    else:
+        sys.stderr.write(f"{plain(words)}\n")
+
+
+def _hanging(words: str | Text, console: Console) -> Text:
+    """A line that goes on behind the first column where there is no room: what begins there is ours."""
+    text = Text(words) if isinstance(words, str) else words
+    if text.cell_len <= console.width:
+        return text
+    first, *more = text.wrap(console, max(console.width - len(_HANGING), 20))
+    return Text("\n").join([first, *(Text(_HANGING).append_text(line) for line in more)])
+
+
+@contextmanager
+def _single_keys(fd: int) -> Generator[None]:
+    import termios
+    import tty
+
+    before = termios.tcgetattr(fd)
+    try:
+        # Ctrl-C stays what it is.
+        tty.setcbreak(fd, termios.TCSAFLUSH)
+        yield
+    finally:
+        termios.tcsetattr(fd, termios.TCSADRAIN, before)
+
+
+class _Guarded:
+    """A stream of Python's, for all who write to it without asking: logs, warnings, tracebacks, packages."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self.exact = stream
+
+    def write(self, text: str) -> int:
+        self.exact.write(plain(text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever a stream has
+        return getattr(self.exact, name)
+
+
+@contextmanager
+def guarded_streams() -> Generator[None]:
+    """Have standard output and error show, and not obey, all that is written to them."""
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = (cast("TextIO", _Guarded(stream)) for stream in before)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
+
+
+def _exact(stream: IO[str]) -> IO[str]:
+    return stream.exact if isinstance(stream, _Guarded) else stream
+
+
+def _is_terminal(stream: IO[str] | None) -> bool:
+    try:
+        return stream is not None and stream.isatty()
+    except ValueError:
+        # It is closed.
+        return False
+
+
+_IN_ASCII: Final = {
+    "…": "...",
+    "—": "-",
+    "\u2013": "-",
+    "·": "-",
+    "\u2019": "'",
+    "“": '"',
+    "”": '"',
+    "→": "->",
+}
+_HANDLER: Final = "outrider-terminal"
+
+
+def _spelled(error: UnicodeError) -> tuple[str, int]:
+    """What stands for characters that a stream cannot show."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(_IN_ASCII.get(sign, "?") for sign in error.object[error.start : error.end]), error.end
+
+
+def _forgive(stream: IO[str], how: str) -> None:
+    codecs.register_error(_HANDLER, _spelled)
+    reconfigure = getattr(stream, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(errors=how)

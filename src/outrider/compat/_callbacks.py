@@ -1,0 +1,134 @@
+"""The user's callbacks as the reference SDK calls them, made into those that sessions call.
+
+Hooks get dicts and return dicts; whether a tool may run is answered with `PermissionResultAllow` or
+`PermissionResultDeny`. Does not answer the agent.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from outrider.compat.types import (
+    HookMatcher,
+    PermissionResultAllow,
+    PermissionResultDeny,
+    ToolPermissionContext,
+)
+from outrider.handlers import Hook, call, name_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from outrider.compat.types import CanUseTool, HookCallback
+    from outrider.handlers import HookContext, PermissionRequest
+    from outrider.wire.hooks import HookInput
+
+log = logging.getLogger("outrider.session")
+
+_HOOK_SECONDS: Final = 600.0
+"""How long the agent waits for a hook that says nothing about it."""
+
+
+def hooks_of(given: object) -> dict[str, list[Hook[..., object]]]:
+    """The hooks of each event. All that match are called at once, each sees the input as it was.
+
+    Raises `TypeError` for what is no hook.
+    """
+    if not given:
+        return {}
+    if not isinstance(given, Mapping):
+        raise TypeError(f"hooks must be a dict of lists of HookMatcher by event, not {type(given).__name__}")
+    return {
+        str(event): [hook for matcher in _list_of(event, matchers) for hook in _each_of(str(event), matcher)]
+        for event, matchers in cast("Mapping[object, object]", given).items()
+        if matchers
+    }
+
+
+def has_to_block(given: Mapping[Any, Sequence[HookMatcher]] | None) -> bool:
+    """Whether what a hook fails at must not happen."""
+    matchers = [matcher for each in (given or {}).values() for matcher in each]
+    return any(matcher.on_failure not in (None, "continue") for matcher in matchers)
+
+
+def _each_of(event: str, matcher: object) -> list[Hook[..., object]]:
+    if not isinstance(matcher, HookMatcher):
+        raise TypeError(f"hooks[{event!r}] must hold HookMatcher objects, not {type(matcher).__name__}")
+    return [
+        Hook(
+            _calling(event, callback),
+            event,
+            matcher=matcher.matcher,
+            timeout=_HOOK_SECONDS if matcher.timeout is None else matcher.timeout,
+            fails="closed" if matcher.on_failure == "block" else "open",
+            in_order=False,
+            # The reference takes any event and any name, and says nothing of those that never come.
+            allow_unknown=True,
+            may_wait_in_vain=True,
+        )
+        for callback in _list_of(event, matcher.hooks)
+    ]
+
+
+def _list_of(event: object, given: object) -> Sequence[Any]:
+    if isinstance(given, list | tuple):
+        return cast("list[Any]", given)
+    raise TypeError(f"hooks[{event!r}] must be a list, not {type(given).__name__}")
+
+
+def _calling(event: str, callback: HookCallback) -> Callable[..., object]:
+    if not callable(callback):
+        raise TypeError(f"hooks[{event!r}] must hold functions, not {type(callback).__name__}")
+
+    async def hook(told: HookInput, context: HookContext) -> object:
+        return await call(callback, told.raw, context.tool_use_id, {"signal": None})
+
+    hook.__name__ = hook.__qualname__ = name_of(callback)
+    return hook
+
+
+def decide_with(callback: object) -> Decide | None:
+    """`can_use_tool` as the callback of a session. Raises `TypeError` for what is no function."""
+    if callback is not None and not callable(callback):
+        raise TypeError(f"can_use_tool must be a function, not {type(callback).__name__}")
+    return None if callback is None else Decide(cast("CanUseTool", callback))
+
+
+class Decide:
+    """`can_use_tool` as the callback of a session."""
+
+    warns_itself: Final = True
+    """What it is not asked about is said in the reference's words."""
+
+    def __init__(self, callback: CanUseTool) -> None:
+        self._callback = callback
+        self.__qualname__ = name_of(callback)
+
+    async def __call__(self, request: PermissionRequest) -> object:
+        context = ToolPermissionContext(
+            suggestions=[*request.suggestions],
+            tool_use_id=request.tool_use_id,
+            agent_id=request.agent_id,
+            blocked_path=request.blocked_path,
+            decision_reason=request.decision_reason,
+            title=request.title,
+            display_name=request.display_name,
+            description=request.description,
+        )
+        try:
+            answer = await call(self._callback, request.tool_name, request.input, context)
+            if not isinstance(answer, PermissionResultAllow | PermissionResultDeny):
+                # Sessions take True and dicts, too. What the reference refuses must not be allowed here.
+                wanted = "PermissionResult (PermissionResultAllow or PermissionResultDeny)"
+                raise TypeError(f"Tool permission callback must return {wanted}, got {type(answer)}")
+        except Exception as error:
+            log.exception("%s failed to decide about %s: denied", self.__qualname__, request.tool_name)
+            return PermissionResultDeny(message=f"Tool permission request failed: Error: {error}")
+        if isinstance(answer, PermissionResultAllow) and answer.updated_input is None and request.is_changed:
+            # It was changed in place, and is meant as it is now.
+            return PermissionResultAllow(
+                updated_input=request.input, updated_permissions=answer.updated_permissions
+            )
+        return answer

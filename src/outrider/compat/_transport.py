@@ -1,0 +1,105 @@
+"""The reference SDK's `Transport`, for those who reach an agent in a way of their own, and how a session
+uses one.
+
+Does not know what a message means.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator
+from typing import Any
+
+import anyio
+
+from outrider import transports
+from outrider.wire import encode
+
+
+class Transport(ABC):
+    """Moves messages between an agent and this process: lines of JSON out, objects in."""
+
+    @abstractmethod
+    async def connect(self) -> None:
+        """Open the way to the agent."""
+
+    @abstractmethod
+    async def write(self, data: str) -> None:
+        """Send a line, which ends with a newline."""
+
+    @abstractmethod
+    def read_messages(self) -> AsyncIterator[dict[str, Any]]:
+        """What the agent says, until it ends."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """End the agent and free everything."""
+
+    @abstractmethod
+    def is_ready(self) -> bool:
+        """Whether something can be written."""
+
+    @abstractmethod
+    async def end_input(self) -> None:
+        """Say that nothing more will be written."""
+
+
+def native(transport: Transport | transports.Transport) -> transports.Transport:
+    """The transport as sessions use it; one of Outrider's own is that already."""
+    return transport if isinstance(transport, transports.Transport) else _Carried(transport)
+
+
+class _Carried(transports.Transport):
+    """A transport of the reference's kind as one of Outrider's."""
+
+    def __init__(self, carrier: Transport) -> None:
+        self._carrier = carrier
+        self._messages: AsyncIterator[dict[str, Any]] | None = None
+        self._is_connected = False
+        self._is_closed = False
+        self._end: Exception | None = None
+        self._writing = anyio.Lock()
+        self._closing = anyio.Lock()
+
+    async def connect(self) -> None:
+        if not self._is_connected:
+            await self._carrier.connect()
+            self._is_connected = True
+
+    async def receive(self) -> bytes:
+        if self._messages is None:
+            self._messages = aiter(self._carrier.read_messages())
+        try:
+            if self._end is None:
+                return encode(await anext(self._messages)) + b"\n"
+        except StopAsyncIteration as end:
+            self._end = end
+        except Exception as error:  # noqa: BLE001 - whatever the user's code raises
+            self._end = error
+        if isinstance(self._end, StopAsyncIteration):
+            return b""
+        raise self._end
+
+    async def send(self, data: bytes) -> None:
+        async with self._writing:
+            for line in data.splitlines(keepends=True):
+                await self._carrier.write(line.decode())
+
+    async def end_input(self) -> None:
+        await self._carrier.end_input()
+
+    async def close(self) -> None:
+        # Once, as the reference does: a user's need not bear it twice. What was cut short did not happen.
+        async with self._closing:
+            if self._is_closed:
+                return
+            try:
+                await self._carrier.close()
+            except Exception:
+                self._is_closed = True
+                raise
+            self._is_closed = True
+
+    @property
+    def is_ready(self) -> bool:
+        return self._carrier.is_ready()

@@ -1,0 +1,435 @@
+"""Owns every exception that Outrider raises: the facts of each failure, and the text that is made from them.
+
+Does not decide when to raise: foreign exceptions are turned into these where they arise.
+
+    OutriderError
+    ├─ LaunchError: AgentNotFound, AgentTooOld, FolderNotFound, UserNotFound, CommandTooLong
+    ├─ McpServerFailed
+    ├─ ConnectionLost: ProcessExited, TransportClosed
+    ├─ ProtocolError: MalformedFrame, FrameTooLarge, MessageInvalid
+    ├─ RequestFailed: Unsupported, RequestTimedOut (also TimeoutError)
+    ├─ TurnFailed: TurnTimedOut (also TimeoutError), TurnInterrupted, LimitReached, ApiFailed, OutputInvalid
+    ├─ TranscriptError: SessionNotFound, SessionExists, SessionBusy, LeaseLost, TranscriptDamaged, StoreError
+    ├─ StoreError: StoreTimedOut (also TimeoutError)
+    ├─ UsageError (also RuntimeError), OptionsError (also ValueError)
+    └─ ToolFailed, Denied
+
+The facts are attributes. `str()` is the message of whoever raised it, if any, with the facts and a hint: what
+to do next. Secrets are masked in all that is shown, and in `message`, `hint`, `argv` and `stderr_tail`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from outrider.errors._keeping import reason_of
+from outrider.errors._root import Aside, OutriderError, Told, in_seconds
+from outrider.errors._transcripts import (
+    LeaseLost,
+    SessionBusy,
+    SessionExists,
+    SessionNotFound,
+    StoreError,
+    StoreTimedOut,
+    TranscriptDamaged,
+    TranscriptError,
+)
+from outrider.redaction import mask, mask_argv, preview, preview_value
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Unpack
+
+    from outrider.errors._root import StrPath
+
+__all__: list[str] = ["OutriderError", "UsageError", "OptionsError", "ToolFailed", "Denied"]
+__all__ += ["LaunchError", "AgentNotFound", "AgentTooOld", "FolderNotFound", "UserNotFound", "CommandTooLong"]
+__all__ += ["ConnectionLost", "ProcessExited", "TransportClosed", "RequestFailed", "Unsupported"]
+__all__ += ["RequestTimedOut", "ProtocolError", "MalformedFrame", "FrameTooLarge", "MessageInvalid"]
+__all__ += ["TurnFailed", "TurnTimedOut", "TurnInterrupted", "LimitReached", "ApiFailed", "OutputInvalid"]
+__all__ += ["McpServerFailed", "TranscriptError", "SessionNotFound", "TranscriptDamaged"]
+__all__ += ["SessionExists", "SessionBusy", "LeaseLost", "StoreError", "StoreTimedOut"]
+
+_SHOWN_LINES = 10
+_INSTALL = "npm install -g @anthropic-ai/claude-code"
+# Those that have the same number on every system: the agent may run on another than this one.
+_SIGNALS = {1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 6: "SIGABRT", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
+_STOP_SIGNALS = (1, 2, 15)
+# Failures of the API that pass with time; `unknown` is what the agent calls a connection that broke.
+_PASSING_KINDS = ("rate_limit", "overloaded", "server_error", "connection_failed", "unknown")
+
+
+class _Launch(Told, total=False):
+    argv: Sequence[str]
+
+
+class _Turn(Told, total=False):
+    result: object
+    messages: Sequence[object]
+
+
+class LaunchError(OutriderError):
+    """The agent could not be started. `argv` is the command line, empty if it was not made yet."""
+
+    hint = "Check that `cli_path` names a program that this user may run."
+    _what = "the agent could not be started"
+
+    def __init__(self, message: str = "", *, argv: Sequence[str] = (), **told: Unpack[Aside]) -> None:
+        super().__init__(message, **told)
+        self.argv: tuple[str, ...] = tuple(mask_argv(argv))
+        self._evidence = (f"Command: {preview(' '.join(self.argv))}",) if argv else ()
+
+
+class AgentNotFound(LaunchError):
+    """The agent's program is at none of the paths `searched`."""
+
+    hint = f"Install it with `{_INSTALL}`, add its folder to PATH, or give its path as `cli_path`."
+    _what = "the agent's program was not found"
+
+    def __init__(self, searched: Sequence[str] = (), **told: Unpack[_Launch]) -> None:
+        super().__init__(**told)
+        self.searched: tuple[str, ...] = tuple(searched)
+        if searched:
+            self._evidence = ("Searched:", *(f"  {path}" for path in searched), *self._evidence)
+
+
+class AgentTooOld(LaunchError):
+    """The agent's program is of a `version` below the `minimum` that Outrider can drive."""
+
+    hint = f"Update it with `claude update` or `{_INSTALL}@latest`."
+
+    def __init__(self, version: str, minimum: str, **told: Unpack[_Launch]) -> None:
+        super().__init__(**told)
+        self.version, self.minimum = version, minimum
+        self._what = f"the agent's version is {version or 'unknown'}, and Outrider needs {minimum} or later"
+
+
+class FolderNotFound(LaunchError):
+    """The working folder `path` is not there."""
+
+    hint = "Create it, or give another as `cwd`."
+
+    def __init__(self, path: StrPath, **told: Unpack[_Launch]) -> None:
+        super().__init__(**told)
+        self.path = str(path)
+        self._what = f"the working folder {self.path!r} does not exist"
+
+
+class UserNotFound(LaunchError):
+    """The user that the agent should run as, `name`, is not known here or cannot be switched to."""
+
+    hint = "Give an existing name or a user id as `user`, or leave it out to run as yourself."
+
+    def __init__(self, name: str | int, **told: Unpack[_Launch]) -> None:
+        super().__init__(**told)
+        self.name = name
+        self._what = f"the agent cannot run as user {name!r}"
+
+
+class CommandTooLong(LaunchError):
+    """With `option`, the command line has a `size` over the system's `limit`. Nothing was started."""
+
+    hint = "Pass it by file or in the initialize request instead, or make it shorter."
+
+    def __init__(self, option: str, size: int, limit: int, **told: Unpack[_Launch]) -> None:
+        super().__init__(**told)
+        self.option, self.size, self.limit = option, size, limit
+        self._what = f"`{option}` makes the command line {size} long, and the limit is {limit}"
+
+
+class McpServerFailed(OutriderError):
+    """The agent could not use the MCP server `name`, which is required, for the `reason` given.
+
+    `status` is the agent's word for its state: `failed`, `needs-auth`, `disabled`, or `pending` if it was not
+    reached in time, in which case it is `retryable`; None if the agent does not know the server.
+    """
+
+    hint = "Check its command or its address, or leave out `required` to start without it."
+
+    def __init__(
+        self, name: str, reason: str = "", status: str | None = "failed", **told: Unpack[Told]
+    ) -> None:
+        super().__init__(**told)
+        self.name, self.reason, self.status = name, reason, status
+        self.retryable = status == "pending"
+        self.hint = mask(told.get("hint") or self._advice())
+        state = f" ({status})" if status else ""
+        self._what = _joined(f"the MCP server {preview(name)!r} cannot be used{state}", reason)
+
+    def _advice(self) -> str:
+        if self.status == "pending":
+            return "Give it more time with `timeouts.connect`, or leave out `required` to start without it."
+        if self.status == "needs-auth":
+            return "Log in to it once, with `claude mcp` or `Session.mcp_authenticate`, or give it a header."
+        if self.status == "disabled":
+            return "Enable it in the settings, or leave out `required` to start without it."
+        return type(self).hint
+
+
+class ConnectionLost(OutriderError):
+    """The agent cannot be talked to any more. A new session may well work, so it is `retryable`."""
+
+    hint = "Start a new session, or resume this one by its id."
+    retryable = True
+    _what = "the connection to the agent was lost"
+
+
+class ProcessExited(ConnectionLost):
+    """The agent's process ended before its work did.
+
+    `returncode` is negative for a signal, None if unknown; `signal` is the number of the one that ended it;
+    `stderr_tail` has the last lines on stderr. It is `retryable` if a signal ended it, but for SIGHUP, SIGINT
+    and SIGTERM, by which someone asks a process to stop; to exit with a code was the agent's own decision.
+    """
+
+    def __init__(
+        self,
+        returncode: int | None = None,
+        signal: int | None = None,
+        stderr_tail: str = "",
+        **told: Unpack[Told],
+    ) -> None:
+        super().__init__(**told)
+        self.returncode, self.stderr_tail = returncode, mask(stderr_tail)
+        self.signal = -returncode if signal is None and returncode is not None and returncode < 0 else signal
+        self.retryable = self.signal is not None and self.signal not in _STOP_SIGNALS
+        self.hint = mask(told.get("hint") or self._advice())
+        code = "an unknown code" if returncode is None else f"code {returncode}"
+        name = _SIGNALS.get(self.signal or 0, f"signal {self.signal}")
+        self._what = f"the agent was ended by {name}" if self.signal else f"the agent exited with {code}"
+        if lines := self.stderr_tail.splitlines():
+            shown = [f"  {preview(line)}" for line in lines[-_SHOWN_LINES:]]
+            self._evidence = (f"Last {len(shown)} of {len(lines)} lines on stderr:", *shown)
+
+    def _advice(self) -> str:
+        if self.signal == 9:
+            return "Most often the system ran out of memory: check the memory limit and the kernel log."
+        if self.signal in _STOP_SIGNALS:
+            return "Something asked it to stop: a supervisor, a deployment or Ctrl-C."
+        if self.signal:
+            return "It crashed: try again, and update it with `claude update` if it keeps happening."
+        if self.stderr_tail.strip():
+            return "Put right what it says on stderr, then start a new session."
+        return "It wrote nothing to stderr; run `claude doctor` to check the installation."
+
+
+class TransportClosed(ConnectionLost):
+    """The transport is not open; `why` says whether not yet, not any more, or not in this direction."""
+
+    hint = "Open a new session."
+    retryable = False
+
+    def __init__(self, why: str, **told: Unpack[Told]) -> None:
+        super().__init__(**told)
+        self.why = why
+        self._what = _joined("the transport is not open", why)
+
+
+class ProtocolError(OutriderError):
+    """What went over the wire makes no sense."""
+
+    hint = "Update the agent with `claude update`, and Outrider with pip: they may be too far apart."
+    _what = "the protocol was not kept to"
+
+
+class MalformedFrame(ProtocolError):
+    """A `line` on the agent's stdout is not a JSON object, for the `reason` given."""
+
+    hint = "Something else may write to the agent's stdout: a shell profile, a wrapper script, a debug print."
+
+    def __init__(self, line: bytes, reason: str = "", **told: Unpack[Told]) -> None:
+        super().__init__(**told)
+        self.line, self.reason = line, reason
+        self._what = _joined(f"the line {preview(line)!r} is not a JSON object", reason)
+
+
+class FrameTooLarge(ProtocolError):
+    """A frame of `size` bytes is over the `limit`."""
+
+    hint = "Raise `max_buffer_size`, or leave it unset to get an `OversizedMessage` in its place."
+
+    def __init__(self, size: int, limit: int, **told: Unpack[Told]) -> None:
+        super().__init__(**told)
+        self.size, self.limit = size, limit
+        self._what = f"a frame of {size} bytes is over the limit of {limit}"
+
+
+class MessageInvalid(ProtocolError):
+    """The message `data` does not have the form that it should have, for the `reason` given."""
+
+    hint = "`data` has all of it: correct it if your code made it, update Outrider if the agent did."
+
+    def __init__(self, data: object, reason: str = "", **told: Unpack[Told]) -> None:
+        super().__init__(**told)
+        self.data, self.reason = data, reason
+        self._what = _joined(f"the message {preview_value(data)} is not valid", reason)
+
+
+class RequestFailed(OutriderError):
+    """The agent refused a control `request` (the request, or its subtype), perhaps with a `code`."""
+
+    hint = "Correct the request and send it again."
+    _says = "the agent refused {}"
+
+    def __init__(
+        self, request: object, message: str = "", code: int | str | None = None, **told: Unpack[Aside]
+    ) -> None:
+        super().__init__(message, **told)
+        self.request, self.code = request, code
+        subtype = request if isinstance(request, str) else getattr(request, "subtype", None)
+        name = f"`{preview(str(subtype or type(request).__name__))}`"
+        self._what = self._says.format(name if code is None else f"{name} with code {code}")
+
+
+class Unsupported(RequestFailed):
+    """The agent does not know the request."""
+
+    hint = "Update the agent with `claude update`, or look at its capabilities before you ask."
+    _says = "the agent does not support {}"
+
+
+class RequestTimedOut(RequestFailed, TimeoutError):
+    """No answer came within `timeout` seconds. The agent may be slow for once, so it is `retryable`."""
+
+    hint = "Allow it more time, or close the session if the agent has stopped answering."
+    retryable = True
+    _says = "the agent did not answer {}"
+
+    def __init__(self, request: object, timeout: float | None = None, **told: Unpack[Told]) -> None:
+        super().__init__(request, **told)
+        self.timeout = timeout
+        self._what += in_seconds(" within", timeout) or " in time"
+
+
+class TurnFailed(OutriderError):
+    """A turn ended without what was asked for: with `result`, None if none came, and after `messages`."""
+
+    hint = "`result` and `messages` show how far it came."
+
+    def __init__(self, result: object = None, messages: Sequence[object] = (), **told: Unpack[Told]) -> None:
+        super().__init__(**told)
+        self.result = result
+        self.messages: tuple[object, ...] = tuple(messages)
+        self.session_id = self.session_id or getattr(result, "session_id", None)
+        self._what = self._what or _joined("the turn failed", reason_of(result))
+        self._evidence = (f"Messages received: {len(self.messages)}",) if messages else ()
+
+
+class TurnTimedOut(TurnFailed, TimeoutError):
+    """The deadline `which` of `timeout` seconds passed. A turn seldom sticks twice, so it is `retryable`."""
+
+    hint = "Raise it in `Timeouts`, or resume the session to go on from there."
+    retryable = True
+
+    def __init__(self, which: str, timeout: float | None = None, **told: Unpack[_Turn]) -> None:
+        super().__init__(**told)
+        self.which, self.timeout = which, timeout
+        self._what = f"the turn ran into its `{which}` deadline{in_seconds(' of', timeout)}"
+
+
+class TurnInterrupted(TurnFailed):
+    """The turn was stopped on request."""
+
+    hint = "`messages` has what came until then; send a new prompt to go on."
+    _what = "the turn was interrupted"
+
+
+class LimitReached(TurnFailed):
+    """The turn used up the `limit` that `kind` set: the name of an option such as `max_turns`."""
+
+    def __init__(self, kind: str, limit: float | None = None, **told: Unpack[_Turn]) -> None:
+        super().__init__(**told)
+        self.kind, self.limit = kind, limit
+        # A budget counts for the whole session, a number of turns for one prompt.
+        go_on = "resume in a new session" if "budget" in kind else "send another prompt to go on"
+        self.hint = mask(told.get("hint") or f"Raise `{kind}`, or {go_on}.")
+        self._what = f"the turn reached `{kind}`" + ("" if limit is None else f" of {limit:g}")
+
+
+class ApiFailed(TurnFailed):
+    """The agent's call to the model's API failed, after the agent's own retries.
+
+    `status` is the HTTP status, None if there was no answer; `kind`, the agent's word: `rate_limit`, …;
+    `retryable`, as given or else judged by these two; `retry_after`, the seconds to wait first, `resets_at`,
+    when the limit is lifted, in Unix seconds, and `request_id`, what the API calls the request, if known.
+    """
+
+    def __init__(
+        self,
+        status: int | None = None,
+        kind: str | None = None,
+        retryable: bool | None = None,
+        retry_after: float | None = None,
+        resets_at: float | None = None,
+        request_id: str | None = None,
+        **told: Unpack[_Turn],
+    ) -> None:
+        super().__init__(**told)
+        self.status, self.kind, self.retry_after = status, kind, retry_after
+        self.resets_at, self.request_id = resets_at, request_id
+        passing = kind in _PASSING_KINDS if status is None else status in (408, 429) or status >= 500
+        self.retryable = passing if retryable is None else retryable
+        self.hint = mask(told.get("hint") or self._advice())
+        code = (f" with status {status}" if status else "") + (f" for {request_id}" if request_id else "")
+        self._what = _joined(
+            f"the API call failed{code}{f' ({kind})' if kind else ''}", reason_of(self.result)
+        )
+
+    def _advice(self) -> str:
+        if self.retryable:
+            return f"Try again{in_seconds(' in', self.retry_after) or ' later'}."
+        if self.status in (401, 403) or self.kind == "authentication_failed":
+            return "Check the API key that the agent is given, or log in with `claude auth login`."
+        return "The same request would fail again: change the model, the prompt or its size."
+
+
+class OutputInvalid(TurnFailed):
+    """The structured output does not fit the type that was asked for; `errors` has a text for each place."""
+
+    hint = "Describe the form in the prompt, or ask for a wider type; `result` has the output as it came."
+    _what = "the output does not have the form that was asked for"
+
+    def __init__(self, errors: Sequence[str] = (), **told: Unpack[_Turn]) -> None:
+        super().__init__(**told)
+        self.errors: tuple[str, ...] = tuple(errors)
+        shown = [preview(error) for error in self.errors[:_SHOWN_LINES]]
+        more = [f"… and {len(errors) - len(shown)} more in `errors`"] if len(errors) > len(shown) else []
+        self._evidence = (*shown, *more, *self._evidence)
+
+
+class UsageError(OutriderError, RuntimeError):
+    """The caller broke a rule of the API; the text shows the right call."""
+
+
+class OptionsError(OutriderError, ValueError):
+    """An option has a value that cannot work; nothing was started."""
+
+
+class ToolFailed(OutriderError):
+    """Raise it in a tool: the agent gets `text` as the tool's error, and the turn goes on."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text or "The tool failed")
+        self.text = text
+
+
+class Denied(OutriderError):
+    """Raise it to forbid what the agent is about to do: it gets `reason`; `interrupt` ends the turn too."""
+
+    def __init__(self, reason: str, interrupt: bool = False) -> None:
+        super().__init__(reason or "Not allowed", hint="The turn ends here." if interrupt else "")
+        self.reason, self.interrupt = reason, interrupt
+
+
+def _joined(clause: str, reason: str) -> str:
+    return f"{clause}: {preview(reason)}" if reason else clause
+
+
+# Tracebacks show where users find a class, not where it is written.
+for _moved in (
+    OutriderError,
+    *OutriderError.__subclasses__(),
+    *TranscriptError.__subclasses__(),
+    StoreTimedOut,
+):
+    _moved.__module__ = __name__

@@ -1,0 +1,116 @@
+"""Owns the errors of many sessions: places that are not free, workers that are gone, journals in use.
+
+What happens in one session raises the errors of `outrider.errors`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from outrider.errors import OutriderError
+from outrider.errors._root import Told, in_seconds
+
+if TYPE_CHECKING:
+    from os import PathLike
+    from typing import Unpack
+
+__all__ = ["JournalBusy", "JournalInvalid", "PoolClosed", "QueueFull", "QueueTimedOut", "WorkerLost"]
+__all__ += ["ClusterNotFound", "WorkspaceFailed"]
+
+
+class QueueFull(OutriderError):
+    """As many as the `limit` wait for a process of the pool already, so this one of `tenant` was sent away.
+    Some of them will be served soon, so it is `retryable`."""
+
+    hint = "Try again later, or allow more with `queue_limit` or `max_processes`."
+    retryable = True
+
+    def __init__(self, limit: int, tenant: str = "", **told: Unpack[Told]) -> None:
+        super().__init__(**told)
+        self.limit, self.tenant = limit, tenant
+        who = f" (tenant {tenant!r})" if tenant else ""
+        self._what = f"{limit} wait for a process of the pool already{who}"
+        if not limit:
+            self._what = f"no process of the pool is free, and nobody may wait for one{who}"
+
+
+class QueueTimedOut(OutriderError, TimeoutError):
+    """No process of the pool was free for `tenant` within `timeout` seconds. Nothing was started, so it is
+    `retryable`."""
+
+    hint = "Try again later, or allow more with `queue_seconds`, `max_processes` or `max_memory`."
+    retryable = True
+
+    def __init__(self, timeout: float | None = None, tenant: str = "", **told: Unpack[Told]) -> None:
+        super().__init__(**told)
+        self.timeout, self.tenant = timeout, tenant
+        who = f" for tenant {tenant!r}" if tenant else ""
+        self._what = f"no process of the pool was free{who}{in_seconds(' within', timeout) or ' in time'}"
+
+
+class PoolClosed(OutriderError):
+    """The pool hands out no more processes: it is closed, or about to be."""
+
+    hint = "Open a new pool; close one only when nobody needs it any more."
+    _what = "the pool is closed"
+
+
+class WorkerLost(OutriderError):
+    """The place where an attempt at a task ran, `worker`, is gone, for the `reason` given. Another attempt
+    can be made elsewhere, so it is `retryable`."""
+
+    hint = "Begin another attempt; resume its session by the id, if there is one."
+    retryable = True
+
+    def __init__(self, worker: str = "", reason: str = "", **told: Unpack[Told]) -> None:
+        super().__init__(**told)
+        self.worker, self.reason = worker, reason
+        name = f" {worker!r}" if worker else ""
+        self._what = f"the worker{name} is gone" + (f": {reason}" if reason else "")
+
+
+class ClusterNotFound(OutriderError):
+    """The cluster at `address` cannot be used, for the `reason` given: it does not answer, for example."""
+
+    hint = "Check the address and that the cluster runs: `ray status` on one of its nodes tells."
+
+    def __init__(self, address: str = "", reason: str = "", **told: Unpack[Told]) -> None:
+        super().__init__(**told)
+        self.address, self.reason = address, reason
+        where = f" at {address!r}" if address else ""
+        self._what = f"the cluster{where} cannot be used" + (f": {reason}" if reason else "")
+
+
+class JournalBusy(OutriderError):
+    """Another runner, the `holder`, has the journal `path`. It has it until it ends, so it is `retryable`."""
+
+    hint = "Wait for it or stop it; `outrider fleet status` may look at the journal meanwhile."
+    retryable = True
+
+    def __init__(self, path: str | PathLike[str], holder: str = "", **told: Unpack[Told]) -> None:
+        super().__init__(**told)
+        self.path, self.holder = str(path), holder
+        self._what = f"the journal {self.path!r} is in use" + (f" by {holder}" if holder else "")
+
+
+class JournalInvalid(OutriderError):
+    """The file `path` cannot be used as a journal, for the `reason` given."""
+
+    hint = "Give the path of a journal, or of a file that is not there yet."
+
+    def __init__(self, path: str | PathLike[str], reason: str = "", **told: Unpack[Told]) -> None:
+        super().__init__(**told)
+        self.path, self.reason = str(path), reason
+        self._what = f"{self.path!r} cannot be used as a journal" + (f": {reason}" if reason else "")
+
+
+class WorkspaceFailed(OutriderError):
+    """The folder `path` of a task could not be made or removed, for the `reason` given."""
+
+    hint = "Check the source of the workspace, the space on the disk, and who may write there."
+
+    def __init__(self, path: str | PathLike[str], reason: str = "", **told: Unpack[Told]) -> None:
+        super().__init__(**told)
+        self.path, self.reason = str(path), reason
+        self._what = f"the workspace {self.path!r} could not be made or removed"
+        self._what += f": {reason}" if reason else ""

@@ -1,0 +1,398 @@
+"""Owns the journal of a run: which tasks there are, how far each came, and what it came to, on disk.
+
+Does not run tasks. Its methods block for as long as the disk takes: a run calls them in threads.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+
+import msgspec
+
+from outrider.errors import OptionsError, UsageError
+from outrider.fleet._budget_account import Spent
+from outrider.fleet._journal_tables import RunnerLock, connected, explained, undamaged
+from outrider.fleet._outcome import Outcome, Status
+from outrider.fleet._task import Task
+from outrider.session import Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+    from typing import Self
+
+__all__ = ["Counts", "Entry", "Journal"]
+
+_AT_ONCE: Final = 256
+"""Rows that are read at a time: tasks are not held in memory while others run."""
+
+
+class Entry(NamedTuple):
+    """A task that has not ended, as the journal knows it."""
+
+    number: int
+    task: Task
+    attempts: int = 0
+    session_id: str | None = None
+    """Of the last attempt, if the task was started."""
+    workspace: str | None = None
+    started_at: float | None = None
+    usage: Usage = Usage()
+    """Of all attempts so far."""
+    tool_calls: int = 0
+    not_kept: tuple[str, ...] = ()
+    """Where its options had secrets: a journal is no place for them."""
+
+
+class Counts(msgspec.Struct, frozen=True):
+    """How many tasks are in which state."""
+
+    pending: int = 0
+    started: int = 0
+    """Begun and not ended; running, or cut off with their runner."""
+    done: int = 0
+    failed: int = 0
+    skipped: int = 0
+    over_budget: int = 0
+
+    @property
+    def ended(self) -> int:
+        return self.done + self.failed + self.skipped + self.over_budget
+
+    @property
+    def total(self) -> int:
+        return self.pending + self.started + self.ended
+
+
+class Journal:
+    """The tasks of a run and what became of them, in a SQLite file.
+
+        with Journal("run.db") as journal:
+            print(journal.counts(), [outcome.text for outcome in journal.outcomes()])
+
+    Opened like this it is read, at any time. A runner opens it with `writing=True`: only one can have it
+    then, until it is closed or its process ends. What a method has written when it returns outlives
+    `kill -9` and a loss of power.
+
+    Raises `JournalBusy` if another runner has it, `JournalInvalid` for a file that is no journal.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, writing: bool = False) -> None:
+        self.path: Path = Path(path).absolute()
+        self._is_writing = writing
+        self._lock = RunnerLock(self.path)
+        self._connection: sqlite3.Connection | None = None
+        self._turn = Lock()
+
+    def open(self) -> None:
+        """Open it; `with` does it."""
+        with explained(self.path):
+            if self._is_writing:
+                self._lock.take(self._holder())
+            try:
+                self._connection = connected(self.path, writing=self._is_writing)
+                if self._is_writing:
+                    self.set_meta("runner", f"process {os.getpid()} on {socket.gethostname()}")
+            except BaseException:
+                self.close()
+                raise
+
+    def close(self) -> None:
+        """Give it back. A second time does nothing."""
+        with self._turn:
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                connection.close()
+            self._lock.free()
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _holder(self) -> str:
+        try:
+            with Journal(self.path) as reader:
+                return reader.meta("runner") or ""
+        except Exception:  # noqa: BLE001 - it is only to be told
+            return ""
+
+    # What a runner writes.
+
+    def add(self, tasks: Iterable[tuple[int, Task]]) -> int:
+        """Write down tasks with their numbers, all or, if one is wrong, none; gives how many were new.
+
+        Secrets in options are left out. One that is there already, the same at the same place but for those,
+        is left as it is. Raises `OptionsError` for an
+        id that two tasks have, and for a task that is another than the one in the journal.
+        """
+        new = 0
+        with self._transaction() as connection:
+            for number, task in tasks:
+                plain = msgspec.json.encode(task.kept(), order="sorted")
+                row = connection.execute(
+                    "SELECT number, task FROM tasks WHERE id = ? OR number = ?", (task.id, number)
+                ).fetchone()
+                if row is None:
+                    connection.execute(
+                        "INSERT INTO tasks (number, id, task) VALUES (?, ?, ?)", (number, task.id, plain)
+                    )
+                    new += 1
+                elif row[0] != number:
+                    raise OptionsError(
+                        f"`tasks[{number}]` has the id of `tasks[{row[0]}]`: {task.id!r}",
+                        hint="Give each task an id of its own, or leave them all out.",
+                    )
+                elif row[1] != plain:
+                    raise OptionsError(
+                        f"`tasks[{number}]` is not the task that {str(self.path)!r} has at this place",
+                        hint="Resume the journal without tasks, or give another file for other ones.",
+                    )
+        return new
+
+    def begin(self, id: str, attempt: int, worker: str, session_id: str | None = None) -> None:
+        """An attempt at a task begins. Raises `UsageError` if the task has ended."""
+        now = time.time()
+        with self._transaction() as connection:
+            changed = connection.execute(
+                "UPDATE tasks SET state = 'started', attempts = ?, session_id = coalesce(?, session_id),"
+                " started_at = coalesce(started_at, ?) WHERE id = ? AND state <> 'ended'",
+                (attempt, session_id, now, id),
+            )
+            self._expect_one(changed, id)
+            connection.execute(
+                "INSERT INTO attempts (task, attempt, worker, began_at, session_id)"
+                " SELECT number, ?, ?, ?, ? FROM tasks WHERE id = ?",
+                (attempt, worker, now, session_id, id),
+            )
+
+    def note(
+        self,
+        id: str,
+        *,
+        session_id: str | None = None,
+        workspace: str | None = None,
+        worker: str | None = None,
+        usage: Usage | None = None,
+        tool_calls: int | None = None,
+    ) -> None:
+        """What is known by now of the running attempt. Of a task that has ended, nothing is noted."""
+        with self._transaction() as connection:
+            changed = connection.execute(
+                "UPDATE tasks SET session_id = coalesce(?, session_id), workspace = coalesce(?, workspace)"
+                " WHERE id = ? AND state = 'started'",
+                (session_id, workspace, id),
+            )
+            if changed.rowcount:
+                self._spend(connection, id, session_id, worker, usage, tool_calls)
+
+    def end(
+        self,
+        outcome: Outcome[object],
+        *,
+        usage: Usage | None = None,
+        tool_calls: int | None = None,
+        ran: float = 0.0,
+    ) -> None:
+        """A task has ended: once. `usage` is that of the last attempt, `outcome.usage` that of all; `ran`,
+        how many seconds the journal has been run for.
+
+        Raises `UsageError` if it has ended before, or is not in the journal.
+        """
+        with self._transaction() as connection:
+            self._end(connection, outcome)
+            self._spend(connection, outcome.id, outcome.session_id, None, usage, tool_calls)
+            connection.execute(
+                "UPDATE attempts SET ended_at = ? WHERE attempt = ? AND task ="
+                " (SELECT number FROM tasks WHERE id = ?)",
+                (outcome.ended_at, outcome.attempts, outcome.id),
+            )
+            connection.execute("INSERT OR REPLACE INTO meta VALUES ('ran', ?)", (repr(ran),))
+
+    def end_all(self, outcomes: Iterable[Outcome[object]]) -> None:
+        """Tasks have ended without another attempt: all of them or, if one had ended before, none."""
+        with self._transaction() as connection:
+            for outcome in outcomes:
+                self._end(connection, outcome)
+
+    def reopen(self, statuses: Sequence[Status]) -> int:
+        """Make tasks that ended so pending again, to be begun from the start; gives how many."""
+        marks = ", ".join("?" * len(statuses))
+        with self._transaction() as connection:
+            return connection.execute(
+                "UPDATE tasks SET state = 'pending', status = NULL, outcome = NULL, session_id = NULL"
+                f" WHERE state = 'ended' AND status IN ({marks})",
+                tuple(statuses),
+            ).rowcount
+
+    def set_meta(self, name: str, value: str) -> None:
+        """Keep a fact about the run."""
+        with self._transaction() as connection:
+            connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
+
+    # What anybody reads.
+
+    def todo(self) -> Iterator[Entry]:
+        """The tasks that have not ended: those that were started first, then the others, each in order."""
+        yield from self.started()
+        yield from self.pending()
+
+    def pending(self) -> Iterator[Entry]:
+        """The tasks that were never begun, or are to be begun anew, in order."""
+        return self._entries("pending")
+
+    def started(self) -> Iterator[Entry]:
+        """The tasks that were begun and have not ended, in order."""
+        return self._entries("started")
+
+    def _entries(self, state: str) -> Iterator[Entry]:
+        last = -1
+        while rows := self._read(
+            "SELECT number, task, attempts, session_id, workspace, started_at FROM tasks"
+            " WHERE state = ? AND number > ? ORDER BY number LIMIT ?",
+            (state, last, _AT_ONCE),
+        ):
+            for number, task, attempts, session_id, workspace, started_at in rows:
+                with undamaged(self.path):
+                    used = self._used(number) if attempts else (Usage(), 0)
+                    found, not_kept = _read(task)
+                yield Entry(number, found, attempts, session_id, workspace, started_at, *used, not_kept)
+                last = number
+
+    def _used(self, number: int) -> tuple[Usage, int]:
+        rows = self._read("SELECT usage, tool_calls FROM attempts WHERE task = ?", (number,))
+        usages = (msgspec.json.decode(usage, type=Usage) for usage, _ in rows if usage is not None)
+        return sum(usages, Usage()), sum(calls for _, calls in rows)
+
+    def lacking(self) -> Iterator[Entry]:
+        """The tasks that have not ended and had secrets in their options."""
+        for number, task in self._read(
+            "SELECT number, task FROM tasks WHERE state <> 'ended' AND instr(task, ?) ORDER BY number",
+            (b'"not_kept":',),
+        ):
+            found, not_kept = _read(task)
+            if not_kept:
+                yield Entry(number, found, not_kept=not_kept)
+
+    def outcomes(self) -> Iterator[Outcome]:
+        """What the tasks that have ended came to, in the order of the tasks."""
+        last = -1
+        while rows := self._read(
+            "SELECT number, outcome FROM tasks WHERE state = 'ended' AND number > ? ORDER BY number LIMIT ?",
+            (last, _AT_ONCE),
+        ):
+            last = rows[-1][0]
+            for _, written in rows:
+                with undamaged(self.path):
+                    outcome: Outcome = Outcome.from_json(msgspec.json.decode(written))
+                yield outcome
+
+    def counts(self) -> Counts:
+        """How many tasks are in which state."""
+        rows = self._read("SELECT coalesce(status, state), count(*) FROM tasks GROUP BY 1", ())
+        with undamaged(self.path):
+            return Counts(**dict(rows))
+
+    def spent(self) -> Spent:
+        """What all attempts have used, as far as it was told; `wall`: how long the journal was run."""
+        ((usd, tokens, calls),) = self._read(
+            "SELECT coalesce(sum(usd), 0.0), coalesce(sum(tokens), 0), coalesce(sum(tool_calls), 0)"
+            " FROM attempts",
+            (),
+        )
+        with undamaged(self.path):
+            return Spent(usd, tokens, calls, float(self.meta("ran") or 0.0))
+
+    def runner(self) -> str | None:
+        """Who has it open for writing, in another process or here; None: nobody."""
+        with explained(self.path):
+            is_taken = self._lock.is_taken()
+        return (self.meta("runner") or "another process") if is_taken else None
+
+    def meta(self, name: str) -> str | None:
+        """A fact about the run: `id`, `made_at`, `runner`, …"""
+        rows = self._read("SELECT value FROM meta WHERE name = ?", (name,))
+        return str(rows[0][0]) if rows else None
+
+    # How it is done.
+
+    @contextmanager
+    def _transaction(self) -> Generator[sqlite3.Connection]:
+        with self._turn, explained(self.path):
+            connection = self._opened()
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    def _read(self, query: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
+        with self._turn, explained(self.path):
+            return self._opened().execute(query, values).fetchall()
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._connection is None:
+            raise UsageError("The journal is not open", hint="Enter it first: `with journal: …`")
+        return self._connection
+
+    def _expect_one(self, changed: sqlite3.Cursor, id: str) -> None:
+        if changed.rowcount != 1:
+            raise UsageError(f"The task {id!r} has ended, or is not in {str(self.path)!r}")
+
+    def _end(self, connection: sqlite3.Connection, outcome: Outcome[object]) -> None:
+        changed = connection.execute(
+            "UPDATE tasks SET state = 'ended', status = ?, outcome = ?, session_id = ?, workspace = ?"
+            " WHERE id = ? AND state <> 'ended'",
+            (
+                outcome.status,
+                msgspec.json.encode(outcome.to_json()),
+                outcome.session_id,
+                outcome.workspace,
+                outcome.id,
+            ),
+        )
+        self._expect_one(changed, outcome.id)
+
+    def _spend(
+        self,
+        connection: sqlite3.Connection,
+        id: str,
+        session_id: str | None,
+        worker: str | None,
+        usage: Usage | None,
+        tool_calls: int | None,
+    ) -> None:
+        told = {
+            "id": id,
+            "session_id": session_id,
+            "worker": worker,
+            "tool_calls": tool_calls,
+            "usage": None if usage is None else msgspec.json.encode(usage),
+            "usd": None if usage is None else usage.cost_usd,
+            "tokens": None if usage is None else usage.total_tokens,
+        }
+        connection.execute(
+            "UPDATE attempts SET session_id = coalesce(:session_id, session_id),"
+            " worker = coalesce(:worker, worker), tool_calls = coalesce(:tool_calls, tool_calls),"
+            " usage = coalesce(:usage, usage), usd = coalesce(:usd, usd), tokens = coalesce(:tokens, tokens)"
+            " WHERE (task, attempt) = (SELECT number, attempts FROM tasks WHERE id = :id)",
+            told,
+        )
+
+
+def _read(written: bytes) -> tuple[Task, tuple[str, ...]]:
+    plain = msgspec.json.decode(written, type=dict[str, object])
+    not_kept = cast("list[str]", plain.pop("not_kept", []))
+    return Task.from_json(msgspec.json.encode(plain) if not_kept else written), tuple(not_kept)

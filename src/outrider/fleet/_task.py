@@ -1,0 +1,259 @@
+"""Owns `Task`: a prompt with all that is its own, as it is given in code, in a line of a file, in a journal.
+
+Does not know how a task is run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, cast
+
+import msgspec
+
+from outrider.errors import OptionsError
+from outrider.fleet._secrets import kept_options
+from outrider.fleet._sizes import read_seconds, read_size
+from outrider.fleet._workspaces import Workspace, read_workspace
+from outrider.options import OptionFields, Options
+from outrider.options._names import refuse_unknown
+from outrider.options._part import differing
+from outrider.options._readers import (
+    Reader,
+    above_zero,
+    any_text,
+    fault,
+    is_mapping,
+    json_object,
+    mapped,
+    near,
+    optional,
+    path_text,
+    text,
+    whole,
+)
+from outrider.redaction import preview
+from outrider.wire import Json, JsonObject
+
+if TYPE_CHECKING:
+    from typing import Self
+
+__all__ = ["Task", "numbered", "read_lines"]
+
+_LONGEST_ID: Final = 200
+_NOT_IN_AN_ID: Final = re.compile(r"[\x00-\x1f\x7f]")
+_OF_THE_FLEET: Final = {
+    "cwd": "Give it as `cwd` of the task.",
+    "output_format": "Give it as `output`.",
+    "transport": "",
+}
+"""Options that a task says in another way, which is the hint, or that mean nothing in another process."""
+
+
+class _Prompted(msgspec.Struct, frozen=True):
+    prompt: str
+    """What the agent is asked to do."""
+
+
+class Task(_Prompted, frozen=True, kw_only=True):
+    """A prompt, with what is its own. Raises `OptionsError` for what cannot work.
+
+    Task("Translate intro.md", id="intro", options={"model": "haiku"}, cwd="docs", usd=0.5)
+    """
+
+    id: str = ""
+    """Unlike that of all other tasks. Unset: made of its number and of what is in it."""
+    options: Mapping[str, object] = {}
+    """Options of its own, over those of the run, by name: what can be written as JSON. `env` is added to."""
+    cwd: str | None = None
+    """The folder to work in; in a `workspace`, the folder below it."""
+    workspace: Workspace | None = None
+    """A folder of its own. Unset: as the run says."""
+    output: object = None
+    """The form that the answer must have, a type or a JSON Schema. Unset: as the run says."""
+    usd: float | None = None
+    """What it may cost, in all its attempts."""
+    tokens: int | None = None
+    tool_calls: int | None = None
+    wall: float | None = None
+    """How many seconds an attempt may take."""
+    memory: int | str | None = None
+    """How much memory an engine sets aside for it, in bytes, or as in "512MiB", which becomes bytes."""
+    cpus: float = 0.5
+    """How many processors an engine sets aside for it."""
+    tags: Mapping[str, str] = {}
+    """What it is found by in the ledger and in reports."""
+
+    def __post_init__(self) -> None:
+        for name, read in _READERS.items():
+            given = getattr(self, name)
+            if (normal := read(f"`{name}`", given)) is not given:
+                msgspec.structs.force_setattr(self, name, normal)
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """`memory`, in bytes."""
+        return cast("int | None", self.memory)
+
+    @classmethod
+    def from_json(cls, line: str | bytes, *, number: int | None = None) -> Self:
+        """Read a line of a file of tasks: an object with these fields, or a text, which is a prompt.
+
+        Raises `OptionsError`, which names the line by its `number`, from 1.
+        """
+        where = "" if number is None else f"Line {number}: "
+        try:
+            return cls._from_plain(msgspec.json.decode(line))
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+            raise OptionsError(
+                f"{where}{preview(str(error))}: {preview(repr(line), 80)}",
+                hint='Each line is a JSON object with a "prompt", or a text.',
+            ) from None
+        except OptionsError as error:
+            raise OptionsError(f"{where}{error.message}", hint=error.hint) from None
+
+    @classmethod
+    def _from_plain(cls, plain: object) -> Self:
+        if isinstance(plain, str):
+            return cls(plain)
+        if not is_mapping(plain):
+            raise fault("A task", 'an object with a "prompt", or a text', plain)
+        known = cls.__struct_fields__
+        for name in plain:
+            if name not in known:
+                meant = near(str(name), known)
+                hint = f"Did you mean {meant!r}?" if meant else f"There are {', '.join(known)}."
+                raise OptionsError(f"A task has no field {preview(str(name), 80)!r}", hint=hint)
+        if "prompt" not in plain:
+            raise OptionsError("The task has no `prompt`", hint="Say what the agent is to do.")
+        output = plain.get("output")
+        if output is not None and not is_mapping(output):
+            raise fault("`output`", "a JSON Schema", output)
+        return cast("Callable[..., Self]", cls)(**{str(name): value for name, value in plain.items()})
+
+    def to_json(self) -> JsonObject:
+        """The task as plain JSON. A type is written as its schema."""
+        plain: JsonObject = {"prompt": self.prompt}
+        for name, value in differing(self).items():
+            plain[name] = _schema(value) if name == "output" else msgspec.to_builtins(value)
+        return plain
+
+    def kept(self) -> JsonObject:
+        """The task as a journal keeps it: without the secrets in its options, but with the places where they
+        were, as `not_kept`."""
+        plain = self.to_json()
+        if self.options:
+            kept, places = kept_options(self.options)
+            if places:
+                plain |= {"options": cast("JsonObject", kept), "not_kept": cast("list[Json]", places)}
+        return plain
+
+    def placed(self, number: int) -> Self:
+        """The same with an id, which is made if it has none. The same task at the same place has the same."""
+        if self.id:
+            return self
+        # What is made of it is seen: a secret is no part of it.
+        content = msgspec.json.encode(self.kept(), order="sorted")
+        made = f"{number:06d}-{hashlib.sha256(content).hexdigest()[:8]}"
+        return msgspec.structs.replace(self, id=made)
+
+    def check_folder(self, workspace: Workspace | None) -> None:
+        """Raises `OptionsError` if `cwd` leads out of its workspace, or out of that of the run."""
+        if self.cwd is None or (workspace is None and self.workspace is None):
+            return
+        if Path(self.cwd).is_absolute() or os.path.normpath(self.cwd).partition(os.sep)[0] == os.pardir:
+            raise OptionsError(
+                f"`cwd` is {preview(self.cwd)!r}, which is not below the folder that the workspace makes",
+                hint="Give it from there, as in 'src', or no workspace.",
+            )
+
+    def applied_to(self, options: Options) -> Options:
+        """The options of the run with those of the task over them. Raises `OptionsError`."""
+        own = dict(self.options)
+        if is_mapping(env := own.get("env")):
+            own["env"] = {**options.env, **cast("Mapping[str, str]", env)}
+        if self.cwd is not None and self.workspace is None:
+            own["cwd"] = self.cwd
+        return options.replace(**cast("OptionFields", own)) if own else options
+
+
+def _schema(output: object) -> object:
+    if is_mapping(output):
+        return msgspec.to_builtins(output)
+    from outrider.handlers import Shape
+
+    return Shape(output).schema
+
+
+def numbered(
+    tasks: Iterable[Task | str], check: Callable[[Task], None] = lambda _: None
+) -> Iterator[tuple[int, Task]]:
+    """Tasks with their numbers and ids, taken one by one and checked. Raises `OptionsError`, which names the
+    place, also for what `check` raises."""
+    for number, task in enumerate(tasks):
+        try:
+            whole_task = Task(task) if isinstance(task, str) else task
+            if not isinstance(whole_task, Task):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise fault("A task", "a `Task`, or a text", task)
+            check(whole_task)
+        except OptionsError as error:
+            raise OptionsError(f"`tasks[{number}]`: {error.message}", hint=error.hint) from None
+        yield number, whole_task.placed(number)
+
+
+def read_lines(lines: Iterable[str | bytes]) -> Iterator[Task]:
+    """The tasks of a file, one in each line; empty lines and those that begin with `#` are left out. Raises
+    `OptionsError`, which names the line."""
+    for number, line in enumerate(lines, 1):
+        stripped = line.strip()
+        if stripped and stripped[:1] not in ("#", b"#"):
+            yield Task.from_json(stripped, number=number)
+
+
+# How the fields are read.
+
+
+def _id(place: str, value: object) -> str:
+    found = any_text(place, value)
+    if len(found) > _LONGEST_ID or _NOT_IN_AN_ID.search(found):
+        wanted = f"a text of at most {_LONGEST_ID} characters, without control characters"
+        raise fault(place, wanted, value)
+    return found
+
+
+def _options(place: str, value: object) -> object:
+    found = cast("JsonObject", json_object(place, value))
+    for name in found:
+        if name in _OF_THE_FLEET:
+            raise OptionsError(f"{place} cannot have {name!r}", hint=_OF_THE_FLEET[name])
+    # Only their names: what they mean beside those of the run is seen when both are there.
+    known = Options.__struct_fields__
+    if any(name not in known for name in found):
+        refuse_unknown(found, known)
+    return found
+
+
+def _output(place: str, value: object) -> object:
+    if isinstance(value, (str, bytes, int, float)):
+        raise fault(place, "a type or a JSON Schema", value)
+    return value
+
+
+_READERS: Final[Mapping[str, Reader]] = {
+    "prompt": text,
+    "id": _id,
+    "options": _options,
+    "cwd": optional(path_text),
+    "workspace": read_workspace,
+    "output": _output,
+    "usd": optional(above_zero),
+    "tokens": optional(whole(1)),
+    "tool_calls": optional(whole(0)),
+    "wall": optional(read_seconds),
+    "memory": optional(read_size),
+    "cpus": above_zero,
+    "tags": mapped(text, text),
+}

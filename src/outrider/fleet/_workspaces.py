@@ -1,0 +1,250 @@
+"""Owns the folders that tasks work in: a copy of another, a worktree of a repository, or an empty one.
+
+Does not know when a task begins or ends. Everything here blocks: call it in a thread.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import logging
+import os
+import re
+import subprocess
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast, get_args
+
+import msgspec
+
+from outrider._folders import copy_folder, remove_folder
+from outrider._git import Repository, find_repository
+from outrider.fleet._errors import WorkspaceFailed
+from outrider.options._readers import choice, fault, is_mapping, listed, path_text, text
+from outrider.redaction import preview
+
+if TYPE_CHECKING:
+    from outrider.fleet._outcome import Status
+
+__all__ = ["Copy", "Empty", "Keep", "Workspace", "Worktree"]
+__all__ += ["discard", "folder_name", "has_folder", "read_workspace", "sweep", "working_folder"]
+
+log = logging.getLogger("outrider.fleet")
+
+Keep: TypeAlias = Literal["never", "failed", "always"]
+
+_LONGEST_NAME: Final = 80
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
+_PARTIAL: Final = ".partial"
+"""Ends the name of a folder that is being made: one that lacks nothing has its own name."""
+_LEAVING: Final = ".leaving"
+"""Ends the name of a folder that is being removed."""
+
+
+class Workspace(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
+    """A folder for a task alone, made before it begins.
+
+    `keep`: whether it stays when the task has ended: never, only if it is not done, or always.
+    """
+
+    keep: Keep = "never"
+
+    def __post_init__(self) -> None:
+        choice(*get_args(Keep))(f"`{type(self).__name__}.keep`", self.keep)
+
+    def make(self, id: str, root: Path) -> Path:
+        """Make the folder of this task below `root`, anew if it is there. Raises `WorkspaceFailed`."""
+        path = root / folder_name(id)
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+            self.remove(path)
+            remove_folder(_making(path))
+            self._fill(path)
+        except WorkspaceFailed:
+            raise
+        except Exception as error:  # whatever it is, it is about this folder alone
+            with suppress(Exception):
+                remove_folder(_making(path))
+                self._forget(path)
+            raise WorkspaceFailed(path, _reason(error)) from error
+        return path
+
+    def remove(self, path: Path) -> None:
+        """Remove the folder, if it is there. Raises `WorkspaceFailed`."""
+        leaving = path.with_name(path.name + _LEAVING)
+        try:
+            # A folder that is half gone must not be taken for one to work in.
+            remove_folder(leaving)
+            with suppress(FileNotFoundError):
+                path.rename(leaving)
+            remove_folder(leaving)
+            self._forget(path)
+        except Exception as error:  # as above
+            raise WorkspaceFailed(path, _reason(error)) from error
+
+    def is_kept(self, status: Status) -> bool:
+        """Whether it stays after a task that ended like this."""
+        return self.keep == "always" or (self.keep == "failed" and status != "done")
+
+    def _fill(self, path: Path) -> None:
+        raise NotImplementedError
+
+    def _forget(self, path: Path) -> None:
+        """Remove what there is of a folder elsewhere."""
+
+
+class Empty(Workspace, frozen=True, kw_only=True, tag="empty"):
+    """An empty folder."""
+
+    def _fill(self, path: Path) -> None:
+        path.mkdir()
+
+
+class Copy(Workspace, frozen=True, tag="copy"):
+    """A copy of the folder `source`. `ignore` has patterns of names to leave out, as in `*.pyc`. Sockets,
+    pipes and devices are left out, too, and so are the folders of tasks, if they are in it."""
+
+    source: str
+    ignore: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _set(self, "source", path_text("`Copy.source`", self.source))
+        _set(self, "ignore", listed(text)("`Copy.ignore`", self.ignore))
+
+    def _fill(self, path: Path) -> None:
+        making = _making(path)
+        # A copy that has itself in it would never end.
+        copy_folder(self.source, making, is_left_out=self._is_left_out, without=[path.parent])
+        making.rename(path)
+
+    def _is_left_out(self, name: str) -> bool:
+        return any(fnmatch(name, pattern) for pattern in self.ignore)
+
+
+class Worktree(Workspace, frozen=True, tag="worktree"):
+    """A worktree of the repository `repo` at `ref`, on no branch. What is committed in it stays in the
+    repository as long as git keeps what no branch leads to; make a branch there to keep it for good."""
+
+    repo: str
+    ref: str = "HEAD"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _set(self, "repo", path_text("`Worktree.repo`", self.repo))
+        if text("`Worktree.ref`", self.ref).startswith("-"):
+            raise fault("`Worktree.ref`", "a commit, a branch or a tag", self.ref)
+
+    def _fill(self, path: Path) -> None:
+        repository = self._repository()
+        if repository is None:
+            raise FileNotFoundError(errno.ENOENT, "This is not a git repository", self.repo)
+        place, making = _real(path), _making(path)
+        repository.add_worktree(place, making, self.ref)
+        making.rename(path)
+        repository.unlock_worktree(place)
+
+    def _forget(self, path: Path) -> None:
+        repository = self._repository()
+        if repository is not None:
+            repository.forget_worktree(_real(path))
+
+    def _repository(self) -> Repository | None:
+        return find_repository(self.repo)
+
+
+_KINDS: Final[Mapping[str, type[Workspace]]] = {"copy": Copy, "empty": Empty, "worktree": Worktree}
+
+
+def read_workspace(place: str, value: object) -> Workspace | None:
+    """A workspace as it is given: one of these, `"empty"`, or a mapping with its `kind`. Raises
+    `OptionsError`."""
+    if value is None or isinstance(value, Workspace):
+        return value
+    plain = {"kind": value} if isinstance(value, str) else value
+    if not is_mapping(plain):
+        raise fault(place, "a `Copy`, `Worktree` or `Empty`, or a mapping with a `kind`", value)
+    kind = _KINDS[cast(str, choice(*_KINDS)(f"the kind of {place}", plain.get("kind")))]
+    fields = {str(name): item for name, item in plain.items() if name != "kind"}
+    for name in fields:
+        choice(*kind.__struct_fields__)(f"a field of {place}", name)
+    try:
+        return cast("Callable[..., Workspace]", kind)(**fields)
+    except TypeError as error:
+        raise fault(place, f"a whole {kind.__name__}", value, f"{error}.") from None
+
+
+def folder_name(id: str) -> str:
+    """The name of a task's folder: its id, where that can be a name."""
+    name = _UNSAFE.sub("-", id)[:_LONGEST_NAME].strip(".-")
+    if name and name == id and not name.endswith((_PARTIAL, _LEAVING)):
+        return name
+    return f"{name or 'task'}-{hashlib.sha256(id.encode()).hexdigest()[:8]}"
+
+
+def has_folder(path: Path) -> bool:
+    """Whether a task has its folder. A link in its place leads to another one."""
+    return path.is_dir() and not path.is_symlink()
+
+
+def working_folder(folder: Path, cwd: str) -> Path:
+    """The part of a task's folder that it works in. Raises `WorkspaceFailed` if a link leads out of it."""
+    place = folder / cwd
+    try:
+        top, real = (Path(os.path.realpath(each)) for each in (folder, place))
+    except (OSError, ValueError) as error:
+        raise WorkspaceFailed(folder, _reason(error)) from error
+    if top != real and top not in real.parents:
+        raise WorkspaceFailed(folder, f"`cwd` is {preview(cwd)!r}, which leads out of it, to {real}")
+    return place
+
+
+def discard(kind: Workspace, folder: Path) -> bool:
+    """Remove the folder of a task. What is in the way is logged; gives whether it is gone."""
+    try:
+        kind.remove(folder)
+    except WorkspaceFailed:
+        log.warning("the folder of a task could not be removed: %s", folder, exc_info=True)
+        return False
+    return True
+
+
+def sweep(root: Path) -> None:
+    """Remove what is left of folders that were being made or removed when their process was ended.
+
+    What is in the way is logged: nobody works in it.
+    """
+    try:
+        left = [path for path in root.iterdir() if path.name.endswith((_PARTIAL, _LEAVING))]
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError:
+        log.warning("the folders of tasks could not be listed: %s", root, exc_info=True)
+        return
+    for path in left:
+        try:
+            remove_folder(path)
+        except Exception:
+            log.warning("what is left of a folder could not be removed: %s", path, exc_info=True)
+
+
+def _making(path: Path) -> Path:
+    """What a folder is called until it lacks nothing."""
+    return path.with_name(path.name + _PARTIAL)
+
+
+def _real(path: Path) -> Path:
+    """Where a folder is, whatever links lead there; it may itself be one."""
+    return Path(os.path.realpath(path.parent), path.name)
+
+
+def _set(workspace: Workspace, name: str, value: object) -> None:
+    msgspec.structs.force_setattr(workspace, name, value)
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, subprocess.CalledProcessError):
+        return preview(os.fsdecode(cast("bytes", error.stderr or b"")).strip() or str(error))
+    return preview(str(error) or repr(error))

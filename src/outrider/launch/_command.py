@@ -1,0 +1,196 @@
+"""Options to the command that runs the agent: program, arguments, environment, folder, user and files.
+
+Starts nothing and writes nothing. What it looks at on this machine: where the program is, whether the working
+folder is there, who the user is, and a settings file that has to be merged or checked.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
+
+from outrider.command import FOLDER, Command, File
+from outrider.errors import OptionsError, UsageError
+from outrider.launch._environment import kept_elsewhere, make_environment
+from outrider.launch._find import find_agent
+from outrider.launch._isolation import isolation_folders
+from outrider.launch._limits import check_length
+from outrider.launch._mode import Mode
+from outrider.launch._places import Filed, Flag, Given
+from outrider.launch._spelling import absolute, json_of, runs_here
+from outrider.launch._table import ROWS
+from outrider.launch._user import look_up_user
+from outrider.options import check_place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from outrider.command import UserId
+    from outrider.options import Options
+
+_OUTPUT: Final = ("--output-format", "stream-json", "--verbose")
+_INPUT: Final = ("--input-format", "stream-json")
+
+
+class Argument(NamedTuple):
+    """An argument, and the option that it came from."""
+
+    text: str
+    option: str
+
+
+def make_command(
+    options: Options,
+    *,
+    mode: Mode = Mode.STREAMING,
+    prompt: str | None = None,
+    program: str | None = None,
+    files: Iterable[File] = (),
+    environ: Mapping[str, str] | None = None,
+    platform: str = sys.platform,
+) -> Command:
+    """The command that runs an agent as the options say.
+
+    With `Mode.ONE_SHOT_ARGV`, the prompt is on the command line; in the other modes whoever starts it writes
+    the prompt, and it is given here only because an empty one means streaming. `program` is taken as it
+    is: nothing is looked for, and it does not matter whether it could run here. `files` are added to
+    those that the options need. `environ` and `platform` stand for this machine.
+
+    Raises `AgentNotFound`, `FolderNotFound`, `UserNotFound`, `CommandTooLong`, and `OptionsError` for options
+    that cannot be used in this mode or with this runner.
+    """
+    mode = mode.given(prompt)
+    user = _user(options, platform)
+    env = make_environment(options, user=user, environ=environ, platform=platform)
+    euid = os.geteuid() if platform == sys.platform and hasattr(os, "geteuid") else None
+    if program is None:
+        check_place(options, euid=euid if user is None else user.uid, platform=platform, environ=env)
+    made, own_files = _arguments(options, mode)
+    words = (program,) if program is not None else _program(options, environ, platform)
+    first = [Argument(word, "cli_path") for word in words]
+    arguments = [*first, *(Argument(word, "mode") for word in _OUTPUT), *made, *_mode(mode, prompt)]
+    command = Command(
+        tuple(argument.text for argument in arguments),
+        env=env,
+        far_env=kept_elsewhere(options),
+        cwd=absolute(options.cwd) if options.cwd is not None and runs_here(options.runner) else options.cwd,
+        files=(*own_files, *files),
+        folders=isolation_folders(options.isolation),
+        user=user,
+    )
+    wrapped = command if options.runner is None else options.runner.wrap(command)
+    check_length(wrapped, origins=_origins(arguments, wrapped), platform=platform)
+    if not runs_here(options.runner):
+        # Another machine most likely runs Linux, and would tell it only by not starting.
+        check_length(command, origins=_origins(arguments, command), platform="linux")
+    return wrapped
+
+
+def make_version_probe(
+    options: Options, *, environ: Mapping[str, str] | None = None, platform: str = sys.platform
+) -> Command:
+    """The command that asks the agent's program for its version, on the machine that it would run on.
+
+    For when a session cannot be opened, to tell whether the program is too old or does not run at all. Raises
+    what `make_command` raises.
+    """
+    user = _user(options, platform)
+    command = Command(
+        (*_program(options, environ, platform), "-v"),
+        env=make_environment(options, user=user, environ=environ, platform=platform),
+        folders=isolation_folders(options.isolation),
+        user=user,
+    )
+    return command if options.runner is None else options.runner.wrap(command)
+
+
+def _arguments(options: Options, mode: Mode) -> tuple[list[Argument], list[File]]:
+    """The arguments and files that options make: from the table, and then from `extra_args`."""
+    arguments: list[Argument] = []
+    files: list[File] = []
+    for row in ROWS:
+        place, value = row.place(streaming=mode.is_streaming), row.value(options)
+        if value is None:
+            continue
+        if place is None:
+            raise OptionsError(
+                f"`{row.option}` does not work in a one-shot run, which has no requests in either direction",
+                hint="Use a streaming session, or leave it out.",
+            )
+        if isinstance(place, Flag):
+            arguments += (Argument(text, row.option) for text in _flags(place, value))
+        elif isinstance(place, Filed):
+            path = value if isinstance(value, Given) else f"{FOLDER}/{place.file}"
+            arguments.append(Argument(f"{place.name}={path}", row.option))
+            if not isinstance(value, Given):
+                files.append(File(place.file, _content(value)))
+    for name, text in options.extra_args.items():
+        arguments.append(Argument(f"--{name}" if text is None else f"--{name}={text}", "extra_args"))
+    return arguments, files
+
+
+def _flags(flag: Flag, value: object) -> Iterator[str]:
+    # A value is bound to its flag with `=`, so that it can be no flag itself, whatever it begins with.
+    if isinstance(value, bool) and flag.words is not None:
+        yield f"{flag.name}={flag.words[0 if value else 1]}"
+    elif isinstance(value, bool):
+        yield from [flag.name] if value else []
+    elif isinstance(value, list):
+        for item in cast("list[str]", value):
+            yield f"{flag.name}={item}"
+    else:
+        yield f"{flag.name}={value if isinstance(value, str) else json_of(value).decode()}"
+
+
+def _content(value: object) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, list):
+        # As the agent joins the blocks of a system prompt.
+        value = "\n\n".join(cast("list[str]", value))
+    return value.encode() if isinstance(value, str) else json_of(value)
+
+
+def _mode(mode: Mode, prompt: str | None) -> list[Argument]:
+    words = [Argument(word, "mode") for word in (_INPUT if mode.is_streaming else ("--print",))]
+    if mode is not Mode.ONE_SHOT_ARGV:
+        return words
+    if prompt is None:
+        raise UsageError("There is no prompt to put on the command line. Give it as `prompt`.")
+    if "\0" in prompt:
+        raise UsageError("The prompt holds a NUL byte, which no argument can. Use `Mode.ONE_SHOT`.")
+    # After `--`, whatever it begins with is no flag.
+    return [*words, Argument("--", "mode"), Argument(prompt, "prompt")]
+
+
+def _program(options: Options, environ: Mapping[str, str] | None, platform: str) -> tuple[str, ...]:
+    if runs_here(options.runner):
+        program = find_agent(
+            cli_path=options.cli_path, bundled_path=options.bundled_path, environ=environ, platform=platform
+        )
+    else:
+        program = options.cli_path or "claude"
+    return (
+        (program,) if options.executable is None else (options.executable, *options.executable_args, program)
+    )
+
+
+def _user(options: Options, platform: str) -> UserId | None:
+    if options.user is None:
+        return None
+    if not runs_here(options.runner):
+        raise OptionsError(
+            f"`user` is {options.user!r}, and the runner starts the agent elsewhere, where users are others",
+            hint="Give the user to the runner instead, as in `Ssh(host, user=…)` or `Docker(…, user=…)`.",
+        )
+    return look_up_user(options.user, platform=platform)
+
+
+def _origins(arguments: list[Argument], wrapped: Command) -> list[str]:
+    """The option that each argument came from, also after a runner has put words in front or all into one."""
+    added = len(wrapped.argv) - len(arguments)
+    if added >= 0 and wrapped.argv[added:] == tuple(argument.text for argument in arguments):
+        return ["runner"] * added + [argument.option for argument in arguments]
+    longest = max(arguments, key=lambda argument: len(argument.text))
+    return [longest.option] * len(wrapped.argv)

@@ -1,0 +1,209 @@
+"""Owns what a user may send: text, content blocks, files, messages, and how a message is made of them.
+
+Does not send it. Files in it are read, so that making a message may take a while: `has_files` tells.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, Literal, TypeAlias, cast, get_args
+
+from outrider.errors import MessageInvalid, UsageError
+from outrider.redaction import preview_value
+from outrider.session._attachments import document, file_block, image
+from outrider.wire import FRAME_TYPES, ContentBlock, JsonObject, TextBlock, UserMessage, user_message
+
+__all__ = ["Part", "Priority", "Prompt", "document", "has_files", "image", "is_prompt_stream", "make_message"]
+
+Part: TypeAlias = str | ContentBlock | Path | JsonObject
+"""A part of a prompt: text, a content block (typed or as a dict), or a file, which is sent along."""
+
+Prompt: TypeAlias = str | ContentBlock | UserMessage | JsonObject | Sequence[Part]
+"""What can be sent: text, a content block, a list of parts, or a whole user message (typed or as a dict)."""
+
+Priority: TypeAlias = Literal["now", "next", "later"]
+"""When a message is taken up while a turn runs: it ends that turn, comes before others, or after them."""
+
+_BLOCKS: Final = get_args(ContentBlock)
+_NO_CONTENT: Final = "its `content` is neither text nor a list of content blocks, or empty"
+_RIGHT_CALL: Final = (
+    'Send text, or a list of text, content blocks and files: `["What is this?", Path("a.png")]`.'
+)
+
+
+def make_message(
+    prompt: object,
+    *,
+    uuid: str | None = None,
+    priority: str | None = None,
+    should_query: bool | None = None,
+    verbatim: bool = False,
+) -> JsonObject:
+    """The frame for a prompt; files in it are read. A message that has a uuid keeps it.
+
+    `should_query`: False adds to the conversation without a turn; `verbatim`: no `/command` and no `@file` in
+    the text is carried out. Raises `UsageError` for what is no prompt, and `MessageInvalid` for a message or
+    a block that the agent could not read.
+    """
+    frame = user_message(_checked(prompt), uuid=uuid)
+    if priority is not None:
+        if priority not in get_args(Priority):
+            raise UsageError(f"`priority` is {priority!r}", hint="Give one of 'now', 'next' and 'later'.")
+        frame["priority"] = priority
+    if should_query is not None:
+        frame["shouldQuery"] = should_query
+    if verbatim:
+        frame["client_composed"] = True
+    return frame
+
+
+def is_prompt_stream(prompt: object) -> bool:
+    """Whether this is several messages, to be sent one after the other, and not one prompt.
+
+    That is an async iterable; an iterator, such as a generator; or a list or tuple, not empty, of nothing but
+    user messages: `UserMessage`s, and dicts that have the type `user`, or no type and a `message`. Any other
+    list is one prompt in parts.
+    """
+    if isinstance(prompt, list | tuple):
+        items = cast("Sequence[object]", prompt)
+        return bool(items) and all(_is_message(item) for item in items)
+    if isinstance(prompt, io.IOBase):
+        return False
+    return hasattr(prompt, "__aiter__") or hasattr(prompt, "__next__")
+
+
+def has_files(prompt: object) -> bool:
+    """Whether making a message of the prompt reads files."""
+    return isinstance(prompt, list | tuple) and any(
+        isinstance(item, Path) for item in cast("Sequence[object]", prompt)
+    )
+
+
+def _checked(prompt: object) -> object:
+    """The prompt in the forms that the wire knows, with something in it."""
+    if isinstance(prompt, str):
+        return _text(prompt, "The prompt")
+    if isinstance(prompt, _BLOCKS):
+        return _parts([prompt])
+    if isinstance(prompt, UserMessage):
+        if not _has_content(prompt.content):
+            raise MessageInvalid(prompt, _NO_CONTENT)
+        return prompt
+    if isinstance(prompt, dict):
+        return _checked_dict(cast("JsonObject", prompt))
+    if isinstance(prompt, list | tuple):
+        return _parts(cast("Sequence[object]", prompt))
+    raise UsageError(_wrong(prompt), hint=_advice(prompt))
+
+
+def _checked_dict(given: JsonObject) -> JsonObject:
+    kind = given.get("type")
+    if not isinstance(kind, str | None):
+        raise MessageInvalid(given, "its `type` is no text")
+    if given.get("uuid") is not None and not isinstance(given["uuid"], str):
+        raise MessageInvalid(given, "its `uuid` is no text")
+    if kind != "user" and kind in FRAME_TYPES:
+        raise MessageInvalid(given, f"a message of type {kind!r} is not one that a user sends")
+    inner = given.get("message") if kind == "user" or "message" in given else given
+    if isinstance(inner, dict):
+        body = cast("JsonObject", inner)
+        if body.get("role") not in (None, "user"):
+            raise MessageInvalid(
+                given, f"its role is {body['role']!r}; a prompt is always of the role 'user'"
+            )
+        if isinstance(kind, str) and kind != "user":
+            return cast("JsonObject", _part(given, "The prompt"))
+        if not _has_content(body.get("content")):
+            raise MessageInvalid(given, _NO_CONTENT)
+    elif not _has_content(inner):
+        raise MessageInvalid(given, "its `message` has no content")
+    return given
+
+
+def _has_content(content: object) -> bool:
+    if isinstance(content, str):
+        return bool(content.strip())
+    if not isinstance(content, list | tuple):
+        return False
+    blocks = cast("Sequence[object]", content)
+    return bool(blocks) and all(map(_is_readable, blocks))
+
+
+def _is_readable(block: object) -> bool:
+    """Whether it is a block, and has text if it is one of text. The agent drops others without a word."""
+    if isinstance(block, TextBlock):
+        return isinstance(cast("object", block.text), str)
+    if not isinstance(block, dict):
+        return isinstance(block, _BLOCKS)
+    fields = cast("JsonObject", block)
+    kind = fields.get("type")
+    return isinstance(kind, str) and (kind != "text" or isinstance(fields.get("text"), str))
+
+
+def _parts(items: Sequence[object]) -> list[object]:
+    if not items:
+        raise UsageError("The prompt is an empty list", hint=_RIGHT_CALL)
+    return [_part(item, f"Part {number} of the prompt") for number, item in enumerate(items, 1)]
+
+
+def _part(item: object, place: str) -> object:
+    if isinstance(item, str):
+        return TextBlock(_text(item, place))
+    if isinstance(item, Path):
+        return file_block(item)
+    if isinstance(item, _BLOCKS):
+        if not _is_readable(item):
+            raise MessageInvalid(item, f"{place.lower()} is a block of text without text")
+        return item
+    if _is_message(item):
+        raise UsageError(
+            f"{place} is a whole message, and others are not: {preview_value(item, 100)}",
+            hint="Send a list of messages alone, or a list of parts: text, content blocks and files.",
+        )
+    if isinstance(item, dict):
+        block = cast("JsonObject", item)
+        if not isinstance(block.get("type"), str):
+            raise MessageInvalid(block, f"{place.lower()} is a dict with no `type`, and so no content block")
+        if not _is_readable(block):
+            raise MessageInvalid(block, f"{place.lower()} is a block of text without text")
+        return block
+    raise UsageError(f"{place} is {_named(item)}", hint=_RIGHT_CALL)
+
+
+def _text(text: str, place: str) -> str:
+    if not text.strip():
+        raise UsageError(
+            f"{place} is {'empty' if not text else 'nothing but white space'}", hint="Send some text."
+        )
+    return text
+
+
+def _is_message(item: object) -> bool:
+    if isinstance(item, dict):
+        fields = cast("JsonObject", item)
+        return fields.get("type") == "user" or ("message" in fields and "type" not in fields)
+    return isinstance(item, UserMessage)
+
+
+def _named(value: object) -> str:
+    return "None" if value is None else f"{preview_value(value, 100)}, of type {type(value).__name__}"
+
+
+def _wrong(prompt: object) -> str:
+    return (
+        "The prompt is a stream of messages"
+        if is_prompt_stream(prompt)
+        else f"The prompt is {_named(prompt)}"
+    )
+
+
+def _advice(prompt: object) -> str:
+    if isinstance(prompt, Path):
+        return f"Send it in a list, with what to do with it: `[{prompt!r}, 'Summarise this']`."
+    if isinstance(prompt, bytes | bytearray | io.IOBase):
+        return "Send text (`.decode()`, `.read()`), or make a block of it with `image` or `document`."
+    if is_prompt_stream(prompt):
+        return "Only one message can be sent here: take them from it one by one."
+    return _RIGHT_CALL

@@ -1,0 +1,329 @@
+"""A conversation with an agent, for its user.
+
+What it shares with its turns is in `_conversation`, what travels is the connection's business, what a turn
+came to the turn's.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Generic, TypeVar, cast, overload
+
+import anyio
+
+from outrider.errors import UsageError
+from outrider.launch import make_initialize
+from outrider.options import Options
+from outrider.options._readers import fault, text
+from outrider.protocol import RunState
+from outrider.session._conversation import Conversation
+from outrider.session._finishing import wait_idle
+from outrider.session._following import Following
+from outrider.session._output import output_shape
+from outrider.session._requests import UNSET, Requests, Timeout
+from outrider.session._result import Output_co
+from outrider.session._turn import Turn, queue
+from outrider.wire.control import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from contextlib import AbstractAsyncContextManager
+    from typing import Self, Unpack
+
+    from outrider.options import OptionFields, SdkServer
+    from outrider.options._tool_names import ToolNames
+    from outrider.session._feeding import Prompts
+    from outrider.session._info import SessionInfo
+    from outrider.session._prompts import Prompt
+    from outrider.session._result import Result, UnfinishedTask
+    from outrider.session._stream import Reader
+    from outrider.session._turn import Queued
+    from outrider.session._turn_state import Until
+    from outrider.session._usage import Usage
+    from outrider.wire import Json, JsonObject
+
+T = TypeVar("T")
+
+_APPROVALS = frozenset(("can_use_tool", "elicitation", "request_user_dialog"))
+
+
+class SessionState(Enum):
+    """What a session is doing."""
+
+    STARTING = "starting"
+    IDLE = "idle"
+    BUSY = "busy"
+    WAITING = "waiting"
+    """For an approval, or another answer of a person."""
+    CLOSED = "closed"
+
+
+class Session(Requests, Generic[Output_co]):
+    """A conversation with an agent, which runs as long as this is open.
+
+        async with outrider.Session(cwd="project") as session:
+            result = await session.ask("What is this project about?")
+            turn = await session.send("Now write a README")
+            async for message in turn: ...
+
+    `async for message in session` gives everything that the agent says, whatever turn it belongs to; each
+    such loop has a position of its own. The first one begins with what nobody has read yet, later ones with
+    what comes next.
+
+    It may be used from several tasks, and opened in one and closed in another, on one event loop. Without
+    `async with`, call `connect` and `close`. One that is dropped unclosed ends its agent, with a
+    `ResourceWarning`.
+    """
+
+    @overload
+    def __init__(
+        self: Session[Json],
+        options: Options | None = None,
+        *,
+        output: Mapping[str, object] | None = None,
+        **fields: Unpack[OptionFields],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Session[T], options: Options | None = None, *, output: type[T], **fields: Unpack[OptionFields]
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Session[object],
+        options: Options | None = None,
+        *,
+        output: object,
+        **fields: Unpack[OptionFields],
+    ) -> None: ...
+
+    def __init__(
+        self, options: Options | None = None, *, output: object = None, **fields: Unpack[OptionFields]
+    ) -> None:
+        """`options`, or single ones as keywords; given both, the keywords win. Raises `OptionsError`.
+
+        `output`: the form that each answer must have: a type (a pydantic or msgspec model, a dataclass, a
+        `TypedDict`, `list[…]`, `Literal[…]`, …), or a JSON Schema. It is checked here too, and is
+        `Result.output`.
+        """
+        options = Options() if options is None else options
+        if not isinstance(options, Options):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise fault("`options`", "an `Options`", options, "Single options are keywords: `model='opus'`.")
+        self.options: Options = options.replace(**fields) if fields else options
+        shape = None if output is None else output_shape(output, self.options)
+        self._conversation = Conversation(self.options, Session._over, shape)
+        self._conversation.session = cast("Session", self)
+
+    @classmethod
+    def _over(cls, conversation: Conversation) -> Self:
+        session = cls.__new__(cls)
+        session.options = conversation.given
+        session._conversation = conversation
+        return session
+
+    def __repr__(self) -> str:
+        return f"<Session {self.id or '(no id yet)'}, {self.state.value}>"
+
+    # Beginning and end.
+
+    async def connect(self) -> None:
+        """Start the agent and wait until it is ready. A second call changes nothing.
+
+        Raises a `LaunchError` (`AgentNotFound`, `AgentTooOld`, `FolderNotFound`, …), `SessionNotFound`,
+        `ProcessExited` with what the program says about it, or `RequestTimedOut` after `timeouts.connect`;
+        with a `session_store` also `SessionBusy` or a `StoreError`. Nothing is left running then.
+        """
+        await self._conversation.connect()
+
+    async def close(self) -> None:
+        """End the agent: a turn that runs is interrupted, the agent is given time to write its transcript,
+        and then it is made to end.
+
+        It takes a few seconds longer than the transport says at most; see the guide on endings. Turns that
+        are
+        not over fail with `TransportClosed`. What came until then can still be read. Closing twice does no
+        harm.
+        """
+        await self._conversation.close()
+
+    def end_input(self) -> None:
+        """Say that no more will be sent: when all that was asked is done, the agent ends by itself.
+
+        `async for message in session` comes to its end then, and raises `ProcessExited` if the agent calls
+        that end a failure. Returns at once. Whatever is sent afterwards is a `TransportClosed`.
+        """
+        self._conversation.end_input()
+
+    def abandon(self) -> None:
+        """Begin to end the agent, without waiting for it: from any thread, from `__del__`, at any time."""
+        self._conversation.abandon()
+
+    async def __aenter__(self) -> Self:
+        await self.connect()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # Talking.
+
+    async def send(
+        self,
+        prompt: Prompt | Prompts,
+        *,
+        until: Until = "result",
+        priority: str | None = None,
+        keep: bool = True,
+    ) -> Turn[Output_co]:
+        """Send a prompt; gives the turn that it begins, at once.
+
+        A prompt is text, content blocks, or an iterable of prompts, async or not, which are sent as they come
+        and are one turn together. Sent while another turn runs, it waits behind that one; `priority="now"`
+        ends that one first. `until="idle"`: the turn ends when its background work does. `keep=False`: what
+        comes is kept neither for its result nor for whoever reads the turn later; for one that goes on for
+        days while the session is read.
+
+        A plain iterable is asked in a thread of its own, because it may block. No deadline runs while its
+        next prompt is waited for. A generator is closed when its turn ends; one that fails ends the turn,
+        with `TurnFailed`.
+
+        Raises `UsageError` or `MessageInvalid` for what is no prompt, `ConnectionLost` if the agent is gone.
+        """
+        state, start = await self._conversation.send(prompt, until, priority, keep=keep)
+        return Turn[Output_co](self._conversation, state, start)
+
+    async def ask(
+        self, prompt: Prompt | Prompts, *, until: Until = "result", check: bool = True
+    ) -> Result[Output_co]:
+        """Send a prompt and wait for what it comes to. Raises what `Turn.result` raises.
+
+        Cancelling the call cancels the turn.
+        """
+        state, _ = await self._conversation.send(prompt, until, None)
+        try:
+            return await Turn[Output_co](self._conversation, state).result(check=check)
+        except anyio.get_cancelled_exc_class():
+            self._conversation.connected().begin_stop(state)
+            raise
+
+    async def enqueue(self, prompt: Prompt) -> Queued:
+        """Send a prompt for the turn after those that wait already; gives a handle to follow it by, or to
+        take it back."""
+        return await queue(self._conversation, prompt, "later")
+
+    # Reading.
+
+    def __aiter__(self) -> Reader:
+        return self._conversation.read_everything()
+
+    async def wait_idle(self) -> None:
+        """Wait until nothing is asked and nothing goes on, in the background either."""
+        connection = self._conversation.opened()
+        await wait_idle(connection)
+        while connection.mirror is not None and connection.mirror.is_holding:
+            await connection.routing.everything.wait()
+
+    # Asking.
+
+    @overload
+    async def request(self, request: Request[T], /, *, timeout: Timeout = UNSET) -> T: ...
+
+    @overload
+    async def request(self, request: str, /, *, timeout: Timeout = UNSET, **fields: object) -> JsonObject: ...
+
+    async def request(
+        self, request: Request[T] | str, /, *, timeout: Timeout = UNSET, **fields: object
+    ) -> T | JsonObject:
+        """Ask the agent anything, and wait for the answer.
+
+        A text is the name of a request on the wire, with its fields as the agent spells them; the answer is
+        then the payload as it came. Requests that have a class are in `outrider.wire.control`.
+
+        Raises `RequestFailed` if the agent refuses, `Unsupported` if it does not know the request,
+        `RequestTimedOut` if no answer comes, `ConnectionLost` if none can come any more. Cancelling the call
+        takes the request back.
+        """
+        if isinstance(request, str):
+            text("`request`", request)
+        elif not isinstance(request, Request):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise fault("`request`", "the name of a request, or one of `outrider.wire.control`", request)
+        elif fields:
+            raise UsageError(f"{type(request).__name__} has fields of its own: set {', '.join(fields)} there")
+        return cast("T | JsonObject", await self._conversation.request(request, dict(fields), timeout))
+
+    def _serving(self, own: Mapping[str, SdkServer]) -> AbstractAsyncContextManager[Mapping[str, JsonObject]]:
+        return self._conversation.serving().exchanged(own)
+
+    def _names_of_tools(self) -> ToolNames:
+        return self._conversation.handlers.tool_names()
+
+    async def reinitialize(self, *, timeout: Timeout = UNSET) -> SessionInfo:
+        """Send the first request again, with the same options; gives the refreshed `info`."""
+        conversation = self._conversation
+        request = conversation.handlers.complete(make_initialize(conversation.options))
+        answer = await self.request(request, timeout=timeout)
+        connection = conversation.connected()
+        connection.info = connection.info.with_initialized(answer)
+        return connection.info
+
+    # How it stands.
+
+    @property
+    def state(self) -> SessionState:
+        """What it is doing."""
+        connection = self._conversation.connection
+        if self._conversation.is_closed or (connection is not None and connection.is_closed):
+            return SessionState.CLOSED
+        if connection is None or not self._conversation.is_ready:
+            return SessionState.STARTING
+        turns = connection.routing.turns
+        if turns.run is RunState.ASKING or not _APPROVALS.isdisjoint(connection.open_requests):
+            return SessionState.WAITING
+        # After its answer the agent takes a moment to say that it is idle; only tasks make that a state.
+        is_busy = turns.run is RunState.BUSY or (turns.run is RunState.SETTLING and bool(turns.tasks))
+        return SessionState.BUSY if is_busy else SessionState.IDLE
+
+    @property
+    def id(self) -> str | None:
+        """The session's id, to resume it by. Known from the first turn on; `/clear` changes it."""
+        connection = self._conversation.connection
+        return None if connection is None else connection.info.session_id
+
+    @property
+    def pid(self) -> int | None:
+        """The agent's process; None before the start, and if it is none of this machine's."""
+        connection = self._conversation.connection
+        return None if connection is None else getattr(connection.transport, "pid", None)
+
+    def resident_bytes(self) -> int | None:
+        """The memory that the agent's process and all that it started has in use, pages that they share
+        counted for each; None if that is not known here. Looks at every process of the machine, so call it in
+        a thread if that matters."""
+        connection = self._conversation.connection
+        measure = None if connection is None else getattr(connection.transport, "resident_bytes", None)
+        return None if measure is None else int(measure())
+
+    @property
+    def info(self) -> SessionInfo:
+        """What the agent says about itself; kept up to date."""
+        return self._conversation.opened().info
+
+    def handled(self) -> Following:
+        """What is answered to the agent from now on: each tool call, hook and decision, with its latency.
+
+            async for event in session.handled(): ...
+
+        It ends with the session.
+        """
+        return self._conversation.followers.follow(self._conversation)
+
+    @property
+    def usage(self) -> Usage:
+        """What all turns since the start have used together."""
+        return self._conversation.opened().routing.meter.total
+
+    @property
+    def tasks(self) -> tuple[UnfinishedTask, ...]:
+        """What goes on in the background."""
+        return tuple(self._conversation.opened().routing.tasks.values())

@@ -1,0 +1,257 @@
+"""Owns what turns use: tokens and money as a value that adds up, and the meter that follows a connection.
+
+Does not know what a turn is: whoever does says when one ends.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+import msgspec
+
+from outrider.wire import AssistantMessage, ConversationResetMessage, ResultMessage, StreamEvent
+
+if TYPE_CHECKING:
+    from outrider.wire import Message
+
+# What the agent calls an answer that it wrote itself: no model was asked.
+_NO_MODEL = "<synthetic>"
+
+_Counts: TypeAlias = tuple[int, int, int, int, int]
+"""Tokens in, out, read from the cache and written to it, and searches."""
+
+_NOTHING: _Counts = (0, 0, 0, 0, 0)
+
+
+class Usage(msgspec.Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
+    """Tokens and money. Adds up: `a + b`, `sum(usages)`."""
+
+    input_tokens: int = 0
+    """What was sent and not in the cache."""
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_creation_tokens: int = 0
+    web_search_requests: int = 0
+    cost_usd: float = 0.0
+    """As the agent reckons it, when a result comes: what no result has told of yet costs 0 here."""
+    by_model: Mapping[str, Usage] = {}
+    """The same for each model, those of subagents included. Empty if the agent did not say."""
+
+    @property
+    def total_tokens(self) -> int:
+        """All tokens, cached ones too."""
+        return self.input_tokens + self.output_tokens + self.cache_read_tokens + self.cache_creation_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        if not isinstance(other, Usage):  # pyright: ignore[reportUnnecessaryIsInstance]
+            return NotImplemented
+        models = dict(self.by_model)
+        for model, usage in other.by_model.items():
+            models[model] = models[model] + usage if model in models else usage
+        counts = cast("_Counts", tuple(map(int.__add__, _counts(self), _counts(other))))
+        return Usage(*counts, self.cost_usd + other.cost_usd, models)
+
+    def __radd__(self, other: int) -> Usage:
+        # `sum` begins with 0.
+        return self if other == 0 else NotImplemented
+
+    def __str__(self) -> str:
+        cached = self.cache_read_tokens + self.cache_creation_tokens
+        parts = f"{self.input_tokens:,} in, {self.output_tokens:,} out" + (
+            f", {cached:,} cached" if cached else ""
+        )
+        text = f"{self.total_tokens:,} tokens ({parts}), ${self.cost_usd:.4f}"
+        return f"{text}, {self.web_search_requests} web searches" if self.web_search_requests else text
+
+
+class UsageMeter:
+    """Adds up what is used over one connection; nothing is counted twice.
+
+    A result says what all models have used since the result before it, and that is what counts. Until it
+    comes, the model's own messages tell most of it. They come several to an API message, all with the same
+    figures, and repeat what a compaction keeps: each API message is counted once.
+    """
+
+    def __init__(self, *, resumed: bool = False) -> None:
+        """`resumed`: the session is older than the connection, and so are the agent's own totals."""
+        self.session_cost_usd: float | None = None if resumed else 0.0
+        """What the session has cost so far, by the last result: with all before it was resumed, but from 0
+        again after `/clear`. None: not known yet."""
+        self._reported: dict[str, Usage] | None = None if resumed else {}
+        """The agent's totals by model in its last result."""
+        self._settled = Usage()
+        """What results have told of, since the connection began."""
+        self._turn = Usage()
+        """The part of it that belongs to the running turn."""
+        self._open: dict[str, tuple[str, _Counts]] = {}
+        """API messages that no result has covered yet: model and figures by id."""
+        self._given = Usage()
+        """The part of them that went to turns which ended without a result."""
+        self._closed: set[str] = set()
+        """Ids of API messages and results that are counted."""
+        self._started = ""
+        """The API message that stream events belong to."""
+
+    @property
+    def total(self) -> Usage:
+        """Since the connection began."""
+        return self._settled + self._seen()
+
+    @property
+    def turn(self) -> Usage:
+        """Since the last turn ended."""
+        return self._turn + _less(self._seen(), self._given)
+
+    def receive(self, message: Message) -> None:
+        """Take account of a message; those that say nothing about usage are let through."""
+        if isinstance(message, StreamEvent):
+            # Thousands come between two of these; to look into each would cost more than all else here.
+            if b'"message_' in getattr(message, "wire_line", b'"message_'):
+                self._watch(message)
+        elif isinstance(message, AssistantMessage):
+            if message.usage and (key := message.message_id or message.uuid):
+                self._see(key, message.model, message.usage)
+        elif isinstance(message, ResultMessage):
+            self._settle(message)
+        elif isinstance(message, ConversationResetMessage):
+            self._reset()
+
+    def finish_turn(self, result: ResultMessage | None = None) -> Usage:
+        """What the turn has used; a new one begins. `result` need not be received before, and may be."""
+        if result is not None:
+            self._settle(result)
+        usage = self.turn
+        self._turn, self._given = Usage(), self._seen()
+        return usage
+
+    def _watch(self, message: StreamEvent) -> None:
+        event = message.event
+        kind = event.get("type")
+        if kind == "message_start":
+            inner = _object(event.get("message"))
+            self._started = str(inner.get("id") or "")
+            self._see(self._started, str(inner.get("model") or ""), inner.get("usage"))
+        elif kind == "message_delta" and self._started in self._open:
+            # Only here does a message tell how long it became.
+            self._see(self._started, self._open[self._started][0], event.get("usage"))
+
+    def _see(self, key: str, model: str, usage: object) -> None:
+        if key and model != _NO_MODEL and key not in self._closed and usage:
+            before = self._open.get(key, (model, _NOTHING))[1]
+            self._open[key] = model, cast("_Counts", tuple(map(max, before, _api_counts(usage))))
+
+    def _seen(self) -> Usage:
+        """What the messages tell of that no result has covered."""
+        models: dict[str, Usage] = {}
+        for model, counts in self._open.values():
+            models[model] = models.get(model, Usage()) + Usage(*counts)
+        return _summed(models)
+
+    def _settle(self, result: ResultMessage) -> None:
+        key = result.uuid or f"result {result.result_index} {result.session_id}"
+        if key in self._closed:
+            return
+        self._closed.add(key)
+        used = self._used(result)
+        if result.model_usage is not None:
+            self._reported = _models(result.model_usage)
+        if result.total_cost_usd is not None:
+            self.session_cost_usd = float(result.total_cost_usd)
+        self._close(used)
+
+    def _used(self, result: ResultMessage) -> Usage:
+        """What all models have used since the result before."""
+        if result.model_usage_since_last_result is not None:
+            return _summed(_models(result.model_usage_since_last_result))
+        if result.model_usage is not None and self._reported is not None:
+            now, before = _models(result.model_usage), self._reported
+            return _summed({model: _since(usage, before.get(model)) for model, usage in now.items()})
+        cost = 0.0
+        if self.session_cost_usd is not None and result.total_cost_usd is not None:
+            cost = max(0.0, result.total_cost_usd - self.session_cost_usd)
+        return Usage(*_api_counts(result.usage), cost)
+
+    def _close(self, used: Usage) -> None:
+        # What was given to a turn stays given, also if it turns out to be more than was used.
+        rest = _less(used, self._given)
+        self._settled += self._given + rest
+        self._turn += rest
+        self._given = Usage()
+        self._closed.update(self._open)
+        self._open.clear()
+
+    def _reset(self) -> None:
+        # The agent's totals begin again: what it has not told of by now, it never will.
+        self._close(self._seen())
+        self._reported, self.session_cost_usd = {}, 0.0
+
+
+def _counts(usage: Usage) -> _Counts:
+    tokens = usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, usage.cache_creation_tokens
+    return *tokens, usage.web_search_requests
+
+
+def _less(usage: Usage, taken: Usage) -> Usage:
+    """What is left of it. Never below 0: messages and results may tell of the same in different figures."""
+    counts = cast(
+        "_Counts", tuple(max(0, a - b) for a, b in zip(_counts(usage), _counts(taken), strict=True))
+    )
+    models = {
+        model: _less(part, taken.by_model[model]) if model in taken.by_model else part
+        for model, part in usage.by_model.items()
+    }
+    return Usage(*counts, max(0.0, usage.cost_usd - taken.cost_usd), models)
+
+
+def _since(now: Usage, before: Usage | None) -> Usage:
+    """The growth of a total; all of it where it has begun again."""
+    return _less(now, before) if before is not None and before.total_tokens <= now.total_tokens else now
+
+
+def _summed(models: dict[str, Usage]) -> Usage:
+    whole = sum(models.values(), Usage())
+    return msgspec.structs.replace(whole, by_model=models)
+
+
+def _models(usage: Mapping[str, object]) -> dict[str, Usage]:
+    return {model: _model(_object(part)) for model, part in usage.items()}
+
+
+def _model(part: Mapping[str, object]) -> Usage:
+    return Usage(
+        _count(part, "inputTokens"),
+        _count(part, "outputTokens"),
+        _count(part, "cacheReadInputTokens"),
+        _count(part, "cacheCreationInputTokens"),
+        _count(part, "webSearchRequests"),
+        _money(part.get("costUSD")),
+    )
+
+
+def _api_counts(usage: object) -> _Counts:
+    """The same in the API's own words."""
+    fields = _object(usage)
+    return (
+        _count(fields, "input_tokens"),
+        _count(fields, "output_tokens"),
+        _count(fields, "cache_read_input_tokens"),
+        _count(fields, "cache_creation_input_tokens"),
+        _count(_object(fields.get("server_tool_use")), "web_search_requests"),
+    )
+
+
+def _object(value: object) -> Mapping[str, object]:
+    return cast("Mapping[str, object]", value) if isinstance(value, dict) else {}
+
+
+def _count(fields: Mapping[str, object], name: str) -> int:
+    value = fields.get(name)
+    return int(value) if isinstance(value, int | float) and 0 < value < math.inf else 0
+
+
+def _money(value: object) -> float:
+    # Whole numbers in JSON may be larger than any float.
+    return float(value) if isinstance(value, int | float) and abs(value) <= sys.float_info.max else 0.0

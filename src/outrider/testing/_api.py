@@ -1,0 +1,218 @@
+"""Owns `MessagesApi`, a Messages API on this machine that answers from a script and keeps the requests.
+
+Does not check them, and knows no agent.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Literal, Self, TypeAlias, cast, get_args
+
+from outrider.errors import OptionsError, UsageError
+from outrider.testing._gate import Gate
+from outrider.testing._playing import Player
+from outrider.testing._requests import Request, kind_of
+from outrider.testing._script import NOT_OURS, Item, Script, Scripted, ScriptSource
+from outrider.testing._server import Exchange, Server
+from outrider.testing._steps import Answer, Step, fail, say
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from types import TracebackType
+
+    from outrider.wire import JsonObject
+
+__all__ = ["MessagesApi", "Scripted", "SideKind"]
+
+SideKind: TypeAlias = Literal["count_tokens", "probe", "title"]
+"""The requests beside the conversation, which take nothing from a script."""
+
+_TITLE = say(json.dumps({"title": "A scripted session"}))
+
+
+class MessagesApi:
+    """A Messages API on loopback, for as long as the `with` block runs.
+
+        with MessagesApi([use_tool("Bash", command="echo hi"), say("done")]) as api:
+            ...                         # ANTHROPIC_BASE_URL is api.url
+        api.main_requests[1].tool_results
+
+    Each request of the main conversation takes the next step of the script, which may also be a `Script`, the
+    path of a file that has one, or None for the automatic one; when it is used up, the answer is `otherwise`.
+    Requests of `subagents` that were not given steps of their own have a script for all of them together.
+    What the agent asks beside these, the size of a prompt, whether a model is there, a title, is answered so
+    that it is content; `side` has other answers, which are given each time.
+
+    What a function or an `expect` in a script raises is raised at the end of the `with` block. Raises
+    `OptionsError` for a script that is none, and for a kind of `side` request that there is not.
+    """
+
+    def __init__(
+        self,
+        script: ScriptSource = (),
+        *,
+        subagents: Iterable[Item] = (),
+        otherwise: Scripted | None = None,
+        side: Mapping[SideKind, Scripted] | None = None,
+    ) -> None:
+        self._script = Script.of(script, subagents=subagents, otherwise=otherwise)
+        self._side: dict[str, Scripted] = {"probe": say("ok"), "title": _TITLE, "other": fail(404)}
+        for kind, scripted in (side or {}).items():
+            if kind not in get_args(SideKind):
+                hint = f"There are {', '.join(map(repr, get_args(SideKind)))}."
+                raise OptionsError(f"`side` has a kind of request that means nothing: {kind!r}", hint=hint)
+            self._side[kind] = scripted
+        self._arrived = threading.Condition()
+        self._requests: list[Request] = []
+        self._hanging = Gate(after=0)
+        self._errors = self._script.errors
+        self._server: Server | None = None
+        # Ids of one API must differ from those of the next, which may go on with the same session.
+        self._mark = secrets.token_hex(4)
+
+    # Its life.
+
+    def start(self) -> None:
+        """Begin to listen; `with` does it.
+
+        Raises `UsageError` if it has begun already.
+        """
+        if self._server is not None:
+            raise UsageError("This API was started already", hint="Make a new one for each `with` block.")
+        self._server = Server(self._respond, self._errors.append)
+
+    def close(self) -> None:
+        """End all connections, with what hangs on them. No thread is left. A second time does nothing."""
+        if self._server is not None and not self._server.is_closing:
+            self._server.close()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+        if error is None:
+            self._script.check()
+
+    @property
+    def url(self) -> str:
+        """What `ANTHROPIC_BASE_URL` has to be.
+
+        Raises `UsageError` before the start.
+        """
+        if self._server is None:
+            raise UsageError("This API has no address yet", hint="Enter it first: `with api: …`")
+        return f"http://127.0.0.1:{self._server.port}"
+
+    # What tests do with it.
+
+    def add(self, *items: Item) -> None:
+        """Add items to the script.
+
+        Raises `OptionsError` for an item that is none.
+        """
+        self._script.add(*items)
+
+    def clear(self) -> None:
+        """Forget the steps that no request has taken."""
+        self._script.clear()
+
+    def release(self) -> None:
+        """Let all requests go on that `hang()` holds now."""
+        with self._arrived:
+            hanging, self._hanging = self._hanging, Gate(after=0)
+        hanging.open()
+
+    @property
+    def remaining(self) -> tuple[Item, ...]:
+        """What is left of the script: what no request has taken yet."""
+        return self._script.remaining
+
+    @property
+    def requests(self) -> list[Request]:
+        """All requests so far, in the order of their arrival."""
+        with self._arrived:
+            return list(self._requests)
+
+    @property
+    def main_requests(self) -> list[Request]:
+        """Those of the main conversation: one for each step that was taken."""
+        return [request for request in self.requests if request.kind == "main"]
+
+    def wait_for(self, what: int | Callable[[Request], bool], timeout: float = 30.0) -> Request:
+        """Block this thread until a request is there: the n-th of the main conversation, from 1 on, or the
+        first that a function says yes to.
+
+        Raises `TimeoutError` if it does not come.
+        """
+        deadline = time.monotonic() + timeout
+        with self._arrived:
+            while (found := self._find(what)) is None:
+                if not self._arrived.wait(deadline - time.monotonic()) and self._find(what) is None:
+                    came = ", ".join(request.kind for request in self._requests) or "none"
+                    wanted = f"main request {what}" if isinstance(what, int) else "the request"
+                    raise TimeoutError(f"{wanted} did not come within {timeout:g} s; those that did: {came}")
+        return found
+
+    def _find(self, what: int | Callable[[Request], bool]) -> Request | None:
+        if callable(what):
+            return next(filter(what, self._requests), None)
+        main = [request for request in self._requests if request.kind == "main"]
+        return main[what - 1] if 1 <= what <= len(main) else None
+
+    # What becomes of a request.
+
+    def _respond(self, exchange: Exchange) -> None:
+        body = _read(exchange.body)
+        kind = kind_of(exchange.method, exchange.path, exchange.headers, body)
+        request = Request(
+            kind=kind, method=exchange.method, path=exchange.path, headers=exchange.headers, body=body
+        )
+        with self._arrived:
+            self._requests.append(request)
+            number, hanging = len(self._requests), self._hanging
+            # Which step it is follows from the order of arrival; a function in the script may take its time.
+            is_side = kind not in ("main", "subagent")
+            chosen = partial(self._beside, request) if is_side else self._script.reserve(request)
+            self._arrived.notify_all()
+        step = chosen()
+        player = Player(exchange, request, id=f"{self._mark}{number:04}", hanging=hanging)
+        if kind == "count_tokens" and (step is None or isinstance(step, Answer)):
+            player.send_json({"input_tokens": 10 if step is None else step.usage.get("input_tokens", 10)})
+        elif exchange.method == "HEAD":
+            # The agent looks whether anyone is there.
+            exchange.send(200, {}, b"")
+        elif step is not None:
+            player.play(step)
+
+    def _beside(self, request: Request) -> Step | None:
+        """The answer to a request beside the conversation."""
+        scripted = self._side.get(request.kind)
+        if not callable(scripted):
+            return scripted
+        try:
+            return scripted(request)
+        except NOT_OURS:
+            raise
+        except BaseException as error:  # noqa: BLE001 - raised at the end of the block
+            self._errors.append(error)
+            return fail(403, message=f"What `side` has for {request.kind!r} raised {error!r}")
+
+    def __repr__(self) -> str:
+        state = "not started" if self._server is None else "closed" if self._server.is_closing else self.url
+        return f"<MessagesApi {state} requests={len(self._requests)} remaining={len(self.remaining)}>"
+
+
+def _read(body: bytes) -> JsonObject:
+    try:
+        value: object = json.loads(body)
+    except ValueError:
+        return {}
+    return cast("JsonObject", value) if isinstance(value, dict) else {}

@@ -1,0 +1,196 @@
+"""The contract of a transport: bytes to an agent and bytes back, whatever lies between.
+
+Does not know what a frame means, only where one ends.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from typing import TYPE_CHECKING, TypeAlias
+
+from anyio.lowlevel import checkpoint
+
+from outrider.errors import ConnectionLost, MessageInvalid
+from outrider.wire import Arrival, Framer, Json, OversizedMessage, Value, encode
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from outrider.command import Command
+    from outrider.errors import OutriderError
+
+Sendable: TypeAlias = bytes | bytearray | memoryview | Json | Value
+"""What can be written as one message: text or bytes of one line, a frame, or any JSON value."""
+
+
+class Transport(ABC):
+    """Moves bytes between Outrider and an agent. Subclass it to reach an agent in a way of your own.
+
+    Six members are to be written: `connect`, `receive`, `send`, `end_input`, `close`, `is_ready`. The rest is
+    built on them. What they have to keep to:
+
+    * `receive` gives bytes in the order in which they came, cut anywhere, and `b""` once there are no more,
+      again at each call. An end that is a failure is raised instead, after the last byte, as `ConnectionLost`
+      or a subclass, again at each call; `exit_error` has it too, also if nobody reads. Any other exception is
+      no end. One task receives at a time.
+    * `send` takes whole lines. It may be called from several tasks at once; what one call sends stays
+      together.
+    * `close` can be called at any time, more than once, and from another task than the one that receives. It
+      ends a `receive` and a `send` that wait, and returns within a bound of its own, also when the caller is
+      cancelled. Afterwards `receive` gives what had come, and then raises `TransportClosed`.
+
+    `outrider.testing.check_transport` checks all of it.
+    """
+
+    max_buffer_size: int | None = None
+    """The largest message, in bytes. Unset: the default of `Framer`, and a larger one is an
+    `OversizedMessage`; set: a larger one is raised as `FrameTooLarge`, once, and reading can go on."""
+
+    _inbox: Inbox | None = None
+
+    def prepare(self, command: Command) -> None:  # noqa: B027 - for those that can use it
+        """Told once, before `connect`, how the agent's program would be started with the options of the
+        session: its arguments, environment, folder and files. Does nothing by default."""
+
+    @abstractmethod
+    async def connect(self) -> None:
+        """Open the way to the agent. A second call changes nothing; after `close` it is an error."""
+
+    @abstractmethod
+    async def receive(self) -> bytes:
+        """The next bytes from the agent; `b""` at the end. Cancelling it loses nothing."""
+
+    @abstractmethod
+    async def send(self, data: bytes) -> None:
+        """Send bytes as they are. Returns when they are on their way."""
+
+    @abstractmethod
+    async def end_input(self) -> None:
+        """Tell the agent that nothing more will be sent. What it still has to say can be received."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """End the agent and free everything."""
+
+    @property
+    @abstractmethod
+    def is_ready(self) -> bool:
+        """Whether something can be sent now."""
+
+    @property
+    def exit_error(self) -> OutriderError | None:
+        """Why the agent ended, if it was a failure."""
+        return None
+
+    async def write(self, message: Sendable) -> None:
+        """Send one message as one line. Raises `MessageInvalid` for what is none, and nothing is sent."""
+        await self.send(line_of(message))
+
+    def messages(self) -> Messages:
+        """The messages from here on, to be iterated over; a second call goes on where the first one is."""
+        if self._inbox is None:
+            self._inbox = Inbox(self.max_buffer_size)
+        return Messages(self, self._inbox)
+
+    async def __aenter__(self) -> Self:
+        await self.connect()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+class Inbox:
+    """What has been received and not been taken yet: whole messages, and the beginning of the next one."""
+
+    def __init__(self, limit: int | None) -> None:
+        self.framer = Framer(limit)
+        self.is_strict = bool(limit)
+        self.ready: deque[Arrival] = deque()
+
+
+class Messages:
+    """Iterates over the messages of a transport. Not a generator: nothing is left behind by a `break`."""
+
+    def __init__(self, source: Transport | Receiver, inbox: Inbox) -> None:
+        self._source = source
+        self._inbox = inbox
+        self._ready = inbox.ready
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Arrival:
+        """The next message. Raises what `receive` raises, once all that came before it has been given out."""
+        # Nearly every call ends after these lines, and there may be a million of them.
+        if not self._ready:
+            self._ready.extend(await self._receive())
+        arrival = self._ready.popleft()
+        if self._inbox.is_strict and isinstance(arrival, OversizedMessage):
+            raise arrival.error()
+        return arrival
+
+    async def batch(self) -> list[Arrival]:
+        """The messages that are there, at least one: a wake-up for many, where speed counts.
+
+        Raises `StopAsyncIteration` at the end. An `OversizedMessage` is always one of them, never an error.
+        """
+        if not self._ready:
+            return await self._receive()
+        arrivals = list(self._ready)
+        self._ready.clear()
+        return arrivals
+
+    async def _receive(self) -> list[Arrival]:
+        """Wait for messages; gives at least one."""
+        framer = self._inbox.framer
+        while True:
+            if framer.has_more:
+                # Others have their turn in between, however long the work on these bytes takes.
+                await checkpoint()
+                arrivals, end = framer.go_on(), None
+            else:
+                arrivals, end = await self._begin(framer)
+            if arrivals:
+                return arrivals
+            if end is not None and not framer.has_more:
+                raise end
+
+    async def _begin(self, framer: Framer) -> tuple[list[Arrival], Exception | None]:
+        """Wait for bytes; gives the first messages in them, and what is to be raised if there are none.
+
+        Bytes without a line end are no message yet, but they came before the end. That is met again when they
+        have been taken, since a transport tells it at each call.
+        """
+        try:
+            data = await self._source.receive()
+        except ConnectionLost as error:
+            return framer.begin(None), error
+        return framer.begin(data or None), None if data else StopAsyncIteration()
+
+
+class Receiver(ABC):
+    """Anything that bytes can be received from."""
+
+    @abstractmethod
+    async def receive(self) -> bytes: ...
+
+
+def line_of(message: Sendable) -> bytes:
+    """A message as one line with its end. Raises `MessageInvalid` for what is not one."""
+    if isinstance(message, str):
+        try:
+            line = message.encode()
+        except UnicodeEncodeError as error:
+            raise MessageInvalid(message, f"it cannot be written as UTF-8: {error}") from error
+    elif isinstance(message, bytes | bytearray | memoryview):
+        line = bytes(message)
+    else:
+        line = encode(message)
+    line = line.removesuffix(b"\n").removesuffix(b"\r")
+    if b"\n" in line:
+        raise MessageInvalid(
+            message, "it has a line end inside, and a message is one line; send each by itself"
+        )
+    return line + b"\n"

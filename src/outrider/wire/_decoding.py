@@ -1,0 +1,385 @@
+"""Lines to typed frames, by two paths: a fast one that knows the exact shapes, a tolerant one for the rest.
+
+The fast path decodes a line straight into its class. What it refuses (an unknown type, a field of another
+type) is decoded without types and comes out of the tolerant path as the nearest thing that is true. Both
+agree on all that the fast path accepts. Where a line begins and ends is the framer's business.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property, lru_cache
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final, TypeVar, Union, cast
+
+import msgspec
+
+from outrider.wire._blocks import BLOCK_TYPES, ContentBlock, TextBlock, UnknownBlock
+from outrider.wire._control import (
+    ControlCancelRequest,
+    ControlRequest,
+    ControlResponse,
+    KeepAlive,
+    TranscriptMirror,
+    UpdateEnvironmentVariables,
+)
+from outrider.wire._json import dumps, loads
+from outrider.wire._messages import (
+    ActiveGoalMessage,
+    AssistantMessage,
+    AttachmentMessage,
+    AuthStatusMessage,
+    AutocompactStateMessage,
+    CommandLifecycleMessage,
+    ConversationResetMessage,
+    PromptSuggestionMessage,
+    RateLimitEvent,
+    ResultMessage,
+    ToolProgressMessage,
+    ToolUseSummaryMessage,
+    UnknownMessage,
+    UserMessage,
+)
+from outrider.wire._stream import AnyFrame
+from outrider.wire._stream_event import StreamEvent
+from outrider.wire._system import SYSTEM_SUBTYPES, UnknownSystemMessage
+from outrider.wire._value import Frame, Json, JsonObject
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+FLAT: Final[dict[str, type[Frame]]] = {
+    str(kind.__struct_config__.tag): kind
+    for kind in (
+        ActiveGoalMessage,
+        AttachmentMessage,
+        AuthStatusMessage,
+        AutocompactStateMessage,
+        CommandLifecycleMessage,
+        ControlCancelRequest,
+        ControlRequest,
+        ControlResponse,
+        ConversationResetMessage,
+        KeepAlive,
+        PromptSuggestionMessage,
+        ResultMessage,
+        StreamEvent,
+        ToolProgressMessage,
+        ToolUseSummaryMessage,
+        TranscriptMirror,
+        UpdateEnvironmentVariables,
+    )
+}
+"""The frames whose class is their shape on the wire, by type."""
+
+FRAME_TYPES: Final[frozenset[str]] = frozenset((*FLAT, "user", "assistant", "system", "rate_limit_event"))
+"""Every frame type that has a class."""
+
+_KnownBlock: Any = Union[tuple(BLOCK_TYPES.values())]  # noqa: UP007 - computed members
+
+
+class Nesting:
+    """A message that is flat here and nested on the wire; the nested shape is derived from the class."""
+
+    def __init__(self, kind: type[UserMessage | AssistantMessage], content: object, **inner: str) -> None:
+        self.kind = kind
+        self.inner = {"content": "content", **inner}
+        """Which fields sit in `message`, and by which name."""
+        self._content = content
+        self._values: Callable[[object], tuple[Any, ...]] = attrgetter(
+            *(
+                f"message.{self.inner[name]}" if name in self.inner else name
+                for name in kind.__struct_fields__
+            )
+        )
+
+    @cached_property
+    def line(self) -> type[msgspec.Struct]:
+        """The nested shape."""
+        body: list[tuple[str, Any, Any]] = []
+        rest: list[tuple[str, Any, Any]] = []
+        fields = msgspec.structs.fields(self.kind)
+        for field in fields:
+            default = msgspec.field() if field.required else msgspec.field(default=None)
+            if field.name in self.inner:
+                name = self.inner[field.name]
+                body.append((name, self._content if name == "content" else field.type, default))
+            else:
+                rest.append((field.name, field.type, default))
+        return msgspec.defstruct(
+            f"{self.kind.__name__}Line",
+            [("message", msgspec.defstruct(f"{self.kind.__name__}Body", body)), *rest],
+            tag_field="type",
+            tag=self.kind.type,
+            rename={field.name: field.encode_name for field in fields},
+        )
+
+    def flatten(self, nested: msgspec.Struct) -> UserMessage | AssistantMessage:
+        """The flat message, from an instance of `line`."""
+        return self.kind(*self._values(nested))
+
+    def finish(self, nested: msgspec.Struct, line: bytes) -> AnyFrame:
+        """The same, with the line it came from."""
+        frame = self.kind(*self._values(nested))
+        frame.wire_line = line
+        return frame
+
+
+NESTED: Final[dict[str, Nesting]] = {
+    "user": Nesting(UserMessage, str | list[_KnownBlock]),
+    "assistant": Nesting(
+        AssistantMessage,
+        list[_KnownBlock],
+        model="model",
+        usage="usage",
+        message_id="id",
+        stop_reason="stop_reason",
+        stop_sequence="stop_sequence",
+        stop_details="stop_details",
+        container="container",
+        context_management="context_management",
+        diagnostics="diagnostics",
+    ),
+}
+"""The messages that are nested on the wire, by type."""
+
+
+class _SystemLine(msgspec.Struct, tag_field="type", tag="system"):
+    subtype: str
+
+
+class _RateLimitLine(msgspec.Struct, tag_field="type", tag="rate_limit_event"):
+    rate_limit_info: JsonObject
+    uuid: str | None = None
+    session_id: str | None = None
+
+
+def _finish_system(decoded: _SystemLine, line: bytes) -> AnyFrame:
+    frame = _system_message(decoded.subtype, cast("JsonObject", loads(line)), strict=False)
+    frame.wire_line = line
+    return frame
+
+
+def _finish_rate_limit(_: _RateLimitLine, line: bytes) -> AnyFrame:
+    frame = _rate_limit_event(cast("JsonObject", loads(line)), strict=False)
+    frame.wire_line = line
+    return frame
+
+
+_FINISH: Final[dict[type, Callable[[Any, bytes], AnyFrame]]] = {
+    _SystemLine: _finish_system,
+    _RateLimitLine: _finish_rate_limit,
+}
+"""What completes a shape that the fast path decoded; frames that have none are complete."""
+
+
+@lru_cache(maxsize=1)
+def fast_decoder() -> Callable[[bytes], AnyFrame]:
+    """What decodes a line into its class, or into a shape that `finished` completes. ValueError: neither.
+
+    Made on first use: it takes longer than all else that an import of this package does.
+    """
+    _FINISH.update({nesting.line: nesting.finish for nesting in NESTED.values()})
+    kinds = (*FLAT.values(), *_FINISH)
+    return msgspec.json.Decoder[Any](Union[kinds]).decode  # noqa: UP007 - computed members
+
+
+def decode(line: bytes | bytearray | memoryview | str, *, strict: bool = False) -> AnyFrame:
+    """Decode one line.
+
+    Raises `MalformedFrame` for what is not a JSON object. With `strict`, raises `MessageInvalid` for an
+    unknown type or block and for a field that is missing or of another type; otherwise such frames come
+    out as the nearest thing that is true.
+    """
+    data = line.encode("utf-8", "surrogatepass") if isinstance(line, str) else bytes(line)
+    try:
+        return decode_frame(opening(data).rstrip(BLANK), strict=strict)
+    except ValueError as error:
+        from outrider.errors import MalformedFrame
+
+        raise MalformedFrame(data, str(error)) from error
+
+
+BLANK: Final = b" \t\r\n\x00"
+"""Around a frame these mean nothing: white space and NUL bytes."""
+
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+
+
+def opening(line: bytes) -> bytes:
+    """The line without what means nothing before a frame; its end is kept, it may be the middle of a text."""
+    return line.lstrip(BLANK).removeprefix(_BYTE_ORDER_MARK).lstrip(BLANK)
+
+
+def decode_frame(line: bytes, *, strict: bool = False) -> AnyFrame:
+    """Decode the bytes of one frame; a plain ValueError says that they are not a JSON object."""
+    try:
+        decoded: AnyFrame = fast_decoder()(line)
+    except (ValueError, RecursionError):
+        return decode_tolerantly(line, strict=strict)
+    if strict and type(decoded) in _FINISH:
+        return decode_tolerantly(line, strict=True)
+    return finished(decoded, line)
+
+
+def finished(decoded: AnyFrame, line: bytes) -> AnyFrame:
+    """Complete what the fast path decoded, and let it keep its line."""
+    finish = _FINISH.get(type(decoded))
+    if finish is not None:
+        return finish(decoded, line)
+    decoded.wire_line = line
+    return decoded
+
+
+def decode_tolerantly(line: bytes, *, strict: bool = False) -> AnyFrame:
+    """Decode without the fast path."""
+    frame = typed_frame(decode_object(line), strict=strict)
+    frame.wire_line = line
+    return frame
+
+
+def frame_from_wire(data: JsonObject, *, strict: bool = False) -> AnyFrame:
+    """The typed frame for a decoded one. Never raises for a dict of JSON, unless it is to be `strict`."""
+    frame = typed_frame(data, strict=strict)
+    frame.wire_line = dumps(data)
+    return frame
+
+
+def typed_frame(data: JsonObject, *, strict: bool = False) -> AnyFrame:
+    """The typed frame for a decoded one, without a line to keep."""
+    kind = data.get("type")
+    if not isinstance(kind, str):
+        return _unknown("", data, "it has no `type`", strict)
+    if kind == "system":
+        return _system_message(data.get("subtype"), data, strict=strict)
+    if kind == "rate_limit_event":
+        return _rate_limit_event(data, strict=strict)
+    if kind in NESTED:
+        return _nested_message(NESTED[kind], data, strict=strict)
+    if kind == "result" and not strict and not isinstance(data.get("is_error"), bool):
+        # A verdict that cannot be read is not a good one.
+        data = {**data, "is_error": True}
+    if kind == "stream_event" and "event" in data:
+        data = {**data, "event": msgspec.Raw(dumps(data["event"]))}
+    if kind in FLAT:
+        return cast("AnyFrame", _convert(FLAT[kind], data, strict=strict))
+    return _unknown(kind, data, f"its type is {kind!r}", strict)
+
+
+def _unknown(kind: str, data: JsonObject, reason: str, strict: bool) -> AnyFrame:
+    if strict:
+        _refuse(data, reason)
+    return UnknownMessage(kind, data)
+
+
+def _refuse(data: Json, reason: str) -> None:
+    from outrider.errors import MessageInvalid
+
+    raise MessageInvalid(data, reason)
+
+
+def _convert(kind: type[S], data: JsonObject, *, strict: bool) -> S:
+    if not strict:
+        from outrider.wire._tolerant import convert_leniently
+
+        return convert_leniently(kind, data)
+    try:
+        return msgspec.convert(data, kind)
+    except msgspec.ValidationError as error:
+        from outrider.errors import MessageInvalid
+
+        raise MessageInvalid(data, str(error)) from error
+
+
+def _system_message(subtype: object, data: JsonObject, *, strict: bool) -> AnyFrame:
+    if not isinstance(subtype, str):
+        return _unknown("system", data, "it has no `subtype`", strict)
+    kind = SYSTEM_SUBTYPES.get(subtype)
+    if kind is None:
+        if strict:
+            _refuse(data, f"its subtype is {subtype!r}")
+        return UnknownSystemMessage(subtype, data)
+    return _convert(kind, {**data, **kind.derive(data), "data": data}, strict=strict)
+
+
+def _rate_limit_event(data: JsonObject, *, strict: bool) -> AnyFrame:
+    info = data.get("rate_limit_info")
+    if isinstance(info, dict):
+        data = {**data, "rate_limit_info": {**info, "raw": info}}
+    return _convert(RateLimitEvent, data, strict=strict)
+
+
+def _nested_message(nesting: Nesting, data: JsonObject, *, strict: bool) -> AnyFrame:
+    message = data.get("message")
+    if not isinstance(message, dict):
+        return _unknown(nesting.kind.type, data, "its `message` is not an object", strict)
+    body = cast("JsonObject", message)
+    content = body.get("content")
+    line = _convert(nesting.line, {**data, "message": {**body, "content": []}}, strict=strict)
+    frame = nesting.flatten(line)
+    if isinstance(frame, UserMessage) and isinstance(content, str):
+        frame.content = content
+    else:
+        frame.content = _blocks(content, data, strict)
+    return frame
+
+
+def _blocks(content: object, data: JsonObject, strict: bool) -> list[ContentBlock]:
+    if isinstance(content, list):
+        return [decode_block(block, strict=strict) for block in cast("list[Json]", content)]
+    if strict:
+        _refuse(data, "its `content` is not a list")
+    if isinstance(content, str):
+        return [TextBlock(content)]
+    return [] if content is None else [UnknownBlock("", cast("Json", content))]
+
+
+def decode_block(data: Json, *, strict: bool = False) -> ContentBlock:
+    """The typed block for a decoded one.
+
+    A known block that lacks a field gets an empty one; with a field of another type it is an
+    `UnknownBlock`, since half of its content would be missing. Raises `MessageInvalid` if `strict`.
+    """
+    kind = data.get("type") if isinstance(data, dict) else None
+    if not isinstance(kind, str):
+        if strict:
+            _refuse(data, "a content block has no `type`")
+        return UnknownBlock("", data)
+    fields, known = cast("JsonObject", data), BLOCK_TYPES.get(kind)
+    if known is None:
+        if strict:
+            _refuse(data, f"a content block is of type {kind!r}")
+        return UnknownBlock(kind, data)
+    try:
+        return cast("ContentBlock", msgspec.convert(fields, known))
+    except (ValueError, RecursionError) as error:
+        if strict:
+            _refuse(data, str(error))
+    from outrider.wire._tolerant import convert_leniently, fields_of
+
+    block = convert_leniently(known, fields)
+    for field in fields_of(known):
+        value = fields.get(field.wire_name)
+        if value is not None and getattr(block, field.name) != value:
+            return UnknownBlock(kind, data)
+    return cast("ContentBlock", block)
+
+
+def decode_object(line: bytes) -> JsonObject:
+    """The JSON object on a line, untyped; a ValueError says why there is none."""
+    value = loads(line)
+    if not isinstance(value, dict):
+        # One kind of error for all that is no frame.
+        raise ValueError(f"a JSON {_JSON_NAMES[type(value)]}, not an object")  # noqa: TRY004
+    return value
+
+
+_JSON_NAMES: Final = {
+    list: "array",
+    str: "string",
+    int: "number",
+    float: "number",
+    bool: "boolean",
+    type(None): "null",
+}

@@ -1,0 +1,392 @@
+"""System messages: one class for each subtype, all of them `SystemMessage`s with `subtype` and `data`.
+
+Does not decode: the codec picks the class from `SYSTEM_SUBTYPES`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from outrider.wire._system_message import SystemMessage
+from outrider.wire._system_tasks import (
+    BackgroundTasksChangedMessage,
+    HookProgressMessage,
+    HookResponseMessage,
+    HookStartedMessage,
+    TaskNotificationMessage,
+    TaskProgressMessage,
+    TaskStartedMessage,
+    TaskSummaryMessage,
+    TaskUpdatedMessage,
+)
+from outrider.wire._value import JsonObject
+
+if TYPE_CHECKING:
+    from outrider.wire.choices import SessionState
+    from outrider.wire.shapes import (
+        CompactMetadata,
+        FailedFile,
+        NoResponse,
+        PersistedFile,
+        PromptSubmitOutcome,
+        RecalledMemory,
+        SlashCommandShape,
+        SystemInitMcpServer,
+        SystemInitMcpServerError,
+        SystemInitPlugin,
+        SystemInitPluginError,
+    )
+else:
+    # Plain dicts when decoding: msgspec would drop every key that a TypedDict does not name.
+    CompactMetadata = FailedFile = NoResponse = PersistedFile = PromptSubmitOutcome = dict
+    RecalledMemory = SlashCommandShape = SystemInitMcpServer = SystemInitMcpServerError = dict
+    SystemInitPlugin = SystemInitPluginError = dict
+    # Open sets: any text is let through.
+    SessionState = str
+
+
+class UnknownSystemMessage(SystemMessage):
+    """A system message of a subtype that has no class here."""
+
+
+class InitMessage(
+    SystemMessage, rename={"permission_mode": "permissionMode", "api_key_source": "apiKeySource"}
+):
+    """How the session is set up. Comes at the start of every turn, not only of the first."""
+
+    session_id: str
+    cwd: str
+    model: str
+    tools: list[str]
+    mcp_servers: list[SystemInitMcpServer]
+    permission_mode: str
+    slash_commands: list[str]
+    claude_code_version: str
+    api_key_source: str = ""
+    output_style: str = ""
+    agents: list[str] = []
+    skills: list[str] = []
+    plugins: list[SystemInitPlugin] = []
+    capabilities: list[str] = []
+    """What the program can do; ask this rather than its version."""
+    uuid: str = ""
+    user_message_uuids: list[str] | None = None
+    """The sent messages that the turn about to begin answers."""
+    betas: list[str] | None = None
+    effort: str | None = None
+    mcp_server_errors: list[SystemInitMcpServerError] | None = None
+    plugin_errors: list[SystemInitPluginError] | None = None
+    terminal_slash_commands: list[str] | None = None
+    memory_paths: dict[str, str] | None = None
+    original_cwd: str | None = None
+    additional_directories: list[str] | None = None
+    messaging_socket_path: str | None = None
+    fast_mode_state: str | None = None
+    fast_mode_disabled_reason: str | None = None
+    analytics_disabled: bool | None = None
+    product_feedback_disabled: bool | None = None
+    per_turn_effort_active: bool | None = None
+    ultrathink_available: bool | None = None
+    ultrathink_typed_raises: bool | None = None
+    view_mode: str | None = None
+
+
+class StatusMessage(SystemMessage, rename={"permission_mode": "permissionMode"}):
+    """What the agent is doing: `requesting`, `compacting`, or nothing (None)."""
+
+    status: str | None = None
+    permission_mode: str | None = None
+    compact_result: str | None = None
+    compact_error: str | None = None
+    compact_output_chars: int | None = None
+    user_message_uuids: list[str] | None = None
+    uuid: str | None = None
+    session_id: str | None = None
+
+
+class SessionStateChangedMessage(SystemMessage):
+    """The session is `running`, waits for an answer (`requires_action`), or is `idle`."""
+
+    state: SessionState
+    sdk_host_only: bool | None = None
+    """Meant for the host alone: the user did not ask for these."""
+    uuid: str | None = None
+    session_id: str | None = None
+
+
+class SessionTitleChangedMessage(SystemMessage):
+    """The session has a new title."""
+
+    title: str
+    uuid: str | None = None
+    session_id: str | None = None
+
+
+class ThinkingTokensMessage(SystemMessage):
+    """How much the model has thought so far, estimated."""
+
+    estimated_tokens: int
+    estimated_tokens_delta: int
+    user_message_uuid: str | None = None
+    uuid: str | None = None
+    session_id: str | None = None
+
+
+class ApiRetryMessage(SystemMessage):
+    """A call of the API failed and is tried again after `retry_delay_ms`."""
+
+    attempt: int
+    max_retries: int
+    retry_delay_ms: int
+    error_status: int | None = None
+    """The HTTP status; None where there was no answer."""
+    error: str = ""
+    no_response: NoResponse | None = None
+    uuid: str | None = None
+    session_id: str | None = None
+
+
+class ModelFallbackMessage(SystemMessage):
+    """The agent went over to another model because the first is overloaded or missing."""
+
+    original_model: str
+    fallback_model: str
+    trigger: str | None = None
+    content: str = ""
+    uuid: str | None = None
+    session_id: str | None = None
+
+
+class ModelRefusalFallbackMessage(SystemMessage):
+    """A model refused, and another takes over; some messages are taken back."""
+
+    original_model: str
+    fallback_model: str
+    trigger: str | None = None
+    direction: str | None = None
+    scope: str | None = None
+    request_id: str | None = None
+    api_refusal_category: str | None = None
+    api_refusal_explanation: str | None = None
+    retracted_message_uuids: list[str] | None = None
+    refused_user_message_uuid: str | None = None
+    content: str = ""
+    uuid: str | None = None
+    session_id: str | None = None
+
+
+class ModelRefusalNoFallbackMessage(SystemMessage):
+    """A model refused, and none is left to take over."""
+
+    original_model: str
+    request_id: str | None = None
+    api_refusal_category: str | None = None
+    api_refusal_explanation: str | None = None
+    refused_user_message_uuid: str | None = None
+    content: str = ""
+    uuid: str | None = None
+    session_id: str | None = None
+
+
+class CompactBoundaryMessage(SystemMessage):
+    """The conversation before this was put into a summary."""
+
+    compact_metadata: CompactMetadata
+    logical_parent_uuid: str | None = None
+    uuid: str | None = None
+    session_id: str | None = None
+
+
+class PermissionDeniedMessage(SystemMessage):
+    """A tool call was refused without anybody being asked."""
+
+    tool_name: str
+    tool_use_id: str
+    message: str
+    decision_reason_type: str | None = None
+    decision_reason: str | None = None
+    decision_reason_code: str | None = None
+    agent_id: str | None = None
+    uuid: str | None = None
+    session_id: str | None = None
+
+
+class InformationalMessage(SystemMessage, rename={"is_meta": "isMeta"}):
+    """A notice for the user: a hook's words, a blocked prompt, a failed callback."""
+
+    content: str
+    level: str = ""
+    tag: str | None = None
+    tool_use_id: str | None = None
+    prevent_continuation: bool | None = None
+    prompt_submit_outcome: PromptSubmitOutcome | None = None
+    is_meta: bool | None = None
+    timestamp: str | None = None
+    uuid: str | None = None
+    session_id: str | None = None
+
+
+class NotificationMessage(SystemMessage):
+    """A short notice as a terminal would flash it."""
+
+    key: str
+    text: str
+    priority: str = ""
+    color: str | None = None
+    timeout_ms: int | None = None
+    uuid: str | None = None
+    session_id: str | None = None
+
+
+class LocalCommandOutputMessage(SystemMessage):
+    """What a slash command printed."""
+
+    content: str
+    uuid: str | None = None
+    session_id: str | None = None
+
+
+class CommandsChangedMessage(SystemMessage):
+    """The slash commands on offer, whole: takes the place of the list before."""
+
+    commands: list[SlashCommandShape]
+    uuid: str | None = None
+    session_id: str | None = None
+
+
+class ControlRequestProgressMessage(SystemMessage):
+    """A slow control request is being worked on."""
+
+    request_id: str
+    status: str
+    attempt: int | None = None
+    max_retries: int | None = None
+    retry_delay_ms: int | None = None
+    error_status: int | None = None
+    uuid: str | None = None
+    session_id: str | None = None
+
+
+class ElicitationCompleteMessage(SystemMessage):
+    """What an MCP server asked for at an address was done there."""
+
+    mcp_server_name: str
+    elicitation_id: str
+    uuid: str | None = None
+    session_id: str | None = None
+
+
+class PluginInstallMessage(SystemMessage):
+    """A plugin is being installed."""
+
+    status: str
+    name: str | None = None
+    error: str | None = None
+    uuid: str | None = None
+    session_id: str | None = None
+
+
+class FilesPersistedMessage(SystemMessage):
+    """Files were stored, or could not be."""
+
+    files: list[PersistedFile]
+    failed: list[FailedFile] = []
+    processed_at: str | None = None
+    uuid: str | None = None
+    session_id: str | None = None
+
+
+class MemoryRecallMessage(SystemMessage):
+    """Memories were put before the model."""
+
+    mode: str
+    memories: list[RecalledMemory]
+    uuid: str | None = None
+    session_id: str | None = None
+
+
+class SessionWritesLostMessage(SystemMessage):
+    """The disk is full: the transcript lacks entries."""
+
+    error_code: str
+    lost: list[JsonObject | str] = []
+    transcript_session_ids: list[str] | None = None
+    uuid: str | None = None
+    session_id: str | None = None
+
+
+class WorkerShuttingDownMessage(SystemMessage):
+    """The machine under the agent goes away."""
+
+    reason: str
+    uuid: str | None = None
+    session_id: str | None = None
+
+
+class UiInvalidateMessage(SystemMessage):
+    """A host that draws the agent's screen should draw it again."""
+
+    event: str
+    uuid: str | None = None
+    session_id: str | None = None
+
+
+class PostTurnSummaryMessage(SystemMessage):
+    """A summary of the turn; its fields are in `data`."""
+
+    uuid: str | None = None
+    session_id: str | None = None
+
+
+class SessionMetadataMessage(SystemMessage):
+    """Facts about the session; they are in `data`."""
+
+    uuid: str | None = None
+    session_id: str | None = None
+
+
+class MirrorErrorMessage(SystemMessage):
+    """Made by Outrider: part of the transcript did not reach the session store."""
+
+    key: JsonObject | None = None
+    error: str = ""
+
+
+SYSTEM_SUBTYPES: dict[str, type[SystemMessage]] = {
+    "api_retry": ApiRetryMessage,
+    "background_tasks_changed": BackgroundTasksChangedMessage,
+    "commands_changed": CommandsChangedMessage,
+    "compact_boundary": CompactBoundaryMessage,
+    "control_request_progress": ControlRequestProgressMessage,
+    "elicitation_complete": ElicitationCompleteMessage,
+    "files_persisted": FilesPersistedMessage,
+    "hook_progress": HookProgressMessage,
+    "hook_response": HookResponseMessage,
+    "hook_started": HookStartedMessage,
+    "informational": InformationalMessage,
+    "init": InitMessage,
+    "local_command_output": LocalCommandOutputMessage,
+    "memory_recall": MemoryRecallMessage,
+    "mirror_error": MirrorErrorMessage,
+    "model_fallback": ModelFallbackMessage,
+    "model_refusal_fallback": ModelRefusalFallbackMessage,
+    "model_refusal_no_fallback": ModelRefusalNoFallbackMessage,
+    "notification": NotificationMessage,
+    "permission_denied": PermissionDeniedMessage,
+    "plugin_install": PluginInstallMessage,
+    "post_turn_summary": PostTurnSummaryMessage,
+    "session_metadata": SessionMetadataMessage,
+    "session_state_changed": SessionStateChangedMessage,
+    "session_title_changed": SessionTitleChangedMessage,
+    "session_writes_lost": SessionWritesLostMessage,
+    "status": StatusMessage,
+    "task_notification": TaskNotificationMessage,
+    "task_progress": TaskProgressMessage,
+    "task_started": TaskStartedMessage,
+    "task_summary": TaskSummaryMessage,
+    "task_updated": TaskUpdatedMessage,
+    "thinking_tokens": ThinkingTokensMessage,
+    "ui_invalidate": UiInvalidateMessage,
+    "worker_shutting_down": WorkerShuttingDownMessage,
+}
+"""The class of each known subtype."""

@@ -1,0 +1,141 @@
+"""The bases of all wire values: `Value` for any of them, `Frame` for what arrives as a line of its own.
+
+Does not know any particular message; the codec fills in the line a frame came from.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from dataclasses import Field
+    from typing import Self
+
+    from pydantic import GetCoreSchemaHandler
+    from pydantic_core import CoreSchema
+
+Json: TypeAlias = str | int | float | bool | list[Any] | dict[str, Any] | None
+"""A JSON value. What is inside lists and objects is not typed further."""
+
+JsonObject: TypeAlias = dict[str, Any]
+"""A JSON object whose keys the program is free to choose."""
+
+
+Number: TypeAlias = int | float
+"""A JSON number: whole numbers stay whole."""
+
+
+class _OfDataclass:
+    """An attribute that dataclasses have, made for each class when somebody asks for it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: object, owner: type[Value]) -> object:
+        return getattr(_as_dataclass(owner), self._name)
+
+
+class Value(msgspec.Struct, omit_defaults=True, repr_omit_defaults=True, gc=False):
+    """A typed JSON object: positional or keyword construction, `==`, `match`, a `repr` without defaults.
+
+    Left-out fields stay out of the encoded form. Values hold data, never a reference back to what holds
+    them, so the garbage collector need not track them (`gc=False`); that keeps long histories cheap.
+
+    `dataclasses.is_dataclass`, `fields`, `asdict`, `astuple` and `replace` take it for a dataclass; `vars`
+    gives its fields. Pydantic takes it for one, too.
+    """
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        from outrider.wire._validating import schema_of
+
+        return schema_of(cls, handler)
+
+    if TYPE_CHECKING:
+        __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+    else:
+        __dataclass_fields__ = _OfDataclass("__dataclass_fields__")
+        # `pprint` looks at it.
+        __dataclass_params__ = _OfDataclass("__dataclass_params__")
+
+        @property
+        def __dict__(self) -> dict[str, object]:
+            """The fields, made anew at each use: many write `json.dumps(value, default=vars)`."""
+            return {name: getattr(self, name) for name in self.__struct_fields__}
+
+
+class Line:
+    """Adds a place for the bytes that a frame was decoded from; they take no part in `==` and `repr`."""
+
+    __slots__ = ("wire_line",)
+
+    if TYPE_CHECKING:
+        wire_line: bytes
+        """Set by the codec; absent from what was made by hand."""
+
+
+class Frame(Line, Value):
+    """A value that travels as one line. `raw` and `raw_json` are that line, with all that no field names."""
+
+    @property
+    def raw_json(self) -> bytes:
+        """The line as it was sent, or the frame encoded if it was made by hand."""
+        try:
+            return self.wire_line.strip()
+        except AttributeError:
+            from outrider.wire._encoding import encode
+
+            return encode(self)
+
+    @property
+    def raw(self) -> JsonObject:
+        """The frame as sent, decoded anew at each use: changing it changes nothing else."""
+        from outrider.wire._decoding import decode_object
+
+        return decode_object(self.raw_json)
+
+    def __copy__(self) -> Self:
+        return self._with_line(msgspec.structs.replace(self))
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        values = tuple(getattr(self, name) for name in self.__struct_fields__)
+        return _rebuild, (type(self), values, getattr(self, "wire_line", None))
+
+    def _with_line(self, other: Self) -> Self:
+        """Give `other` the line of this frame, if there is one."""
+        if (line := getattr(self, "wire_line", None)) is not None:
+            other.wire_line = line
+        return other
+
+
+def _rebuild(kind: type[Frame], values: tuple[Any, ...], line: bytes | None) -> Frame:
+    frame = kind(**dict(zip(kind.__struct_fields__, values, strict=True)))
+    if line is not None:
+        frame.wire_line = line
+    return frame
+
+
+@cache
+def _as_dataclass(kind: type[Value]) -> type:
+    """A dataclass with the fields of a value, which is only looked at."""
+    # Seldom wanted, and slow to import.
+    from dataclasses import field, make_dataclass
+
+    none = msgspec.NODEFAULT
+    fields: list[tuple[str, Any, Any]] = []
+    for each in msgspec.structs.fields(kind):
+        # What is decoded when it is first used is an object to those who use it.
+        hint = JsonObject if each.type is msgspec.Raw else each.type
+        if each.default is not none:
+            default = field(default=each.default)
+        elif each.default_factory is not none:
+            default = field(default_factory=cast("Callable[[], Any]", each.default_factory))
+        else:
+            default = field()
+        fields.append((each.name, hint, default))
+    # As `init=False` no code is made, and a field without a default may follow one that has some.
+    return make_dataclass(kind.__name__, fields, init=False, repr=False, eq=False, match_args=False)
