@@ -23,7 +23,7 @@ import anyio
 
 from benchmarks.table import megabytes, milliseconds, note, painted
 from outrider import Session
-from outrider.fleet._sizes import read_size
+from outrider.fleet._fields import read_size
 from outrider.testing import RealAgent, say, use_tool
 from scripts.agent_program import program
 

@@ -18,8 +18,8 @@ import anyio
 from outrider import Options, fleet
 from outrider.errors import ApiFailed
 from outrider.fleet import Assignment, Attempted, Note, Shared, WorkerLost
-from outrider.fleet._clock import Clock
 from outrider.fleet._engine import Tell
+from outrider.fleet._resilient.retry import Clock
 
 START_SECONDS = 1.0
 """To start the program and to connect."""

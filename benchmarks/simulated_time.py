@@ -14,7 +14,7 @@ from typing import TypeVar
 import anyio
 from anyio.to_thread import current_default_thread_limiter
 
-from outrider.fleet._clock import Clock
+from outrider.fleet._resilient.retry import Clock
 
 T = TypeVar("T")
 

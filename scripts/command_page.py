@@ -8,7 +8,7 @@ from pathlib import Path
 
 from outrider.app._failing import Code
 from outrider.app._flags import FLAGS, Flag
-from outrider.app._fleet_commands import BATCH_FLAGS
+from outrider.app._fleet.commands import BATCH_FLAGS
 
 PAGE = Path(__file__).parents[1] / "docs" / "command.md"
 BATCHES = PAGE.with_name("batches.md")

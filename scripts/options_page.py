@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from outrider.launch._places import Filed, Flag, Host, Init, Place, Variable
+from outrider.launch._encode import Filed, Flag, Host, Init, Place, Variable
 from outrider.launch._table import ROWS
 from outrider.options import OptionFields, Options
 from outrider.wire.control import Initialize

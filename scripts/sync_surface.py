@@ -177,7 +177,7 @@ def imported(target: str, used: set[str], sources: list[Source]) -> Iterator[str
     for name in LAYOUT[target]:
         yield f"from outrider.{package_of(name)} import {name}"
     for name in sorted(used & {"Wrapper", "wrap"}):
-        yield f"from outrider.sync._wrapper import {name}"
+        yield f"from outrider.sync._portal import {name}"
     if "portal" in used:
         yield "from outrider.sync._portal import portal"
     places = {name: place for source in sources for name, place in source.places.items()}

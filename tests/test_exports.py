@@ -80,32 +80,39 @@ def test_a_package_exports_every_public_name_of_its_modules(name: str) -> None:
 
 # Shared between the modules of a package, and no part of what it offers.
 INTERNAL = {
-    "outrider.transports._blocking": {"BlockingInput", "BlockingOutput", "Piece", "read"},
-    "outrider.transports._flags": {"Bell", "Descriptor", "Flag", "SocketDescriptor", "socket_pair"},
-    "outrider.transports._folder": {"discard_folder", "make_folder", "remove_folder"},
-    "outrider.transports._forks": {"FreshLock", "Inherited", "forget_in_forks"},
-    "outrider.transports._host": {"Host", "Kept", "host"},
-    "outrider.transports._input": {"Input", "InputClosed", "Ticket"},
-    "outrider.transports._keeper": {"InputEnd", "Keeper", "OutputEnd", "Patience"},
     "outrider.transports._memory": {"Pipe"},
-    "outrider.transports._output": {"Output", "Readiness"},
-    "outrider.transports._polling": {"PollingKeeper"},
-    "outrider.transports._process": {"Link"},
-    "outrider.transports._processes": {
+    "outrider.transports._process.folder": {"discard_folder", "make_folder", "remove_folder"},
+    "outrider.transports._process.pipes": {"Input", "InputClosed", "Output", "Readiness", "Ticket"},
+    "outrider.transports._process.polling": {"PollingKeeper"},
+    "outrider.transports._process.processes": {
         *("NoTable", "ProcTable", "ProcessTable", "Stat", "environment_of", "process_ids", "processes"),
         *("put_tag", "stat_of", "tag_of"),
     },
-    "outrider.transports._removal": {"is_name", "lock", "new_name", "remove_tree", "sweep"},
-    "outrider.transports._spawn": {"Spawned", "check_for_windows", "explain", "spawn"},
-    "outrider.transports._starting": {"run_uninterrupted", "start"},
-    "outrider.transports._stderr": {"Callback", "StderrLog"},
-    "outrider.transports._threads": {"Job", "ThreadedKeeper"},
-    "outrider.transports._trace": {"open_trace"},
-    "outrider.transports._trace_file": {"Lines", "Masking", "RunTrace", "new_trace_path"},
-    "outrider.transports._transport": {"Inbox", "Receiver", "line_of"},
-    "outrider.transports._tree": {"Tree"},
-    "outrider.transports._warden": {"Warden"},
-    "outrider.transports._warden_main": {
+    "outrider.transports._process.removal": {"is_name", "lock", "new_name", "remove_tree", "sweep"},
+    "outrider.transports._process.spawn": {
+        "Spawned",
+        "check_for_windows",
+        "explain",
+        "run_uninterrupted",
+        "spawn",
+        "start",
+    },
+    "outrider.transports._process.stderr": {"Callback", "StderrLog"},
+    "outrider.transports._process.supervisor": {"InputEnd", "Keeper", "OutputEnd", "Patience"},
+    "outrider.transports._process.transport": {"Link"},
+    "outrider.transports._process.tree": {"Tree"},
+    "outrider.transports._process.wakeup": {
+        "Bell",
+        "Descriptor",
+        "Flag",
+        "FreshLock",
+        "Inherited",
+        "SocketDescriptor",
+        "forget_in_forks",
+        "socket_pair",
+    },
+    "outrider.transports._process.watchdog": {"Host", "Kept", "Warden", "host"},
+    "outrider.transports._process.watchdog_main": {
         *(
             "clean_up",
             "end_groups",
@@ -121,14 +128,23 @@ INTERNAL = {
             "tag_of",
             "wait",
             "wait_for_death",
-        ),
+        )
     },
-    "outrider.transports._windows": {
+    "outrider.transports._process.windows": {
+        "BlockingInput",
+        "BlockingOutput",
+        "Job",
+        "Piece",
+        "ThreadedKeeper",
+        "read",
         *("BasicAccounting", "BasicLimit", "ExtendedLimit", "IoCounters", "MemoryCounters", "ProcessList"),
         *("JobKeeper", "System", "WindowsJob", "this_system"),
     },
+    "outrider.transports._trace.writer": {"Lines", "Masking", "RunTrace", "new_trace_path", "open_trace"},
+    "outrider.transports._transport": {"Inbox", "Receiver", "line_of"},
     "outrider.wire._decoding": {
         "Nesting",
+        "asker_of",
         "decode_frame",
         "decode_object",
         "decode_tolerantly",
@@ -138,12 +154,9 @@ INTERNAL = {
         "typed_frame",
     },
     "outrider.wire._encoding": {"frame_to_wire"},
-    "outrider.wire._json": {"dumps", "loads"},
-    "outrider.wire._received": {"Received"},
-    "outrider.wire._salvage": {"asker_of"},
     "outrider.wire._tolerant": {"convert_leniently", "is_object"},
-    "outrider.wire._value": {"Line"},
     "outrider.wire._validating": {"schema_of"},
+    "outrider.wire._value": {"Line", "Received", "dumps", "loads"},
 }
 
 

@@ -407,7 +407,7 @@ def test_time_is_linear(attack: str) -> None:
 
 
 def test_patterns_are_compiled_on_first_use() -> None:
-    code = "import outrider.errors; from outrider.redaction._patterns import patterns as made\n"
+    code = "import outrider.errors; from outrider.redaction import patterns as made\n"
     code += "raise SystemExit(made.cache_info().currsize)"
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=30).returncode == 0
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from outrider.app._asking import Asker
-from outrider.app._stream import Stream
+from outrider.app._ask import Asker
+from outrider.app._render.stream import Stream
 from outrider.app._terminal import Terminal
 from outrider.handlers import ElicitationRequest
 from outrider.wire.control import Elicitation

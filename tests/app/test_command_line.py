@@ -8,7 +8,8 @@ import sys
 import pytest
 
 import outrider
-from outrider.app import _commands, main
+from outrider.app import _main as _commands
+from outrider.app import main
 from tests import tapes
 from tests.app.machines import COMMAND, Screen, clean, run
 
@@ -101,7 +102,7 @@ def test_debug_shows_the_traceback_and_changes_no_code(
 
 def test_a_fault_of_ours_is_one_line_too() -> None:
     code = (
-        "import sys, outrider.app._replay as module; from outrider.app import main\n"
+        "import sys, outrider.app._trace as module; from outrider.app import main\n"
         "def broken(*args, **fields): raise ZeroDivisionError('by zero')\n"
         "module.read_trace = broken\n"
         "sys.exit(main(['replay', 'x']))"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from outrider.app._checks import machine_checks, program_check
+from outrider.app._doctor import machine_checks, program_check
 from outrider.app._failing import Code
 from outrider.app._terminal import printable
 from tests.app.machines import KINDS, Kind, machine

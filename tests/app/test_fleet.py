@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from outrider.app import main
-from outrider.app._fleet_settings import BatchFields, Settings
+from outrider.app._fleet.reports import BatchFields, Settings
 from outrider.fleet import Journal, Report, Task
 from outrider.testing import Gate, Request, Step, fail, say, use_tool
 from outrider.transcripts import project_key

@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 
 from outrider.app import main
 from outrider.app._failing import Code
-from outrider.app._migrate import counterpart
-from outrider.app._migrate_files import examined, replace
-from outrider.app._migrate_notebook import read_notebook
+from outrider.app._migrate.files import examined, read_notebook, replace
+from outrider.app._migrate.migrate import counterpart
 from tests.app.machines import Done, Screen
 
 OLD = b"from claude_agent_sdk import query\n"

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outrider.app._migrate_code import applied, read_code
-from outrider.app._migrate_names import Counterpart
-from outrider.app._migrate_rules import RULES, SENTENCES
+from outrider.app._migrate.code import applied, read_code
+from outrider.app._migrate.rules import RULES, SENTENCES, Counterpart
 from tests.cases import every_case
 
 THERE: Counterpart = {

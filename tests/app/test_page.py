@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from outrider.app._commands import carry_out
+from outrider.app._main import carry_out
 from outrider.fleet import Journal, Outcome, Task
 from outrider.session import Usage
 from outrider.testing import Request, Step, say, use_tool

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from outrider.app import main
-from outrider.app._replay import replay_file
-from outrider.app._trace import show_trace
+from outrider.app._trace import replay_file, show_trace
 from tests import tapes
 from tests.app.machines import Screen, run
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from outrider.app._saying import Said, call_in_words, money, said, tool_name
+from outrider.app._render.describe import Said, call_in_words, money, said, tool_name
 from outrider.app._terminal import printable
 from outrider.wire import decode
 from tests import tapes

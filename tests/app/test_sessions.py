@@ -14,7 +14,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from outrider.app import main
-from outrider.app._session_list import columns
+from outrider.app._sessions.sessions import columns
 from outrider.testing import say
 from outrider.transcripts import Bundle, StoredSession, project_key
 from tests.app.machines import Screen, machine

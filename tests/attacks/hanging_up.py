@@ -15,7 +15,7 @@ import anyio
 import outrider
 from outrider.options import Timeouts
 from outrider.transports import live_processes
-from outrider.transports._host import host
+from outrider.transports._process.watchdog import host
 
 _, WAY, WHEN, HANDLER, PROGRAM = sys.argv
 TIMEOUTS = Timeouts(close=0.2, terminate=0.2)

@@ -12,9 +12,9 @@ import pytest
 
 from outrider.errors import LeaseLost, SessionBusy
 from outrider.fleet import Gate
-from outrider.fleet._clock import Clock
+from outrider.fleet._resilient.retry import Clock
 from outrider.transcripts import FileStore, SessionKey, SqliteStore
-from outrider.transcripts.stores import _lease_time
+from outrider.transcripts.stores import _records as _lease_time
 from tests.transcripts.stores.remote import REMOTES, Remote, make_key
 
 Store: TypeAlias = FileStore | SqliteStore

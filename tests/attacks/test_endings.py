@@ -16,10 +16,18 @@ import pexpect
 import pytest
 
 from outrider.testing import hang, say
-from outrider.transports import _processes, _warden_main
-from outrider.transports._processes import NoTable, environment_of, process_ids, put_tag, stat_of, tag_of
-from outrider.transports._starting import run_uninterrupted
-from outrider.transports._warden import Warden
+from outrider.transports._process import processes as _processes
+from outrider.transports._process import watchdog_main as _warden_main
+from outrider.transports._process.processes import (
+    NoTable,
+    environment_of,
+    process_ids,
+    put_tag,
+    stat_of,
+    tag_of,
+)
+from outrider.transports._process.spawn import run_uninterrupted
+from outrider.transports._process.watchdog import Warden
 from tests.app.machines import COMMAND, DEADLINE, clean, machine
 from tests.session.surroundings import make_program
 from tests.transports.conftest import (
@@ -204,7 +212,7 @@ def test_a_new_warden_is_told_of_more_children_than_a_pipe_holds(
     warden: Warden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that is stopped reads nothing, and is replaced by one that does."""
-    from outrider.transports import _warden
+    from outrider.transports._process import watchdog as _warden
 
     monkeypatch.setattr(_warden, "_BEHIND_LIMIT", 100_000)
     monkeypatch.setattr(_warden, "_AGAIN_SECONDS", 0.0)

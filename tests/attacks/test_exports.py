@@ -19,10 +19,10 @@ from outrider._display import escaped_json, one_line, plain, printable
 from outrider.errors import ProcessExited
 from outrider.fleet import Outcome, Report
 from outrider.testing import ContractBroken, conversation
-from outrider.testing._contract import Broken
-from outrider.testing._matching import ExpectationFailed
+from outrider.testing._contracts.contract import Broken
+from outrider.testing._script.words import ExpectationFailed
 from outrider.transcripts import Bundle
-from outrider.transcripts._exporting import exported
+from outrider.transcripts._export.turns import exported
 from tests.attacks.hostile import HIDDEN, POISON
 from tests.cases import every_case
 from tests.transcripts.keeping import KEY

@@ -47,7 +47,12 @@ def test_a_child_that_leaves_a_session_leaves_the_parents_lease_and_agent_alone(
 
 @pytest.mark.parametrize(
     "module",
-    ["outrider.sync._run", "outrider.session._turn", "outrider.transports._warden", "outrider.wire.control"],
+    [
+        "outrider.sync._run",
+        "outrider.session._turn",
+        "outrider.transports._process.watchdog",
+        "outrider.wire.control",
+    ],
 )
 def test_a_fork_while_a_thread_loads_outrider_spoils_nothing(module: str, tmp_path: Path) -> None:
     said = said_by("forks_while_a_thread_imports", module, tmp_path)

@@ -20,10 +20,10 @@ from outrider._folders import remove_folder
 from outrider.errors import OptionsError, StoreError, TranscriptError
 from outrider.fleet import Journal, JournalInvalid, Outcome, Task, map  # noqa: A004
 from outrider.launch import search_agent
-from outrider.session._laying_out import Layout, Places
+from outrider.session._store.restore_files import Layout, Places
 from outrider.transcripts import MemoryStore, Sessions
-from outrider.transcripts._disk import _scanning
-from outrider.transcripts._lines import to_line
+from outrider.transcripts._disk import files as _scanning
+from outrider.transcripts._entries import to_line
 from tests.fleet.working import AT_ONCE, Works, nobody_left
 from tests.transcripts.keeping import KEY
 from tests.transcripts.lines import SESSION, answer, prompt

@@ -19,7 +19,7 @@ from typing import Any, Literal
 import pytest
 
 from outrider import sync
-from outrider.app._migrate_files import files_in
+from outrider.app._migrate.files import files_in
 from outrider.errors import OutriderError
 from outrider.fleet import Copy, Task, Workspace, Worktree, map, resume  # noqa: A004
 from outrider.fleet._errors import WorkspaceFailed
@@ -27,7 +27,7 @@ from outrider.fleet._workspaces import sweep
 from outrider.options import Options
 from outrider.testing import MessagesApi, clean_environment, say
 from outrider.transcripts import Sessions
-from outrider.transcripts._worktrees import worktrees
+from outrider.transcripts._paths import worktrees
 from tests.fleet.working import AT_ONCE, Works, nobody_left
 from tests.real_program import require_program
 

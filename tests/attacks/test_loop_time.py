@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 
 from outrider import deny
 from outrider.protocol import Peer, RequestAnswered
-from outrider.session import Session, _connection
+from outrider.session import Session
+from outrider.session._connection import connection as _connection
 from outrider.transports import memory_pair
 from outrider.wire import Arrival, Framer, KeepAlive, MalformedLine, _framing
-from outrider.wire._salvage import _TOKEN, asker_of
+from outrider.wire._decoding import _TOKEN, asker_of
 from tests.cases import every_case
 from tests.session.other_end import OtherEnd
 from tests.wire.test_framing import CASES, STREAMS

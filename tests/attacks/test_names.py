@@ -13,7 +13,7 @@ from anyio import fail_after
 
 import outrider
 from outrider import AgentDefinition, Policy, Rule, Session, ToolServer, compat, hook
-from outrider.compat._translating import translated_options
+from outrider.compat._options import translated_options
 from outrider.errors import OptionsError
 from outrider.launch import make_initialize
 from outrider.options import StdioServer

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from outrider.errors import OptionsError
 from outrider.handlers import Policy
-from outrider.handlers._policy_glob import Match
-from outrider.handlers._policy_urls import domain_match
+from outrider.handlers._policy.patterns import Match, domain_match
 from tests.attacks.linear import assert_linear
 from tests.cases import every_case
 

@@ -18,8 +18,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from outrider.handlers import Policy
-from outrider.handlers._policy_commands import command_match
-from outrider.handlers._policy_glob import Match
+from outrider.handlers._policy.commands import command_match
+from outrider.handlers._policy.patterns import Match
 from tests.attacks.linear import assert_linear
 from tests.cases import every_case
 

@@ -19,9 +19,9 @@ import pytest
 from outrider.command import FOLDER, Command, File
 from outrider.errors import LaunchError
 from outrider.transports import ProcessTransport
-from outrider.transports._folder import make_folder, remove_folder
-from outrider.transports._host import host
-from outrider.transports._removal import is_name, lock, new_name, sweep
+from outrider.transports._process.folder import make_folder, remove_folder
+from outrider.transports._process.removal import is_name, lock, new_name, sweep
+from outrider.transports._process.watchdog import host
 from tests.transports.conftest import DEADLINE, wait_for
 
 COMMAND = Command(("cat",), files=(File("mcp.json", b'{"key": "sk-ant-secret"}'),))
@@ -103,7 +103,7 @@ async def test_a_folder_is_removed_whatever_the_child_made_of_it(
 AS_NOBODY = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
-from outrider.transports._removal import remove_tree
+from outrider.transports._process.removal import remove_tree
 os.setgid(65534), os.setuid(65534)
 remove_tree(sys.argv[2])
 """
@@ -181,7 +181,7 @@ async def test_a_start_that_fails_leaves_neither_a_folder_nor_a_note(temporary: 
 NEXT = """
 import sys, tempfile
 tempfile.tempdir = sys.argv[1]
-from outrider.transports._host import host
+from outrider.transports._process.watchdog import host
 host().warden.start()
 sys.stdin.read()
 """
@@ -274,7 +274,7 @@ def test_a_folder_that_was_swept_while_it_was_made_is_made_again(
     temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between making it and locking it, another host may take it for an old one."""
-    from outrider.transports import _folder
+    from outrider.transports._process import folder as _folder
 
     swept: list[str] = []
 

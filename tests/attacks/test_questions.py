@@ -13,10 +13,9 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from outrider._display import chopped, printable
-from outrider.app._asking import Asker
+from outrider.app._ask import Asker, Sheet
 from outrider.app._failing import Code
-from outrider.app._question import Sheet
-from outrider.app._stream import Stream
+from outrider.app._render.stream import Stream
 from outrider.app._terminal import ASCII, UNICODE, Terminal
 from outrider.handlers import ElicitationRequest
 from outrider.testing import answer, ask_question, exit_plan_mode, say, use_tool

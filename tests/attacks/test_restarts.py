@@ -13,10 +13,9 @@ import pytest
 
 from outrider import fleet
 from outrider.errors import SessionNotFound
-from outrider.fleet._attempting import attempt_here
-from outrider.fleet._engine import Assignment, Attempted, Tell
+from outrider.fleet._engine import Assignment, Attempted, Tell, attempt_here
 from outrider.fleet._errors import WorkerLost
-from outrider.fleet._restart import Restart
+from outrider.fleet._resilient.retry import Restart
 from tests.fleet.lasting import Frail
 from tests.fleet.stub_engine import Stub
 from tests.transports.conftest import nothing_is_left

@@ -17,7 +17,7 @@ import outrider
 from outrider import compat
 from outrider.errors import ProcessExited
 from outrider.handlers import allow, defer, deny
-from outrider.handlers._hooks_hook import Hook
+from outrider.handlers._hooks.hook import Hook
 from outrider.options import Options, Timeouts
 from outrider.protocol import RequestAnswered
 from outrider.session import Session

@@ -23,7 +23,7 @@ import typer.main
 
 import outrider.app
 from outrider.app import main
-from outrider.app._commands import _app
+from outrider.app._main import _app
 from outrider.app._terminal import UNICODE
 from outrider.fleet import Journal, Outcome, Task
 from outrider.testing import Request, Step, answer, fail, say, use_tool
@@ -165,7 +165,7 @@ def test_only_one_module_writes_to_the_terminal() -> None:
             if name.startswith("sys.stdout.write"):
                 writers.add(path.name)
     # It says the version, which is ours.
-    assert writers == {"_commands.py"}
+    assert writers == {"_main.py"}
 
 
 # What is kept: sessions, recordings, journals, code.

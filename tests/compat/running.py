@@ -20,11 +20,11 @@ from typing import Literal, NamedTuple, TypeAlias
 from uuid import uuid4
 
 from benchmarks.reference import interpreter
-from outrider.app._migrate import counterpart
-from outrider.app._migrate_code import applied, read_code
+from outrider.app._migrate.code import applied, read_code
+from outrider.app._migrate.migrate import counterpart
 from outrider.testing import MessagesApi, clean_environment
-from outrider.testing._simulator._launcher import SCRIPT_VARIABLE, write_launcher
-from outrider.transports._processes import environment_of, process_ids, stat_of
+from outrider.testing._simulator.program.process import SCRIPT_VARIABLE, write_launcher
+from outrider.transports._process.processes import environment_of, process_ids, stat_of
 from scripts.agent_program import program as real_program
 
 Package: TypeAlias = Literal["reference", "outrider"]

@@ -25,7 +25,7 @@ from outrider.compat import (
     UserMessage,
     query,
 )
-from outrider.compat._translating import translated_options
+from outrider.compat._options import translated_options
 from outrider.testing import Simulator, say, use_tool
 from tests.cases import every_case
 from tests.compat.test_query import Tape
@@ -203,8 +203,8 @@ async def test_a_run_that_is_closed_while_it_begins_sends_nothing() -> None:
 
 
 async def test_a_run_may_be_longer_than_what_may_be_unread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("outrider.session._conversation.BUDGET", 100_000)
-    monkeypatch.setattr("outrider.session._conversation.CEILING", 1_000_000)
+    monkeypatch.setattr("outrider.session._connection.conversation.BUDGET", 100_000)
+    monkeypatch.setattr("outrider.session._connection.conversation.CEILING", 1_000_000)
     text = "x" * 10_000
 
     async def play(agent: OtherEnd) -> None:
@@ -225,8 +225,8 @@ async def test_a_run_may_be_longer_than_what_may_be_unread(monkeypatch: pytest.M
 
 
 async def test_nothing_is_kept_for_receivers_that_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("outrider.session._conversation.BUDGET", 10_000)
-    monkeypatch.setattr("outrider.session._conversation.CEILING", 100_000)
+    monkeypatch.setattr("outrider.session._connection.conversation.BUDGET", 10_000)
+    monkeypatch.setattr("outrider.session._connection.conversation.CEILING", 100_000)
     receivers: list[AsyncIterator[Message]] = []
     agent = Simulator([say("x" * 30_000)] * 10)
     async with ClaudeSDKClient(transport=agent) as client:

@@ -18,7 +18,7 @@ from outrider.compat import (
     get_session_messages_from_store,
     query,
 )
-from outrider.compat._translating import translated_options
+from outrider.compat._options import translated_options
 from outrider.testing import Simulator, say
 
 pytestmark = pytest.mark.anyio

@@ -27,8 +27,8 @@ from outrider.compat import (
     PermissionResultAllow,
     query,
 )
-from outrider.compat._opening import opened
-from outrider.compat._translating import translated_options
+from outrider.compat._options import translated_options
+from outrider.compat._reading import opened
 from scripts.reference_options import CHILD
 
 pytestmark = [

@@ -10,8 +10,8 @@ from unittest.mock import AsyncMock
 import anyio
 import pytest
 
-from outrider.compat._sessions import project_key_for_directory
-from outrider.compat._stores import (
+from outrider.compat._sessions.sessions import project_key_for_directory
+from outrider.compat._stores.stores import (
     InMemorySessionStore,
     delete_session_via_store,
     fold_session_summary,
@@ -25,7 +25,7 @@ from outrider.compat._stores import (
     rename_session_via_store,
     tag_session_via_store,
 )
-from outrider.compat._types_sessions import SessionKey, SessionStore, SessionStoreEntry
+from outrider.compat._types.messages import SessionKey, SessionStore, SessionStoreEntry
 from outrider.transcripts import MemoryStore, SqliteStore, offers
 from outrider.transcripts import SessionStore as NativeStore
 from outrider.wire import JsonObject

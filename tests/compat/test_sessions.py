@@ -14,8 +14,8 @@ from uuid import UUID
 import anyio
 import pytest
 
-from outrider.compat import _sessions, _stores, _types_sessions
-from outrider.compat._sessions import (
+from outrider.compat._sessions import sessions as _sessions
+from outrider.compat._sessions.sessions import (
     delete_session,
     fork_session,
     get_session_info,
@@ -27,6 +27,8 @@ from outrider.compat._sessions import (
     rename_session,
     tag_session,
 )
+from outrider.compat._stores import stores as _stores
+from outrider.compat._types import messages as _types_sessions
 from scripts.reference_sessions import KEPT, ask
 from tests.compat.kept_sessions import WORLDS
 from tests.compat.scripts import reference_python

@@ -17,8 +17,8 @@ import anyio
 import pytest
 
 from outrider.compat import ClaudeAgentOptions, SdkMcpTool, ToolAnnotations, create_sdk_mcp_server, tool
-from outrider.compat._tool_checking import fault_in
-from outrider.compat._tool_results import as_result
+from outrider.compat._tools.checking import fault_in
+from outrider.compat._tools.results import as_result
 from outrider.handlers import Endpoint, Handled, Link, Origin, ToolHandled, ToolServer
 from tests.compat import tool_cases
 from tests.compat.scripts import run_reference

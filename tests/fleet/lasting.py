@@ -15,9 +15,8 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from outrider.fleet._clock import Clock
-from outrider.fleet._lasting import LastingSession
-from outrider.fleet._lasting_turn import LastingTurn
+from outrider.fleet._resilient.retry import Clock
+from outrider.fleet._resilient.session import LastingSession, LastingTurn
 from outrider.options import Options, Timeouts
 from outrider.wire import AssistantMessage, Json
 

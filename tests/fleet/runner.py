@@ -10,7 +10,7 @@ from pathlib import Path
 
 import anyio
 
-from outrider.fleet._mapping import map  # noqa: A004
+from outrider.fleet._map import map  # noqa: A004
 from outrider.fleet._workspaces import Empty
 from tests.fleet.working import AT_ONCE, Works
 

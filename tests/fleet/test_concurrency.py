@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from outrider.errors import OptionsError
-from outrider.fleet._concurrency import Adaptive, Width, read_concurrency
+from outrider.fleet._progress import Adaptive, Width, read_concurrency
 
 
 def round_of(width: Width, seconds: float) -> int:

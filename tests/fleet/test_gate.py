@@ -10,8 +10,8 @@ import anyio.lowlevel
 import pytest
 
 from outrider.errors import OptionsError
-from outrider.fleet._clock import Clock
-from outrider.fleet._gate import Gate
+from outrider.fleet._budget.budget import Gate
+from outrider.fleet._resilient.retry import Clock
 from tests.fleet.lasting import NOW, FakeClock, until
 
 pytestmark = pytest.mark.anyio

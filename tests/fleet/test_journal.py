@@ -14,11 +14,10 @@ from typing import Any
 import pytest
 
 from outrider.errors import OptionsError, UsageError
-from outrider.fleet._budget_account import Spent
+from outrider.fleet._budget.account import Spent
 from outrider.fleet._errors import JournalBusy, JournalInvalid
 from outrider.fleet._journal import Counts, Journal
-from outrider.fleet._outcome import Outcome
-from outrider.fleet._task import Task, numbered
+from outrider.fleet._task import Outcome, Task, numbered
 from outrider.session import Usage
 
 USED = Usage(input_tokens=10, output_tokens=5, cost_usd=0.01, by_model={"x": Usage(input_tokens=10)})

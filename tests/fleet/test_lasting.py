@@ -26,15 +26,12 @@ from outrider.errors import (
     TurnTimedOut,
     UsageError,
 )
-from outrider.fleet._budget import Budget
-from outrider.fleet._budget_account import Spent
-from outrider.fleet._gate import Gate
-from outrider.fleet._lasting import LastingSession
-from outrider.fleet._lasting_record import Link
-from outrider.fleet._lasting_turn import LastingTurn
-from outrider.fleet._restart import Restarted
-from outrider.fleet._retry import Retrying
-from outrider.fleet._starting import DirectStarter
+from outrider.fleet._budget.account import Spent
+from outrider.fleet._budget.budget import Budget, Gate
+from outrider.fleet._resilient.process import DirectStarter
+from outrider.fleet._resilient.retry import Restarted, Retrying
+from outrider.fleet._resilient.session import LastingSession, LastingTurn
+from outrider.fleet._resilient.turn_runner import Link
 from outrider.options import Options, Timeouts
 from outrider.session import Session, SessionState
 from outrider.testing import Simulator, background_task, say, structured, use_tool

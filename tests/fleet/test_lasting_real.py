@@ -11,9 +11,8 @@ import pytest
 from anyio import to_thread
 
 from outrider.errors import ApiFailed, ProcessExited
-from outrider.fleet._lasting import LastingSession
-from outrider.fleet._restart import Restarted
-from outrider.fleet._retry import Retry, Retrying
+from outrider.fleet._resilient.retry import Restarted, Retry, Retrying
+from outrider.fleet._resilient.session import LastingSession
 from outrider.testing import RealAgent, fail, hang, say, use_tool
 from tests.fleet.lasting import FakeClock, kinds_of
 from tests.fleet.working import until

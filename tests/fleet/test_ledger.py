@@ -18,7 +18,7 @@ import anyio
 import pytest
 
 from outrider.errors import LimitReached, OptionsError, StoreError
-from outrider.fleet._ledger import Ledger, LedgerEntry
+from outrider.fleet._budget.ledger import Ledger, LedgerEntry
 from outrider.session import Result, Session, Usage
 from outrider.testing import Simulator, fail, say, subagent
 
@@ -32,7 +32,7 @@ BOTH = pytest.mark.parametrize("name", ["ledger.db", "ledger.jsonl"])
 
 WRITER = """
 import anyio, sys
-from outrider.fleet._ledger import Ledger, LedgerEntry
+from outrider.fleet._budget.ledger import Ledger, LedgerEntry
 from outrider.session import Usage
 
 async def main(path, name, count):
@@ -348,7 +348,7 @@ def test_a_process_that_was_forked_off_adds_to_it_too(tmp_path: Path) -> None:
     # In a process of its own: forks of one with threads are no good.
     program = """
 import anyio, os, sys
-from outrider.fleet._ledger import Ledger, LedgerEntry
+from outrider.fleet._budget.ledger import Ledger, LedgerEntry
 ledger = Ledger(sys.argv[1])
 anyio.run(ledger.add, LedgerEntry(id="parent"))
 child = os.fork()

@@ -13,16 +13,14 @@ import anyio.lowlevel
 import pytest
 
 from outrider.errors import OptionsError, OutriderError, SessionNotFound, TurnFailed, UsageError
-from outrider.fleet._budget import Budget
-from outrider.fleet._budget_account import Spent
-from outrider.fleet._concurrency import Adaptive
+from outrider.fleet._budget.account import Spent
+from outrider.fleet._budget.budget import Budget, Gate
 from outrider.fleet._engine import Assignment, Attempted, Note, Tell
 from outrider.fleet._errors import ClusterNotFound, JournalBusy, JournalInvalid, WorkerLost
-from outrider.fleet._gate import Gate
 from outrider.fleet._journal import Journal
-from outrider.fleet._mapping import map, resume  # noqa: A004
-from outrider.fleet._progress import Progress
-from outrider.fleet._restart import Restart
+from outrider.fleet._map import map, resume  # noqa: A004
+from outrider.fleet._progress import Adaptive, Progress
+from outrider.fleet._resilient.retry import Restart
 from outrider.fleet._task import Task
 from outrider.fleet._workspaces import Empty
 from outrider.session import Usage

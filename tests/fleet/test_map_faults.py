@@ -15,10 +15,10 @@ import anyio
 import pytest
 from anyio.to_thread import run_sync
 
-from outrider.fleet._budget import Budget
+from outrider.fleet._budget.budget import Budget
 from outrider.fleet._journal import Journal
-from outrider.fleet._mapping import map, resume  # noqa: A004
-from outrider.transports._processes import process_ids, stat_of
+from outrider.fleet._map import map, resume  # noqa: A004
+from outrider.transports._process.processes import process_ids, stat_of
 from tests.fleet.working import AT_ONCE, Works, nobody_left, until
 
 LONG = bool(os.environ.get("OUTRIDER_LONG"))

@@ -9,9 +9,9 @@ import anyio
 import msgspec
 import pytest
 
-from outrider.fleet._ledger import Ledger
-from outrider.fleet._mapping import map, resume  # noqa: A004
-from outrider.fleet._pool import Pool
+from outrider.fleet._budget.ledger import Ledger
+from outrider.fleet._map import map, resume  # noqa: A004
+from outrider.fleet._pool.pool import Pool
 from outrider.fleet._task import Task
 from outrider.fleet._workspaces import Copy, Empty
 from outrider.testing import Simulator, fail, say, use_tool

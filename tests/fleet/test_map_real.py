@@ -14,11 +14,11 @@ import pytest
 from anyio.to_thread import run_sync
 
 from outrider.fleet._journal import Journal
-from outrider.fleet._mapping import map, resume  # noqa: A004
+from outrider.fleet._map import map, resume  # noqa: A004
 from outrider.fleet._task import Task
 from outrider.fleet._workspaces import Empty
 from outrider.testing import RealAgent, hang, say, structured, use_tool
-from outrider.transports._processes import environment_of, process_ids, stat_of
+from outrider.transports._process.processes import environment_of, process_ids, stat_of
 from tests.fleet.working import nobody_left, until
 from tests.real_program import require_program
 
@@ -32,7 +32,7 @@ pytestmark = [
 RUNNER = """
 import sys
 import anyio, msgspec
-from outrider.fleet._mapping import map
+from outrider.fleet._map import map
 from outrider.fleet._workspaces import Empty
 
 async def main():

@@ -14,8 +14,8 @@ import pytest
 from anyio import to_thread
 
 from outrider.errors import AgentNotFound, UsageError
-from outrider.fleet._lasting import LastingSession
-from outrider.fleet._pool import Pool
+from outrider.fleet._pool.pool import Pool
+from outrider.fleet._resilient.session import LastingSession
 from outrider.options import Options
 from outrider.testing import Simulator
 from tests.fleet.pool_agents import Agents, agents, anyio_backend, nobody_left, pooled, until

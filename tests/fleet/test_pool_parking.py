@@ -11,8 +11,8 @@ import pytest
 
 from outrider.errors import TurnFailed
 from outrider.fleet._errors import PoolClosed, QueueTimedOut
-from outrider.fleet._lasting import LastingSession
-from outrider.fleet._pool import Pool
+from outrider.fleet._pool.pool import Pool
+from outrider.fleet._resilient.session import LastingSession
 from outrider.testing import RealAgent, say
 from tests.fleet.pool_agents import Agents, agents, anyio_backend, nobody_left, pooled, until
 from tests.real_program import require_program

@@ -9,12 +9,10 @@ import pytest
 
 from outrider.errors import OptionsError, OutriderError
 from outrider.fleet._errors import JournalBusy, PoolClosed, QueueFull, QueueTimedOut, WorkerLost
-from outrider.fleet._pool import Pool
-from outrider.fleet._pool_places import FIRST_GUESS, Place, Places
-from outrider.fleet._pool_queue import FairQueue, Ticket
-from outrider.fleet._pool_rules import Kinds
-from outrider.fleet._pool_stats import PoolStats
-from outrider.fleet._sizes import read_seconds, read_size, write_size
+from outrider.fleet._fields import read_seconds, read_size, write_size
+from outrider.fleet._pool.limits import Kinds, PoolStats
+from outrider.fleet._pool.pool import Pool
+from outrider.fleet._pool.slots import FIRST_GUESS, FairQueue, Place, Places, Ticket
 from outrider.options import Options
 from outrider.testing import Simulator
 from tests.cases import every_case

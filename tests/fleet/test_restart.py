@@ -20,11 +20,11 @@ from outrider.errors import (
     StoreError,
     TurnFailed,
 )
-from outrider.fleet._budget import Budget
-from outrider.fleet._lasting import LastingSession
-from outrider.fleet._ledger import Ledger, LedgerEntry
-from outrider.fleet._restart import Restart, Restarted
-from outrider.fleet._starting import DirectStarter
+from outrider.fleet._budget.budget import Budget
+from outrider.fleet._budget.ledger import Ledger, LedgerEntry
+from outrider.fleet._resilient.process import DirectStarter
+from outrider.fleet._resilient.retry import Restart, Restarted
+from outrider.fleet._resilient.session import LastingSession
 from outrider.options import Options
 from outrider.session import Result, Session, SessionState, Usage
 from outrider.testing import Faults, Faulty, Simulator, say

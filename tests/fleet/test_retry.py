@@ -9,11 +9,9 @@ import anyio
 import pytest
 
 from outrider.errors import ApiFailed, LimitReached, OptionsError
-from outrider.fleet._budget import Budget
-from outrider.fleet._clock import Clock
-from outrider.fleet._gate import Gate
-from outrider.fleet._lasting import LastingSession
-from outrider.fleet._retry import CONTINUE, Retry, Retrying
+from outrider.fleet._budget.budget import Budget, Gate
+from outrider.fleet._resilient.retry import CONTINUE, Clock, Retry, Retrying
+from outrider.fleet._resilient.session import LastingSession
 from outrider.testing import Simulator, fail, say, use_tool
 from outrider.wire import ResultMessage, UserMessage
 from tests.fleet.lasting import NOW, ONE_LOOP, FakeClock, Frail, begun, kinds_of, state_of, until

@@ -13,7 +13,7 @@ import pytest
 
 from outrider.errors import OptionsError
 from outrider.fleet._errors import WorkspaceFailed
-from outrider.fleet._outcome import STATUSES
+from outrider.fleet._task import STATUSES
 from outrider.fleet._workspaces import Copy, Empty, Workspace, Worktree, folder_name, sweep
 
 

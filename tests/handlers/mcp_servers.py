@@ -18,9 +18,8 @@ import anyio
 import msgspec
 from anyio.lowlevel import checkpoint
 
-from outrider.handlers._handled import Handled, ToolHandled
-from outrider.handlers._mcp_bridge import as_bridge
-from outrider.handlers._origin import Endpoint, Origin
+from outrider.handlers._mcp.bridge import as_bridge
+from outrider.handlers._router import Endpoint, Handled, Origin, ToolHandled
 from outrider.wire import JsonObject
 from outrider.wire.control import Elicitation
 

@@ -22,7 +22,7 @@ from outrider.handlers._answers import (
     notify,
     stop,
 )
-from outrider.handlers._hooks_events import EVENTS
+from outrider.handlers._hooks.events import EVENTS
 from outrider.wire import JsonObject
 from outrider.wire.hooks import HOOK_EVENTS
 from outrider.wire.permissions import PermissionUpdate

@@ -11,9 +11,8 @@ import msgspec
 import pydantic
 import pytest
 
-from outrider.handlers._faults import Misfit
-from outrider.handlers._tool import as_tool, tool
-from outrider.handlers._tool_context import ToolContext
+from outrider.handlers._tools.shape_errors import Misfit
+from outrider.handlers._tools.tool import ToolContext, as_tool, tool
 from outrider.wire import JsonObject
 from tests.cases import every_case
 from tests.handlers.tooling import Asker, named

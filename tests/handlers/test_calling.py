@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
-from outrider.handlers._calling import CallContext, CallTimedOut, call, is_async
+from outrider.handlers._calls import CallContext, CallTimedOut, call, is_async
 from tests.cases import every_case
 
 pytestmark = pytest.mark.anyio

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from outrider.errors import UsageError
-from outrider.handlers._content import (
+from outrider.handlers._tools.content import (
     Audio,
     Image,
     Resource,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.handlers._docstring import read_docstring
+from outrider.handlers._tools.signature import read_docstring
 
 GOOGLE = """Fetch a ticket.
 

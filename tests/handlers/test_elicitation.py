@@ -10,8 +10,17 @@ import anyio
 import pytest
 
 from outrider.errors import Denied
-from outrider.handlers._elicitation import DialogRequest, ElicitationRequest, accept, cancel, decline
-from outrider.handlers._forms import Choice, FormField, content_fault, form_fields
+from outrider.handlers._permissions.elicitation import (
+    Choice,
+    DialogRequest,
+    ElicitationRequest,
+    FormField,
+    accept,
+    cancel,
+    content_fault,
+    decline,
+    form_fields,
+)
 from outrider.wire.control import DialogResult, Elicitation, ElicitationResult
 from tests.cases import every_case
 from tests.handlers.deciding import ID, Asker, Dialog, Elicited

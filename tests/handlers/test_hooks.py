@@ -33,10 +33,9 @@ from outrider.handlers._answers import (
     modify,
     stop,
 )
-from outrider.handlers._calling import CallTimedOut
-from outrider.handlers._hooks import HookNeverCalledWarning, Hooks
-from outrider.handlers._hooks_hook import Hook, HookContext
-from outrider.handlers._hooks_lines import _KEPT
+from outrider.handlers._calls import CallTimedOut
+from outrider.handlers._hooks.dispatch import _KEPT, HookNeverCalledWarning, Hooks
+from outrider.handlers._hooks.hook import Hook, HookContext
 from outrider.options._tool_names import ANY_TOOL
 from outrider.wire import JsonObject, encode
 from outrider.wire.hooks import (

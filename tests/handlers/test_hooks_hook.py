@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from outrider.errors import OptionsError
-from outrider.handlers._hooks_decorator import hook
-from outrider.handlers._hooks_events import EVENTS
-from outrider.handlers._hooks_hook import Hook, HookContext, runner_of
+from outrider.handlers._hooks.events import EVENTS
+from outrider.handlers._hooks.hook import Hook, HookContext, hook, runner_of
 from outrider.options import Options
 from outrider.wire.hooks import HOOK_EVENTS, PreToolUseInput, StopInput
 from outrider.wire.tools import BashInput

@@ -10,8 +10,7 @@ import pytest
 
 from outrider.errors import OptionsError
 from outrider.handlers._answers import Answer, allow, deny
-from outrider.handlers._hooks_decorator import HookDecorator, hook
-from outrider.handlers._hooks_hook import Hook, HookContext
+from outrider.handlers._hooks.hook import Hook, HookContext, HookDecorator, hook
 from outrider.wire import JsonObject, Value
 from outrider.wire.hooks import (
     HOOK_EVENTS,

@@ -6,13 +6,21 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Literal, assert_type
 
 from outrider.handlers._answers import Answer, allow, deny
-from outrider.handlers._elicitation import DialogRequest, ElicitationRequest, accept, cancel, decline
-from outrider.handlers._forms import Choice, FieldType, FormField
-from outrider.handlers._hooks_hook import Hook
-from outrider.handlers._permissions import PermissionRequest
-from outrider.handlers._policy import Considered, Explanation, Policy
-from outrider.handlers._policy_rule import Rule, Verdict
-from outrider.handlers._questions import Plan, Question, QuestionReply
+from outrider.handlers._hooks.hook import Hook
+from outrider.handlers._permissions.elicitation import (
+    Choice,
+    DialogRequest,
+    ElicitationRequest,
+    FieldType,
+    FormField,
+    accept,
+    cancel,
+    decline,
+)
+from outrider.handlers._permissions.questions import Plan, Question, QuestionReply
+from outrider.handlers._permissions.requests import PermissionRequest
+from outrider.handlers._policy.policy import Considered, Explanation, Policy
+from outrider.handlers._policy.rule import Rule, Verdict
 from outrider.options import Options
 from outrider.wire import Json, JsonObject, Value
 from outrider.wire.control import ElicitationResult

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from outrider.errors import Denied, OptionsError
 from outrider.handlers._answers import allow, deny
-from outrider.handlers._permissions import PermissionRequest
-from outrider.handlers._policy import Policy, UnreachableRuleWarning
-from outrider.handlers._policy_rule import Rule
+from outrider.handlers._permissions.requests import PermissionRequest
+from outrider.handlers._policy.policy import Policy, UnreachableRuleWarning
+from outrider.handlers._policy.rule import Rule
 from outrider.options import Options
 from tests.cases import every_case
 from tests.handlers.deciding import Asker, Decider, can_use

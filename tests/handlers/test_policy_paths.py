@@ -9,9 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider.errors import OptionsError
-from outrider.handlers import _policy_paths
-from outrider.handlers._policy_glob import Match, check_path_pattern, check_pattern, path_regex
-from outrider.handlers._policy_paths import Where, path_match
+from outrider.handlers._policy import patterns as _policy_paths
+from outrider.handlers._policy.patterns import (
+    Match,
+    Where,
+    check_path_pattern,
+    check_pattern,
+    path_match,
+    path_regex,
+)
 from tests.cases import every_case
 
 AWAY = Where("/project", is_local=False)

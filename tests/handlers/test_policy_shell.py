@@ -10,13 +10,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from outrider.handlers import _policy_commands
-from outrider.handlers._policy_commands import command_match
-from outrider.handlers._policy_glob import Match
-from outrider.handlers._policy_plain import NotPlain, plain_command
-from outrider.handlers._policy_programs import runs_of
-from outrider.handlers._policy_script import STAR, UNKNOWN, WORDS, Unclear
-from outrider.handlers._policy_shell import read_script
+from outrider.handlers._policy import commands as _policy_commands
+from outrider.handlers._policy.commands import command_match
+from outrider.handlers._policy.patterns import Match
+from outrider.handlers._policy.programs import runs_of
+from outrider.handlers._policy.shell import read_script
+from outrider.handlers._policy.words import STAR, UNKNOWN, WORDS, NotPlain, Unclear, plain_command
 from tests.cases import every_case
 
 GIT, RM = "git *", "rm *"

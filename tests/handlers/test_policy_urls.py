@@ -7,8 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider.errors import OptionsError
-from outrider.handlers._policy_glob import Match
-from outrider.handlers._policy_urls import check_domain_pattern, check_url_pattern, domain_match, url_match
+from outrider.handlers._policy.patterns import (
+    Match,
+    check_domain_pattern,
+    check_url_pattern,
+    domain_match,
+    url_match,
+)
 from tests.cases import every_case
 
 

@@ -15,11 +15,10 @@ import pytest
 from typing_extensions import TypedDict
 
 from outrider.errors import OptionsError
-from outrider.handlers._faults import Misfit
-from outrider.handlers._native import Native
-from outrider.handlers._pydantic import Pydantic
-from outrider.handlers._results import as_result
-from outrider.handlers._shape import Shape, make_reader
+from outrider.handlers._tools.content import as_result
+from outrider.handlers._tools.pydantic_types import Pydantic
+from outrider.handlers._tools.shape import Native, Shape, make_reader
+from outrider.handlers._tools.shape_errors import Misfit
 from tests.cases import every_case
 from tests.handlers.tooling import named
 

@@ -20,8 +20,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp import types
 
-from outrider.handlers._content import Audio, Image, Resource, ResourceLink, ToolResult
-from outrider.handlers._results import NotSendable, as_result
+from outrider.handlers._tools.content import (
+    Audio,
+    Image,
+    NotSendable,
+    Resource,
+    ResourceLink,
+    ToolResult,
+    as_result,
+)
 from tests.cases import every_case
 from tests.handlers.tooling import named
 

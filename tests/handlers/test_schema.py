@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from outrider.handlers._schema import Definitions, references, unfolded
+from outrider.handlers._tools.shape_errors import Definitions, references, unfolded
 
 POINT = {"type": "object", "properties": {"x": {"type": "integer"}}}
 

@@ -33,10 +33,9 @@ import msgspec
 import pytest
 
 from outrider.errors import OptionsError
-from outrider.handlers._faults import Misfit
-from outrider.handlers._native import Native
-from outrider.handlers._shape import Shape, make_reader
-from outrider.handlers._tool import as_tool
+from outrider.handlers._tools.shape import Native, Shape, make_reader
+from outrider.handlers._tools.shape_errors import Misfit
+from outrider.handlers._tools.tool import as_tool
 from tests.cases import every_case
 from tests.handlers.tooling import named
 
@@ -535,7 +534,7 @@ import sys
 sys.modules["pydantic"] = None
 import dataclasses
 from outrider.errors import OptionsError
-from outrider.handlers._shape import Shape
+from outrider.handlers._tools.shape import Shape
 
 @dataclasses.dataclass
 class A: a: int
@@ -567,8 +566,8 @@ def test_without_pydantic_an_error_says_what_to_do() -> None:
 
 LIGHT = """
 import sys
-from outrider.handlers._shape import Shape
-from outrider.handlers._tool_server import ToolServer
+from outrider.handlers._tools.shape import Shape
+from outrider.handlers._tools.server import ToolServer
 
 def f(a: int) -> list[str]: ...
 

@@ -13,10 +13,9 @@ import msgspec
 import pytest
 
 from outrider.errors import OptionsError
-from outrider.handlers._calling import CallContext
-from outrider.handlers._tool import AttachedTool, Tool, as_tool, tool
-from outrider.handlers._tool_context import ToolContext
-from outrider.handlers._tool_server import ToolServer
+from outrider.handlers._calls import CallContext
+from outrider.handlers._tools.server import ToolServer
+from outrider.handlers._tools.tool import AttachedTool, Tool, ToolContext, as_tool, tool
 from tests.cases import every_case
 from tests.handlers.tooling import Serving, named, text_of
 

@@ -19,11 +19,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from outrider.errors import OptionsError
-from outrider.handlers._faults import Misfit
-from outrider.handlers._native import Native
-from outrider.handlers._results import as_result
-from outrider.handlers._shape import Shape, make_reader
-from outrider.handlers._tool import as_tool
+from outrider.handlers._tools.content import as_result
+from outrider.handlers._tools.shape import Native, Shape, make_reader
+from outrider.handlers._tools.shape_errors import Misfit
+from outrider.handlers._tools.tool import as_tool
 
 
 class Letters(enum.Enum):

@@ -9,8 +9,7 @@ import anyio
 import pytest
 from anyio import to_thread
 
-from outrider.handlers._tool import tool
-from outrider.handlers._tool_context import ToolContext
+from outrider.handlers._tools.tool import ToolContext, tool
 from tests.cases import every_case
 from tests.handlers.tooling import Asker, Post, Serving
 

@@ -17,10 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider.errors import Denied, ToolFailed
-from outrider.handlers._faults import Misfit
-from outrider.handlers._tool import tool
-from outrider.handlers._tool_context import ToolContext
-from outrider.handlers._tool_server import ToolServer
+from outrider.handlers._tools.server import ToolServer
+from outrider.handlers._tools.shape_errors import Misfit
+from outrider.handlers._tools.tool import ToolContext, tool
 from tests.cases import every_case
 from tests.handlers.tooling import Serving, named, text_of
 

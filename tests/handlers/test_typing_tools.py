@@ -8,10 +8,9 @@ from typing import Any, Literal, assert_type
 
 import pytest
 
-from outrider.handlers._shape import Shape
-from outrider.handlers._tool import Tool, as_tool, tool
-from outrider.handlers._tool_context import ToolContext
-from outrider.handlers._tool_server import ToolServer
+from outrider.handlers._tools.server import ToolServer
+from outrider.handlers._tools.shape import Shape
+from outrider.handlers._tools.tool import Tool, ToolContext, as_tool, tool
 
 
 @tool

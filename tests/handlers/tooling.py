@@ -8,9 +8,8 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-from outrider.handlers._handled import Handled, ToolHandled
-from outrider.handlers._tool_endpoint import ToolEndpoint
-from outrider.handlers._tool_server import ToolServer
+from outrider.handlers._router import Handled, ToolHandled
+from outrider.handlers._tools.server import ToolEndpoint, ToolServer
 from outrider.wire import JsonObject
 
 

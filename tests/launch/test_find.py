@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 import pytest
 
-import outrider.launch._find as find
+import outrider.launch._program as find
 from outrider.errors import AgentNotFound
 from outrider.launch import Search, find_agent, search_agent
 from tests.cases import every_case

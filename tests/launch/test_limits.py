@@ -12,7 +12,7 @@ import pytest
 from outrider.command import FOLDER, Command
 from outrider.errors import CommandTooLong
 from outrider.launch import Ssh, check_length, make_command
-from outrider.launch._limits import LINUX_ARGUMENT_LIMIT, POSIX_LIMIT, WINDOWS_LIMIT
+from outrider.launch._command import LINUX_ARGUMENT_LIMIT, POSIX_LIMIT, WINDOWS_LIMIT
 from outrider.options import Options
 
 

@@ -21,7 +21,7 @@ from outrider.launch import (
     make_initialize,
 )
 from outrider.launch._command import _INPUT, _OUTPUT
-from outrider.launch._places import Filed, Flag
+from outrider.launch._encode import Filed, Flag
 from outrider.launch._table import ROWS
 from outrider.options import (
     AgentDefinition,

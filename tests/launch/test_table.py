@@ -7,10 +7,10 @@ from collections import Counter
 
 import pytest
 
-from outrider.launch._places import SAME, Filed, Flag, Host, Init, Place, Row, Variable
+from outrider.launch._encode import SAME, Filed, Flag, Host, Init, Place, Row, Variable
 from outrider.launch._table import ROWS
 from outrider.options import Options
-from outrider.options._flags import OURS, OWNERS
+from outrider.options._checks import OURS, OWNERS
 from outrider.wire.control import Initialize
 from tests.cases import every_case
 

@@ -10,7 +10,7 @@ import pytest
 from outrider.errors import OptionsError
 from outrider.launch import Ssh
 from outrider.options import FilePrompt, Isolation, Options, PermissionShadowedWarning, PresetPrompt
-from outrider.options._validation import RULES
+from outrider.options._checks import RULES
 from tests.cases import every_case
 
 

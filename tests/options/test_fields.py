@@ -25,11 +25,11 @@ from outrider.options import (
     StdioServer,
     Timeouts,
     _options,
-    _parts,
-    _sandbox,
     _servers,
 )
-from outrider.options._normal import READERS
+from outrider.options import _values as _parts
+from outrider.options import _values as _sandbox
+from outrider.options._table import READERS
 from tests.cases import every_case
 
 ASKED_FOR = [

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from outrider.errors import OptionsError
 from outrider.options import Options
-from outrider.options._flags import OURS, OWNERS
+from outrider.options._checks import OURS, OWNERS
 from tests.cases import every_case
 
 # Every flag by which a second word could weaken, redirect or end what the first one set up.

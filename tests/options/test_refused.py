@@ -33,8 +33,8 @@ from outrider.options import (
     StdioServer,
     Timeouts,
 )
-from outrider.options._names import OTHER_NAMES
-from outrider.options._normal import READERS
+from outrider.options._options import OTHER_NAMES
+from outrider.options._table import READERS
 from outrider.transcripts import MemoryStore
 from tests.cases import every_case
 

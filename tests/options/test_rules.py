@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from outrider.errors import OptionsError
 from outrider.options import Options
-from outrider.options._rules import allows_whole_tool, split_rules
+from outrider.options._checks import allows_whole_tool, split_rules
 from tests.cases import every_case
 
 GOOD = [

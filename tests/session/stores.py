@@ -13,7 +13,7 @@ from uuid import uuid4
 import anyio
 import pytest
 
-from outrider.session import _mirror
+from outrider.session._store import mirror as _mirror
 from outrider.transcripts import MemoryStore, project_key
 from outrider.wire import JsonObject, MirrorErrorMessage
 from tests.session.other_end import SESSION

@@ -485,7 +485,7 @@ async def test_each_answer_is_an_event_with_its_latency() -> None:
 
 
 async def test_of_too_many_events_the_last_are_kept() -> None:
-    from outrider.session._following import Followers
+    from outrider.session._connection.observers import Followers
 
     followers = Followers()
     following = followers.follow()
@@ -556,7 +556,7 @@ async def test_events_may_be_followed_before_and_after_a_session_could_not_be_op
 
 
 async def test_two_may_read_from_one_follower() -> None:
-    from outrider.session._following import Followers
+    from outrider.session._connection.observers import Followers
 
     followers = Followers()
     following = followers.follow()
@@ -642,7 +642,7 @@ def test_own_tools_may_be_used_unless_somebody_is_asked() -> None:
 
 
 async def test_what_does_not_come_from_a_session_that_is_gone_says_so() -> None:
-    from outrider.session._links import TurnOrigin
+    from outrider.session._connection.answering import TurnOrigin
 
     conversation = Session()._conversation
     origin = TurnOrigin(conversation, None)

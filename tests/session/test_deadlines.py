@@ -19,9 +19,9 @@ from outrider.errors import ApiFailed, OutriderError, RequestTimedOut, Transport
 from outrider.options import Timeouts
 from outrider.protocol import MessageState, RequestAnswered, RequestReceived
 from outrider.session import Session, SessionState, Turn
-from outrider.session._deadlines import deadline_of, patience
-from outrider.session._stream import Flow
-from outrider.session._turn_state import TurnState
+from outrider.session._connection.deadlines import deadline_of, patience
+from outrider.session._streams.stream import Flow
+from outrider.session._streams.turn_state import TurnState
 from outrider.transports import ProcessTransport, Transport, memory_pair
 from outrider.wire import JsonObject, Message, ResultMessage, encode, frame_from_wire
 from tests.cases import every_case

@@ -15,13 +15,7 @@ from typing import Any
 import anyio
 import pytest
 
-from outrider.errors import (
-    MessageInvalid,
-    TransportClosed,
-    TurnFailed,
-    TurnInterrupted,
-    UsageError,
-)
+from outrider.errors import MessageInvalid, TransportClosed, TurnFailed, TurnInterrupted, UsageError
 from outrider.options import Timeouts
 from outrider.protocol import RequestReceived
 from outrider.session import Result, Session, SessionState

@@ -16,13 +16,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from outrider.command import Command
-from outrider.errors import (
-    ConnectionLost,
-    FrameTooLarge,
-    ProcessExited,
-    RequestTimedOut,
-    TransportClosed,
-)
+from outrider.errors import ConnectionLost, FrameTooLarge, ProcessExited, RequestTimedOut, TransportClosed
 from outrider.options import Timeouts
 from outrider.protocol import RequestAnswered, RequestRefused
 from outrider.session import Session, Turn

@@ -18,7 +18,11 @@ import pytest
 
 import outrider
 from outrider.errors import SessionBusy, StoreError
-from outrider.session import Session, SessionState, _connection, _keeping, _leasing, _mirror
+from outrider.session import Session, SessionState
+from outrider.session._connection import connection as _connection
+from outrider.session._store import link as _keeping
+from outrider.session._store import link as _leasing
+from outrider.session._store import mirror as _mirror
 from outrider.testing import Simulator, say, use_tool
 from outrider.transcripts import MemoryStore, SqliteStore, project_key
 from outrider.transports import Command, ProcessTransport

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from outrider.errors import StoreError, StoreTimedOut
-from outrider.session import _mirror
+from outrider.session._store import mirror as _mirror
 from outrider.transcripts import MemoryStore
 from outrider.wire import ResultMessage, UserMessage
 from tests.session.other_end import OtherEnd, init, playing, result

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.session import _backlog
-from outrider.session._backlog import Backlog, rescue
-from outrider.session._mirror_keys import Keys
+from outrider.session._store import mirror as _backlog
+from outrider.session._store.mirror import Backlog, Keys, rescue
 from tests.cases import every_case
 
 ID = "5e551011-0000-4000-8000-000000000001"

@@ -13,7 +13,7 @@ import outrider
 from outrider.handlers import Endpoint, Link, Observe, Origin
 from outrider.protocol import RequestAnswered, RequestRefused
 from outrider.session import SessionState
-from outrider.session._raising import is_failure, words_of
+from outrider.session._connection.answering import is_failure, words_of
 from outrider.wire import JsonObject
 from tests.cases import every_case
 from tests.session.other_end import OtherEnd, playing, result

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from outrider.session._reports import Reports
-from outrider.session._turn_state import TurnState
+from outrider.session._streams.routing import Reports
+from outrider.session._streams.turn_state import TurnState
 from outrider.wire import (
     AssistantMessage,
     ResultMessage,

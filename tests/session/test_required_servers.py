@@ -9,8 +9,8 @@ import pytest
 
 from outrider.errors import McpServerFailed, OptionsError
 from outrider.options import HttpServer, Options, SdkServer, SseServer, StdioServer
-from outrider.session import _required_servers
-from outrider.session._required_servers import required_servers, wait_for_servers
+from outrider.session._connection import start as _required_servers
+from outrider.session._connection.start import required_servers, wait_for_servers
 from outrider.wire.control import McpServerStatus
 
 pytestmark = pytest.mark.anyio
@@ -118,7 +118,7 @@ async def test_the_agent_is_asked_less_and_less_often(monkeypatch: pytest.Monkey
         pauses.append(seconds)
 
     monkeypatch.setattr(_required_servers, "_FIRST_PAUSE", 0.02)
-    monkeypatch.setattr("outrider.session._required_servers.anyio.sleep", sleep)
+    monkeypatch.setattr("outrider.session._connection.start.anyio.sleep", sleep)
     await wait_for_servers(Statuses(*[{"a": "pending"}] * 20, {"a": "connected"}), ["a"], 60)
     assert pauses[0] == 0.02
     assert sorted(pauses) == pauses

@@ -27,8 +27,9 @@ from outrider.errors import (
     TranscriptError,
 )
 from outrider.launch import Prefix
-from outrider.session import Session, _leasing
-from outrider.session._laying_out import Layout, Places
+from outrider.session import Session
+from outrider.session._store import link as _leasing
+from outrider.session._store.restore_files import Layout, Places
 from outrider.testing import Simulator, record, replay, say, use_tool
 from outrider.transcripts import MemoryStore, SqliteStore, project_key
 from tests.session.other_end import OtherEnd

@@ -35,7 +35,7 @@ async def test_it_can_be_read_as_it_comes() -> None:
 
 
 async def test_it_does_not_count_as_unread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("outrider.session._conversation.BUDGET", 100)
+    monkeypatch.setattr("outrider.session._connection.conversation.BUDGET", 100)
     async with Session(transport=Simulator([say("x" * 100_000)])) as session:
         turn = await session.send("a", keep=False)
         with anyio.fail_after(20):

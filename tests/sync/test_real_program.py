@@ -17,7 +17,7 @@ import outrider
 import outrider.sync
 from outrider.errors import RequestFailed
 from outrider.testing import RealAgent, hang, say, use_tool
-from outrider.transports._processes import stat_of
+from outrider.transports._process.processes import stat_of
 from outrider.wire.hooks import PreToolUseInput
 from scripts.agent_program import VERSION
 from tests.real_program import require_program

@@ -9,7 +9,7 @@ import pytest
 import outrider.sync
 from outrider.errors import SessionNotFound
 from outrider.transcripts import MemoryStore, StoredSession
-from outrider.transcripts._exporting import exported
+from outrider.transcripts._export.turns import exported
 from tests.transcripts.keeping import PROJECT, bundle, put_on_disk
 from tests.transcripts.lines import SESSION
 

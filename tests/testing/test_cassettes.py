@@ -27,8 +27,8 @@ from outrider.options import Options
 from outrider.redaction import Redaction
 from outrider.session import Session
 from outrider.testing import Gate, RealAgent, answer, hang, say, use_tool
-from outrider.testing._cassettes import Replay, record, replay
-from outrider.testing._replay_matching import ReplayMismatch
+from outrider.testing._replay.cassette import Replay, record, replay
+from outrider.testing._replay.matching import ReplayMismatch
 from outrider.transports import Transport, intercept, read_trace
 from outrider.wire import StreamEvent
 from tests.real_program import require_program

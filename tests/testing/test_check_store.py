@@ -10,11 +10,9 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from outrider.errors import OptionsError
-from outrider.testing import _store_strict_clauses
-from outrider.testing._check_store import ALL_CLAUSES, check_store
-from outrider.testing._contract import ContractBroken
-from outrider.testing._store_bench import ANOTHER
-from outrider.testing._store_clauses import CLAUSES
+from outrider.testing._contracts import store_strict as _store_strict_clauses
+from outrider.testing._contracts.contract import ANOTHER, ContractBroken
+from outrider.testing._contracts.store import ALL_CLAUSES, CLAUSES, check_store
 from outrider.transcripts import MemoryStore, SessionKey, SessionStore, SessionStoreEntry
 from tests.testing.broken_stores import (
     BatchesAreNew,

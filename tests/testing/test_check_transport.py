@@ -15,11 +15,10 @@ from anyio.lowlevel import checkpoint
 
 from outrider.command import Command
 from outrider.errors import ConnectionLost, OptionsError, OutriderError, TransportClosed
-from outrider.testing._check_transport import check_transport
-from outrider.testing._contract import ContractBroken
-from outrider.testing._faults import Faults
-from outrider.testing._faulty import Faulty
-from outrider.testing._transport_clauses import ECHOING, FAILING, STUCK
+from outrider.testing._contracts.contract import ContractBroken
+from outrider.testing._contracts.transport import ECHOING, FAILING, STUCK, check_transport
+from outrider.testing._faults.faults import Faults
+from outrider.testing._faults.faulty import Faulty
 from outrider.transports import ProcessTransport, Transport, memory_pair
 
 pytestmark = pytest.mark.anyio

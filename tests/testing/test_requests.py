@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from outrider.testing import Request
-from outrider.testing._requests import text_of
+from outrider.testing._api.requests import text_of
 from tests.cases import every_case
 from tests.testing.talking import REMINDER, asked, called, result, said, user
 

@@ -24,9 +24,8 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 import outrider
 from outrider.errors import OptionsError
 from outrider.handlers import Shape
-from outrider.testing._json_schema import faults, fits
-from outrider.testing._patterns import text_for
-from outrider.testing._samples import sample
+from outrider.testing._script.json_schema import faults, fits
+from outrider.testing._script.samples import sample, text_for
 from tests.cases import every_case
 
 NAMES = st.sampled_from(["a", "b", "c", "d"])

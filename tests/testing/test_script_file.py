@@ -14,11 +14,17 @@ import yaml
 
 from outrider.errors import OptionsError
 from outrider.testing import answer, drop, fail, hang, refuse, say, think, use_tool
-from outrider.testing._matching import expect, when
-from outrider.testing._script import Script
-from outrider.testing._script_file import read_script
-from outrider.testing._script_words import EXPECTED, KEYS, ItemReader
-from outrider.testing._words import ask_question, background_task, exit_plan_mode, structured, subagent
+from outrider.testing._script.file import EXPECTED, KEYS, ItemReader, read_script
+from outrider.testing._script.script import Script
+from outrider.testing._script.words import (
+    ask_question,
+    background_task,
+    exit_plan_mode,
+    expect,
+    structured,
+    subagent,
+    when,
+)
 from tests.cases import every_case
 from tests.testing.client import ask
 from tests.testing.talking import asked, text
@@ -287,7 +293,7 @@ HEAD = "from outrider.testing import say, use_tool, Request\n"
         ("script = []\notherwise = say('o')", ["o", "o"]),
         ("script = None", ["You said: p", "You said: p"]),
         (
-            "from outrider.testing._script import Script\nscript = Script([say('a')])",
+            "from outrider.testing._script.script import Script\nscript = Script([say('a')])",
             ["a", "(end of script)"],
         ),
         (

@@ -10,9 +10,17 @@ import pytest
 
 import outrider
 from outrider.testing import RealAgent, Request, Step, answer, fail, hang, say, use_tool
-from outrider.testing._matching import ExpectationFailed, expect, when
-from outrider.testing._requests import text_of
-from outrider.testing._words import ask_question, background_task, exit_plan_mode, structured, subagent
+from outrider.testing._api.requests import text_of
+from outrider.testing._script.words import (
+    ExpectationFailed,
+    ask_question,
+    background_task,
+    exit_plan_mode,
+    expect,
+    structured,
+    subagent,
+    when,
+)
 from outrider.wire import TextBlock
 from tests.real_program import require_program
 

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from outrider.transcripts import TranscriptEntry
-from outrider.transcripts._entry import to_entry
+from outrider.transcripts._entries import to_entry
 from outrider.wire import JsonObject, encode
 
 __all__ = [

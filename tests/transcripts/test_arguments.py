@@ -11,7 +11,7 @@ import pytest
 
 from outrider.errors import OptionsError
 from outrider.transcripts import MemoryStore, SessionQuery, Sessions, StoredSession
-from outrider.transcripts._arguments import checked_id
+from outrider.transcripts._values import checked_id
 from tests.cases import every_case
 from tests.transcripts.keeping import PROJECT, put_on_disk
 from tests.transcripts.lines import SESSION

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from outrider.transcripts import SessionStoreEntry, StoredSession, fold_session_summary
-from outrider.transcripts._describing import (
+from outrider.transcripts._describe import (
     describe_data,
     describe_entries,
     describe_summary,

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider.transcripts import TranscriptEntry
-from outrider.transcripts._entry import read_entry, to_entry
+from outrider.transcripts._entries import read_entry, to_entry
 from outrider.wire import (
     AssistantMessage,
     CompactBoundaryMessage,

@@ -12,7 +12,7 @@ import pytest
 
 from outrider.errors import OptionsError, TranscriptError
 from outrider.transcripts import MemoryStore, Sessions
-from outrider.transcripts._lines import to_line
+from outrider.transcripts._entries import to_line
 from outrider.wire import JsonObject
 from tests.transcripts.keeping import KEY
 from tests.transcripts.lines import SESSION, answer, called, line, prompt, session_id

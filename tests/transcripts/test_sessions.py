@@ -17,7 +17,9 @@ import pytest
 import outrider
 from outrider.errors import OptionsError, SessionExists, SessionNotFound, TranscriptError
 from outrider.transcripts import Bundle, MemoryStore, Sessions
-from outrider.transcripts._disk import _files, _searching, _writing
+from outrider.transcripts._disk import files as _files
+from outrider.transcripts._disk import search as _searching
+from outrider.transcripts._disk import write as _writing
 from outrider.transcripts._values import StoredSession
 from tests.cases import every_case
 from tests.transcripts.keeping import KEY, PROJECT, bundle, put_on_disk
@@ -55,7 +57,7 @@ def opened(place: str, folder: Path) -> Sessions:
 
 
 async def keep(sessions: Sessions, kept: Bundle | None = None) -> str:
-    from outrider.transcripts._exporting import exported
+    from outrider.transcripts._export.turns import exported
 
     return await sessions.import_(exported(kept or bundle(), "json"))
 
@@ -386,7 +388,7 @@ async def test_a_transcript_that_tells_no_folder_needs_one(tmp_path: Path) -> No
 
 
 async def test_an_export_cannot_name_a_project_elsewhere(tmp_path: Path) -> None:
-    from outrider.transcripts._exporting import exported
+    from outrider.transcripts._export.turns import exported
 
     sessions = Sessions(config=tmp_path / "config")
     with pytest.raises(OptionsError, match="project"):

@@ -19,11 +19,11 @@ from outrider.transcripts import (
     SessionStoreEntry,
     SessionStoreListEntry,
     SessionSummaryEntry,
-    _store_library,
     fold_session_summary,
     project_key,
 )
-from outrider.transcripts._exporting import exported
+from outrider.transcripts._export.turns import exported
+from outrider.transcripts._library import store as _store_library
 from tests.cases import every_case
 from tests.transcripts.keeping import KEY, PROJECT, bundle, put_on_disk
 from tests.transcripts.lines import SESSION, answer, prompt, session_id

@@ -37,7 +37,7 @@ def load(name: str) -> Any:
 
 
 # What one of them imports is there by then, and the package that they are in is not loaded yet.
-sys.modules["outrider.transports._processes"] = load("_processes")
+sys.modules["outrider.transports._process.processes"] = load("_processes")
 tree = load("_tree")
 kill, SIGKILL = os.kill, signal.SIGKILL
 
@@ -66,7 +66,7 @@ class RealMachine(Machine):
         return 1
 
     def _tree(self, pid: int) -> Any:
-        from outrider.transports._host import host
+        from outrider.transports._process.watchdog import host
 
         if pid not in self._trees:
             number = len(self._trees) + 1
@@ -108,7 +108,7 @@ def pretend() -> None:
 async def main() -> None:
     from outrider.command import FOLDER, Command, File
     from outrider.transports import ProcessTransport
-    from outrider.transports._host import host
+    from outrider.transports._process.watchdog import host
 
     async def start(name: str) -> ProcessTransport:
         argv = (sys.executable, "-I", "-S", str(HERE / "children.py"), name, f"{FOLDER}/secret")
@@ -141,7 +141,7 @@ if __name__ == "__main__":
     msgspec.json.decode(b"1")
     pretend()
 
-    from outrider.transports import _windows
+    from outrider.transports._process import windows as _windows
 
     fake = FakeWindows(RealMachine()).system()
     patch.object(_windows, "this_system", lambda: fake).start()

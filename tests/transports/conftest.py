@@ -22,8 +22,8 @@ import pytest
 
 from outrider.command import Command
 from outrider.transports import ProcessTransport, live_processes
-from outrider.transports._host import host
-from outrider.transports._processes import environment_of, process_ids, stat_of
+from outrider.transports._process.processes import environment_of, process_ids, stat_of
+from outrider.transports._process.watchdog import host
 
 DEADLINE = 30.0
 """Far longer than anything takes, and shorter than the limit of a test."""

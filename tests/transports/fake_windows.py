@@ -49,7 +49,7 @@ class FakeWindows:
         self._error = 0
 
     def system(self) -> Any:
-        from outrider.transports._windows import SIGNATURES, System
+        from outrider.transports._process.windows import SIGNATURES, System
 
         functions: dict[str, Callable[..., int | None]] = {
             name: ctypes.CFUNCTYPE(*signature)(self._recorded(name, getattr(self, f"_{name}")))
@@ -82,7 +82,7 @@ class FakeWindows:
         return self._open([])
 
     def _SetInformationJobObject(self, job: int, kind: int, address: int, size: int) -> int:
-        from outrider.transports._windows import ExtendedLimit
+        from outrider.transports._process.windows import ExtendedLimit
 
         assert (kind, size) == (9, 144)
         self.limits[job] = ExtendedLimit.from_address(address).BasicLimitInformation.LimitFlags
@@ -115,7 +115,7 @@ class FakeWindows:
     def _QueryInformationJobObject(
         self, job: int, kind: int, address: int, size: int, length: int | None
     ) -> int:
-        from outrider.transports._windows import BasicAccounting, ProcessList
+        from outrider.transports._process.windows import BasicAccounting, ProcessList
 
         members = self.machine.members(self.handles[job])
         if kind == 1:
@@ -133,7 +133,7 @@ class FakeWindows:
         return int(len(members) <= room)
 
     def _K32GetProcessMemoryInfo(self, process: int, address: int, size: int) -> int:
-        from outrider.transports._windows import MemoryCounters
+        from outrider.transports._process.windows import MemoryCounters
 
         pid, rights = self.handles[process]
         assert (size, rights) == (72, 0x1000)

@@ -16,7 +16,7 @@ import anyio
 
 from outrider.command import FOLDER, Command, File
 from outrider.transports import ProcessTransport
-from outrider.transports._host import host
+from outrider.transports._process.watchdog import host
 
 CHILDREN = Path(__file__).with_name("children.py")
 NAMES = ("polite", "ignores_everything", "leaves_an_escaped_one")

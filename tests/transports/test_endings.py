@@ -13,9 +13,11 @@ import anyio
 import pytest
 
 from outrider.errors import ConnectionLost, ProcessExited, TransportClosed
-from outrider.transports import ProcessTransport, _keeper, _warden_main
-from outrider.transports._keeper import ENDING_LIMIT
-from outrider.transports._processes import stat_of
+from outrider.transports import ProcessTransport
+from outrider.transports._process import supervisor as _keeper
+from outrider.transports._process import watchdog_main as _warden_main
+from outrider.transports._process.processes import stat_of
+from outrider.transports._process.supervisor import ENDING_LIMIT
 from outrider.wire import Arrival, ControlRequest, MalformedLine, UnknownMessage
 from tests.transports.conftest import child, impatient, own_processes, wait_for
 
@@ -289,7 +291,7 @@ async def test_a_reader_goes_on_while_another_task_closes() -> None:
 async def test_a_flood_while_closing_is_kept_up_to_a_limit_and_then_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from outrider.transports import _output
+    from outrider.transports._process import pipes as _output
 
     monkeypatch.setattr(_output, "ENDING_LIMIT", 200_000)
     transport = impatient("floods", grace=0.3)

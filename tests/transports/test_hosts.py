@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from outrider.transports._processes import stat_of
+from outrider.transports._process.processes import stat_of
 from tests.transports.conftest import marked_processes, wait_for
 
 HOSTS = Path(__file__).with_name("hosts.py")
@@ -120,7 +120,7 @@ def test_orphans_that_become_children_of_the_host_are_reaped(started: list[Start
 
 
 def test_a_warden_that_was_killed_is_replaced_with_the_next_child(started: list[Started]) -> None:
-    from outrider.transports._host import Host
+    from outrider.transports._process.watchdog import Host
 
     owner = Host()
     try:
@@ -138,7 +138,7 @@ def test_a_warden_that_was_killed_is_replaced_with_the_next_child(started: list[
 def test_without_an_interpreter_there_is_no_warden_and_a_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from outrider.transports._host import Host
+    from outrider.transports._process.watchdog import Host
 
     monkeypatch.setattr(sys, "frozen", True, raising=False)
     owner = Host()

@@ -19,20 +19,15 @@ import pytest
 
 from outrider.command import Command
 from outrider.errors import ConnectionLost, ProcessExited, TransportClosed, UsageError
-from outrider.transports import (
-    ProcessTransport,
-    Transport,
-    _output,
-    _process,
-    _starting,
-    _stderr,
-    live_processes,
-)
-from outrider.transports._input import Input
-from outrider.transports._output import Output
-from outrider.transports._polling import PollingKeeper
-from outrider.transports._starting import run_uninterrupted
-from outrider.transports._stderr import StderrLog
+from outrider.transports import ProcessTransport, Transport, live_processes
+from outrider.transports._process import pipes as _output
+from outrider.transports._process import spawn as _starting
+from outrider.transports._process import stderr as _stderr
+from outrider.transports._process import transport as _process
+from outrider.transports._process.pipes import Input, Output
+from outrider.transports._process.polling import PollingKeeper
+from outrider.transports._process.spawn import run_uninterrupted
+from outrider.transports._process.stderr import StderrLog
 from outrider.wire import Arrival, KeepAlive, MalformedLine, UnknownMessage
 from tests.transports.conftest import child, impatient, own_processes, wait_for
 

@@ -10,7 +10,10 @@ import anyio
 import pytest
 
 from outrider.errors import ProcessExited
-from outrider.transports import ProcessTransport, _keeper, _processes, _tree
+from outrider.transports import ProcessTransport
+from outrider.transports._process import processes as _processes
+from outrider.transports._process import supervisor as _keeper
+from outrider.transports._process import tree as _tree
 from outrider.wire import KeepAlive, UnknownMessage
 from tests.transports.conftest import impatient, own_processes, wait_for
 

@@ -9,7 +9,7 @@ import pytest
 
 from outrider.launch import check_version
 from outrider.testing import RealAgent, say, use_tool
-from outrider.transports._processes import stat_of
+from outrider.transports._process.processes import stat_of
 from outrider.wire import ResultMessage
 from tests.real_program import Conversation, require_program
 from tests.transports.conftest import own_processes, wait_for

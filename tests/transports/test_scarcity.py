@@ -19,13 +19,14 @@ import pytest
 
 from outrider.command import FOLDER, Command, File
 from outrider.errors import LaunchError
-from outrider.transports import ProcessTransport, _tree, _warden_main
-from outrider.transports._flags import Flag
-from outrider.transports._folder import remove_folder
-from outrider.transports._host import host
-from outrider.transports._input import Input
-from outrider.transports._tree import Tree
-from outrider.transports._warden import Warden
+from outrider.transports import ProcessTransport
+from outrider.transports._process import tree as _tree
+from outrider.transports._process import watchdog_main as _warden_main
+from outrider.transports._process.folder import remove_folder
+from outrider.transports._process.pipes import Input
+from outrider.transports._process.tree import Tree
+from outrider.transports._process.wakeup import Flag
+from outrider.transports._process.watchdog import Warden, host
 from outrider.wire import Arrival, UnknownMessage
 from tests.transports.conftest import child, impatient, own_processes
 from tests.transports.test_tree import MARKER, Stranger, is_alive, marked, stranger

@@ -17,7 +17,7 @@ import pytest
 from outrider.command import FOLDER, Command, File, UserId
 from outrider.errors import AgentNotFound, CommandTooLong, FolderNotFound, LaunchError, UserNotFound
 from outrider.transports import ProcessTransport
-from outrider.transports._spawn import explain
+from outrider.transports._process.spawn import explain
 from tests.transports.conftest import child, own_processes
 
 pytestmark = pytest.mark.anyio

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from outrider.errors import LaunchError
-from outrider.transports import _keeper, _polling
+from outrider.transports._process import polling as _polling
+from outrider.transports._process import supervisor as _keeper
 from tests.transports.conftest import impatient, own_processes
 
 pytestmark = pytest.mark.anyio

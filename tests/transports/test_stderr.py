@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider.errors import ProcessExited
-from outrider.transports import _keeper
-from outrider.transports._stderr import StderrLog
+from outrider.transports._process import supervisor as _keeper
+from outrider.transports._process.stderr import StderrLog
 from tests.transports.conftest import impatient
 
 pytestmark = pytest.mark.anyio

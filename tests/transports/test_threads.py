@@ -17,10 +17,14 @@ import anyio
 import pytest
 
 from outrider.errors import ConnectionLost, LaunchError, ProcessExited, TransportClosed
-from outrider.transports import ProcessTransport, _blocking, _flags, _keeper, _starting
-from outrider.transports._host import host
-from outrider.transports._threads import ThreadedKeeper
-from outrider.transports._tree import Tree
+from outrider.transports import ProcessTransport
+from outrider.transports._process import spawn as _starting
+from outrider.transports._process import supervisor as _keeper
+from outrider.transports._process import wakeup as _flags
+from outrider.transports._process import windows as _blocking
+from outrider.transports._process.tree import Tree
+from outrider.transports._process.watchdog import host
+from outrider.transports._process.windows import ThreadedKeeper
 from outrider.wire import MalformedLine
 from tests.transports.conftest import impatient, own_processes, wait_for
 from tests.transports.test_endings import everything, everything_until_closed, first, kinds

@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
-from outrider.transports import ProcessTransport, _processes, _warden_main
-from outrider.transports._processes import environment_of, stat_of
-from outrider.transports._tree import Tree
+from outrider.transports import ProcessTransport
+from outrider.transports._process import processes as _processes
+from outrider.transports._process import watchdog_main as _warden_main
+from outrider.transports._process.processes import environment_of, stat_of
+from outrider.transports._process.tree import Tree
 from tests.transports.conftest import child, wait_for
 
 MARKER = "OUTRIDER_test=1"

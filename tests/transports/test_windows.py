@@ -14,8 +14,8 @@ import pytest
 
 from outrider.command import Command, UserId, is_batch_file
 from outrider.errors import AgentNotFound, CommandTooLong, FolderNotFound, LaunchError, UserNotFound
-from outrider.transports import _windows
-from outrider.transports._spawn import check_for_windows, explain
+from outrider.transports._process import windows as _windows
+from outrider.transports._process.spawn import check_for_windows, explain
 from tests.transports.conftest import marked_processes
 from tests.transports.fake_windows import ACCESS_DENIED, FakeWindows, Machine
 

@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"{_MISSING}\n")
         return 1
     try:
-        from outrider.app._commands import carry_out
+        from outrider.app._main import carry_out
 
         return carry_out(arguments)
     except KeyboardInterrupt:

@@ -7,28 +7,88 @@ from __future__ import annotations
 
 import select
 import sys
-from typing import TYPE_CHECKING, Final, cast
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 import msgspec
 from rich.text import Text
 
 import outrider
 from outrider._display import escaped_json
-from outrider.app._asking import Asker
+from outrider.app._ask import Asker
 from outrider.app._failing import Code, Failed
 from outrider.app._flags import working_folder
-from outrider.app._stream import Stream
+from outrider.app._render.describe import money
+from outrider.app._render.stream import Stream
 from outrider.app._terminal import Terminal, one_line
-from outrider.app._turns import follow, opened, summary
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Generator, Mapping
     from pathlib import Path
 
     from outrider import Message, Result
     from outrider.options import OptionFields
+    from outrider.sync import Session, Turn
 
-__all__ = ["read_prompt", "read_schema", "run_prompt"]
+__all__ = ["follow", "opened", "read_prompt", "read_schema", "run_prompt", "summary"]
+
+
+S = TypeVar("S", bound="Session[object]")
+
+
+@contextmanager
+def opened(session: S, terminal: Terminal) -> Generator[S]:
+    """Start the agent of a session, and end it, with a word about each while it lasts."""
+    terminal.wait("starting the agent")
+    try:
+        with session:
+            try:
+                yield session
+            finally:
+                terminal.wait("ending the agent")
+    finally:
+        terminal.clear()
+
+
+def follow(turn: Turn[object], show: Callable[[Message], None], terminal: Terminal) -> Result[object]:
+    """Show the messages of a turn to its end; gives what it came to.
+
+    Ctrl-C interrupts the turn, and its result says so. A second one, while that is waited for, is raised.
+    """
+    reader = iter(turn)
+    try:
+        try:
+            while True:
+                for message in reader.batch():
+                    show(message)
+        except StopIteration:
+            pass
+        return turn.result(check=False)
+    except KeyboardInterrupt:
+        terminal.clear()
+        terminal.leave_question()
+        terminal.note(Text("interrupting (Ctrl-C again leaves)", style="yellow"))
+        turn.cancel()
+        return turn.result(check=False)
+    finally:
+        terminal.clear()
+
+
+def summary(result: Result[object], terminal: Terminal, *, with_session: bool = False) -> Text:
+    """What a turn came to, on one line."""
+    dot = f" {terminal.glyphs.dot} "
+    calls = f"{result.num_turns} model call{'' if result.num_turns == 1 else 's'}"
+    usage = result.usage
+    parts = [
+        calls,
+        f"{result.duration:.1f} s",
+        f"{usage.total_tokens:,} tokens",
+        money(usage.cost_usd),
+    ]
+    if with_session and result.session_id:
+        parts.append(f"session {one_line(result.session_id)}")
+    return Text(dot.join(parts), style="dim")
+
 
 _SILENCE: Final = 3.0
 """Seconds after which whoever waits for stdin says so."""

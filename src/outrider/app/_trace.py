@@ -5,22 +5,131 @@ Does not read files, and does not decide what is told of a frame: `outrider.tran
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
-from outrider.app._failing import Code
-from outrider.app._replay import read_recording
-from outrider.app._terminal import Terminal
-from outrider.transports import timeline
+from outrider.app._failing import Code, Failed
+from outrider.app._render.describe import Said, said, shortened
+from outrider.app._render.page import Page
+from outrider.app._terminal import Terminal, one_line, printable
+from outrider.errors import MalformedFrame
+from outrider.transports import read_trace, timeline
+from outrider.wire import InitMessage, StreamEvent, UnknownMessage, decode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from outrider.transports import TimelineEntry
+    from outrider.transports import Recording, TimelineEntry, TraceRecord
 
-__all__ = ["show_trace"]
+__all__ = ["read_recording", "replay_file", "show_trace"]
+
+
+_LONGEST_PAUSE: Final = 3.0
+"""Nobody wants to watch an hour of nothing again."""
+
+
+def replay_file(path: Path, *, no_color: bool, speed: float) -> int:
+    """Print the conversation in a recording; gives the exit code.
+
+    Raises `OSError`, `TranscriptDamaged` or `UsageError` for what cannot be read.
+    """
+    terminal = Terminal(no_color=no_color)
+    recording = read_recording(path)
+    name = path.name.partition(".")[0]
+    terminal.print(Text.assemble((one_line(name), "bold"), (_about(recording), "dim")))
+    player = _Player(Page(terminal, with_times=True), speed)
+    try:
+        for record in recording.records:
+            player.play(record)
+    finally:
+        terminal.clear()
+    terminal.print()
+    terminal.print(Text(player.totals(), style="dim"))
+    if recording.is_cut_short:
+        terminal.note(Text("Its last line is not whole: whoever wrote it was stopped.", style="yellow"))
+    return Code.OK
+
+
+def read_recording(path: Path) -> Recording:
+    """What is recorded in a file.
+
+    Raises `Failed` if that is nothing, and what `read_trace` raises.
+    """
+    recording = read_trace(path)
+    if not recording.records:
+        raise Failed(f"{path} is empty: nothing is recorded there.", Code.USAGE)
+    return recording
+
+
+def _about(recording: Recording) -> str:
+    runs = len(recording.runs)
+    return f" — {runs} run{'' if runs == 1 else 's'} of the program"
+
+
+class _Player:
+    """Plays one record after the other."""
+
+    def __init__(self, page: Page, speed: float) -> None:
+        self._page = page
+        self._speed = speed
+        self._run = 0
+        self._time = 0.0
+        self._text = ""
+        self._cwd: str | None = None
+        self.frames = self.size = self.unknown = 0
+
+    def play(self, record: TraceRecord) -> None:
+        self._keep_time(record)
+        if record.is_line:
+            self._line(record)
+        elif record.direction == "stderr" and record.text.strip():
+            self._page.say(Said("note", printable(record.text.rstrip())), label="stderr", at=record.time)
+        elif record.event == "exit":
+            code = record.facts.get("returncode")
+            self._page.say(
+                Said("note", f"the program ended with {one_line(str(code))}"), label="exit", at=record.time
+            )
+
+    def _keep_time(self, record: TraceRecord) -> None:
+        if record.run != self._run:
+            self._run, self._time = record.run, record.time
+            self._page.print()
+        elif self._speed and record.time > self._time:
+            time.sleep(min(record.time - self._time, _LONGEST_PAUSE) / self._speed)
+        self._time = max(self._time, record.time)
+
+    def _line(self, record: TraceRecord) -> None:
+        self.frames += 1
+        self.size += record.size
+        try:
+            frame = decode(record.data)
+        except MalformedFrame:
+            line = shortened(one_line(record.text))
+            self._page.say(Said("note", line), label="noise", at=record.time)
+            return
+        self.unknown += isinstance(frame, UnknownMessage)
+        if isinstance(frame, StreamEvent):
+            self._text += frame.text
+            if self._speed and self._text.strip():
+                self._page.draw(Said("agent", printable(self._text.strip("\n"))), at=record.time)
+            return
+        self._text = ""
+        if isinstance(frame, InitMessage):
+            self._cwd = frame.cwd
+        is_from_agent = record.direction == "cli->host"
+        for each in said(frame, cwd=self._cwd, is_from_agent=is_from_agent, with_requests=True):
+            if each.kind == "user":
+                self._page.print()
+            label = "starts" if isinstance(frame, InitMessage) else None
+            self._page.say(each, label=label, at=record.time)
+
+    def totals(self) -> str:
+        types = f"{self.unknown} of an unknown type" if self.unknown else "every one typed"
+        return f"{self.frames} frames, {self.size / 1024:,.0f} KiB: {types}, none lost."
+
 
 _KIND: Final = 28
 _SHORT_KIND: Final = 20

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         ResultError,
     )
     from outrider.compat._query import query
-    from outrider.compat._sessions import (
+    from outrider.compat._sessions.sessions import (
         delete_session,
         fork_session,
         get_session_info,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         rename_session,
         tag_session,
     )
-    from outrider.compat._stores import (
+    from outrider.compat._stores.stores import (
         InMemorySessionStore,
         delete_session_via_store,
         fold_session_summary,
@@ -49,12 +49,7 @@ if TYPE_CHECKING:
         rename_session_via_store,
         tag_session_via_store,
     )
-    from outrider.compat._tools import (
-        SdkMcpTool,
-        ToolAnnotations,
-        create_sdk_mcp_server,
-        tool,
-    )
+    from outrider.compat._tools.tools import SdkMcpTool, ToolAnnotations, create_sdk_mcp_server, tool
     from outrider.compat._transport import Transport
     from outrider.compat.types import (
         TERMINAL_TASK_STATUSES,
@@ -188,17 +183,17 @@ _HOMES = {
         CLIConnectionError CLIJSONDecodeError CLINotFoundError ClaudeSDKError ProcessError ResultError
     """,
     "_query": "query",
-    "_sessions": """
+    "_sessions.sessions": """
         delete_session fork_session get_session_info get_session_messages get_subagent_messages
         list_sessions list_subagents project_key_for_directory rename_session tag_session
     """,
-    "_stores": """
+    "_stores.stores": """
         InMemorySessionStore delete_session_via_store fold_session_summary fork_session_via_store
         get_session_info_from_store get_session_messages_from_store get_subagent_messages_from_store
         import_session_to_store list_sessions_from_store list_subagents_from_store rename_session_via_store
         tag_session_via_store
     """,
-    "_tools": "SdkMcpTool ToolAnnotations create_sdk_mcp_server tool",
+    "_tools.tools": "SdkMcpTool ToolAnnotations create_sdk_mcp_server tool",
     "_transport": "Transport",
     "types": """
         AgentDefinition AssistantMessage BackgroundTaskSummary BaseHookInput CanUseTool

@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, AsyncIterator
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from outrider.compat._errors import CLIConnectionError
-from outrider.compat._opening import opened
+from outrider.compat._errors import CLIConnectionError, translating, writing_to
 from outrider.compat._query import Prompts, message_of
-from outrider.compat._raising import translating, writing_to
-from outrider.compat._reading import MessageReader
+from outrider.compat._reading import MessageReader, opened
 from outrider.compat.types import ClaudeAgentOptions
 from outrider.wire import ResultMessage
 

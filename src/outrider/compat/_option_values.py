@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeGuard, cast
 
 from outrider.compat.types import AgentDefinition
-from outrider.options._rules import split_rules
+from outrider.options._checks import split_rules
 
 if TYPE_CHECKING:
     from outrider.compat.types import ClaudeAgentOptions

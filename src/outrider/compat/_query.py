@@ -11,9 +11,8 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
-from outrider.compat._opening import opened
-from outrider.compat._raising import translating
-from outrider.compat._reading import MessageReader
+from outrider.compat._errors import translating
+from outrider.compat._reading import MessageReader, opened
 from outrider.errors import TurnTimedOut, UsageError
 from outrider.session._prompts import make_message
 from outrider.wire import encode

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 from outrider.transcripts import offers
 
 if TYPE_CHECKING:
-    from outrider.compat._types_sessions import SessionKey, SessionStore, SessionStoreEntry
+    from outrider.compat._types.messages import SessionKey, SessionStore, SessionStoreEntry
 
 __all__ = ["run_session_store_conformance"]
 

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING
 from outrider._lazy import lazily
 
 if TYPE_CHECKING:
-    from outrider.fleet._attempting import attempt_here
-    from outrider.fleet._budget import Budget, BudgetWarning
-    from outrider.fleet._budget_account import Left, Spent
-    from outrider.fleet._clock import Clock
-    from outrider.fleet._concurrency import Adaptive
-    from outrider.fleet._engine import Assignment, Attempted, Engine, Note, Shared
+    from outrider.fleet._budget.account import Left, Spent
+    from outrider.fleet._budget.budget import Budget, BudgetWarning, Gate
+    from outrider.fleet._budget.ledger import Ledger, LedgerEntry
+    from outrider.fleet._engine import Assignment, Attempted, Engine, LocalEngine, Note, Shared, attempt_here
     from outrider.fleet._errors import (
         ClusterNotFound,
         JournalBusy,
@@ -25,44 +23,42 @@ if TYPE_CHECKING:
         WorkspaceFailed,
     )
     from outrider.fleet._fields import LastingFields
-    from outrider.fleet._gate import Gate
     from outrider.fleet._journal import Counts, Entry, Journal
-    from outrider.fleet._lasting import LastingSession, LastingState
-    from outrider.fleet._lasting_turn import LastingReader, LastingTurn
-    from outrider.fleet._ledger import Ledger, LedgerEntry
-    from outrider.fleet._local import LocalEngine
-    from outrider.fleet._mapping import RunFields, map, resume  # noqa: A004 - as it is called: `fleet.map`
-    from outrider.fleet._outcome import Outcome, Status
-    from outrider.fleet._pool import Pool
-    from outrider.fleet._pool_stats import PoolStats
-    from outrider.fleet._progress import Progress, Running
-    from outrider.fleet._ray import RayEngine
-    from outrider.fleet._report import FailureKind, Latency, Part, Report
-    from outrider.fleet._restart import Restart, Restarted
-    from outrider.fleet._retry import CONTINUE, Retry, Retrying
+    from outrider.fleet._map import RunFields, map, resume  # noqa: A004 - as it is called: `fleet.map`
+    from outrider.fleet._pool.limits import PoolStats
+    from outrider.fleet._pool.pool import Pool
+    from outrider.fleet._progress import Adaptive, Progress, Running
+    from outrider.fleet._ray.engine import RayEngine
+    from outrider.fleet._report.report import FailureKind, Latency, Part, Report
+    from outrider.fleet._resilient.process import DirectStarter, Starter
+    from outrider.fleet._resilient.retry import CONTINUE, Clock, Restart, Restarted, Retry, Retrying
+    from outrider.fleet._resilient.session import LastingReader, LastingSession, LastingState, LastingTurn
     from outrider.fleet._run import Run
-    from outrider.fleet._starting import DirectStarter, Starter
-    from outrider.fleet._task import Task, read_lines
+    from outrider.fleet._task import Outcome, Status, Task, read_lines
     from outrider.fleet._workspaces import Copy, Empty, Keep, Workspace, Worktree
 
 _HOMES = {
-    "_attempting": ("attempt_here",),
-    "_budget": (
-        "Budget",
-        "BudgetWarning",
-    ),
-    "_budget_account": (
+    "_budget.account": (
         "Left",
         "Spent",
     ),
-    "_clock": ("Clock",),
-    "_concurrency": ("Adaptive",),
+    "_budget.budget": (
+        "Budget",
+        "BudgetWarning",
+        "Gate",
+    ),
+    "_budget.ledger": (
+        "Ledger",
+        "LedgerEntry",
+    ),
     "_engine": (
         "Assignment",
         "Attempted",
         "Engine",
+        "LocalEngine",
         "Note",
         "Shared",
+        "attempt_here",
     ),
     "_errors": (
         "ClusterNotFound",
@@ -75,62 +71,52 @@ _HOMES = {
         "WorkspaceFailed",
     ),
     "_fields": ("LastingFields",),
-    "_gate": ("Gate",),
     "_journal": (
         "Counts",
         "Entry",
         "Journal",
     ),
-    "_lasting": (
-        "LastingSession",
-        "LastingState",
+    "_map": (
+        "RunFields",
+        "map",
+        "resume",
     ),
-    "_lasting_turn": (
-        "LastingReader",
-        "LastingTurn",
-    ),
-    "_ledger": (
-        "Ledger",
-        "LedgerEntry",
-    ),
-    "_local": ("LocalEngine",),
-    "_outcome": (
-        "Outcome",
-        "Status",
-    ),
-    "_pool": ("Pool",),
-    "_pool_stats": ("PoolStats",),
+    "_pool.limits": ("PoolStats",),
+    "_pool.pool": ("Pool",),
     "_progress": (
+        "Adaptive",
         "Progress",
         "Running",
     ),
-    "_ray": ("RayEngine",),
-    "_report": (
+    "_ray.engine": ("RayEngine",),
+    "_report.report": (
         "FailureKind",
         "Latency",
         "Part",
         "Report",
     ),
-    "_restart": (
-        "Restart",
-        "Restarted",
-    ),
-    "_retry": (
-        "CONTINUE",
-        "Retry",
-        "Retrying",
-    ),
-    "_mapping": (
-        "RunFields",
-        "map",
-        "resume",
-    ),
-    "_run": ("Run",),
-    "_starting": (
+    "_resilient.process": (
         "DirectStarter",
         "Starter",
     ),
+    "_resilient.retry": (
+        "CONTINUE",
+        "Clock",
+        "Restart",
+        "Restarted",
+        "Retry",
+        "Retrying",
+    ),
+    "_resilient.session": (
+        "LastingReader",
+        "LastingSession",
+        "LastingState",
+        "LastingTurn",
+    ),
+    "_run": ("Run",),
     "_task": (
+        "Outcome",
+        "Status",
         "Task",
         "read_lines",
     ),

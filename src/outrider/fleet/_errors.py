@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from outrider.errors import OutriderError
-from outrider.errors._root import Told, in_seconds
+from outrider.errors import OutriderError, Told, in_seconds
 
 if TYPE_CHECKING:
     from os import PathLike

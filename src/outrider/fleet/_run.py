@@ -16,10 +16,9 @@ import msgspec
 from anyio.lowlevel import checkpoint
 
 from outrider.errors import LimitReached, UsageError
-from outrider.fleet._concurrency import Width
-from outrider.fleet._course import Course
-from outrider.fleet._outcome import Outcome, Output_co, Status
-from outrider.fleet._progress import Progress, Running, Tally
+from outrider.fleet._engine import Course
+from outrider.fleet._progress import Progress, Running, Tally, Width
+from outrider.fleet._task import Outcome, Output_co, Status
 from outrider.session import background
 
 if TYPE_CHECKING:
@@ -30,8 +29,8 @@ if TYPE_CHECKING:
 
     from outrider.fleet._engine import Note
     from outrider.fleet._journal import Entry, Journal
-    from outrider.fleet._plan import Plan
-    from outrider.fleet._report import Report
+    from outrider.fleet._map import Plan
+    from outrider.fleet._report.report import Report
 
 __all__ = ["Run"]
 
@@ -125,7 +124,7 @@ class Run(Generic[Output_co]):
 
     def report(self) -> Report:
         """What it came to so far: counts, cost, times, failures; with a journal, of all its runs."""
-        from outrider.fleet._report import Report
+        from outrider.fleet._report.report import Report
 
         ended = self._ended if self.journal is None else self._written()
         total = self._tally.total

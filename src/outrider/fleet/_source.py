@@ -15,17 +15,16 @@ import msgspec
 
 from outrider._threads import run_sync
 from outrider.errors import OptionsError
-from outrider.fleet._budget_account import Spent
+from outrider.fleet._budget.account import Spent
 from outrider.fleet._errors import JournalInvalid
 from outrider.fleet._journal import Counts, Entry, Journal
-from outrider.fleet._secrets import filled, kept_options
-from outrider.fleet._task import Task, numbered
+from outrider.fleet._task import Task, filled, kept_options, numbered
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from outrider.fleet._engine import Note
-    from outrider.fleet._outcome import Outcome, Status
+    from outrider.fleet._task import Outcome, Status
     from outrider.session import Usage
 
 __all__ = ["Journalled", "Listed", "Source", "unlike"]

@@ -8,20 +8,18 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, Generic, Literal, TypeAlias, cast, get_args
 
 import msgspec
 
 from outrider.errors import OptionsError
-from outrider.fleet._secrets import kept_options
-from outrider.fleet._sizes import read_seconds, read_size
+from outrider.fleet._fields import read_seconds, read_size
 from outrider.fleet._workspaces import Workspace, read_workspace
 from outrider.options import OptionFields, Options
-from outrider.options._names import refuse_unknown
-from outrider.options._part import differing
-from outrider.options._readers import (
+from outrider.options._options import refuse_unknown
+from outrider.options._validators import (
     Reader,
     above_zero,
     any_text,
@@ -35,13 +33,118 @@ from outrider.options._readers import (
     text,
     whole,
 )
-from outrider.redaction import preview
+from outrider.options._values import differing, plain
+from outrider.redaction import is_secret_key, mask, mask_json, preview
+from outrider.session import Result, Usage
 from outrider.wire import Json, JsonObject
 
 if TYPE_CHECKING:
     from typing import Self
 
-__all__ = ["Task", "numbered", "read_lines"]
+__all__ = [
+    "Outcome",
+    "STATUSES",
+    "Status",
+    "Task",
+    "WITH_SECRETS",
+    "filled",
+    "is_secret",
+    "is_secret_variable",
+    "kept_options",
+    "numbered",
+    "read_lines",
+]
+
+
+WITH_SECRETS: Final = (
+    "executable_args",
+    "extra_args",
+    "settings",
+    "managed_settings",
+    "mcp_servers",
+    "agents",
+    "plugins",
+    "sandbox",
+)
+"""Options that hold what is used, and not only read."""
+_ALL_SECRET: Final = ("env", "headers")
+"""What MCP servers are given: any of it may be a secret, whatever it is called."""
+_REFERENCE: Final = re.compile(r"\$\{\w+\}")
+"""What the agent puts a variable of its own environment in the place of."""
+
+
+def is_secret_variable(name: str, value: str) -> bool:
+    """Whether a variable looks like a secret, by its name or by its value."""
+    return bool(value) and (is_secret_key(name) or mask(value) != value)
+
+
+def is_secret(given: object) -> bool:
+    """Whether something in a value of JSON types looks like a secret. `${NAME}` is none."""
+    value = _without_references(given)
+    # A path says nothing, and JSON text what it says.
+    return bool(value) and (mask(value) if isinstance(value, str) else mask_json(value)) != value
+
+
+def kept_options(options: Mapping[str, object]) -> tuple[dict[str, object], list[str]]:
+    """Options of JSON types without their secrets, and where those were: `env.NAME`, or the name of an
+    option."""
+    kept, places = dict(options), list[str]()
+    variables = options.get("env")
+    if isinstance(variables, Mapping):
+        env = cast("Mapping[str, str]", variables)
+        secret = [name for name, value in env.items() if is_secret_variable(name, str(value))]
+        places += (f"env.{name}" for name in secret)
+        kept["env"] = {name: value for name, value in env.items() if name not in secret}
+    for name in (*WITH_SECRETS, "session_store"):
+        value = plain(options.get(name))
+        if is_secret(value) or (name == "mcp_servers" and _gives_anything(value)):
+            places.append(name)
+            del kept[name]
+    return kept, places
+
+
+def filled(
+    options: Mapping[str, object], places: Sequence[str], env: Mapping[str, str]
+) -> tuple[dict[str, object], list[str]]:
+    """Options with what was left out of them, as far as `env` has it, and the places for which it has
+    nothing."""
+    variables = dict(cast("Mapping[str, str]", options.get("env", {})))
+    missing: list[str] = []
+    for place in places:
+        name = place.removeprefix("env.")
+        if name != place and name in env:
+            variables[name] = env[name]
+        else:
+            missing.append(place)
+    return {**options, **({"env": variables} if variables else {})}, missing
+
+
+def _gives_anything(servers: object) -> bool:
+    """Whether an MCP server is given a variable or a header that is not only referred to."""
+    if not isinstance(servers, Mapping):
+        return False
+    for server in cast("Mapping[str, object]", servers).values():
+        for name in _ALL_SECRET if isinstance(server, Mapping) else ():
+            given = cast("Mapping[str, object]", server).get(name)
+            if isinstance(given, Mapping) and any(
+                not _REFERENCE.search(str(value)) for value in cast("Mapping[str, object]", given).values()
+            ):
+                return True
+    return False
+
+
+def _without_references(value: object) -> object:
+    if isinstance(value, str):
+        rest, count = _REFERENCE.subn("", value)
+        # `Bearer ${KEY}`: what is left tells how the key is used.
+        return "" if count and mask(rest) == rest else rest
+    if isinstance(value, dict):
+        items = cast("dict[object, object]", value)
+        return {key: _without_references(item) for key, item in items.items()}
+    if isinstance(value, list):
+        return [_without_references(item) for item in cast("list[object]", value)]
+    return value
+
 
 _LONGEST_ID: Final = 200
 _NOT_IN_AN_ID: Final = re.compile(r"[\x00-\x1f\x7f]")
@@ -257,3 +360,96 @@ _READERS: Final[Mapping[str, Reader]] = {
     "cpus": above_zero,
     "tags": mapped(text, text),
 }
+
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from typing_extensions import TypeVar
+
+    Output_co = TypeVar("Output_co", covariant=True, default=Json)
+else:
+    from typing import TypeVar
+
+    Output_co = TypeVar("Output_co", covariant=True)
+
+
+Status: TypeAlias = Literal["done", "failed", "skipped", "over_budget"]
+
+STATUSES: Final[tuple[Status, ...]] = get_args(Status)
+
+_SHOWN_TEXT: Final = 60
+
+
+class _Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """What is written down as it is."""
+
+    id: str
+    """The task's id."""
+    number: int = 0
+    """Its place among the tasks, from 0."""
+    status: Status = "done"
+    """`done`; `failed`, with the `error`; `over_budget`: stopped by a budget, or not begun because none was
+    left; `skipped`: not begun, or not brought to its end, because the run was drained or stopped."""
+    text: str = ""
+    """The answer, or what the model said last."""
+    error: str | None = None
+    error_kind: str | None = None
+    """The name of the error's class: `ApiFailed`, `TurnTimedOut`, …"""
+    usage: Usage = Usage()
+    """Of all attempts together."""
+    duration: float = 0.0
+    """Seconds on the clock, of the last attempt."""
+    attempts: int = 0
+    """How many times it was begun, in all runs of its journal."""
+    session_id: str | None = None
+    workspace: str | None = None
+    """The folder that was made for it, if it was kept."""
+    started_at: float | None = None
+    """Unix seconds, when it was begun first."""
+    ended_at: float = 0.0
+    tags: Mapping[str, str] = {}
+
+
+class Outcome(_Facts, Generic[Output_co], frozen=True, kw_only=True):
+    """What a task came to. Each task has one, whatever happened to it."""
+
+    output: Output_co = cast("Output_co", None)
+    """The structured output, where one was asked for: of the type that was asked for, where that is known, as
+    it is not in a run that is resumed without it; otherwise as it came."""
+    raw_output: Json = None
+    """The structured output as it came."""
+    result: Result[Output_co] | None = None
+    """All that came of its last attempt: only in the process that ran it, and not written down."""
+
+    @property
+    def is_done(self) -> bool:
+        return self.status == "done"
+
+    @property
+    def cost_usd(self) -> float:
+        """What all attempts have cost."""
+        return self.usage.cost_usd
+
+    def to_json(self) -> JsonObject:
+        """The outcome as plain JSON: the output as it came, and no `result`."""
+        plain: JsonObject = {
+            name: msgspec.to_builtins(value)
+            for name in _Facts.__struct_fields__
+            if (value := getattr(self, name)) not in (None, "")
+        }
+        return plain if self.raw_output is None else {**plain, "output": self.raw_output}
+
+    @classmethod
+    def from_json(cls, plain: JsonObject) -> Self:
+        """Read what `to_json` has made. Raises `msgspec.ValidationError` for anything else."""
+        facts = msgspec.structs.asdict(msgspec.convert(plain, _Facts))
+        came = plain.get("output")
+        return cls(**facts, output=cast("Output_co", came), raw_output=came)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        said = preview(self.error or self.text, _SHOWN_TEXT)
+        return f"<Outcome {self.id} {self.error_kind or self.status}: {said!r}, {self.usage}>"

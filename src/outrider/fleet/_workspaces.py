@@ -22,11 +22,11 @@ import msgspec
 from outrider._folders import copy_folder, remove_folder
 from outrider._git import Repository, find_repository
 from outrider.fleet._errors import WorkspaceFailed
-from outrider.options._readers import choice, fault, is_mapping, listed, path_text, text
+from outrider.options._validators import choice, fault, is_mapping, listed, path_text, text
 from outrider.redaction import preview
 
 if TYPE_CHECKING:
-    from outrider.fleet._outcome import Status
+    from outrider.fleet._task import Status
 
 __all__ = ["Copy", "Empty", "Keep", "Workspace", "Worktree"]
 __all__ += ["discard", "folder_name", "has_folder", "read_workspace", "sweep", "working_folder"]

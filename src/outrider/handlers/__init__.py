@@ -22,35 +22,42 @@ if TYPE_CHECKING:
         notify,
         stop,
     )
-    from outrider.handlers._calling import CallContext, CallTimedOut, call, name_of
-    from outrider.handlers._content import Audio, Image, Resource, ResourceLink, ToolResult
-    from outrider.handlers._elicitation import DialogRequest, ElicitationRequest, accept, cancel, decline
-    from outrider.handlers._faults import Misfit
-    from outrider.handlers._forms import Choice, FormField
-    from outrider.handlers._handled import (
+    from outrider.handlers._calls import CallContext, CallTimedOut, call, name_of
+    from outrider.handlers._hooks.dispatch import HookNeverCalledWarning
+    from outrider.handlers._hooks.hook import Hook, HookContext, hook
+    from outrider.handlers._permissions.elicitation import (
+        Choice,
+        DialogRequest,
+        ElicitationRequest,
+        FormField,
+        accept,
+        cancel,
+        decline,
+    )
+    from outrider.handlers._permissions.questions import Plan, Question, QuestionReply
+    from outrider.handlers._permissions.requests import PermissionRequest
+    from outrider.handlers._policy.policy import Considered, Explanation, Policy, UnreachableRuleWarning
+    from outrider.handlers._policy.rule import Rule
+    from outrider.handlers._router import (
         DialogHandled,
         ElicitationHandled,
+        Endpoint,
         Handled,
+        Handlers,
         HookHandled,
+        Link,
         Observe,
+        Origin,
         Outcome,
         PermissionHandled,
+        Server,
         ToolHandled,
     )
-    from outrider.handlers._handlers import Handlers
-    from outrider.handlers._hooks import HookNeverCalledWarning
-    from outrider.handlers._hooks_decorator import hook
-    from outrider.handlers._hooks_hook import Hook, HookContext
-    from outrider.handlers._origin import Endpoint, Link, Origin, Server
-    from outrider.handlers._permissions import PermissionRequest
-    from outrider.handlers._policy import Considered, Explanation, Policy, UnreachableRuleWarning
-    from outrider.handlers._policy_rule import Rule
-    from outrider.handlers._questions import Plan, Question, QuestionReply
-    from outrider.handlers._shape import Shape
-    from outrider.handlers._tool import Tool, as_tool, tool
-    from outrider.handlers._tool_context import ToolContext
-    from outrider.handlers._tool_raw import RawTool, RawToolServer
-    from outrider.handlers._tool_server import ToolServer
+    from outrider.handlers._tools.content import Audio, Image, Resource, ResourceLink, ToolResult
+    from outrider.handlers._tools.server import RawTool, RawToolServer, ToolServer
+    from outrider.handlers._tools.shape import Shape
+    from outrider.handlers._tools.shape_errors import Misfit
+    from outrider.handlers._tools.tool import Tool, ToolContext, as_tool, tool
 
 _HOMES = {
     "_answers": (
@@ -66,76 +73,75 @@ _HOMES = {
         "notify",
         "stop",
     ),
-    "_calling": (
+    "_calls": (
         "CallContext",
         "CallTimedOut",
         "call",
         "name_of",
     ),
-    "_content": (
+    "_hooks.dispatch": ("HookNeverCalledWarning",),
+    "_hooks.hook": (
+        "Hook",
+        "HookContext",
+        "hook",
+    ),
+    "_permissions.elicitation": (
+        "Choice",
+        "DialogRequest",
+        "ElicitationRequest",
+        "FormField",
+        "accept",
+        "cancel",
+        "decline",
+    ),
+    "_permissions.questions": (
+        "Plan",
+        "Question",
+        "QuestionReply",
+    ),
+    "_permissions.requests": ("PermissionRequest",),
+    "_policy.policy": (
+        "Considered",
+        "Explanation",
+        "Policy",
+        "UnreachableRuleWarning",
+    ),
+    "_policy.rule": ("Rule",),
+    "_router": (
+        "DialogHandled",
+        "ElicitationHandled",
+        "Endpoint",
+        "Handled",
+        "Handlers",
+        "HookHandled",
+        "Link",
+        "Observe",
+        "Origin",
+        "Outcome",
+        "PermissionHandled",
+        "Server",
+        "ToolHandled",
+    ),
+    "_tools.content": (
         "Audio",
         "Image",
         "Resource",
         "ResourceLink",
         "ToolResult",
     ),
-    "_elicitation": (
-        "DialogRequest",
-        "ElicitationRequest",
-        "accept",
-        "cancel",
-        "decline",
+    "_tools.server": (
+        "RawTool",
+        "RawToolServer",
+        "ToolServer",
     ),
-    "_faults": ("Misfit",),
-    "_forms": (
-        "Choice",
-        "FormField",
-    ),
-    "_handled": (
-        "DialogHandled",
-        "ElicitationHandled",
-        "Handled",
-        "HookHandled",
-        "Observe",
-        "Outcome",
-        "PermissionHandled",
-        "ToolHandled",
-    ),
-    "_handlers": ("Handlers",),
-    "_hooks": ("HookNeverCalledWarning",),
-    "_hooks_decorator": ("hook",),
-    "_hooks_hook": (
-        "Hook",
-        "HookContext",
-    ),
-    "_origin": (
-        "Endpoint",
-        "Link",
-        "Origin",
-        "Server",
-    ),
-    "_permissions": ("PermissionRequest",),
-    "_policy": (
-        "Considered",
-        "Explanation",
-        "Policy",
-        "UnreachableRuleWarning",
-    ),
-    "_policy_rule": ("Rule",),
-    "_questions": (
-        "Plan",
-        "Question",
-        "QuestionReply",
-    ),
-    "_shape": ("Shape",),
-    "_tool": (
+    "_tools.shape": ("Shape",),
+    "_tools.shape_errors": ("Misfit",),
+    "_tools.tool": (
         "Tool",
+        "ToolContext",
         "as_tool",
         "tool",
     ),
-    "_tool_context": ("ToolContext",),
-    "_tool_raw": ("RawTool", "RawToolServer"),
-    "_tool_server": ("ToolServer",),
 }
 """Where the names are."""
 

@@ -81,7 +81,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, repr
     def for_event(self, told: HookInput | str) -> HookAnswer:
         """The answer as the event has it, for the input that the hook got, or for the name of the event where
         nothing of the input is needed. Raises `UsageError` for what the event cannot say."""
-        from outrider.handlers._hooks_spelling import spelled
+        from outrider.handlers._hooks.events import spelled
         from outrider.wire.hooks import hook_output_from_wire
 
         return hook_output_from_wire(spelled(self, told))

@@ -12,8 +12,8 @@ import msgspec
 
 from outrider.errors import OptionsError
 from outrider.options import AgentDefinition, SdkServer
-from outrider.options._readers import did_you_mean, is_list, is_mapping, within
 from outrider.options._tool_names import ToolNames, all_uses_of, full_name, is_pattern, known_tools
+from outrider.options._validators import did_you_mean, is_list, is_mapping, within
 
 if TYPE_CHECKING:
     from outrider.options import Options
@@ -31,7 +31,7 @@ def names_of(options: Options, servers: Mapping[str, SdkServer]) -> ToolNames:
     own: dict[str, tuple[str, ...]] = {}
     for name, given in servers.items():
         # Here, because most sessions have none.
-        from outrider.handlers._tool_server import ToolServer
+        from outrider.handlers._tools.server import ToolServer
 
         if isinstance(given.instance, ToolServer):
             known[name] = True
@@ -208,8 +208,8 @@ def resolved_settings(place: str, settings: JsonObject, names: ToolNames) -> Jso
 
 def _resolved_hooks(place: str, event: object, given: object, names: ToolNames) -> object:
     # Here, because most settings have none.
-    from outrider.handlers._hooks_events import EVENTS
-    from outrider.handlers._hooks_matchers import read_matcher, resolve_matcher
+    from outrider.handlers._hooks.events import EVENTS
+    from outrider.handlers._hooks.hook import read_matcher, resolve_matcher
 
     if not isinstance(event, str) or event not in EVENTS:
         hint = "One that is not known here can be in a settings file, which only the agent reads."

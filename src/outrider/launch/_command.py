@@ -6,28 +6,101 @@ folder is there, who the user is, and a settings file that has to be merged or c
 
 from __future__ import annotations
 
+import enum
 import os
 import sys
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from outrider.command import FOLDER, Command, File
-from outrider.errors import OptionsError, UsageError
-from outrider.launch._environment import kept_elsewhere, make_environment
-from outrider.launch._find import find_agent
-from outrider.launch._isolation import isolation_folders
-from outrider.launch._limits import check_length
-from outrider.launch._mode import Mode
-from outrider.launch._places import Filed, Flag, Given
-from outrider.launch._spelling import absolute, json_of, runs_here
+from outrider.errors import CommandTooLong, OptionsError, UsageError
+from outrider.launch._encode import Filed, Flag, Given, Init, absolute, json_of, runs_here
+from outrider.launch._environment import isolation_folders, kept_elsewhere, look_up_user, make_environment
+from outrider.launch._program import find_agent
 from outrider.launch._table import ROWS
-from outrider.launch._user import look_up_user
 from outrider.options import check_place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from outrider.command import UserId
     from outrider.options import Options
+    from outrider.wire.control import Initialize
+
+
+WINDOWS_LIMIT: Final = 8191
+"""Characters in a whole command line: what `cmd.exe` takes, and so every wrapper script of the agent."""
+LINUX_ARGUMENT_LIMIT: Final = 131_072
+"""Bytes in one argument or one variable, with the NUL at its end: 32 pages, fixed in the kernel."""
+POSIX_LIMIT: Final = {"linux": 2_097_152, "darwin": 1_048_576}
+"""Bytes in all arguments and variables, where the system itself cannot be asked."""
+
+_POINTER = 8
+# The private folder's path is not known yet; a temporary folder is rarely deeper than this.
+_FOLDER_LENGTH: Final = 120
+
+
+def check_length(command: Command, *, origins: Sequence[str] = (), platform: str = sys.platform) -> None:
+    """Raise `CommandTooLong` if the system would not start the command.
+
+    `origins` names the option that each argument came from, for the error to tell.
+    """
+    argv = [argument.replace(FOLDER, "x" * _FOLDER_LENGTH) for argument in command.argv]
+    names = [*origins, *["the command line"] * (len(argv) - len(origins))]
+    if platform == "win32":
+        from subprocess import list2cmdline
+
+        longest = names[max(range(len(argv)), key=lambda index: len(argv[index]))]
+        _refuse(longest, len(list2cmdline(argv)), WINDOWS_LIMIT, command)
+        return
+    environ = os.environ if command.env is None else command.env
+    sized = [(_size(argument), name) for argument, name in zip(argv, names, strict=True)]
+    sized += [
+        (_size(f"{name}={value.replace(FOLDER, 'x' * _FOLDER_LENGTH)}"), f"env[{name!r}]")
+        for name, value in environ.items()
+    ]
+    size, longest = max(sized)
+    if platform == "linux":
+        _refuse(longest, size, LINUX_ARGUMENT_LIMIT, command)
+    _refuse(longest, sum(size + _POINTER for size, _ in sized), _total_limit(platform), command)
+
+
+def _refuse(option: str, size: int, limit: int, command: Command) -> None:
+    if size > limit:
+        raise CommandTooLong(option, size, limit, argv=[argument[:200] for argument in command.argv])
+
+
+def _size(text: str) -> int:
+    return len(os.fsencode(text)) + 1
+
+
+def _total_limit(platform: str) -> int:
+    if platform == sys.platform and "SC_ARG_MAX" in getattr(os, "sysconf_names", ()):
+        asked = os.sysconf("SC_ARG_MAX")
+        if asked > 0:
+            return asked
+    return POSIX_LIMIT.get(platform, POSIX_LIMIT["darwin"])
+
+
+class Mode(enum.Enum):
+    """How prompts reach the agent."""
+
+    STREAMING = "streaming"
+    """Messages on stdin, which stays open until the session is closed."""
+    STREAMING_ONCE = "streaming_once"
+    """Messages on stdin, which is closed once all are written and nothing needs it any more."""
+    ONE_SHOT = "one_shot"
+    """One text on stdin, then the end of input. There are no requests in either direction."""
+    ONE_SHOT_ARGV = "one_shot_argv"
+    """One text on the command line, where every user of the machine can read it."""
+
+    @property
+    def is_streaming(self) -> bool:
+        return self in (Mode.STREAMING, Mode.STREAMING_ONCE)
+
+    def given(self, prompt: str | None) -> Mode:
+        """The mode that this one comes to with a prompt: there is nothing to shoot with an empty one."""
+        return Mode.STREAMING if prompt == "" and not self.is_streaming else self
+
 
 _OUTPUT: Final = ("--output-format", "stream-json", "--verbose")
 _INPUT: Final = ("--input-format", "stream-json")
@@ -194,3 +267,15 @@ def _origins(arguments: list[Argument], wrapped: Command) -> list[str]:
         return ["runner"] * added + [argument.option for argument in arguments]
     longest = max(arguments, key=lambda argument: len(argument.text))
     return [longest.option] * len(wrapped.argv)
+
+
+def make_initialize(options: Options) -> Initialize:
+    """What the agent is told in the `initialize` request."""
+    from outrider.wire.control import Initialize
+
+    fields = {row.to.name: row.value(options) for row in ROWS if isinstance(row.to, Init)}
+    request = Initialize()
+    for name, value in fields.items():
+        if value is not None:
+            setattr(request, name, value)
+    return request

@@ -7,20 +7,67 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 from typing import TYPE_CHECKING, Final
 
 from outrider._version import __version__
-from outrider.launch._isolation import isolation_variables
-from outrider.launch._places import Variable
-from outrider.launch._spelling import absolute, runs_here
+from outrider.command import FOLDER, UserId
+from outrider.errors import OptionsError, UserNotFound
+from outrider.launch._encode import Variable, absolute, runs_here
 from outrider.launch._table import ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from pwd import struct_passwd
 
-    from outrider.command import UserId
-    from outrider.options import Options
+    from outrider.options import Isolation, Options
+
+__all__ = ["look_up_user"]
+
+
+FOLDERS: Final = ("config", "home", "tmp")
+"""What a hermetic run has of its own."""
+
+_HOME_VARIABLES: Final = {False: ("HOME",), True: ("HOME", "USERPROFILE", "APPDATA", "LOCALAPPDATA")}
+# The agent's sockets and task files follow `CLAUDE_CODE_TMPDIR`, its children the others.
+_TEMPORARY_VARIABLES: Final = {
+    False: ("TMPDIR", "CLAUDE_CODE_TMPDIR"),
+    True: ("TEMP", "TMP", "CLAUDE_CODE_TMPDIR"),
+}
+
+
+def isolation_folders(isolation: Isolation) -> tuple[str, ...]:
+    """The empty folders that a command needs."""
+    if not isolation.is_hermetic:
+        return ()
+    return FOLDERS if isolation.config_dir is None else FOLDERS[1:]
+
+
+def isolation_variables(options: Options, *, platform: str) -> dict[str, str]:
+    """The variables that carry out `isolation`.
+
+    Tried with the program (2.1.325): with these, without setting sources and with a strict MCP configuration,
+    it reads no settings, memory, hooks, agents, skills, commands or servers of the user or the project, and
+    writes nothing outside its private folder and its working folder. Policies that an administrator has set
+    for the machine still count, as does the machine's git configuration. `--bare` and `--safe-mode` would
+    do more than that: they take tools away, or change how it signs in.
+    """
+    isolation = options.isolation
+    variables: dict[str, str] = {}
+    if isolation.config_dir is not None:
+        is_here = runs_here(options.runner)
+        variables["CLAUDE_CONFIG_DIR"] = absolute(isolation.config_dir) if is_here else isolation.config_dir
+    if not isolation.is_hermetic:
+        return variables
+    is_windows = platform == "win32"
+    variables.setdefault("CLAUDE_CONFIG_DIR", f"{FOLDER}/config")
+    variables |= dict.fromkeys(_HOME_VARIABLES[is_windows], f"{FOLDER}/home")
+    variables |= dict.fromkeys(_TEMPORARY_VARIABLES[is_windows], f"{FOLDER}/tmp")
+    variables["CLAUDE_CODE_DISABLE_AUTO_MEMORY"] = "1"
+    variables["CLAUDE_CODE_DISABLE_CLAUDE_MDS"] = "1"
+    return variables
+
 
 # Those of an agent that this process itself runs in: they describe that one, not the new one.
 _NOT_INHERITED: Final = ("CLAUDECODE", "CLAUDE_AGENT_SDK_DERIVED_CLIENT_APP")
@@ -157,3 +204,91 @@ def _trace() -> dict[str, str]:
     if not carrier.get("traceparent"):
         return {}
     return {name.upper(): carrier[name] for name in ("traceparent", "tracestate") if name in carrier}
+
+
+# The largest number of 32 bits means "leave as it is" to the system: to switch to it would switch nothing.
+_NO_USER: Final = 2**32 - 1
+_NUMBER: Final = re.compile(r"[+-]?[0-9]+")
+
+
+def look_up_user(user: str | int, *, platform: str | None = None) -> UserId:
+    """The user with its groups, by name or by number; a text of digits is a number.
+
+    A number that no user has is allowed, as in a container: its group is the one of the same number, and it
+    has no others. (To keep the group of this process would leave a program of root in root's group.)
+
+    Raises `UserNotFound` if there is no such user, if it cannot be looked up, or if this process may not
+    switch to it; `OptionsError` on Windows, where a program cannot be started as another user this way.
+    """
+    if (platform or sys.platform) == "win32":
+        raise OptionsError("`user` has no meaning on Windows", hint="Leave it out, or run as that user.")
+    number = _number(user)
+    entry = _by_name(str(user)) if number is None else _by_number(user, number)
+    if entry is None:
+        assert number is not None
+        found = UserId(number, number, (number,))
+    else:
+        found = UserId(entry.pw_uid, entry.pw_gid, _groups(user, entry), entry.pw_name, entry.pw_dir)
+    if os.geteuid() not in (0, found.uid):
+        raise UserNotFound(
+            user,
+            message=f"Only root may start the agent as another user, and this process runs as {os.geteuid()}",
+            hint="Run as root, or leave `user` out to run as yourself.",
+        )
+    return found
+
+
+def _number(user: str | int) -> int | None:
+    if isinstance(user, str):
+        if not _NUMBER.fullmatch(user):
+            return None
+        # Longer ones are out of range, and Python refuses to read very long ones.
+        number = int(user) if len(user) <= 20 else _NO_USER
+    else:
+        number = user
+    if not 0 <= number < _NO_USER:
+        raise UserNotFound(user, message=f"A user's number is from 0 to {_NO_USER - 1}")
+    return number
+
+
+def _by_name(name: str) -> struct_passwd | None:
+    import pwd
+
+    if not name:
+        raise UserNotFound(name, message="The name of the user is empty")
+    if "\0" in name:
+        raise UserNotFound(name, message="The name of the user has a NUL byte, which no name can have")
+    try:
+        return pwd.getpwnam(name)
+    except KeyError:
+        raise UserNotFound(name, message="There is no user of this name on this machine") from None
+    except UnicodeError:
+        raise UserNotFound(name, message="The name of the user cannot be encoded") from None
+    except OSError as error:
+        raise _failed(name, error) from error
+
+
+def _by_number(user: str | int, number: int) -> struct_passwd | None:
+    import pwd
+
+    try:
+        return pwd.getpwuid(number)
+    except KeyError:
+        return None
+    except OSError as error:
+        raise _failed(user, error) from error
+
+
+def _groups(user: str | int, entry: struct_passwd) -> tuple[int, ...]:
+    try:
+        return tuple(os.getgrouplist(entry.pw_name, entry.pw_gid))
+    except OSError as error:
+        raise _failed(user, error) from error
+
+
+def _failed(user: str | int, error: OSError) -> UserNotFound:
+    return UserNotFound(
+        user,
+        message=f"The user could not be looked up: {error.strerror or error}",
+        hint="Check the user database of this machine (`getent passwd`), or try again.",
+    )

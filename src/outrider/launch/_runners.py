@@ -13,7 +13,7 @@ import msgspec
 
 from outrider.command import Command
 from outrider.errors import OptionsError
-from outrider.launch import _far_side
+from outrider.launch import _remote as _far_side
 from outrider.redaction import mask, mask_argv
 
 if TYPE_CHECKING:

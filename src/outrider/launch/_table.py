@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from outrider.launch import _spelling as spell
-from outrider.launch._places import Filed, Flag, Host, Init, Row, Variable
-from outrider.launch._settings import carried_settings
+from outrider.launch import _encode as spell
+from outrider.launch._encode import Filed, Flag, Host, Init, Row, Variable, carried_settings
 
 ROWS: Final[tuple[Row, ...]] = (
     # What it is told.

@@ -3,10 +3,18 @@
 Nothing here starts or looks up anything.
 """
 
+from outrider.options._checks import PermissionShadowedWarning, check_place
 from outrider.options._fields import OptionFields
 from outrider.options._options import Options
-from outrider.options._part import Part
-from outrider.options._parts import (
+from outrider.options._servers import (
+    AgentDefinition,
+    HttpServer,
+    McpServer,
+    SdkServer,
+    SseServer,
+    StdioServer,
+)
+from outrider.options._values import (
     AdaptiveThinking,
     CustomPrompt,
     DisabledThinking,
@@ -16,22 +24,15 @@ from outrider.options._parts import (
     Isolation,
     JsonSchemaFormat,
     LocalPlugin,
+    Part,
     PresetPrompt,
+    Sandbox,
+    SandboxFilesystem,
+    SandboxNetwork,
     ThinkingDisplay,
     Timeouts,
     Trace,
 )
-from outrider.options._place import check_place
-from outrider.options._sandbox import Sandbox, SandboxFilesystem, SandboxNetwork
-from outrider.options._servers import (
-    AgentDefinition,
-    HttpServer,
-    McpServer,
-    SdkServer,
-    SseServer,
-    StdioServer,
-)
-from outrider.options._validation import PermissionShadowedWarning
 
 __all__ = [
     "Options",

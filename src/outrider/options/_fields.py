@@ -10,7 +10,8 @@ from os import PathLike
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
 
 from outrider.command import Runner
-from outrider.options._parts import (
+from outrider.options._servers import AgentDefinition, McpServer
+from outrider.options._values import (
     AdaptiveThinking,
     CustomPrompt,
     DisabledThinking,
@@ -21,11 +22,10 @@ from outrider.options._parts import (
     JsonSchemaFormat,
     LocalPlugin,
     PresetPrompt,
+    Sandbox,
     Timeouts,
     Trace,
 )
-from outrider.options._sandbox import Sandbox
-from outrider.options._servers import AgentDefinition, McpServer
 from outrider.wire.choices import Beta, EffortLevel, PermissionMode, SettingSource
 
 if TYPE_CHECKING:

@@ -5,16 +5,57 @@ Does not know how an option is carried out: `outrider.launch` has the table for 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final, Literal, NoReturn, TypeAlias, cast
 
 import msgspec
 
-from outrider.options._names import refuse_unknown
-from outrider.options._normal import READERS
-from outrider.options._part import defaults_of, differing
-from outrider.options._parts import EnvPolicy, Isolation, Timeouts
-from outrider.options._showing import shown_fields
-from outrider.options._validation import check, warn_of_shadowed_permission
+from outrider.errors import OptionsError
+from outrider.options._checks import check, warn_of_shadowed_permission
+from outrider.options._table import READERS
+from outrider.options._validators import fold, near
+from outrider.options._values import EnvPolicy, Isolation, Timeouts, defaults_of, differing, shown_fields
+
+OTHER_NAMES: Final[dict[str, str]] = {
+    "abortController": "Cancel the task, or the turn with `turn.cancel()`.",
+    "additionalDirectories": "It is called `add_dirs`.",
+    "askUserQuestion": "It is called `question_preview_format`.",
+    "can_use_tool": "It is called `permission`.",
+    "canUseTool": "It is called `permission`.",
+    "cli": "It is called `cli_path`.",
+    "continue": "It is called `continue_conversation`.",
+    "continue_": "It is called `continue_conversation`.",
+    "debug_stderr": "It is called `stderr`, and is a function that gets each line.",
+    "getOAuthToken": "Put the token into `env`, as `CLAUDE_CODE_OAUTH_TOKEN`.",
+    "load_timeout_ms": "It is `timeouts=Timeouts(store=…)`, in seconds.",
+    "loadTimeoutMs": "It is `timeouts=Timeouts(store=…)`, in seconds.",
+    "max_tokens": "There is `max_thinking_tokens`, `task_budget` and `max_budget_usd`.",
+    "pathToClaudeCodeExecutable": "It is called `cli_path`.",
+    "spawnClaudeCodeProcess": "It is called `runner`.",
+    "timeout": "It is `timeouts=Timeouts(turn=…)`, in seconds.",
+    "toolConfig": "It is called `question_preview_format`.",
+    "working_directory": "It is called `cwd`.",
+}
+
+
+def refuse_unknown(given: Iterable[str], known: Sequence[str]) -> NoReturn:
+    """Raise for the names that are not known, with what was probably meant."""
+    unknown = [name for name in given if name not in known]
+    named = ", ".join(f"`{name}`" for name in unknown)
+    hints = (_hint(name, known) for name in unknown)
+    raise OptionsError(
+        f"there is no option {named}",
+        hint=" ".join(dict.fromkeys(filter(None, hints))) or "`Options` lists all that there are.",
+    )
+
+
+def _hint(name: str, known: Sequence[str]) -> str:
+    folded = {fold(other): hint for other, hint in OTHER_NAMES.items()}
+    if fold(name) in folded:
+        return folded[fold(name)]
+    meant = near(name, known)
+    return f"Did you mean `{meant}`?" if meant else ""
+
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,7 +64,8 @@ if TYPE_CHECKING:
 
     from outrider.command import Runner
     from outrider.options._fields import OptionFields
-    from outrider.options._parts import (
+    from outrider.options._servers import AgentDefinition, McpServer
+    from outrider.options._values import (
         AdaptiveThinking,
         CustomPrompt,
         DisabledThinking,
@@ -32,10 +74,9 @@ if TYPE_CHECKING:
         JsonSchemaFormat,
         LocalPlugin,
         PresetPrompt,
+        Sandbox,
         Trace,
     )
-    from outrider.options._sandbox import Sandbox
-    from outrider.options._servers import AgentDefinition, McpServer
     from outrider.transcripts import SessionStore
     from outrider.wire import JsonObject
     from outrider.wire.choices import Beta, EffortLevel, PermissionMode, SettingSource

@@ -11,9 +11,8 @@ from typing import ClassVar, Final, TypeAlias, cast
 import msgspec
 
 from outrider.errors import OptionsError
-from outrider.options._part import Part, from_mapping
-from outrider.options._parts import is_variable_name
-from outrider.options._readers import (
+from outrider.options._tool_names import tool_name
+from outrider.options._validators import (
     Reader,
     any_text,
     checked,
@@ -33,7 +32,7 @@ from outrider.options._readers import (
     whole,
     within,
 )
-from outrider.options._tool_names import tool_name
+from outrider.options._values import Part, from_mapping, is_variable_name
 from outrider.wire import JsonObject
 from outrider.wire.choices import (
     EFFORT_LEVELS,

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from outrider.errors import OptionsError
-from outrider.options._readers import fault, near
+from outrider.options._validators import fault, near
 
 _SPECIAL: Final = re.compile(r"[*?\[]")
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]")

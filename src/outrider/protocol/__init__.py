@@ -9,8 +9,8 @@ from outrider.protocol._peer import (
     RequestReceived,
     RequestRefused,
     RequestWithdrawn,
+    Table,
 )
-from outrider.protocol._tables import Table
 from outrider.protocol._turns import (
     HOLDING_TASKS,
     MESSAGE_TABLE,

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import re
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar, cast
 from uuid import uuid4
 
 from outrider.errors import TransportClosed, UsageError
@@ -29,11 +30,12 @@ from outrider.wire import (
     encode,
     frame_from_wire,
 )
-from outrider.wire._salvage import asker_of
+from outrider.wire._decoding import asker_of
 from outrider.wire.control import ASKS, REMOTE_SUBTYPES, Ask, GenericRequest, Request, ask_from_wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
+
 
 log = logging.getLogger("outrider.wire")
 
@@ -353,3 +355,36 @@ def _make_id(number: int) -> str:
 _CONTROL: Final[frozenset[type]] = frozenset(
     (ControlRequest, ControlResponse, ControlCancelRequest, MalformedLine, OversizedMessage)
 )
+
+
+S = TypeVar("S", bound=Enum)
+T = TypeVar("T", bound=Enum)
+
+
+class Table(Generic[S, T]):
+    """A state machine as data: for each state, where each signal leads. Others change nothing."""
+
+    def __init__(self, initial: S, transitions: dict[S, dict[T, S]]) -> None:
+        self.initial = initial
+        self.transitions = transitions
+
+    def next(self, state: S, signal: T) -> S:
+        """The state after the signal."""
+        return self.transitions[state].get(signal, state)
+
+    def is_final(self, state: S) -> bool:
+        """Whether nothing leads away from the state."""
+        return not self.transitions[state]
+
+    def diagram(self) -> str:
+        """The table as a Mermaid state diagram, for the documentation."""
+        lines = ["stateDiagram-v2", f"    [*] --> {self.initial.value}"]
+        for state, row in self.transitions.items():
+            targets: dict[S, list[str]] = {}
+            for signal, target in row.items():
+                targets.setdefault(target, []).append(signal.value)
+            for target, signals in targets.items():
+                lines.append(f"    {state.value} --> {target.value}: {', '.join(signals)}")
+            if not row:
+                lines.append(f"    {state.value} --> [*]")
+        return "\n".join(lines)

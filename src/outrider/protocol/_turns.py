@@ -13,7 +13,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from outrider.protocol._tables import Table
+from outrider.protocol._peer import Table
 from outrider.wire import (
     AssistantMessage,
     CommandLifecycleMessage,

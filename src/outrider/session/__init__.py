@@ -3,16 +3,15 @@
 The only place where transports meet what answers the agent. How the agent is started is decided below.
 """
 
-from outrider.session._background import Background, background
-from outrider.session._following import Following
+from outrider.session._connection.observers import Following, Observed, Observer, observe
+from outrider.session._connection.tasks import Background, background
 from outrider.session._info import SessionInfo
-from outrider.session._observing import Observed, Observer, observe
 from outrider.session._prompts import Prompt, document, image
 from outrider.session._requests import UNSET, Requests, Timeout, Unset
 from outrider.session._result import Result, UnfinishedTask
 from outrider.session._run import TurnContext, run, stream
 from outrider.session._session import Session, SessionState
-from outrider.session._stream import Reader
+from outrider.session._streams.stream import Reader
 from outrider.session._turn import CancelReceipt, Queued, TextReader, Turn
 from outrider.session._usage import Usage
 

@@ -10,15 +10,8 @@ import re
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from outrider.command import Command
-from outrider.errors import (
-    ApiFailed,
-    LimitReached,
-    OutputInvalid,
-    OutriderError,
-    TurnFailed,
-    TurnInterrupted,
-)
-from outrider.session._startup import cause_of, startup_failure
+from outrider.errors import ApiFailed, LimitReached, OutputInvalid, OutriderError, TurnFailed, TurnInterrupted
+from outrider.session._connection.start_errors import cause_of, startup_failure
 from outrider.wire import ApiRetryMessage, AssistantMessage, RateLimitEvent, ResultMessage
 
 if TYPE_CHECKING:

@@ -15,11 +15,10 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from outrider.options import OptionFields, Options
-    from outrider.session._feeding import Prompts
-    from outrider.session._prompts import Prompt
+    from outrider.session._prompts import Prompt, Prompts
     from outrider.session._result import Result
+    from outrider.session._streams.turn_state import Until
     from outrider.session._turn import Turn
-    from outrider.session._turn_state import Until
     from outrider.wire import Json
 
 T = TypeVar("T")

@@ -14,14 +14,12 @@ import anyio
 from outrider.errors import UsageError
 from outrider.launch import make_initialize
 from outrider.options import Options
-from outrider.options._readers import fault, text
+from outrider.options._validators import fault, text
 from outrider.protocol import RunState
-from outrider.session._conversation import Conversation
-from outrider.session._finishing import wait_idle
-from outrider.session._following import Following
-from outrider.session._output import output_shape
+from outrider.session._connection.conversation import Conversation, wait_idle
+from outrider.session._connection.observers import Following
 from outrider.session._requests import UNSET, Requests, Timeout
-from outrider.session._result import Output_co
+from outrider.session._result import Output_co, output_shape
 from outrider.session._turn import Turn, queue
 from outrider.wire.control import Request
 
@@ -32,13 +30,12 @@ if TYPE_CHECKING:
 
     from outrider.options import OptionFields, SdkServer
     from outrider.options._tool_names import ToolNames
-    from outrider.session._feeding import Prompts
     from outrider.session._info import SessionInfo
-    from outrider.session._prompts import Prompt
+    from outrider.session._prompts import Prompt, Prompts
     from outrider.session._result import Result, UnfinishedTask
-    from outrider.session._stream import Reader
+    from outrider.session._streams.stream import Reader
+    from outrider.session._streams.turn_state import Until
     from outrider.session._turn import Queued
-    from outrider.session._turn_state import Until
     from outrider.session._usage import Usage
     from outrider.wire import Json, JsonObject
 

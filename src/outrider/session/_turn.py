@@ -13,24 +13,23 @@ from typing import TYPE_CHECKING, Final, Generic, Literal, TypeAlias, cast
 import msgspec
 
 from outrider.errors import OutriderError, UsageError
-from outrider.options._readers import seconds
+from outrider.options._validators import seconds
 from outrider.protocol import MessageState
 from outrider.session._failures import failure_of, hide_known
-from outrider.session._output import shape_output
 from outrider.session._prompts import is_prompt_stream
-from outrider.session._result import Output_co, Result
-from outrider.session._stream import Reader
-from outrider.session._turn_state import Until, is_interrupted, read_until
+from outrider.session._result import Output_co, Result, shape_output
+from outrider.session._streams.stream import Reader
+from outrider.session._streams.turn_state import Until, is_interrupted, read_until
 from outrider.wire import AssistantMessage, Message, ResultMessage, StreamEvent
 from outrider.wire.control import CancelAsyncMessage
 
 if TYPE_CHECKING:
     from typing import Self
 
-    from outrider.session._conversation import Conversation
+    from outrider.session._connection.conversation import Conversation
     from outrider.session._prompts import Prompt
-    from outrider.session._stream import Position
-    from outrider.session._turn_state import TurnState
+    from outrider.session._streams.stream import Position
+    from outrider.session._streams.turn_state import TurnState
 
 Cancelled: TypeAlias = Literal["cancelled", "finished_first", "killed"]
 

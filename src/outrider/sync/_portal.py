@@ -15,6 +15,7 @@ from contextvars import Context, ContextVar, copy_context
 from functools import partial
 from threading import Lock, RLock, current_thread, get_ident, main_thread
 from typing import TYPE_CHECKING, Final, Generic, ParamSpec, TypeVar
+from weakref import WeakValueDictionary
 
 import anyio
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from anyio.abc import TaskGroup
+
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -313,3 +315,38 @@ def _end() -> None:
 atexit.register(_end)
 if sys.platform != "win32":
     os.register_at_fork(after_in_child=_start_anew)
+
+
+W = TypeVar("W", bound="Wrapper")
+
+
+class Wrapper:
+    """An object of an event loop, for use from any thread but that of the loop."""
+
+    def __init__(self, wrapped: object, loop: Portal) -> None:
+        """Made by what gives it."""
+        self._wrapped = wrapped
+        self._portal = loop
+        _wrappers[id(wrapped)] = self
+
+    def _wait(self, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return self._portal.call(function, *args, **kwargs)
+        except StopAsyncIteration:
+            raise StopIteration from None
+
+    def _read(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._portal.read(function, *args, **kwargs)
+
+    def _enter(self, manager: AbstractAsyncContextManager[T]) -> T:
+        return self._portal.enter(manager)
+
+
+def wrap(kind: type[W], wrapped: object, loop: Portal) -> W:
+    """The wrapper of an object: the same one for the same object, as long as anybody has it."""
+    found = _wrappers.get(id(wrapped))
+    return found if isinstance(found, kind) else kind(wrapped, loop)
+
+
+# By the address of what is wrapped, which nothing else can have while the wrapper lives.
+_wrappers: WeakValueDictionary[int, Wrapper] = WeakValueDictionary()

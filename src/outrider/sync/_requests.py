@@ -11,9 +11,8 @@ from typing import Literal, cast, overload
 
 from outrider.options import LocalPlugin, ThinkingDisplay
 from outrider.session import _requests
-from outrider.session._requests_asking import UNSET, T, Timeout, Unset
-from outrider.session._requests_files import StrPath
-from outrider.sync._wrapper import Wrapper
+from outrider.session._requests import UNSET, StrPath, T, Timeout, Unset
+from outrider.sync._portal import Wrapper
 from outrider.wire import JsonObject, control
 from outrider.wire.choices import PermissionMode
 from outrider.wire.control import Request

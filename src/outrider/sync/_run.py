@@ -10,14 +10,12 @@ from typing import Generic, Unpack, cast, overload
 
 from outrider.options import OptionFields, Options
 from outrider.session import _run
-from outrider.session._feeding import Prompts
-from outrider.session._prompts import Prompt
+from outrider.session._prompts import Prompt, Prompts
 from outrider.session._result import Output_co, Result
 from outrider.session._run import T
-from outrider.session._turn_state import Until
-from outrider.sync._portal import portal
+from outrider.session._streams.turn_state import Until
+from outrider.sync._portal import Wrapper, portal, wrap
 from outrider.sync._surface import Turn
-from outrider.sync._wrapper import Wrapper, wrap
 from outrider.wire import Json
 
 

@@ -10,19 +10,19 @@ from typing import Generic, Self, Unpack, cast, overload
 
 from outrider.handlers import Handled
 from outrider.options import OptionFields, Options
-from outrider.session import _following, _session, _stream, _turn
-from outrider.session._feeding import Prompts
+from outrider.session import _session, _turn
+from outrider.session._connection import observers as _following
 from outrider.session._info import SessionInfo
-from outrider.session._prompts import Prompt
+from outrider.session._prompts import Prompt, Prompts
 from outrider.session._requests import UNSET, Timeout
 from outrider.session._result import Output_co, Result, UnfinishedTask
 from outrider.session._session import SessionState, T
+from outrider.session._streams import stream as _stream
+from outrider.session._streams.turn_state import Until
 from outrider.session._turn import CancelReceipt, Delivery
-from outrider.session._turn_state import Until
 from outrider.session._usage import Usage
-from outrider.sync._portal import portal
+from outrider.sync._portal import Wrapper, portal, wrap
 from outrider.sync._requests import Requests
-from outrider.sync._wrapper import Wrapper, wrap
 from outrider.wire import Json, Message
 
 

@@ -10,15 +10,14 @@ from datetime import datetime
 from types import TracebackType
 from typing import Self, cast
 
-from outrider.sync._portal import portal
-from outrider.sync._wrapper import Wrapper, wrap
-from outrider.transcripts import _hits, _sessions
-from outrider.transcripts._arguments import StrPath
+from outrider.sync._portal import Wrapper, portal, wrap
+from outrider.transcripts import _sessions
+from outrider.transcripts import _values as _hits
 from outrider.transcripts._chain import History
-from outrider.transcripts._exporting import ExportFormat
+from outrider.transcripts._export.turns import ExportFormat
 from outrider.transcripts._sessions import AgentIds, StoredSessions, TranscriptEntries
-from outrider.transcripts._store import SessionStore
-from outrider.transcripts._values import SearchHit, StoredSession
+from outrider.transcripts._values import SearchHit, StoredSession, StrPath
+from outrider.transcripts.stores._base import SessionStore
 
 
 class Hits(Wrapper):

@@ -9,28 +9,25 @@ from typing import TYPE_CHECKING
 from outrider._lazy import lazily
 
 if TYPE_CHECKING:
-    from outrider.testing._agent import KIT_VARIABLE, RealAgent, clean_environment
-    from outrider.testing._api import MessagesApi, SideKind
-    from outrider.testing._cassettes import Replay, record, replay
-    from outrider.testing._check_store import check_store
-    from outrider.testing._check_transport import check_transport
-    from outrider.testing._contract import ContractBroken
-    from outrider.testing._conversation import conversation
-    from outrider.testing._faults import Fault, Faults
-    from outrider.testing._faulty import Faulty
-    from outrider.testing._gate import Gate
-    from outrider.testing._matching import Expectation, ExpectationFailed, When, expect, when
-    from outrider.testing._replay_matching import ReplayMismatch
-    from outrider.testing._requests import Request, RequestKind
-    from outrider.testing._script import Item, Script, Scripted, ScriptSource
-    from outrider.testing._simulator._transport import SIMULATED_VERSION, Simulator
-    from outrider.testing._steps import (
+    from outrider.testing._api.messages_api import MessagesApi, SideKind
+    from outrider.testing._api.real_agent import KIT_VARIABLE, RealAgent, clean_environment
+    from outrider.testing._api.requests import Request, RequestKind
+    from outrider.testing._contracts.contract import ContractBroken
+    from outrider.testing._contracts.store import check_store
+    from outrider.testing._contracts.transport import check_transport
+    from outrider.testing._faults.faults import Fault, Faults
+    from outrider.testing._faults.faulty import Faulty
+    from outrider.testing._replay.cassette import Replay, conversation, record, replay
+    from outrider.testing._replay.matching import ReplayMismatch
+    from outrider.testing._script.script import Item, Script, Scripted, ScriptSource
+    from outrider.testing._script.steps import (
         CREDIT_TOO_LOW,
         PROMPT_TOO_LONG,
         Answer,
         Block,
         Drop,
         Failure,
+        Gate,
         Hang,
         Step,
         Text,
@@ -45,63 +42,64 @@ if TYPE_CHECKING:
         think,
         use_tool,
     )
-    from outrider.testing._words import ask_question, background_task, exit_plan_mode, structured, subagent
+    from outrider.testing._script.words import (
+        Expectation,
+        ExpectationFailed,
+        When,
+        ask_question,
+        background_task,
+        exit_plan_mode,
+        expect,
+        structured,
+        subagent,
+        when,
+    )
+    from outrider.testing._simulator.transport import SIMULATED_VERSION, Simulator
 
 _HOMES = {
-    "_agent": (
+    "_api.messages_api": (
+        "MessagesApi",
+        "SideKind",
+    ),
+    "_api.real_agent": (
         "KIT_VARIABLE",
         "RealAgent",
         "clean_environment",
     ),
-    "_api": (
-        "MessagesApi",
-        "SideKind",
-    ),
-    "_cassettes": (
-        "Replay",
-        "record",
-        "replay",
-    ),
-    "_check_store": ("check_store",),
-    "_check_transport": ("check_transport",),
-    "_contract": ("ContractBroken",),
-    "_conversation": ("conversation",),
-    "_faults": (
-        "Fault",
-        "Faults",
-    ),
-    "_faulty": ("Faulty",),
-    "_gate": ("Gate",),
-    "_matching": (
-        "Expectation",
-        "ExpectationFailed",
-        "When",
-        "expect",
-        "when",
-    ),
-    "_replay_matching": ("ReplayMismatch",),
-    "_requests": (
+    "_api.requests": (
         "Request",
         "RequestKind",
     ),
-    "_script": (
+    "_contracts.contract": ("ContractBroken",),
+    "_contracts.store": ("check_store",),
+    "_contracts.transport": ("check_transport",),
+    "_faults.faults": (
+        "Fault",
+        "Faults",
+    ),
+    "_faults.faulty": ("Faulty",),
+    "_replay.cassette": (
+        "Replay",
+        "conversation",
+        "record",
+        "replay",
+    ),
+    "_replay.matching": ("ReplayMismatch",),
+    "_script.script": (
         "Item",
         "Script",
         "ScriptSource",
         "Scripted",
     ),
-    "_simulator._transport": (
-        "SIMULATED_VERSION",
-        "Simulator",
-    ),
-    "_steps": (
-        "CREDIT_TOO_LOW",
-        "PROMPT_TOO_LONG",
+    "_script.steps": (
         "Answer",
         "Block",
+        "CREDIT_TOO_LOW",
         "Drop",
         "Failure",
+        "Gate",
         "Hang",
+        "PROMPT_TOO_LONG",
         "Step",
         "Text",
         "Thinking",
@@ -115,12 +113,21 @@ _HOMES = {
         "think",
         "use_tool",
     ),
-    "_words": (
+    "_script.words": (
+        "Expectation",
+        "ExpectationFailed",
+        "When",
         "ask_question",
         "background_task",
         "exit_plan_mode",
+        "expect",
         "structured",
         "subagent",
+        "when",
+    ),
+    "_simulator.transport": (
+        "SIMULATED_VERSION",
+        "Simulator",
     ),
 }
 """Where the names are."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from outrider.testing._simulator._invocation import Invocation
+    from outrider.testing._simulator.program.invocation import Invocation
 
 __all__ = ["main"]
 
@@ -53,7 +53,7 @@ def _open_closed_streams() -> None:
 
 def _run(arguments: list[str], environment: Mapping[str, str], version: str) -> int:
     from outrider.errors import OptionsError
-    from outrider.testing._simulator._invocation import StartFailed, read_invocation
+    from outrider.testing._simulator.program.invocation import StartFailed, read_invocation
 
     try:
         try:
@@ -79,7 +79,7 @@ def _run(arguments: list[str], environment: Mapping[str, str], version: str) -> 
 def _play(invocation: Invocation, environment: Mapping[str, str], cwd: Path, version: str) -> int:
     import anyio
 
-    from outrider.testing._simulator._program import play
+    from outrider.testing._simulator.program.process import play
 
     return anyio.run(play, invocation, environment, cwd, version)
 

@@ -9,22 +9,24 @@ from typing import TYPE_CHECKING
 from outrider._lazy import lazily
 
 if TYPE_CHECKING:
-    from outrider.transcripts._blocking import BlockingSessions
     from outrider.transcripts._chain import conversation
-    from outrider.transcripts._entry import TranscriptEntry, to_entry
-    from outrider.transcripts._exporting import ExportFormat
-    from outrider.transcripts._forking import forked
-    from outrider.transcripts._hits import Hits
-    from outrider.transcripts._metadata import dated, tag_entry, title_entry
-    from outrider.transcripts._places import (
+    from outrider.transcripts._describe import dated, fold_session_summary, tag_entry, title_entry
+    from outrider.transcripts._entries import TranscriptEntry, to_entry
+    from outrider.transcripts._export.turns import ExportFormat
+    from outrider.transcripts._fork import forked
+    from outrider.transcripts._library.library import BlockingSessions
+    from outrider.transcripts._paths import (
         check_can_continue,
+        check_project_key,
+        check_subpath,
         config_folder,
         has_sessions,
         project_folder,
         project_key,
     )
     from outrider.transcripts._sessions import Sessions
-    from outrider.transcripts._store import (
+    from outrider.transcripts._values import Bundle, Hits, SearchHit, SessionQuery, StoredSession
+    from outrider.transcripts.stores._base import (
         SessionKey,
         SessionListSubkeysKey,
         SessionStore,
@@ -33,35 +35,48 @@ if TYPE_CHECKING:
         SessionSummaryEntry,
         offers,
     )
-    from outrider.transcripts._store_calls import StoreCalls
-    from outrider.transcripts._subpaths import check_project_key, check_subpath
-    from outrider.transcripts._summary import fold_session_summary
-    from outrider.transcripts._values import Bundle, SearchHit, SessionQuery, StoredSession
-    from outrider.transcripts.stores._file import FileStore
+    from outrider.transcripts.stores._calls import StoreCalls
+    from outrider.transcripts.stores._file.store import FileStore
     from outrider.transcripts.stores._memory import MemoryStore
-    from outrider.transcripts.stores._opening import open_store
-    from outrider.transcripts.stores._postgres import PostgresStore
-    from outrider.transcripts.stores._redis import RedisStore
-    from outrider.transcripts.stores._s3 import S3Store
+    from outrider.transcripts.stores._open import open_store
+    from outrider.transcripts.stores._postgres.store import PostgresStore
+    from outrider.transcripts.stores._redis.store import RedisStore
+    from outrider.transcripts.stores._s3.store import S3Store
     from outrider.transcripts.stores._sqlite import SqliteStore
 
 _HOMES = {
-    "_blocking": ("BlockingSessions",),
     "_chain": ("conversation",),
-    "_entry": ("TranscriptEntry", "to_entry"),
-    "_exporting": ("ExportFormat",),
-    "_forking": ("forked",),
-    "_hits": ("Hits",),
-    "_metadata": ("dated", "tag_entry", "title_entry"),
-    "_places": (
+    "_describe": (
+        "dated",
+        "fold_session_summary",
+        "tag_entry",
+        "title_entry",
+    ),
+    "_entries": (
+        "TranscriptEntry",
+        "to_entry",
+    ),
+    "_export.turns": ("ExportFormat",),
+    "_fork": ("forked",),
+    "_library.library": ("BlockingSessions",),
+    "_paths": (
         "check_can_continue",
+        "check_project_key",
+        "check_subpath",
         "config_folder",
         "has_sessions",
         "project_folder",
         "project_key",
     ),
     "_sessions": ("Sessions",),
-    "_store": (
+    "_values": (
+        "Bundle",
+        "Hits",
+        "SearchHit",
+        "SessionQuery",
+        "StoredSession",
+    ),
+    "stores._base": (
         "SessionKey",
         "SessionListSubkeysKey",
         "SessionStore",
@@ -70,15 +85,12 @@ _HOMES = {
         "SessionSummaryEntry",
         "offers",
     ),
-    "_store_calls": ("StoreCalls",),
-    "_subpaths": ("check_project_key", "check_subpath"),
-    "_summary": ("fold_session_summary",),
-    "_values": ("Bundle", "SearchHit", "SessionQuery", "StoredSession"),
-    "stores._file": ("FileStore",),
+    "stores._calls": ("StoreCalls",),
+    "stores._file.store": ("FileStore",),
     "stores._memory": ("MemoryStore",),
-    "stores._opening": ("open_store",),
-    "stores._postgres": ("PostgresStore",),
-    "stores._redis": ("RedisStore",),
+    "stores._open": ("open_store",),
+    "stores._postgres.store": ("PostgresStore",),
+    "stores._redis.store": ("RedisStore",),
     "stores._s3": ("S3Store",),
     "stores._sqlite": ("SqliteStore",),
 }

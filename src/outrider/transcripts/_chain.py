@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from outrider.transcripts._entry import TranscriptEntry
+    from outrider.transcripts._entries import TranscriptEntry
     from outrider.wire import JsonObject
 
 __all__ = ["CHAINED", "History", "conversation", "is_chained", "last_messages"]

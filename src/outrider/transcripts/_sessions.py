@@ -12,7 +12,19 @@ from uuid import uuid4
 
 from outrider._threads import run_sync
 from outrider.errors import OptionsError, TranscriptError
-from outrider.transcripts._arguments import (
+from outrider.transcripts._chain import History
+from outrider.transcripts._describe import check_tag, check_title, tag_entry, title_entry
+from outrider.transcripts._entries import TranscriptEntry
+from outrider.transcripts._export.turns import ExportFormat, check_format, exported
+from outrider.transcripts._fork import forked
+from outrider.transcripts._import import imported, renamed
+from outrider.transcripts._library.disk import DiskLibrary
+from outrider.transcripts._paths import project_key
+from outrider.transcripts._values import (
+    Bundle,
+    Hits,
+    SessionQuery,
+    StoredSession,
     StrPath,
     check_choices,
     check_count,
@@ -21,23 +33,13 @@ from outrider.transcripts._arguments import (
     check_text,
     checked_id,
 )
-from outrider.transcripts._chain import History
-from outrider.transcripts._disk_library import DiskLibrary
-from outrider.transcripts._entry import TranscriptEntry
-from outrider.transcripts._exporting import ExportFormat, check_format, exported
-from outrider.transcripts._forking import forked
-from outrider.transcripts._hits import Hits
-from outrider.transcripts._importing import imported, renamed
-from outrider.transcripts._metadata import check_tag, check_title, tag_entry, title_entry
-from outrider.transcripts._places import project_key
-from outrider.transcripts._store import SessionStore
-from outrider.transcripts._values import Bundle, SessionQuery, StoredSession
+from outrider.transcripts.stores._base import SessionStore
 
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from outrider.transcripts._library import Library
+    from outrider.transcripts._library.library import Library
 
 __all__ = ["Sessions"]
 
@@ -80,8 +82,8 @@ class Sessions:
                 f"sessions are in a store or in a folder of the program, not in both ({place!r}, {config!r})",
                 hint="Give one of the two.",
             )
-        from outrider.transcripts._store_library import StoreLibrary
-        from outrider.transcripts.stores._opening import open_store
+        from outrider.transcripts._library.store import StoreLibrary
+        from outrider.transcripts.stores._open import open_store
 
         self._library = StoreLibrary(open_store(place))
         self._is_ours = isinstance(place, (str, os.PathLike))

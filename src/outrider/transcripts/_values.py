@@ -5,30 +5,127 @@ Does not read anything; one line of a transcript is in `_entry`.
 
 from __future__ import annotations
 
-from datetime import datetime
+import os
+from collections import deque
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias, cast
+from uuid import UUID
 
 import msgspec
 
 from outrider.errors import OptionsError
-from outrider.transcripts._arguments import (
-    StrPath,
-    check_choices,
-    check_count,
-    check_folder,
-    check_text,
-    check_time,
-    in_utc,
-)
 from outrider.wire import JsonObject
 
 if TYPE_CHECKING:
-    from outrider.transcripts._entry import TranscriptEntry
+    from typing import NoReturn, Self
+
+    from outrider.transcripts._library.library import Puller
+
+__all__ = [
+    "Bundle",
+    "Hits",
+    "SearchHit",
+    "SessionQuery",
+    "StoredSession",
+    "StrPath",
+    "check_choices",
+    "check_count",
+    "check_folder",
+    "check_range",
+    "check_text",
+    "check_time",
+    "checked_id",
+    "in_utc",
+]
+
+
+StrPath: TypeAlias = str | os.PathLike[str]
+
+
+def check_count(name: str, number: object, least: int = 0) -> None:
+    if number is not None and (type(number) is not int or number < least):
+        _refuse(name, number, f"Give a whole number, {least} or more.")
+
+
+def check_range(last: int | None, limit: int | None, offset: int, history: str) -> None:
+    """Which messages of a conversation are asked for."""
+    check_count("last", last, 1)
+    check_count("limit", limit)
+    check_count("offset", offset)
+    if last is not None and (limit is not None or offset):
+        raise OptionsError("last cannot be given with limit or offset", hint="Give one or the other.")
+    if history not in ("compacted", "full"):
+        _refuse("history", history, "Give 'compacted' or 'full'.")
+
+
+def check_text(name: str, text: object) -> None:
+    if text is not None and not isinstance(text, str):
+        _refuse(name, text, "Give a str.")
+
+
+def check_choices(**values: object) -> None:
+    """What is either so, or not so, or None."""
+    for name, value in values.items():
+        if value is not None and not isinstance(value, bool):
+            _refuse(name, value, "Give True, False or None.")
+
+
+def check_time(name: str, time: object) -> None:
+    if time is not None and not isinstance(time, datetime):
+        _refuse(name, time, "Give a datetime.")
+
+
+def check_folder(name: str, folder: StrPath | None) -> StrPath | None:
+    """The folder, which need not be there."""
+    if folder is None:
+        return None
+    try:
+        path = cast("object", os.fspath(folder))
+        is_path = isinstance(path, str) and path and b"\x00" not in os.fsencode(path)
+    except (TypeError, UnicodeEncodeError):
+        is_path = False
+    if not is_path:
+        _refuse(name, folder, "Give the path of a folder, '.' for this one.")
+    return folder
+
+
+def checked_id(session_id: str) -> str:
+    """The id, in small letters. Raises `OptionsError` if it is none: it becomes part of a path."""
+    try:
+        if str(UUID(session_id)) == session_id.lower():
+            return session_id.lower()
+    except (ValueError, AttributeError, TypeError):
+        # Of no type that an id can have, or not in its form.
+        pass
+    raise OptionsError(
+        f"the session's id cannot be {_shown(session_id)}",
+        hint="Give a UUID, as `list` shows it (`info.id`).",
+    )
+
+
+def in_utc(time: datetime) -> datetime:
+    """The time with a zone; local time if it has none."""
+    try:
+        return time.astimezone(UTC)
+    except (OverflowError, ValueError, OSError):
+        # The first and the last day that there is, for "always".
+        return time.replace(tzinfo=UTC)
+
+
+def _refuse(name: str, value: object, hint: str) -> NoReturn:
+    raise OptionsError(f"{name} cannot be {_shown(value)}", hint=hint)
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 100 else f"{text[:100]}…"
+
+
+if TYPE_CHECKING:
+    from outrider.transcripts._entries import TranscriptEntry
 else:
     TranscriptEntry = object
-
-__all__ = ["Bundle", "SearchHit", "SessionQuery", "StoredSession"]
 
 
 class StoredSession(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
@@ -138,3 +235,46 @@ class Bundle(msgspec.Struct, kw_only=True):
     parts: dict[str, list[JsonObject]] = {}
     """The other transcripts, by subpath (`subagents/agent-a1`). What is told of a subagent is an entry of the
     type `agent_metadata`, before its others."""
+
+
+class Hits:
+    """The hits of a search, as they are found: `async for hit in sessions.search("TODO")`.
+
+    Whoever leaves the loop early has nothing to do. If a wait is cancelled, the search is over.
+    """
+
+    def __init__(self, puller: Puller) -> None:
+        """Made by `Sessions.search`."""
+        self._puller = puller
+        self._found: deque[SearchHit] = deque()
+        self._has_ended = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SearchHit:
+        if not self._found:
+            self._found += await self._pulled()
+        return self._found.popleft()
+
+    def __del__(self) -> None:
+        self._end()
+
+    async def _pulled(self) -> list[SearchHit]:
+        if self._has_ended:
+            raise StopAsyncIteration
+        # A search that is cancelled or fails cannot go on.
+        self._has_ended = True
+        try:
+            found = await self._puller.pull()
+        except BaseException:
+            self._puller.stop()
+            raise
+        if not found:
+            raise StopAsyncIteration
+        self._has_ended = False
+        return found
+
+    def _end(self) -> None:
+        self._has_ended = True
+        self._puller.stop()

@@ -2,16 +2,29 @@
 your own."""
 
 from outrider.command import Command
-from outrider.transports._brief import Finished, run_to_end
-from outrider.transports._intercept import Interceptor, Unreachable, intercept, intercepted, is_intercepted
 from outrider.transports._memory import MemoryTransport, memory_pair
-from outrider.transports._process import Closer, ProcessTransport, Reader, Writer
-from outrider.transports._registry import LiveProcess, live_processes
-from outrider.transports._trace import Traced, traced
-from outrider.transports._trace_file import TraceFile
-from outrider.transports._trace_format import Recording, TraceRecord, TraceRun, read_trace
-from outrider.transports._trace_timeline import TimelineEntry, timeline
-from outrider.transports._transport import Messages, Sendable, Transport
+from outrider.transports._process.supervisor import LiveProcess, live_processes
+from outrider.transports._process.transport import (
+    Closer,
+    Finished,
+    ProcessTransport,
+    Reader,
+    Writer,
+    run_to_end,
+)
+from outrider.transports._trace.format import Recording, TraceRecord, TraceRun, read_trace
+from outrider.transports._trace.timeline import TimelineEntry, timeline
+from outrider.transports._trace.writer import Traced, TraceFile, traced
+from outrider.transports._transport import (
+    Interceptor,
+    Messages,
+    Sendable,
+    Transport,
+    Unreachable,
+    intercept,
+    intercepted,
+    is_intercepted,
+)
 
 __all__ = [
     "Closer",

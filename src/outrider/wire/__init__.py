@@ -32,21 +32,26 @@ from outrider.wire._blocks import (
     WebFetchToolResultBlock,
     WebSearchToolResultBlock,
 )
-from outrider.wire._control import (
+from outrider.wire._decoding import FRAME_TYPES, decode, decode_block, frame_from_wire
+from outrider.wire._encoding import encode, to_wire, user_message
+from outrider.wire._frames import (
     UNSUPPORTED_REQUEST,
+    AnyFrame,
+    Arrival,
     ControlCancelRequest,
+    ControlFrame,
     ControlOutcome,
     ControlRequest,
     ControlResponse,
     KeepAlive,
+    Message,
+    MessageFrame,
     RequestId,
+    ServiceFrame,
     TranscriptMirror,
     UpdateEnvironmentVariables,
 )
-from outrider.wire._decoding import FRAME_TYPES, decode, decode_block, frame_from_wire
-from outrider.wire._encoding import encode, to_wire
 from outrider.wire._framing import DEFAULT_LIMIT, Framer, FrameReader
-from outrider.wire._input import user_message
 from outrider.wire._messages import (
     ActiveGoalMessage,
     AssistantMessage,
@@ -62,21 +67,26 @@ from outrider.wire._messages import (
     RateLimitEvent,
     RateLimitInfo,
     ResultMessage,
+    StreamDetails,
+    StreamEvent,
     ToolProgressMessage,
     ToolUseSummaryMessage,
     UnknownMessage,
     UserMessage,
 )
-from outrider.wire._stream import AnyFrame, Arrival, ControlFrame, Message, MessageFrame, ServiceFrame
-from outrider.wire._stream_event import StreamDetails, StreamEvent
 from outrider.wire._system import (
     SYSTEM_SUBTYPES,
     ApiRetryMessage,
+    BackgroundTasksChangedMessage,
     CommandsChangedMessage,
     CompactBoundaryMessage,
     ControlRequestProgressMessage,
     ElicitationCompleteMessage,
     FilesPersistedMessage,
+    HookEventMessage,
+    HookProgressMessage,
+    HookResponseMessage,
+    HookStartedMessage,
     InformationalMessage,
     InitMessage,
     LocalCommandOutputMessage,
@@ -94,23 +104,16 @@ from outrider.wire._system import (
     SessionTitleChangedMessage,
     SessionWritesLostMessage,
     StatusMessage,
-    ThinkingTokensMessage,
-    UiInvalidateMessage,
-    UnknownSystemMessage,
-    WorkerShuttingDownMessage,
-)
-from outrider.wire._system_message import SystemMessage
-from outrider.wire._system_tasks import (
-    BackgroundTasksChangedMessage,
-    HookEventMessage,
-    HookProgressMessage,
-    HookResponseMessage,
-    HookStartedMessage,
+    SystemMessage,
     TaskNotificationMessage,
     TaskProgressMessage,
     TaskStartedMessage,
     TaskSummaryMessage,
     TaskUpdatedMessage,
+    ThinkingTokensMessage,
+    UiInvalidateMessage,
+    UnknownSystemMessage,
+    WorkerShuttingDownMessage,
 )
 from outrider.wire._value import Frame, Json, JsonObject, Number, Value
 

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Final, cast
 from outrider.wire._decoding import (
     BLANK,
     FRAME_TYPES,
+    asker_of,
     decode_frame,
     decode_tolerantly,
     fast_decoder,
     finished,
     opening,
 )
+from outrider.wire._frames import AnyFrame, Arrival
 from outrider.wire._messages import MalformedLine, OversizedMessage
-from outrider.wire._salvage import asker_of
-from outrider.wire._stream import AnyFrame, Arrival
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -5,10 +5,13 @@ Does not know any particular message; the codec fills in the line a frame came f
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
 import msgspec
+
+from outrider.wire._tolerant import convert_leniently
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
 
     from pydantic import GetCoreSchemaHandler
     from pydantic_core import CoreSchema
+
 
 Json: TypeAlias = str | int | float | bool | list[Any] | dict[str, Any] | None
 """A JSON value. What is inside lists and objects is not typed further."""
@@ -139,3 +143,95 @@ def _as_dataclass(kind: type[Value]) -> type:
         fields.append((each.name, hint, default))
     # As `init=False` no code is made, and a field without a default may follow one that has some.
     return make_dataclass(kind.__name__, fields, init=False, repr=False, eq=False, match_args=False)
+
+
+_encoder = msgspec.json.Encoder()
+
+
+def loads(text: bytes) -> Json:
+    """Decode JSON, and what is nearly JSON: NaN, control characters and bad bytes in texts, lone surrogates.
+
+    Bytes and surrogates that are no character come out as U+FFFD, so that every text can be printed. What
+    is not even that raises a ValueError, a `JSONDecodeError` where it has no meaning at all.
+    """
+    try:
+        return cast("Json", msgspec.json.decode(text))
+    except (ValueError, RecursionError):
+        pass
+    try:
+        value: Json = json.loads(text.decode("utf-8", "replace"), strict=False)
+        return _printable(value) if b"\\u" in text else value
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
+def _printable(value: Json) -> Json:
+    """The value with every lone surrogate replaced."""
+    if isinstance(value, str):
+        return _printable_text(value)
+    if isinstance(value, list):
+        return [_printable(item) for item in value]
+    if isinstance(value, dict):
+        return {_printable_text(key): _printable(item) for key, item in value.items()}
+    return value
+
+
+def _printable_text(text: str) -> str:
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def dumps(value: Any) -> bytes:  # noqa: ANN401 - anything made of JSON types
+    """Compact JSON in UTF-8, on one line. NaN and infinity become null: look for them before, if need be."""
+    try:
+        return _encoder.encode(value)
+    except UnicodeEncodeError:
+        # A lone surrogate has no UTF-8 form, but an escape.
+        return json.dumps(value, separators=(",", ":")).encode()
+
+
+class _Source:
+    """Adds a place for the object that a value was read from; it takes no part in `==` and `repr`."""
+
+    __slots__ = ("_raw",)
+
+    if TYPE_CHECKING:
+        _raw: JsonObject
+
+
+class Received(_Source, Value):
+    """A value read from a JSON object inside a frame. `raw` is that object, with all that no field names."""
+
+    @classmethod
+    def from_wire(cls, data: JsonObject) -> Self:
+        """Read an object; never raises. What is missing or mistyped takes its default or an empty value."""
+        value = convert_leniently(cls, data)
+        value._raw = data
+        return value
+
+    @property
+    def raw(self) -> JsonObject:
+        """The object as received, not a copy of it; for a value made by hand, its wire form."""
+        try:
+            return self._raw
+        except AttributeError:
+            return self.to_wire()
+
+    def to_wire(self) -> JsonObject:
+        """The fields as a JSON object, keys as the agent spells them."""
+        return cast(JsonObject, msgspec.to_builtins(self))
+
+    def __copy__(self) -> Self:
+        return self._rebuilt(self._values(), getattr(self, "_raw", None))
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return self._rebuilt, (self._values(), getattr(self, "_raw", None))
+
+    def _values(self) -> dict[str, object]:
+        return {name: getattr(self, name) for name in self.__struct_fields__}
+
+    @classmethod
+    def _rebuilt(cls, values: dict[str, object], raw: JsonObject | None) -> Self:
+        value = cls(**values)
+        if raw is not None:
+            value._raw = raw
+        return value

@@ -9,9 +9,8 @@ from typing import Final, Literal, TypeAlias, cast
 
 import msgspec
 
-from outrider.wire._received import Received
 from outrider.wire._tolerant import convert_leniently, is_object
-from outrider.wire._value import JsonObject, Value
+from outrider.wire._value import JsonObject, Received, Value
 from outrider.wire.choices import (
     DecisionClassification,
     PermissionBehavior,

@@ -27,7 +27,7 @@ import outrider
 from outrider import fleet
 from outrider.fleet import Budget, Gate, Ledger, RayEngine, Task
 from outrider.fleet._progress import Running
-from outrider.transports._processes import stat_of
+from outrider.transports._process.processes import stat_of
 from tests.fleet.ray.clusters import Cluster, cluster, far_options, simulated_options
 
 TASKS = int(os.environ.get("FAR_TASKS", "20"))

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from outrider.transports._processes import environment_of, process_ids
+from outrider.transports._process.processes import environment_of, process_ids
 
 pytest.importorskip("ray")
 

@@ -15,12 +15,11 @@ import pytest
 import outrider
 from outrider.errors import OutriderError, UsageError
 from outrider.fleet import Budget, Gate, Spent
-from outrider.fleet._budget_account import Left
+from outrider.fleet._budget.account import Left
 from outrider.fleet._engine import Note, Shared
-from outrider.fleet._ray_desk import Desk, Letter
-from outrider.fleet._ray_line import FarGate, Line, Share, line_here
-from outrider.fleet._ray_options import travelling
-from outrider.fleet._ray_serving import Visit
+from outrider.fleet._ray.channel import Desk, FarGate, Letter, Line, Share, line_here
+from outrider.fleet._ray.serving import Visit
+from outrider.fleet._ray.worker import travelling
 from outrider.handlers import PermissionRequest, Question
 from outrider.options import Options
 from outrider.testing import Simulator, ask_question, say, use_tool

@@ -9,8 +9,8 @@ import pytest
 
 import outrider
 from outrider.errors import OptionsError
-from outrider.fleet._ray_line import AskedFunction, AskedServer
-from outrider.fleet._ray_options import refuse_secrets_in, travelling
+from outrider.fleet._ray.channel import AskedFunction, AskedServer
+from outrider.fleet._ray.worker import refuse_secrets_in, travelling
 from outrider.handlers import Hook, Policy, ToolServer
 from outrider.options import Options, SdkServer
 from outrider.transcripts import MemoryStore

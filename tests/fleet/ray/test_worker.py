@@ -9,7 +9,7 @@ import pytest
 
 from outrider.errors import OutriderError
 from outrider.fleet._engine import Attempted
-from outrider.fleet._ray_worker import _sendable
+from outrider.fleet._ray.worker import _sendable
 
 pytestmark = pytest.mark.anyio
 

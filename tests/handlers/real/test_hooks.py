@@ -28,10 +28,9 @@ from outrider.handlers._answers import (
     notify,
     stop,
 )
-from outrider.handlers._handled import HookHandled
-from outrider.handlers._hooks import HookNeverCalledWarning
-from outrider.handlers._hooks_decorator import hook
-from outrider.handlers._hooks_hook import Hook, HookContext
+from outrider.handlers._hooks.dispatch import HookNeverCalledWarning
+from outrider.handlers._hooks.hook import Hook, HookContext, hook
+from outrider.handlers._router import HookHandled
 from outrider.options import StdioServer
 from outrider.session import Result, Session
 from outrider.testing import RealAgent, answer, fail, say, use_tool

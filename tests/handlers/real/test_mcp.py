@@ -13,7 +13,7 @@ import pytest
 from outrider.handlers import ToolHandled
 from outrider.options import SdkServer
 from outrider.testing import say, use_tool
-from outrider.testing._requests import Request
+from outrider.testing._api.requests import Request
 from tests.handlers.mcp_servers import (
     PNG,
     TURN,

@@ -18,12 +18,12 @@ from anyio import to_thread
 
 from outrider.errors import Denied
 from outrider.handlers._answers import Answer, allow, ask, deny
-from outrider.handlers._elicitation import ElicitationRequest, accept, cancel, decline
-from outrider.handlers._handled import ElicitationHandled, PermissionHandled
-from outrider.handlers._hooks_decorator import hook
-from outrider.handlers._permissions import PermissionRequest
-from outrider.handlers._policy import Policy
-from outrider.handlers._questions import Plan, Question, QuestionReply
+from outrider.handlers._hooks.hook import hook
+from outrider.handlers._permissions.elicitation import ElicitationRequest, accept, cancel, decline
+from outrider.handlers._permissions.questions import Plan, Question, QuestionReply
+from outrider.handlers._permissions.requests import PermissionRequest
+from outrider.handlers._policy.policy import Policy
+from outrider.handlers._router import ElicitationHandled, PermissionHandled
 from outrider.options import StdioServer
 from outrider.session import Result, Session
 from outrider.testing import RealAgent, answer, say, use_tool

@@ -13,10 +13,9 @@ from anyio import to_thread
 
 from outrider.errors import ToolFailed, TurnInterrupted
 from outrider.handlers import ToolHandled
-from outrider.handlers._content import Audio, Image, Resource, ResourceLink, ToolResult
-from outrider.handlers._tool import tool
-from outrider.handlers._tool_context import ToolContext
-from outrider.handlers._tool_server import ToolServer
+from outrider.handlers._tools.content import Audio, Image, Resource, ResourceLink, ToolResult
+from outrider.handlers._tools.server import ToolServer
+from outrider.handlers._tools.tool import ToolContext, tool
 from outrider.testing import RealAgent, answer, say, use_tool
 from outrider.wire import JsonObject
 from tests.session.real.talking import talking

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 import anyio
 import anyio.lowlevel
 
-from outrider.testing._simulator._hooks import Hooks
-from outrider.testing._simulator._invocation import read_invocation
-from outrider.testing._simulator._mcp import McpServers
-from outrider.testing._simulator._permissions import Permissions
-from outrider.testing._simulator._questions import Questions
-from outrider.testing._simulator._world import Refused, ToolCall, ToolSpec
+from outrider.testing._simulator.host.hooks import Hooks
+from outrider.testing._simulator.mcp.servers import McpServers
+from outrider.testing._simulator.permissions.permissions import Permissions
+from outrider.testing._simulator.permissions.questions import Questions
+from outrider.testing._simulator.program.invocation import read_invocation
+from outrider.testing._simulator.world import Refused, ToolCall, ToolSpec
 from outrider.wire import JsonObject
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ import anyio
 
 from outrider.command import Command
 from outrider.errors import ProcessExited
-from outrider.testing._script import Script
-from outrider.testing._simulator._transport import Simulator
-from outrider.testing._steps import Answer, Block, Text, Thinking, ToolUse
+from outrider.testing._script.script import Script
+from outrider.testing._script.steps import Answer, Block, Text, Thinking, ToolUse
+from outrider.testing._simulator.transport import Simulator
 from outrider.transports import Transport
 from tests.tapes import FOLDER, Recorded, runs
 

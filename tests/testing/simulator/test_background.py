@@ -13,7 +13,7 @@ import pytest
 
 import outrider
 from outrider.testing import RealAgent, Simulator, background_task, say, use_tool
-from outrider.testing._simulator._world import Outcome, ToolCall
+from outrider.testing._simulator.world import Outcome, ToolCall
 from outrider.wire import CommandLifecycleMessage, Frame, JsonObject
 from tests.real_program import Conversation, require_program
 from tests.testing.simulator.world import World
@@ -186,7 +186,7 @@ async def test_a_command_in_the_background_does_not_run_for_ever(world: World) -
 async def test_a_command_in_the_foreground_is_told_of_when_it_takes_long(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("outrider.testing._simulator._tool_bash._ANNOUNCED_AFTER", 0.05)
+    monkeypatch.setattr("outrider.testing._simulator.tools.bash._ANNOUNCED_AFTER", 0.05)
     async with world.running():
         outcome = await world.use("Bash", command="sleep 0.5; echo done", description="Wait")
         assert outcome.content == "done"
@@ -198,7 +198,7 @@ async def test_a_command_in_the_foreground_is_told_of_when_it_takes_long(
 async def test_a_command_in_the_foreground_can_be_stopped_by_the_host(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("outrider.testing._simulator._tool_bash._ANNOUNCED_AFTER", 0.01)
+    monkeypatch.setattr("outrider.testing._simulator.tools.bash._ANNOUNCED_AFTER", 0.01)
     outcomes: list[Outcome] = []
 
     async def call() -> None:
@@ -220,7 +220,7 @@ async def test_a_command_in_the_foreground_can_be_stopped_by_the_host(
 async def test_a_command_in_the_foreground_can_be_moved_to_the_background(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("outrider.testing._simulator._tool_bash._ANNOUNCED_AFTER", 0.05)
+    monkeypatch.setattr("outrider.testing._simulator.tools.bash._ANNOUNCED_AFTER", 0.05)
     outcomes: list[Outcome] = []
 
     async def call() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from outrider.testing._simulator._hooks import HOOKS_ERROR
+from outrider.testing._simulator.host.hooks import HOOKS_ERROR
 from tests.testing.simulator.asked import Asked, Reply, bash, call
 from tests.testing.simulator.replayed import Alike, recorded, replay, shown
 

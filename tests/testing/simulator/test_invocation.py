@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from outrider.testing._simulator._invocation import Invocation, StartFailed, read_invocation
+from outrider.testing._simulator.program.invocation import Invocation, StartFailed, read_invocation
 from tests.cases import every_case
 
 STREAMING = ["--output-format", "stream-json", "--verbose", "--input-format", "stream-json"]

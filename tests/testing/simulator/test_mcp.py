@@ -13,9 +13,9 @@ import pytest
 
 import outrider
 from outrider.testing import say, use_tool
-from outrider.testing._simulator._mcp_content import outcome_of
-from outrider.testing._simulator._transport import Simulator
-from outrider.testing._simulator._world import Outcome
+from outrider.testing._simulator.mcp.servers import outcome_of
+from outrider.testing._simulator.transport import Simulator
+from outrider.testing._simulator.world import Outcome
 from outrider.wire import JsonObject
 from tests.testing.simulator.asked import Asked, Reply, call
 from tests.testing.simulator.replayed import Alike, recorded, replay, shown

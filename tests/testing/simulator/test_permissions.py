@@ -10,9 +10,9 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from outrider.testing._simulator._permissions import Allowed, Denied, ModeRefused
-from outrider.testing._simulator._rules import covers_path, read_rule
-from outrider.testing._simulator._world import ToolSpec
+from outrider.testing._simulator.permissions.permissions import Allowed, Denied, ModeRefused
+from outrider.testing._simulator.permissions.rules import covers_path, read_rule
+from outrider.testing._simulator.world import ToolSpec
 from outrider.wire import JsonObject
 from tests.cases import every_case
 from tests.testing.simulator.asked import WITH_HOST, Asked, Reply, bash, call

@@ -10,9 +10,9 @@ import pytest
 
 import outrider
 from outrider.testing import say, use_tool
-from outrider.testing._simulator._permissions import Allowed, Denied
-from outrider.testing._simulator._transport import Simulator
-from outrider.testing._words import ask_question, exit_plan_mode
+from outrider.testing._script.words import ask_question, exit_plan_mode
+from outrider.testing._simulator.permissions.permissions import Allowed, Denied
+from outrider.testing._simulator.transport import Simulator
 from outrider.wire import JsonObject
 from tests.testing.simulator.asked import WITH_HOST, Asked, Reply, call
 from tests.testing.simulator.replayed import Alike, recorded, replay, shown

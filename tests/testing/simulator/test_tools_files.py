@@ -14,7 +14,7 @@ import pytest
 
 import outrider
 from outrider.testing import RealAgent, Simulator, say, use_tool
-from outrider.testing._simulator._tool_schemas import SPECS
+from outrider.testing._simulator.tools.schemas import SPECS
 from outrider.wire import InitMessage
 from tests.real_program import Conversation, require_program
 from tests.testing.simulator.world import World

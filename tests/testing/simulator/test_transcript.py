@@ -13,8 +13,8 @@ import pytest
 
 from outrider import Session
 from outrider.testing import RealAgent, answer, say, use_tool
-from outrider.testing._simulator._transcript import Transcript
-from outrider.testing._simulator._transport import Simulator
+from outrider.testing._simulator.transcript import Transcript
+from outrider.testing._simulator.transport import Simulator
 from outrider.transcripts import project_folder
 from outrider.wire import AssistantMessage
 from tests.real_program import Conversation, require_program

@@ -11,11 +11,11 @@ from uuid import uuid4
 import anyio
 
 from outrider.testing import clean_environment
-from outrider.testing._simulator._background import Background
-from outrider.testing._simulator._invocation import Invocation
-from outrider.testing._simulator._tools import Tools
-from outrider.testing._simulator._transcript import Transcript
-from outrider.testing._simulator._world import Outcome, ToolCall
+from outrider.testing._simulator.program.invocation import Invocation
+from outrider.testing._simulator.tools.background import Background
+from outrider.testing._simulator.tools.tools import Tools
+from outrider.testing._simulator.transcript import Transcript
+from outrider.testing._simulator.world import Outcome, ToolCall
 from outrider.transcripts import project_folder
 from outrider.wire import JsonObject
 

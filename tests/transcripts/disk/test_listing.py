@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 
 from outrider.transcripts import SessionQuery, StoredSession, project_key
-from outrider.transcripts._disk import Disk, _describing, _files, _reading
+from outrider.transcripts._disk import Disk
+from outrider.transcripts._disk import files as _files
+from outrider.transcripts._disk import read as _describing
+from outrider.transcripts._disk import read as _reading
 from outrider.wire import encode
 from tests.transcripts.disk.shelf import TALK, Shelf, at
 from tests.transcripts.lines import SESSION, answer, line, prompt, session_id, title, written

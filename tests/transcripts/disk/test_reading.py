@@ -12,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider.errors import OptionsError, SessionNotFound, TranscriptError
-from outrider.transcripts._disk import _files, _reading, _scanning
+from outrider.transcripts._disk import files as _files
+from outrider.transcripts._disk import files as _scanning
+from outrider.transcripts._disk import read as _reading
 from outrider.wire import JsonObject, encode
 from tests.transcripts.disk.shelf import TALK, Shelf
 from tests.transcripts.lines import SESSION, answer, boundary, prompt, session_id, written

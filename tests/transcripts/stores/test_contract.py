@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from outrider.testing import check_store
-from outrider.testing._check_store import ALL_CLAUSES
+from outrider.testing._contracts.store import ALL_CLAUSES
 from outrider.transcripts import MemoryStore
 from tests.transcripts.stores.local import LOCAL, Local, Make
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from outrider.errors import StoreError
 from outrider.transcripts import FileStore
-from outrider.transcripts.stores._file_names import name_of, text_of
-from outrider.transcripts.stores._file_transcript import Transcript
+from outrider.transcripts.stores._file.store import name_of, text_of
+from outrider.transcripts.stores._file.transcript import Transcript
 from tests.cases import every_case
 from tests.transcripts.stores.local import KEY, numbered
 

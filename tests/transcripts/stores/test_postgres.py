@@ -16,8 +16,8 @@ import pytest
 
 from outrider.errors import OptionsError, StoreError
 from outrider.transcripts import open_store
-from outrider.transcripts.stores import _postgres_schema as schema
-from outrider.transcripts.stores._postgres import PostgresStore
+from outrider.transcripts.stores._postgres import store as schema
+from outrider.transcripts.stores._postgres.store import PostgresStore
 from tests.transcripts.stores import servers
 from tests.transcripts.stores.local import noted
 from tests.transcripts.stores.remote import make_batch, make_key
@@ -114,7 +114,7 @@ async def test_an_update_of_the_tables_that_fails_leaves_them_as_they_were(
 def use_migrations(
     monkeypatch: pytest.MonkeyPatch, *migrations: Callable[[schema.Tables], list[str]]
 ) -> None:
-    import outrider.transcripts.stores._postgres as module
+    import outrider.transcripts.stores._postgres.store as module
 
     monkeypatch.setattr(module, "set_up", lambda link, of, name: schema.set_up(link, of, name, migrations))
 

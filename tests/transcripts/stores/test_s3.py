@@ -16,10 +16,11 @@ import pytest
 
 from outrider.errors import OptionsError, StoreError
 from outrider.transcripts import SessionKey, open_store
-from outrider.transcripts.stores import _s3, _s3_objects
 from outrider.transcripts.stores._records import Place
-from outrider.transcripts.stores._s3 import S3Store
-from outrider.transcripts.stores._s3_names import START, Batch, Names, chain
+from outrider.transcripts.stores._s3 import bucket as _s3_objects
+from outrider.transcripts.stores._s3 import store as _s3
+from outrider.transcripts.stores._s3.bucket import START, Batch, Names, chain
+from outrider.transcripts.stores._s3.store import S3Store
 from tests.transcripts.stores import servers
 from tests.transcripts.stores.local import noted
 from tests.transcripts.stores.remote import make_batch, make_key

@@ -18,9 +18,9 @@ import pytest
 
 from outrider.errors import SessionBusy, StoreError, StoreTimedOut
 from outrider.testing import check_store
-from outrider.testing._check_store import ALL_CLAUSES
+from outrider.testing._contracts.store import ALL_CLAUSES
 from outrider.transcripts import SessionKey, SessionStoreEntry
-from outrider.transcripts.stores._threads import BlockingStore
+from outrider.transcripts.stores._blocking import BlockingStore
 from tests.transcripts.stores.proxy import Proxy
 from tests.transcripts.stores.remote import REMOTES, Remote, make_batch, make_key
 

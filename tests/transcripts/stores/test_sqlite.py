@@ -13,7 +13,7 @@ import pytest
 
 from outrider.errors import StoreError
 from outrider.transcripts import SqliteStore
-from outrider.transcripts.stores import _sqlite_schema
+from outrider.transcripts.stores import _sqlite as _sqlite_schema
 from tests.transcripts.stores.local import KEY, numbered
 
 pytestmark = pytest.mark.anyio

@@ -17,7 +17,7 @@ import pytest
 
 from outrider.errors import OptionsError, SessionBusy, StoreError, StoreTimedOut, UsageError
 from outrider.transcripts import FileStore, SqliteStore, open_store
-from outrider.transcripts.stores._file_writing import locked
+from outrider.transcripts.stores._file.transcript import locked
 from outrider.transcripts.stores._records import Place
 from tests.transcripts.stores.local import KEY, LOCAL, Local, Make, noted, numbered
 
@@ -310,7 +310,7 @@ def test_a_database_in_use_during_a_fork_is_refused_in_the_new_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SQLite would take the parent's locks for its own there, and could lose what it writes."""
-    monkeypatch.setattr("outrider.transcripts.stores._sqlite_connections._LONGEST_WAIT_OF_A_FORK", 0.05)
+    monkeypatch.setattr("outrider.transcripts.stores._sqlite._LONGEST_WAIT_OF_A_FORK", 0.05)
     store = SqliteStore(tmp_path / "store.db")
     anyio.run(store.append, KEY, numbered(0, 1))
     reading, writing = os.pipe()

@@ -14,10 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider.wire._encoding import encode
-from outrider.wire.control._answers import Acknowledged, Payload, Undocumented
-from outrider.wire.control._answers_files import RewindReport
-from outrider.wire.control._answers_mcp import McpServers, McpServerStatus, McpToolInfo
-from outrider.wire.control._answers_session import (
+from outrider.wire.control._base import Acknowledged, Payload, Undocumented
+from outrider.wire.control._files import RewindReport
+from outrider.wire.control._mcp import McpServers, McpServerStatus, McpToolInfo
+from outrider.wire.control._request_table import REQUESTS
+from outrider.wire.control._session import (
     AgentInfo,
     Initialized,
     Interrupted,
@@ -25,9 +26,8 @@ from outrider.wire.control._answers_session import (
     ModelSet,
     SessionTitle,
 )
-from outrider.wire.control._answers_settings import ModelList
-from outrider.wire.control._answers_usage import ApiUsage, ContextSquare, ContextUsage, UsageReport
-from outrider.wire.control._request_table import REQUESTS
+from outrider.wire.control._settings import ModelList
+from outrider.wire.control._usage import ApiUsage, ContextSquare, ContextUsage, UsageReport
 from tests.cases import every_case
 from tests.wire.control.sampling import complete
 

@@ -14,31 +14,25 @@ from hypothesis import strategies as st
 from msgspec import UNSET, ValidationError
 
 from outrider.wire._encoding import encode
-from outrider.wire.control._answers import Acknowledged, Undocumented
-from outrider.wire.control._answers_mcp import McpServers
-from outrider.wire.control._answers_session import Initialized, Interrupted, ModelSet
-from outrider.wire.control._answers_usage import ContextUsage
+from outrider.wire.control._base import Acknowledged, GenericRequest, OpenRequest, Request, Undocumented
+from outrider.wire.control._files import BackgroundTasks, GetWorkspaceDiff, RewindFiles, StageFile, StopTask
+from outrider.wire.control._mcp import McpServers, McpStatus, McpToggle, SetMcpPermissionModeOverride
 from outrider.wire.control._request_table import REQUESTS, request_from_wire
-from outrider.wire.control._requests import GenericRequest, OpenRequest, Request
-from outrider.wire.control._requests_files import (
-    BackgroundTasks,
-    GetWorkspaceDiff,
-    RewindFiles,
-    StageFile,
-    StopTask,
-)
-from outrider.wire.control._requests_mcp import McpStatus, McpToggle, SetMcpPermissionModeOverride
-from outrider.wire.control._requests_session import (
+from outrider.wire.control._session import (
     EndSession,
     GenerateSessionTitle,
     Initialize,
+    Initialized,
     Interrupt,
+    Interrupted,
+    ModelSet,
     SetHasSubscribers,
     SetMaxThinkingTokens,
     SetModel,
     SetPermissionMode,
 )
-from outrider.wire.control._requests_settings import GetContextUsage, GetUsage
+from outrider.wire.control._settings import GetContextUsage, GetUsage
+from outrider.wire.control._usage import ContextUsage
 from outrider.wire.hooks import HookRegistration
 from tests.cases import every_case
 from tests.wire.control.sampling import complete, minimal

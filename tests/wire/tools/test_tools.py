@@ -41,12 +41,12 @@ from outrider.wire.tools import (
     ToolSearchInput,
     WorkflowInput,
     WriteInput,
-    _dialog,
-    _files,
-    _sources,
-    _tasks,
     typed_input,
 )
+from outrider.wire.tools import _inputs as _dialog
+from outrider.wire.tools import _inputs as _files
+from outrider.wire.tools import _inputs as _sources
+from outrider.wire.tools import _inputs as _tasks
 from tests.cases import every_case
 
 JsonObject = dict[str, Any]

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from uuid import uuid4
 
 from outrider.errors import LeaseLost, SessionBusy
-from outrider.transcripts._summary import fold_session_summary
+from outrider.transcripts._describe import fold_session_summary
+from outrider.transcripts.stores._blocking import check_seconds
 from outrider.transcripts.stores._records import Place, later
-from outrider.transcripts.stores._threads import check_seconds
 from outrider.transcripts.stores._urls import refuse_parameters
 
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from outrider.transcripts._store import (
+    from outrider.transcripts.stores._base import (
         SessionKey,
         SessionListSubkeysKey,
         SessionStoreEntry,

@@ -5,17 +5,38 @@ Does not keep anything.
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 import time
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
+
+import msgspec
 
 from outrider.errors import UsageError
 
 if TYPE_CHECKING:
-    from outrider.transcripts._store import SessionKey, SessionListSubkeysKey, SessionStoreEntry
+    from outrider.transcripts.stores._base import SessionKey, SessionListSubkeysKey, SessionStoreEntry
 
-__all__ = ["Line", "Place", "decode", "encode", "later", "now", "plain", "restored"]
+__all__ = [
+    "LeaseTime",
+    "Line",
+    "MAKE_ROOM",
+    "Place",
+    "RESTORE",
+    "WAIT_LONGER",
+    "decode",
+    "encode",
+    "explain_os_error",
+    "has_room",
+    "later",
+    "now",
+    "plain",
+    "restored",
+]
 
 
 class Place(NamedTuple):
@@ -125,3 +146,78 @@ def now() -> int:
 def later(latest: int) -> int:
     """The time, in milliseconds since 1970; after the `latest` one, though it be the same millisecond."""
     return max(now(), latest + 1)
+
+
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+
+
+class LeaseTime(msgspec.Struct, frozen=True):
+    """When a lease runs out."""
+
+    ends: float
+    """By the clock of the machine that wrote it: seconds since 1970."""
+    seconds: float = 0.0
+    """How long it is; 0 if that was not kept."""
+    boot: str = ""
+    """From when to when that machine was up, by a name for it; empty if it has none."""
+    ends_up: float = 0.0
+    """In seconds since that machine was started."""
+
+    @classmethod
+    def of(cls, seconds: float) -> LeaseTime:
+        """That of a lease that begins now."""
+        return cls(time.time() + seconds, seconds, _boot(), _up() + seconds)
+
+    @property
+    def left(self) -> float:
+        """The seconds that it runs for; below zero if it has run out."""
+        if self.boot and self.boot == _boot():
+            return self.ends_up - _up()
+        left = self.ends - time.time()
+        # Nobody gave it so much: since then the clock was put back. Whoever holds it renews it soon.
+        return -1.0 if 0 < 2 * self.seconds < left else left
+
+
+@cache
+def _boot() -> str:
+    try:
+        return _BOOT_ID.read_text(encoding="ascii").strip() if hasattr(time, "CLOCK_BOOTTIME") else ""
+    except (OSError, ValueError):
+        return ""
+
+
+def _up() -> float:
+    """Sleep included, where there is such a clock."""
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if clock is None else time.clock_gettime(clock)
+
+
+MAKE_ROOM: Final = "Make room, and try again."
+RESTORE: Final = "Restore it from a copy; or move it away, and a new one is made."
+WAIT_LONGER: Final = "Look for what holds it so long, or give a longer `timeout`."
+
+_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
+_MAY_PASS: Final = (*_NO_ROOM, errno.EMFILE, errno.ENFILE, errno.EINTR, errno.EAGAIN)
+_LITTLE: Final = 256 * 1024
+"""Below this, SQLite may find no room though a few bytes are left."""
+
+
+def explain_os_error(error: OSError) -> tuple[str, bool, str]:
+    """What went wrong, whether it may pass, and what to do."""
+    what, hint = (error.strerror or str(error)).lower(), ""
+    if error.errno in _NO_ROOM:
+        what, hint = f"there is no room left on its disk ({what})", MAKE_ROOM
+    elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        what, hint = f"this process has no right to it ({what})", "Give it the right to write there."
+    elif error.errno in (errno.ENOENT, errno.ENOTDIR):
+        hint = "Make the folder that it should be in, or give another path."
+    where = f": {error.filename}" if error.filename else ""
+    return f"{what}{where}", error.errno in _MAY_PASS, hint
+
+
+def has_room(folder: Path) -> bool:
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return True
+    return found.f_bavail * found.f_frsize > _LITTLE

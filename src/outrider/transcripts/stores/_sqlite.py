@@ -7,23 +7,32 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from typing import TYPE_CHECKING, Any, Final, cast
+import time
+from contextlib import contextmanager
+from threading import Condition, Lock
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from msgspec.structs import astuple
 
-from outrider.errors import LeaseLost, SessionBusy
-from outrider.transcripts._summary import fold_session_summary
-from outrider.transcripts.stores._disk_errors import (
+from outrider._folders import refuse_planted
+from outrider.errors import LeaseLost, SessionBusy, StoreError
+from outrider.transcripts._describe import fold_session_summary
+from outrider.transcripts.stores._blocking import DEFAULT_TIMEOUT, BlockingStore, Explained, go_on
+from outrider.transcripts.stores._records import (
     MAKE_ROOM,
     RESTORE,
     WAIT_LONGER,
+    LeaseTime,
+    Line,
+    Place,
+    decode,
+    encode,
     explain_os_error,
     has_room,
+    later,
+    plain,
+    restored,
 )
-from outrider.transcripts.stores._lease_time import LeaseTime
-from outrider.transcripts.stores._records import Line, Place, decode, encode, later, plain, restored
-from outrider.transcripts.stores._sqlite_connections import Connections
-from outrider.transcripts.stores._threads import DEFAULT_TIMEOUT, BlockingStore, Explained
 from outrider.transcripts.stores._urls import (
     absolute_path,
     local_path,
@@ -33,12 +42,288 @@ from outrider.transcripts.stores._urls import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
     from pathlib import Path
     from typing import Self
 
-    from outrider.transcripts._store import SessionStoreEntry, SessionStoreListEntry, SessionSummaryEntry
+    from outrider.transcripts.stores._base import (
+        SessionStoreEntry,
+        SessionStoreListEntry,
+        SessionSummaryEntry,
+    )
 
-__all__ = ["SqliteStore"]
+__all__ = ["APPLICATION_ID", "Connections", "MIGRATIONS", "SqliteStore", "set_up", "write_ahead"]
+
+
+APPLICATION_ID: Final = 0x42726431
+"""Tells a database of sessions from those of other programs."""
+
+MIGRATIONS: Sequence[Sequence[str]] = (
+    (
+        """CREATE TABLE transcripts (
+            id INTEGER PRIMARY KEY,
+            project TEXT NOT NULL,
+            session TEXT NOT NULL,
+            part TEXT NOT NULL,
+            UNIQUE (project, session, part)
+        )""",
+        """CREATE TABLE entries (
+            number INTEGER PRIMARY KEY,
+            transcript INTEGER NOT NULL,
+            uuid TEXT,
+            data BLOB NOT NULL
+        )""",
+        "CREATE INDEX entries_in_order ON entries (transcript, number)",
+        "CREATE UNIQUE INDEX entries_once ON entries (transcript, uuid) WHERE uuid IS NOT NULL",
+        """CREATE TABLE batches (
+            transcript INTEGER NOT NULL,
+            batch TEXT NOT NULL,
+            PRIMARY KEY (transcript, batch)
+        ) WITHOUT ROWID""",
+        """CREATE TABLE sessions (
+            project TEXT NOT NULL,
+            session TEXT NOT NULL,
+            mtime INTEGER NOT NULL,
+            summary BLOB NOT NULL,
+            PRIMARY KEY (project, session)
+        ) WITHOUT ROWID""",
+        "CREATE INDEX sessions_by_time ON sessions (project, mtime)",
+        "CREATE INDEX sessions_by_id ON sessions (session)",
+        """CREATE TABLE leases (
+            project TEXT NOT NULL,
+            session TEXT NOT NULL,
+            token TEXT NOT NULL,
+            holder TEXT NOT NULL,
+            ends REAL NOT NULL,
+            PRIMARY KEY (project, session)
+        ) WITHOUT ROWID""",
+    ),
+    (
+        "ALTER TABLE leases ADD COLUMN seconds REAL NOT NULL DEFAULT 0",
+        "ALTER TABLE leases ADD COLUMN boot TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE leases ADD COLUMN ends_up REAL NOT NULL DEFAULT 0",
+    ),
+)
+"""The statements that lead from one version to the next, from an empty database on."""
+
+
+def set_up(connection: sqlite3.Connection, name: str, wait: float) -> None:
+    """Make a connection ready: its settings, and the tables as they are now.
+
+    Raises `StoreError` if the database is of another program, or of a newer version.
+    """
+    # Nothing that was acknowledged is lost when the machine loses power.
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("BEGIN")
+    version = _version(connection, name)
+    connection.execute("COMMIT")
+    if version < len(MIGRATIONS):
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            # Another process may have been faster.
+            for statements in MIGRATIONS[_version(connection, name) :]:
+                for statement in statements:
+                    connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.rollback()
+            raise
+    write_ahead(connection, wait)
+
+
+def _version(connection: sqlite3.Connection, name: str) -> int:
+    [application] = connection.execute("PRAGMA application_id").fetchone()
+    [version] = connection.execute("PRAGMA user_version").fetchone()
+    if application != APPLICATION_ID:
+        [tables] = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if application or version or tables:
+            raise StoreError(
+                name, "open", "it is a database of another program", hint="Give the path of a new one."
+            )
+        return 0
+    if version > len(MIGRATIONS):
+        raise StoreError(
+            name,
+            "open",
+            f"its tables are of version {version}, and this Outrider knows up to {len(MIGRATIONS)}",
+            hint="Update Outrider here, or use another database.",
+        )
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE type IN ('trigger', 'view')").fetchone():
+        # One of somebody else's could do anything to what is read and written.
+        raise StoreError(
+            name, "open", "it has triggers or views, which are not Outrider's", hint="Use another database."
+        )
+    return int(version)
+
+
+def write_ahead(connection: sqlite3.Connection, wait: float) -> None:
+    """Let readers and a writer work at the same time. Where the file system does not allow it, they wait for
+    each other, which is as safe."""
+    end = time.monotonic() + wait
+    while connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            # SQLite does not wait by itself for this.
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+                raise
+            time.sleep(0.01)
+
+
+_LONGEST_WAIT_OF_A_FORK: Final = 2.0
+
+_CLOSED_BY_EXEC: Final[int] = getattr(os, "O_CLOEXEC", 0)
+
+_making = Lock()
+"""Held while a file is made: to close it would take the locks away that SQLite has on it in this process."""
+
+_lost: set[str] = set()
+"""Databases that were in use in another thread when this process was forked off. SQLite takes the parent's
+locks on them for its own, so they cannot be opened safely in this process."""
+
+
+class _Open(NamedTuple):
+    connection: sqlite3.Connection
+    file: tuple[int, int]
+    generation: int
+
+
+class Connections:
+    """Connections that are used by one thread at a time, and kept for the next."""
+
+    def __init__(self, path: Path, name: str, wait: float) -> None:
+        self._path, self._name, self._wait = path, name, wait
+        self._idle: list[_Open] = []
+        self._in_use = 0
+        self._generation = 0
+        self._changed = Condition(Lock())
+
+    @contextmanager
+    def one(self) -> Generator[sqlite3.Connection]:
+        """A connection, for which the database is made if it is not there. What it has begun, and not ended,
+        is rolled back."""
+        with self._changed:
+            self._in_use += 1
+        kept, is_whole = None, True
+        try:
+            kept = self._taken()
+            yield kept.connection
+        except sqlite3.Error:
+            is_whole = False
+            raise
+        finally:
+            with self._changed:
+                self._in_use -= 1
+                self._changed.notify_all()
+                if kept is not None:
+                    self._put_back(kept, is_whole)
+
+    @contextmanager
+    def transaction(self) -> Generator[sqlite3.Connection]:
+        """A connection with the only right to write."""
+        with self.one() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            go_on()
+            yield connection
+            connection.execute("COMMIT")
+
+    def close(self) -> None:
+        """Those in use are closed after that."""
+        with self._changed:
+            self._generation += 1
+            self._close_idle()
+
+    def before_fork(self) -> None:
+        # SQLite keeps its locks by process, and knows nothing of forks: there must be no connection then.
+        self._changed.acquire()
+        self._changed.wait_for(lambda: not self._in_use, _LONGEST_WAIT_OF_A_FORK)
+        self._close_idle()
+
+    def after_fork(self) -> None:
+        self._changed.release()
+
+    def forget(self) -> None:
+        if self._in_use:
+            _lost.add(os.path.realpath(self._path))
+        self._idle, self._in_use, self._changed = [], 0, Condition(Lock())
+
+    def _put_back(self, kept: _Open, is_whole: bool) -> None:
+        if kept.connection.in_transaction:
+            kept.connection.rollback()
+        if is_whole and kept.generation == self._generation:
+            self._idle.append(kept)
+        else:
+            kept.connection.close()
+
+    def _close_idle(self) -> None:
+        while self._idle:
+            self._idle.pop().connection.close()
+
+    def _taken(self) -> _Open:
+        file = _identity(self._path)
+        while True:
+            with self._changed:
+                generation = self._generation
+                kept = self._idle.pop() if self._idle else None
+            if kept is None:
+                return self._opened(generation)
+            if kept.file == file:
+                return kept
+            # The file was removed, or is another one now: what would be written to the old one is lost.
+            kept.connection.close()
+
+    def _opened(self, generation: int) -> _Open:
+        if os.path.realpath(self._path) in _lost:
+            raise StoreError(
+                self._name,
+                "open",
+                "this process was forked while the database was in use in another thread",
+                hint="Start processes by `spawn` or `forkserver`, or fork before the store is used.",
+            )
+        _make(self._path)
+        connection = sqlite3.connect(
+            self._path, timeout=self._wait, isolation_level=None, check_same_thread=False
+        )
+        try:
+            set_up(connection, self._name, self._wait)
+            file = _identity(self._path)
+        except BaseException:
+            connection.close()
+            raise
+        return _Open(connection, file or (0, 0), generation)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _make(path: Path) -> None:
+    """Make an empty file that nobody else can read, unless there is one: SQLite would make a public one."""
+    if path.exists():
+        refuse_planted(path)
+        return
+    with _making:
+        try:
+            made = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | _CLOSED_BY_EXEC, 0o600)
+        except FileExistsError:
+            return
+        os.close(made)
+    if os.name == "nt":
+        return
+    # The name has to be on the disk too.
+    folder = os.open(path.parent, os.O_RDONLY | _CLOSED_BY_EXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
 
 _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
 _DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)

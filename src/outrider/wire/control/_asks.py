@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias
 
-from outrider.wire._received import Received
 from outrider.wire._tolerant import convert_leniently, is_object
-from outrider.wire._value import Json, JsonObject, Value
+from outrider.wire._value import Json, JsonObject, Received, Value
 from outrider.wire.choices import DecisionReasonType
 from outrider.wire.control._jsonrpc import JsonRpcMessage, JsonRpcReply, jsonrpc_from_wire
 from outrider.wire.hooks._events import hook_input_from_wire

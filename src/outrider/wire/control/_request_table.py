@@ -8,14 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from outrider.wire._value import JsonObject
-from outrider.wire.control import (
-    _requests_files,
-    _requests_host,
-    _requests_mcp,
-    _requests_session,
-    _requests_settings,
-)
-from outrider.wire.control._requests import GenericRequest, Request
+from outrider.wire.control import _files as _requests_files
+from outrider.wire.control import _mcp as _requests_mcp
+from outrider.wire.control import _session as _requests_host
+from outrider.wire.control import _session as _requests_session
+from outrider.wire.control import _settings as _requests_settings
+from outrider.wire.control._base import GenericRequest, Request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from outrider.wire._received import Received
-from outrider.wire._value import Json, JsonObject, Value
+from outrider.wire._value import Json, JsonObject, Received, Value
 from outrider.wire.choices import AssistantMessageError, EffortLevel, PermissionMode
 from outrider.wire.permissions import PermissionUpdate, permission_updates_from_wire
 

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 import msgspec
 
-from outrider.wire._received import Received
 from outrider.wire._tolerant import convert_leniently, is_object
-from outrider.wire._value import Json, JsonObject, Value
+from outrider.wire._value import Json, JsonObject, Received, Value
 from outrider.wire.permissions import PermissionResult, permission_result_from_wire
 
 _HookDecision: TypeAlias = Literal["block", "approve", "allow"]

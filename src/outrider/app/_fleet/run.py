@@ -1,0 +1,263 @@
+"""Owns `outrider fleet run`, `resume` and `retry-failed`: runs a batch, and does what Ctrl-C asks for.
+
+Does not know how tasks are run, nor how they look.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from codecs import BOM_UTF8
+from collections.abc import Iterator, Mapping
+from contextlib import AsyncExitStack, chdir
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, cast
+
+import anyio
+
+from outrider.app._failing import ENDING, Code, Failed, in_one_line
+from outrider.app._fleet.progress import Board
+from outrider.app._fleet.reports import BatchFields, Settings, at_the_end, named
+from outrider.app._terminal import Terminal, one_line
+from outrider.errors import OptionsError
+from outrider.fleet import Journal, Ledger, Report, Task, resume
+from outrider.launch import find_agent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from anyio.abc import TaskStatus
+
+    from outrider.fleet import Run, Workspace
+    from outrider.options import OptionFields
+
+__all__ = ["resume_tasks", "run_tasks"]
+
+_SUFFIX: Final = ".journal"
+_TICK: Final = 0.2
+"""Seconds between two looks at how far it is."""
+
+
+def run_tasks(
+    file: Path,
+    journal: Path | None,
+    batch: Mapping[str, object],
+    fields: OptionFields,
+    *,
+    no_color: bool,
+    as_json: bool,
+) -> int:
+    """Run the tasks of a file; gives the exit code. What is wrong with one is said before any begins."""
+    terminal = Terminal(no_color=no_color)
+    settings = Settings(folder=str(Path.cwd()), batch=_batch(batch), fields=dict(fields))
+    settings.keywords()
+    shown = _journal_for(file, journal)
+    path = shown.absolute()
+    tasks = list(_read(file, settings))
+    if not tasks:
+        raise Failed(f"there is no task in {_source(file)}. Write one a line, as JSON.", Code.USAGE)
+    if batch.get("engine") != "ray":
+        _find_agents(tasks, settings)
+    with Journal(path, writing=True) as opened:
+        # In this order: without tasks, the journal can be begun anew.
+        settings.keep(opened)
+        opened.add((number, task.placed(number)) for number, task in enumerate(tasks))
+    return _carry_on(path, settings, terminal, shown, as_json=as_json)
+
+
+def resume_tasks(
+    journal: Path,
+    batch: Mapping[str, object],
+    fields: OptionFields,
+    *,
+    no_color: bool,
+    as_json: bool,
+    retry_failed: bool,
+) -> int:
+    """Go on with a batch; gives the exit code."""
+    terminal = Terminal(no_color=no_color)
+    path = journal.absolute()
+    settings = Settings.read(journal).changed(_batch(batch), fields)
+    with Journal(path) as opened:
+        counts = opened.counts()
+    if not counts.total:
+        raise Failed(f"there is no task in {journal}. Begin it anew with `outrider fleet run`.", Code.USAGE)
+    ended = counts.ended - (counts.failed + counts.over_budget if retry_failed else 0)
+    if ended == counts.total:
+        terminal.note(f"nothing is left to do in {one_line(str(journal))}")
+        return at_the_end(terminal, Report.from_journal(path), journal)
+    with chdir(settings.folder):
+        settings.keywords()
+        return _carry_on(
+            path, settings, terminal, journal, as_json=as_json, retry_failed=retry_failed, ended=ended
+        )
+
+
+# Running.
+
+
+def _carry_on(
+    journal: Path,
+    settings: Settings,
+    terminal: Terminal,
+    shown: Path,
+    *,
+    as_json: bool,
+    retry_failed: bool = False,
+    ended: int = 0,
+) -> int:
+    """Run what is to be done in a journal, whose path is shown as it was given; gives the exit code.
+
+    `ended`: how many tasks have ended, and stay so.
+    """
+
+    async def follow() -> _Watch:
+        keywords = settings.keywords()
+        begin = cast("Callable[..., Run[object]]", resume)
+        async with AsyncExitStack() as stack:
+            if isinstance(ledger := keywords.get("ledger"), Ledger):
+                await stack.enter_async_context(ledger)
+            run = begin(journal, settings.options, retry_failed=retry_failed, **keywords)
+            watch = _Watch(run, stack.enter_context(Board(terminal, as_json=as_json, ended=ended)))
+            await watch.follow()
+        return watch
+
+    watch = anyio.run(follow)
+    code = at_the_end(terminal, Report.from_journal(journal), shown, was_interrupted=watch.is_draining)
+    if watch.ended_by is not None:
+        sys.stdout.flush()
+        signal.raise_signal(watch.ended_by)
+    return code
+
+
+class _Watch:
+    """Follows a run to its end, and is there for whoever wants it to end before."""
+
+    def __init__(self, run: Run[object], board: Board) -> None:
+        self._run = run
+        self._board = board
+        self.is_draining = False
+        self._is_stopping = False
+        self.ended_by: signal.Signals | None = None
+        """The signal that this process is to end by, once all is in order."""
+
+    async def follow(self) -> None:
+        """Raises what the run raises."""
+        failure: Exception | None = None
+        async with anyio.create_task_group() as tasks:
+            if sys.platform != "win32":
+                await tasks.start(self._listen)
+            try:
+                async with self._run as run:
+                    tasks.start_soon(self._tick)
+                    async for outcome in run:
+                        # What was left undone has not ended: it is not in the journal either.
+                        if outcome.status != "skipped":
+                            self._board.ended(outcome, run.progress)
+            except Exception as error:  # noqa: BLE001 - raised below: the group would wrap it
+                failure = error
+            tasks.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+
+    async def _tick(self) -> None:
+        while True:
+            self._board.show(self._run.progress)
+            await anyio.sleep(_TICK)
+
+    async def _listen(self, *, task_status: TaskStatus[None]) -> None:
+        # Under `nohup` one of them is ignored, and stays so.
+        heard = [each for each in (signal.SIGINT, *ENDING) if signal.getsignal(each) != signal.SIG_IGN]
+        with anyio.open_signal_receiver(*heard) as signals:
+            task_status.started()
+            async for number in signals:
+                self._interrupt(number)
+
+    def _interrupt(self, number: signal.Signals) -> None:
+        if self._is_stopping:
+            # Nobody wants to wait any more. Others see to it that no agent is left.
+            self._board.close()
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        elif number in ENDING:
+            self.ended_by, self._is_stopping = number, True
+            self._run.stop()
+        elif self.is_draining:
+            self._is_stopping = True
+            self._board.say("stopping (Ctrl-C again leaves at once)")
+            self._run.stop()
+        else:
+            self.is_draining = True
+            running = self._run.progress.running
+            them = "it" if running == 1 else "them"
+            self._board.say(f"finishing {named(running, 'task')}; Ctrl-C again stops {them}")
+            self._run.drain()
+
+
+# Reading.
+
+
+def _journal_for(file: Path, given: Path | None) -> Path:
+    """Where to keep a journal. Raises `Failed` if there is a batch in it."""
+    if given is None and str(file) == "-":
+        raise Failed("tasks from standard input need a --journal FILE.", Code.USAGE)
+    path = file.with_suffix(_SUFFIX) if given is None else given
+    if path == file:
+        raise Failed(f"{file} cannot be both the tasks and the journal. Give a --journal FILE.", Code.USAGE)
+    if path.exists():
+        with Journal(path) as journal:
+            if journal.counts().total:
+                raise Failed(
+                    f"{path} has a batch already. `outrider fleet resume {path}` goes on with it;"
+                    " for another one give another --journal.",
+                    Code.USAGE,
+                )
+    return path
+
+
+def _read(file: Path, settings: Settings) -> Iterator[Task]:
+    """The tasks of a file. Raises `Failed`, which names the line."""
+    options, workspace = settings.options, cast("Workspace | None", settings.keywords().get("workspace"))
+    lines = sys.stdin.buffer if str(file) == "-" else file.read_bytes().splitlines()
+    seen: dict[str, int] = {}
+    for number, line in enumerate(lines, 1):
+        # Some editors begin a file with a mark.
+        text = line.removeprefix(BOM_UTF8).strip()
+        if not text or text.startswith(b"#"):
+            continue
+        try:
+            task = Task.from_json(text)
+            task.applied_to(options)
+            task.check_folder(workspace)
+        except OptionsError as error:
+            # A field of a task is no flag.
+            said = in_one_line(error, {}).replace("`", "'")
+            raise Failed(f"{_source(file)}, line {number}: {said}", Code.USAGE) from error
+        if task.id and (first := seen.setdefault(task.id, number)) != number:
+            raise Failed(
+                f"{_source(file)}, line {number}: the id {task.id!r} is that of line {first}."
+                " Give each task one of its own, or none.",
+                Code.USAGE,
+            )
+        yield task
+
+
+def _find_agents(tasks: list[Task], settings: Settings) -> None:
+    """Raises `AgentNotFound` if a program is not there that a task needs: once, and not for each."""
+    options = settings.options
+    places = {(own.cli_path, own.bundled_path) for own in (task.applied_to(options) for task in tasks)}
+    for cli_path, bundled_path in places:
+        find_agent(cli_path=cli_path, bundled_path=bundled_path)
+
+
+def _source(file: Path) -> str:
+    return "standard input" if str(file) == "-" else str(file)
+
+
+def _batch(given: Mapping[str, object]) -> BatchFields:
+    """What the flags say, with the schema that one of them names. Raises `Failed`."""
+    if "output" not in given:
+        return cast("BatchFields", given)
+    from outrider.app._run import read_schema
+
+    return cast("BatchFields", {**given, "output": read_schema(Path(str(given["output"])))})

@@ -1,0 +1,469 @@
+"""Owns `outrider sessions`: what is kept of conversations, listed, shown and changed.
+
+Does not read or write transcripts: `outrider.sync.Sessions` does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+import msgspec
+from rich.text import Text
+
+from outrider._folders import write_private
+from outrider.app._failing import Code, Failed
+from outrider.app._render.describe import Said, said, shortened
+from outrider.app._render.page import Page
+from outrider.app._terminal import Terminal, one_line, printable
+from outrider.sync import Sessions
+from outrider.transcripts import open_store
+from outrider.wire import CompactBoundaryMessage, ToolResultBlock, UserMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Self
+
+    from outrider.transcripts import SearchHit, StoredSession, TranscriptEntry
+
+__all__ = [
+    "Shelf",
+    "change",
+    "columns",
+    "copy_session",
+    "delete_session",
+    "export_session",
+    "fork_session",
+    "import_session",
+    "list_sessions",
+    "search_sessions",
+    "show_session",
+    "size_of",
+    "table",
+    "title_of",
+]
+
+
+_SHORT_ID: Final = 8
+"""As much of an id as tells sessions apart; more where it does not."""
+
+_LONGEST_TITLE: Final = 60
+_SHORTEST_TITLE: Final = 24
+"""So many of its characters are shown before anything else is."""
+_BETWEEN: Final = 2
+"""So many spaces are between two columns."""
+_LONGEST_ASIDE: Final = 24
+_STEPS: Final = ((60, "second"), (60, "minute"), (24, "hour"), (14, "day"))
+
+
+def table(terminal: Terminal, infos: list[StoredSession], *, with_folder: bool) -> list[Text | str]:
+    """Lines for people at a terminal; for a pipe, fields with tabs between them."""
+    if not terminal.out.is_terminal:
+        return [
+            "\t".join(
+                (
+                    one_line(info.id),
+                    info.last_modified.isoformat(timespec="seconds"),
+                    title_of(info),
+                    one_line(info.cwd or ""),
+                )
+            )
+            for info in infos
+        ]
+    return columns(infos, terminal.out.width, with_folder=with_folder)
+
+
+def columns(infos: Sequence[StoredSession], width: int, *, with_folder: bool) -> list[Text | str]:
+    """A line for each session, none longer than there is room for."""
+    length = _telling_length([info.id for info in infos])
+    now = datetime.now(UTC)
+    ids = [Text(one_line(info.id[:length]), "cyan") for info in infos]
+    ages = _Column([Text(_ago(info.last_modified, now), "dim") for info in infos], justify="right")
+    titles = _Column([Text(title_of(info), "bold") for info in infos])
+    asides = [
+        _Column([Text(f"#{one_line(info.tag)}" if info.tag else "", "magenta") for info in infos]),
+        _Column([Text(_folder(info) if with_folder else "", "dim") for info in infos]),
+        _Column([Text(_branch(info), "dim") for info in infos]),
+        _Column([Text(size_of(info.size) if info.size else "", "dim") for info in infos], justify="right"),
+    ]
+    asides = [column for column in asides if column.width]
+    left = width - length - ages.width - 2 * _BETWEEN
+    # What tells least goes first where there is no room: the size, then the branch, then the folder.
+    while asides and left - sum(column.width + _BETWEEN for column in asides) < min(
+        titles.width, _SHORTEST_TITLE
+    ):
+        asides.pop()
+    titles.width = max(min(titles.width, left - sum(column.width + _BETWEEN for column in asides)), 1)
+    lines: list[Text | str] = []
+    for row, id in enumerate(ids):
+        cells = (id, *(column.cell(row) for column in (ages, titles, *asides)))
+        line = Text(" " * _BETWEEN).join(cells)
+        line.rstrip()
+        line.truncate(width, overflow="ellipsis")
+        lines.append(line)
+    return lines
+
+
+class _Column:
+    """A column of a list, as wide as it has to be."""
+
+    def __init__(self, texts: list[Text], *, justify: Literal["left", "right"] = "left") -> None:
+        self._texts = texts
+        self._justify: Literal["left", "right"] = justify
+        self.width = max((text.cell_len for text in texts), default=0)
+
+    def cell(self, row: int) -> Text:
+        text = self._texts[row]
+        text.truncate(self.width, overflow="ellipsis")
+        text.align(self._justify, self.width)
+        return text
+
+
+def _branch(info: StoredSession) -> str:
+    return shortened(one_line(info.git_branch or ""), _LONGEST_ASIDE)
+
+
+def _folder(info: StoredSession) -> str:
+    folder = one_line(info.cwd or "")
+    home = os.environ.get("HOME")
+    is_below = home and (folder == home or folder.startswith(home.rstrip(os.sep) + os.sep))
+    return f"~{folder.removeprefix(home.rstrip(os.sep))}" if home and is_below else folder
+
+
+def _telling_length(ids: list[str]) -> int:
+    length = _SHORT_ID
+    while len({id[:length] for id in ids}) < len(ids) and length < 36:
+        length += 1
+    return length
+
+
+def title_of(info: StoredSession) -> str:
+    return shortened(one_line(info.title), _LONGEST_TITLE) or "(no title)"
+
+
+def _ago(then: datetime, now: datetime) -> str:
+    number = max((now - then).total_seconds(), 0)
+    for most, unit in _STEPS:
+        if number < most:
+            whole = int(number)
+            return f"{whole} {unit}{'' if whole == 1 else 's'} ago"
+        number /= most if unit != "day" else 1
+    return then.astimezone().strftime("%Y-%m-%d")
+
+
+def size_of(size: int) -> str:
+    return f"{size / 1024:,.0f} KB" if size < 1024 * 1024 else f"{size / 1024 / 1024:,.1f} MB"
+
+
+_UNITS: Final[Mapping[str, str]] = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_ON_DISK: Final = "disk"
+_SPEAKERS: Final[Mapping[str, str]] = {
+    "assistant": "agent",
+    "custom-title": "title",
+    "ai-title": "title",
+}
+"""Who, or what, has the words that were found, where the type of the entry is no word for it."""
+
+
+class Shelf:
+    """Where sessions are looked for, and the terminal to say so."""
+
+    def __init__(
+        self,
+        store: str | None,
+        project: str | None,
+        *,
+        is_everywhere: bool = False,
+        may_make: bool = False,
+        no_color: bool = False,
+    ) -> None:
+        """`may_make`: a store that is not there is made, and no mistake in its name."""
+        if is_everywhere and project is not None:
+            raise Failed("--all and --project: give one of them.", Code.USAGE)
+        if store is not None and not may_make:
+            _check_is_there(store)
+        if project is not None and not Path(project).is_dir() and store is None:
+            raise Failed(f"there is no folder {project!r}. Give one that is there as --project.", Code.USAGE)
+        self.terminal = Terminal(no_color=no_color)
+        self.sessions = Sessions(store)
+        self.project = project
+        self.is_everywhere = is_everywhere
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.sessions.close()
+
+    def find(self, beginning: str) -> StoredSession:
+        """The session whose id begins so. Raises `SessionNotFound`, or `Failed` if there are several."""
+        if _is_whole(beginning):
+            return self.sessions.info(beginning, project=self.project)
+        found = [
+            info
+            for info in self.sessions.list(project=self.project, archived=None)
+            if info.id.startswith(beginning.lower())
+        ]
+        if not found:
+            raise Failed(
+                f"no session's id begins with {beginning!r}. See `outrider sessions list`.", Code.USAGE
+            )
+        if len(found) > 1:
+            named = ", ".join(info.id for info in found[:4])
+            raise Failed(
+                f"{len(found)} sessions' ids begin with {beginning!r}: {named}. Give more of it.", Code.USAGE
+            )
+        return found[0]
+
+
+# Looking.
+
+
+def list_sessions(
+    shelf: Shelf,
+    *,
+    title: str | None,
+    tag: str | None,
+    branch: str | None,
+    since: str | None,
+    until: str | None,
+    archived: bool,
+    limit: int,
+    offset: int,
+    as_json: bool,
+) -> int:
+    """Print a line for each session; gives the exit code."""
+    project = None if shelf.is_everywhere else shelf.project or "."
+    found = shelf.sessions.list(
+        project=project,
+        title=title,
+        tag=tag,
+        branch=branch,
+        since=_time(since, "--since"),
+        until=_time(until, "--until"),
+        archived=archived,
+        limit=limit + 1,
+        offset=offset,
+    )
+    shown, is_more = found[:limit], len(found) > limit
+    if as_json:
+        for info in shown:
+            shelf.terminal.write_json(_json(msgspec.to_builtins(info, enc_hook=str)))
+        return Code.OK
+    for line in table(shelf.terminal, shown, with_folder=project is None):
+        shelf.terminal.write(line + "\n") if isinstance(line, str) else shelf.terminal.print(line)
+    if not shown:
+        place = "." if project is None else " of this folder; --all looks in all of them."
+        shelf.terminal.note(Text(f"There is no such session{place}", style="dim"))
+    elif is_more:
+        shelf.terminal.note(Text(f"More with --offset {offset + limit}.", style="dim"))
+    return Code.OK
+
+
+def show_session(shelf: Shelf, id: str, *, last: int | None, agent: str | None, as_json: bool) -> int:
+    """Print a conversation; gives the exit code."""
+    info = shelf.find(id)
+    entries = shelf.sessions.read(info.id, agent=agent, last=last, project=shelf.project)
+    if as_json:
+        for entry in entries:
+            shelf.terminal.write_json(_json(entry.raw))
+        return Code.OK
+    terminal = shelf.terminal
+    page = Page(terminal)
+    terminal.print(Text(one_line(info.title or "(no title)"), style="bold"))
+    terminal.print(Text(_about(info, terminal.glyphs.dot), style="dim"))
+    for entry in entries:
+        for each in _said(entry):
+            if each.kind == "user":
+                page.print()
+            page.say(each)
+    if not entries:
+        terminal.note(Text("Nothing was said in it.", style="dim"))
+    elif agent is None and (agents := shelf.sessions.agents(info.id, project=shelf.project)):
+        terminal.print()
+        terminal.print(Text(f"Subagents, for --agent: {', '.join(map(one_line, agents))}", style="dim"))
+    return Code.OK
+
+
+def search_sessions(shelf: Shelf, text: str, *, regex: bool, case: bool, limit: int, as_json: bool) -> int:
+    """Print where something was said; gives the exit code: as grep, 1 if that is nowhere."""
+    terminal, session, count = shelf.terminal, None, 0
+    for hit in shelf.sessions.search(
+        text, regex=regex, case_sensitive=case, project=shelf.project, limit=limit + 1
+    ):
+        count += 1
+        if count > limit:
+            break
+        if as_json:
+            terminal.write_json(_hit_as_json(hit))
+            continue
+        if hit.session.id != session:
+            if session is not None:
+                terminal.print()
+            session = hit.session.id
+            terminal.print(
+                _fitting(
+                    terminal,
+                    Text.assemble((one_line(session), "cyan"), "  ", (title_of(hit.session), "bold")),
+                )
+            )
+        line = Text(one_line(hit.excerpt))
+        if not regex:
+            line.highlight_words([text], "bold yellow", case_sensitive=case)
+        terminal.print(_fitting(terminal, Text.assemble((f"  {_who(hit):>9}  ", "dim"), line)))
+    if as_json:
+        return Code.OK if count else Code.FAILED
+    if not count:
+        terminal.note(Text("It was said nowhere.", style="dim"))
+    elif count > limit:
+        terminal.note(Text(f"More with --limit {limit * 2}.", style="dim"))
+    return Code.OK if count else Code.FAILED
+
+
+def _fitting(terminal: Terminal, line: Text) -> Text:
+    """A line that has room at the terminal; a pipe gets all of it."""
+    if terminal.out.is_terminal:
+        line.truncate(terminal.out.width, overflow="ellipsis")
+    return line
+
+
+def _who(hit: SearchHit) -> str:
+    spoken = _SPEAKERS.get(hit.entry.type, hit.entry.type)
+    return one_line(spoken if hit.agent_id is None else f"{spoken} of {hit.agent_id}")
+
+
+def export_session(
+    shelf: Shelf, id: str, format: Literal["markdown", "json", "html"], output: Path | None
+) -> int:
+    """Print or write a session; gives the exit code."""
+    info = shelf.find(id)
+    text = shelf.sessions.export(info.id, format, project=shelf.project)
+    if output is None:
+        shelf.terminal.write_json(text.rstrip()) if format == "json" else shelf.terminal.write(text)
+        return Code.OK
+    write_private(output, text.encode())
+    return _done(shelf, f"{info.id} written to {output}")
+
+
+# Changing.
+
+
+def import_session(shelf: Shelf, file: Path, *, as_new: bool) -> int:
+    """Take in a session, and print its id; gives the exit code."""
+    source = sys.stdin.read() if str(file) == "-" else file
+    if not source:
+        raise Failed("there is nothing on standard input to import.", Code.USAGE)
+    made = shelf.sessions.import_(source, project=shelf.project, as_new=as_new)
+    shelf.terminal.write(f"{one_line(made)}\n")
+    return Code.OK
+
+
+def fork_session(shelf: Shelf, id: str, *, at: str | None, title: str | None) -> int:
+    """Make a fork, and print its id; gives the exit code."""
+    info = shelf.find(id)
+    made = shelf.sessions.fork(info.id, at=at, title=title, project=shelf.project)
+    shelf.terminal.write(f"{one_line(made)}\n")
+    return Code.OK
+
+
+def copy_session(shelf: Shelf, id: str, to: str) -> int:
+    """Copy a session elsewhere; gives the exit code."""
+    info = shelf.find(id)
+    with Sessions(None if to == _ON_DISK else to) as there:
+        shelf.sessions.copy(info.id, to=there, project=shelf.project)
+    return _done(shelf, f"{info.id} copied")
+
+
+def delete_session(shelf: Shelf, id: str, *, is_sure: bool) -> int:
+    """Delete a session, if whoever asks is sure; gives the exit code."""
+    info = shelf.find(id)
+    if not is_sure:
+        if not shelf.terminal.can_ask:
+            raise Failed("nobody can be asked here whether to delete it. Add --yes.", Code.USAGE)
+        title = title_of(info)
+        shelf.terminal.question(f"Delete {one_line(info.id)} ({title})? [y/N] ")
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            return _done(shelf, "kept", Code.FAILED)
+    shelf.sessions.delete(info.id, project=shelf.project)
+    return _done(shelf, f"{info.id} deleted")
+
+
+def change(shelf: Shelf, id: str, done: str, make: Callable[[Shelf, str], object]) -> int:
+    """Change a session; gives the exit code."""
+    info = shelf.find(id)
+    make(shelf, info.id)
+    return _done(shelf, f"{done} {info.id}" if done.endswith("from") else f"{info.id} {done}")
+
+
+def _done(shelf: Shelf, text: str, code: Code = Code.OK) -> int:
+    shelf.terminal.note(Text(one_line(text), style="dim"))
+    return code
+
+
+# Words.
+
+
+def _about(info: StoredSession, dot: str) -> str:
+    when = info.last_modified.astimezone().strftime("%Y-%m-%d %H:%M")
+    parts = [info.id, when, info.cwd, info.git_branch, info.tag and f"#{info.tag}"]
+    parts += [size_of(info.size) if info.size else None, "archived" if info.is_archived else None]
+    return one_line(f" {dot} ".join(str(part) for part in parts if part))
+
+
+def _said(entry: TranscriptEntry) -> list[Said]:
+    message = entry.message
+    if entry.is_compact_summary:
+        return [Said("note", "the conversation so far, in short: " + shortened(one_line(entry.text)))]
+    if isinstance(message, CompactBoundaryMessage):
+        return [Said("note", "the conversation was compacted")]
+    if isinstance(message, UserMessage) and not any(isinstance(b, ToolResultBlock) for b in message.content):
+        text = printable(message.text.strip())
+        return [Said("user", text)] if text else []
+    return list(said(message, cwd=entry.cwd))
+
+
+def _hit_as_json(hit: SearchHit) -> str:
+    told = {
+        "session_id": hit.session.id,
+        "project": hit.session.project,
+        "title": hit.session.title,
+        "agent_id": hit.agent_id,
+        "type": hit.entry.type,
+        "uuid": hit.entry.uuid,
+        "line_number": hit.line_number,
+        "excerpt": hit.excerpt,
+    }
+    return _json(told)
+
+
+def _json(value: object) -> str:
+    """On one line. By the standard library: it refuses no number, however large."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _time(text: str | None, flag: str) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        if found := re.fullmatch(r"(\d+)\s*([mhdw])", text.strip()):
+            return datetime.now(UTC) - timedelta(**{_UNITS[found[2]]: int(found[1])})
+        return datetime.fromisoformat(text).astimezone()
+    except (ValueError, OverflowError):
+        raise Failed(f"{flag} is {text!r}, which is no time. Try 2026-11-01, or 3d.", Code.USAGE) from None
+
+
+def _check_is_there(store: str) -> None:
+    """Raises `Failed` for a store on this machine that is not there: to open it would make an empty one."""
+    opened = open_store(store)
+    place = getattr(opened, "path", getattr(opened, "folder", None))
+    if isinstance(place, Path) and not place.exists():
+        raise Failed(f"there is no store {str(place)!r}. Give one that is there as --store.", Code.USAGE)
+
+
+def _is_whole(id: str) -> bool:
+    return len(id) == 36

@@ -1,0 +1,425 @@
+"""`ClaudeAgentOptions` as options of a session: the same effect, spelled in Outrider's way.
+
+What the reference leaves to the program is left to it here, too. Does not start anything.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+
+import msgspec
+
+from outrider.compat import _option_values as spelled
+from outrider.compat._callbacks import decide_with, hooks_of
+from outrider.compat._option_values import is_mapping
+from outrider.compat._transport import native
+from outrider.compat.types import CanUseToolShadowedWarning, ClaudeAgentOptions
+from outrider.errors import SessionNotFound
+from outrider.launch import make_environment
+from outrider.options import Options, Timeouts
+from outrider.options._checks import level_of_caller, split_rules
+from outrider.transcripts import check_can_continue, config_folder
+from outrider.transports import is_intercepted
+
+if TYPE_CHECKING:
+    from outrider import transports
+    from outrider.compat._transport import Transport
+    from outrider.options import OptionFields
+
+
+Fields: TypeAlias = dict[str, Any]
+Change: TypeAlias = Callable[[Fields, str | None], None]
+
+
+def with_flags(fields: Fields, flags: object) -> Fields:
+    """The fields of options with what the flags say, and the other flags as `extra_args`."""
+    if not is_mapping(flags):
+        return {**fields, "extra_args": flags}
+    changed = {**fields}
+    rest: Fields = {}
+    for flag, value in flags.items():
+        if flag in _FLAGS:
+            _FLAGS[flag](changed, value)
+        elif flag not in ("await-initialize", "verbose", "print"):
+            # Those are there already, where they have an effect.
+            rest[flag] = value
+    return {**changed, "extra_args": rest}
+
+
+# What a flag does to the fields.
+
+
+def _text(option: str) -> Change:
+    def change(fields: Fields, value: str | None) -> None:
+        fields[option] = value
+
+    return change
+
+
+def _fixed(option: str, value: object = True) -> Change:
+    def change(fields: Fields, _: str | None) -> None:
+        fields[option] = value
+
+    return change
+
+
+def _number(option: str, kind: type[int | float]) -> Change:
+    def change(fields: Fields, value: str | None) -> None:
+        try:
+            fields[option] = kind(value or "")
+        except ValueError:
+            # It is refused by name where options are made.
+            fields[option] = value
+
+    return change
+
+
+def _names(option: str) -> Change:
+    def change(fields: Fields, value: str | None) -> None:
+        fields[option] = [name.strip() for name in (value or "").split(",") if name.strip()]
+
+    return change
+
+
+def _more(option: str, parts: Callable[[str], list[Any]] = lambda value: [value]) -> Change:
+    """Of these flags all count."""
+
+    def change(fields: Fields, value: str | None) -> None:
+        before = fields.get(option)
+        fields[option] = [*(before if isinstance(before, list | tuple) else ()), *parts(value or "")]
+
+    return change
+
+
+def _json(option: str) -> Change:
+    def change(fields: Fields, value: str | None) -> None:
+        found = _decoded(value or "")
+        before = fields.get(option)
+        fields[option] = {**found, **before} if is_mapping(found) and is_mapping(before) else found
+
+    return change
+
+
+def _unless(option: str, change: Change) -> Change:
+    """The reference puts these before what the option makes, which then wins."""
+
+    def change_if_unset(fields: Fields, value: str | None) -> None:
+        if fields.get(option) is None:
+            change(fields, value)
+
+    return change_if_unset
+
+
+def _of_prompt(name: str, kinds: tuple[str, ...], read: Callable[[str | None], object]) -> Change:
+    def change(fields: Fields, value: str | None) -> None:
+        prompt = fields.get("system_prompt")
+        parts = {"type": "custom", "prompt": prompt} if isinstance(prompt, str) else prompt
+        if is_mapping(parts) and parts.get("type") in kinds:
+            fields["system_prompt"] = {**parts, name: read(value)}
+
+    return change
+
+
+def _thinking_display(fields: Fields, value: str | None) -> None:
+    given = fields.get("thinking")
+    if given is None or is_mapping(given):
+        fields["thinking"] = {"type": "adaptive", "display": value, **(given or {})}
+
+
+def _schema(fields: Fields, value: str | None) -> None:
+    fields["output_format"] = {"type": "json_schema", "schema": _decoded(value or "")}
+
+
+def _servers(fields: Fields, value: str | None) -> None:
+    before, config = fields.get("mcp_servers"), value or ""
+    if not before or not is_mapping(before):
+        fields["mcp_servers"] = config
+        return
+    try:
+        if not config.lstrip().startswith("{"):
+            config = Path(fields.get("cwd") or "", config).read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise ValueError(f"extra_args['mcp-config'] names a file that cannot be read: {error}") from error
+    found = _decoded(config)
+    more = found.get("mcpServers") if is_mapping(found) else None
+    if not is_mapping(more):
+        raise ValueError("extra_args['mcp-config'] must have `mcpServers`, a mapping of names to servers")
+    fields["mcp_servers"] = {**before, **more}
+
+
+def _decoded(text: str) -> object:
+    try:
+        return msgspec.json.decode(text)
+    except ValueError:
+        return text
+
+
+_FLAGS: Final[dict[str, Change]] = {
+    "add-dir": _more("add_dirs"),
+    "agent": _text("agent"),
+    "agents": _json("agents"),
+    "allow-dangerously-skip-permissions": _fixed("allow_dangerously_skip_permissions"),
+    "allowedTools": _more("allowed_tools", split_rules),
+    "allowed-tools": _more("allowed_tools", split_rules),
+    "append-subagent-system-prompt": _text("append_subagent_system_prompt"),
+    "append-system-prompt": _text("append_system_prompt"),
+    "betas": _more("betas", split_rules),
+    "continue": _fixed("continue_conversation"),
+    "dangerously-skip-permissions": _fixed("permission_mode", "bypassPermissions"),
+    "debug": lambda fields, value: fields.update(debug=True if value is None else value),
+    "debug-file": _text("debug_file"),
+    "disallowedTools": _more("disallowed_tools", split_rules),
+    "disallowed-tools": _more("disallowed_tools", split_rules),
+    "effort": _unless("effort", _text("effort")),
+    "exclude-dynamic-system-prompt-sections": _of_prompt(
+        "exclude_dynamic_sections", ("preset",), lambda _: True
+    ),
+    "fallback-model": _text("fallback_model"),
+    "fork-session": _fixed("fork_session"),
+    "forward-subagent-text": _fixed("forward_subagent_text"),
+    "include-hook-events": _fixed("include_hook_events"),
+    "include-partial-messages": _fixed("include_partial_messages"),
+    "json-schema": _unless("output_format", _schema),
+    "managed-settings": _json("managed_settings"),
+    "max-budget-usd": _number("max_budget_usd", float),
+    "max-thinking-tokens": _unless("max_thinking_tokens", _number("max_thinking_tokens", int)),
+    "max-turns": _number("max_turns", int),
+    "mcp-config": _servers,
+    "model": _text("model"),
+    "name": _text("title"),
+    "no-session-persistence": _fixed("persist_session", value=False),
+    "permission-mode": _text("permission_mode"),
+    "permission-prompt-tool": _text("permission_prompt_tool_name"),
+    "permission-prompts": _text("permission_prompts"),
+    "plan-mode-instructions": _text("plan_mode_instructions"),
+    "plugin-dir": _more("plugins"),
+    "project-config-root": _text("project_config_root"),
+    "prompt-suggestions": _fixed("prompt_suggestions"),
+    "replay-user-messages": _fixed("replay_user_messages"),
+    "resume": _text("resume"),
+    "resume-drops-turn": _text("resume_drops_turn"),
+    "resume-session-at": _text("resume_session_at"),
+    "session-id": _text("session_id"),
+    "setting-sources": _names("setting_sources"),
+    "settings": _text("settings"),
+    "strict-mcp-config": _fixed("strict_mcp_config"),
+    "system-prompt": _text("system_prompt"),
+    "system-prompt-file": lambda fields, value: fields.update(system_prompt={"type": "file", "path": value}),
+    "system-prompt-snapshot": _of_prompt("snapshot", ("preset", "custom"), lambda value: value == "on"),
+    "task-budget": _number("task_budget", int),
+    "thinking": _unless("thinking", lambda fields, value: fields.update(thinking={"type": value})),
+    "thinking-display": _thinking_display,
+    "tools": _more("tools", split_rules),
+}
+
+
+_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\ufeff(),]")
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+
+
+def checked_skills(skills: object) -> object:
+    """The skills as they are. Raises `TypeError` or `ValueError`."""
+    if skills is None or (isinstance(skills, str) and skills == "all"):
+        return skills
+    if not isinstance(skills, list):
+        meant = f" Did you mean [{skills!r}]?" if isinstance(skills, str) else ""
+        raise TypeError(f'skills must be a list of skill names or "all", got {skills!r}.{meant}')
+    names = cast("list[object]", skills)
+    for name in names:
+        _check(name)
+    return names
+
+
+def _check(name: object) -> None:
+    if not isinstance(name, str):
+        raise TypeError(f"Skill names must be strings, got {type(name).__name__}: {name!r}")
+    if not name.strip():
+        raise ValueError(f"Skill names must be non-empty, got {name!r}")
+    if fault := _fault_of(name):
+        raise ValueError(f"Invalid skill name {name!r}: {fault}")
+
+
+def _fault_of(name: str) -> str:
+    faults = {
+        "it holds a lone surrogate, which cannot be sent.": _SURROGATE.search(name),
+        "leading or trailing whitespace never matches.": name != name.strip(),
+        "parentheses, commas and control characters would be read as something else.": _CONTROL.search(name),
+        'use skills="all" for every skill.': name == "*",
+        "wildcard-suffix names are not taken; name each skill.": name.endswith((":*", " *")),
+        "a name may not start with '/'; give it without.": name.startswith("/"),
+        "consecutive backslashes would be read as one.": "\\\\" in name,
+        "an unpaired backslash at the end would be read with what follows.": name.endswith("\\"),
+    }
+    return next((text for text, is_there in faults.items() if is_there), "")
+
+
+_SAME: Final = (
+    "strict_mcp_config",
+    "permission_mode",
+    "max_budget_usd",
+    "cli_path",
+    "max_buffer_size",
+    "user",
+    "include_partial_messages",
+    "include_hook_events",
+    "forward_subagent_text",
+    "verbatim_prompts",
+    "continue_conversation",
+    "fork_session",
+    "resume_drops_turn",
+    "setting_sources",
+    "effort",
+    "enable_file_checkpointing",
+    "session_store",
+    "session_store_flush",
+    "task_budget",
+    "client_app",
+)
+"""Options that are called the same, and mean the same when they are set."""
+
+_DROPPED_IF_EMPTY: Final = (
+    "model",
+    "fallback_model",
+    "max_turns",
+    "resume",
+    "session_id",
+    "resume_session_at",
+    "permission_prompt_tool_name",
+    "settings",
+    "cwd",
+)
+"""Options of which the reference leaves out whatever is empty."""
+
+_LISTS: Final = ("betas", "add_dirs")
+"""Those of which None is no more than an empty list."""
+
+
+def translated_options(
+    given: ClaudeAgentOptions | None, transport: Transport | transports.Transport | None = None
+) -> Options:
+    """The options of a session. Raises what the reference raises for what cannot work: `ValueError`,
+    `TypeError`."""
+    options = ClaudeAgentOptions() if given is None else given
+    if options.can_use_tool is not None and options.permission_prompt_tool_name:
+        raise ValueError(
+            "can_use_tool callback cannot be used with permission_prompt_tool_name: one of them decides."
+        )
+    fields = _settled(with_flags(_fields(options), options.extra_args), transport)
+    made = Options(**cast("OptionFields", fields))
+    if made.continue_conversation and not _can_continue(made):
+        # The program begins a new one then.
+        made = made.replace(continue_conversation=False, fork_session=False)
+    _warn_of_what_is_not_asked(options)
+    return made
+
+
+def _fields(options: ClaudeAgentOptions) -> Fields:
+    fields: Fields = {name: getattr(options, name) for name in _SAME}
+    fields |= {name: getattr(options, name) or None for name in _DROPPED_IF_EMPTY}
+    fields |= {name: getattr(options, name) or () for name in _LISTS}
+    fields |= {
+        "tools": spelled.tools(options.tools),
+        "allowed_tools": spelled.rules(options.allowed_tools or ()),
+        "disallowed_tools": spelled.rules(options.disallowed_tools or ()),
+        # The reference takes any name, and sends it as it is.
+        "extra_tools": ("*",),
+        "skills": checked_skills(options.skills),
+        "system_prompt": spelled.prompt(options.system_prompt),
+        "append_system_prompt": spelled.appended_prompt(options.system_prompt),
+        "thinking": spelled.thinking(options.thinking),
+        "max_thinking_tokens": spelled.thinking_tokens(options.thinking, options.max_thinking_tokens),
+        "mcp_servers": spelled.servers(options.mcp_servers),
+        "agents": spelled.agents(options.agents),
+        "plugins": spelled.plugins(options.plugins or ()),
+        "output_format": spelled.output_format(options.output_format),
+        "sandbox": spelled.sandbox(options.sandbox),
+        # Alone, they are handed on unread.
+        "strict_settings_merge": options.sandbox is not None,
+        "env": spelled.variables(options),
+        "stderr": _to_stderr if options.stderr is None else options.stderr,
+        "hooks": hooks_of(options.hooks),
+        "permission": decide_with(options.can_use_tool),
+        "timeouts": _timeouts(options),
+        "give_up_on": (),
+    }
+    if options.skills is not None and options.setting_sources is None:
+        # Else no skill of the user's or the project's would be found.
+        fields["setting_sources"] = ("user", "project")
+    return fields
+
+
+def _settled(fields: Fields, transport: Transport | transports.Transport | None) -> Fields:
+    """The fields, where they depend on each other, and the program takes what Outrider does not."""
+    settled = {**fields}
+    if transport is not None:
+        settled["transport"] = native(transport)
+        if fields["session_store"] is not None:
+            # Nothing is started that could read what was laid out.
+            settled |= {"resume": None, "continue_conversation": False}
+    if settled["resume"]:
+        # It says more exactly which one.
+        settled["continue_conversation"] = False
+    elif settled["continue_conversation"] is False:
+        # There is nothing to copy.
+        settled["fork_session"] = False
+    settled["fallback_model"] = spelled.fallback_models(fields["fallback_model"], fields["model"])
+    return settled
+
+
+def _can_continue(options: Options) -> bool:
+    """Whether there is a session to go on with, as far as that can be known here."""
+    elsewhere = (options.session_store, options.user, options.transport)
+    if any(place is not None for place in elsewhere) or is_intercepted():
+        return True
+    try:
+        check_can_continue(config_folder(make_environment(options)), options.cwd or Path.cwd())
+    except SessionNotFound:
+        return False
+    except OSError:
+        # The folder is not there, which is said when something is started in it.
+        return True
+    return True
+
+
+def _timeouts(options: ClaudeAgentOptions) -> Timeouts:
+    """Turns may take as long as they like, as long as there is a sign of life."""
+    limit = cast("object", options.load_timeout_ms)
+    if options.session_store is None:
+        return Timeouts(turn=None, background=None, retries=None)
+    if isinstance(limit, bool) or not isinstance(limit, int | float) or limit <= 0:
+        raise ValueError(f"load_timeout_ms must be a number over 0, not {limit!r}")
+    return Timeouts(turn=None, background=None, retries=None, store=limit / 1000)
+
+
+def _to_stderr(line: str) -> None:
+    # As if the program had inherited it. A process without a terminal may have none.
+    if sys.stderr is not None:
+        sys.stderr.write(f"{line}\n")
+
+
+def _warn_of_what_is_not_asked(options: ClaudeAgentOptions) -> None:
+    if options.can_use_tool is None:
+        return
+    if options.permission_mode == "bypassPermissions":
+        why = "the permission_mode 'bypassPermissions' allows every call that no rule denies"
+        _warn(f"can_use_tool will not be invoked: {why}. A PreToolUse hook is asked about each.")
+        return
+    rules = [*(options.allowed_tools or ()), *(("Skill",) if options.skills == "all" else ())]
+    whole = dict.fromkeys(
+        name
+        for name, bracket, inside in (rule.partition("(") for rule in rules)
+        if not bracket or inside in (")", "*)")
+    )
+    if whole:
+        why = "allowed_tools allows them whatever they are used for"
+        hint = "Leave them out, narrow the rules, or use a PreToolUse hook"
+        _warn(f"can_use_tool will not be invoked for: {', '.join(whole)}. That is because {why}. {hint}.")
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, CanUseToolShadowedWarning, stacklevel=level_of_caller())

@@ -1,0 +1,205 @@
+"""Owns the reference SDK's way to define tools, and makes of them a server of Outrider's own.
+
+Does not serve them, and does not need the `mcp` library.
+"""
+
+# Annotations are evaluated where they stand, so that `get_type_hints` finds what they name.
+
+import inspect
+import logging
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Generic, Self, TypeVar, cast
+
+from outrider.compat._tools.checking import fault_in
+from outrider.compat._tools.results import as_result, json_schema
+from outrider.compat._types.options import McpSdkServerConfig
+from outrider.errors import ToolFailed
+from outrider.handlers import RawTool, RawToolServer
+
+__all__ = ["SdkMcpTool", "ToolAnnotations", "create_sdk_mcp_server", "tool"]
+
+log = logging.getLogger("outrider.compat")
+
+T = TypeVar("T")
+
+_SIZE: Final = "maxResultSizeChars"
+_HINTS: Final[Mapping[str, type]] = {
+    "title": str,
+    "readOnlyHint": bool,
+    "destructiveHint": bool,
+    "idempotentHint": bool,
+    "openWorldHint": bool,
+    _SIZE: int,
+}
+_SIZE_META: Final = "anthropic/maxResultSizeChars"
+"""Where a tool's definition says how long its results may be before the agent puts them into a file."""
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"[A-Z]", lambda letter: f"_{letter[0].lower()}", name)
+
+
+_WIRE_NAMES: Final = {_snake(name): name for name in _HINTS}
+
+
+class ToolAnnotations:
+    """What the agent is told of a tool's nature: `title`, `readOnlyHint`, `destructiveHint`,
+    `idempotentHint`, `openWorldHint`, and `maxResultSizeChars`. Each may be spelled with underscores, too.
+
+    Raises ValueError for one of another type.
+    """
+
+    def __init__(self, **data: Any) -> None:  # noqa: ANN401 - hints of any kind are kept
+        named = {_WIRE_NAMES.get(name, name): value for name, value in data.items()}
+        # Where both are given, the one that the agent knows counts.
+        self._hints: Final[dict[str, object]] = named | {n: v for n, v in data.items() if n in _HINTS}
+        for name, value in self._hints.items():
+            _check(name, value)
+
+    def __getattr__(self, name: str) -> object:
+        wire = _WIRE_NAMES.get(name, name)
+        if wire in _HINTS:
+            return self._hints.get(wire)
+        try:
+            return self._hints[name]
+        except KeyError:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}") from None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ToolAnnotations) and self._told() == other._told()
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._told().items()))
+
+    def __repr__(self) -> str:
+        return f"ToolAnnotations({', '.join(f'{name}={value!r}' for name, value in self._told().items())})"
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
+        # Not by its attributes: what is made without them has none to look for.
+        return _annotations, (self._hints,)
+
+    def model_dump(self, **_how: object) -> dict[str, Any]:
+        """The hints that are set, by the names that the agent knows."""
+        return self._told()
+
+    def _told(self) -> dict[str, Any]:
+        return {name: value for name, value in self._hints.items() if value is not None}
+
+
+def _check(name: str, value: object) -> None:
+    if name not in _HINTS or value is None:
+        return
+    kind = _HINTS[name]
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise ValueError(f"{name!r} must be of the type {kind.__name__}, not {value!r}")
+
+
+def _annotations(hints: dict[str, object]) -> ToolAnnotations:
+    return ToolAnnotations(**hints)
+
+
+@dataclass
+class SdkMcpTool(Generic[T]):
+    """A tool. `tool` makes it of a function."""
+
+    name: str
+    description: str
+    input_schema: type[T] | dict[str, Any]
+    handler: Callable[[T], Awaitable[dict[str, Any]]]
+    annotations: ToolAnnotations | None = None
+
+
+def tool(
+    name: str,
+    description: str,
+    input_schema: type | dict[str, Any],
+    annotations: ToolAnnotations | None = None,
+) -> Callable[[Callable[[Any], Awaitable[dict[str, Any]]]], SdkMcpTool[Any]]:
+    """Make a tool of a function that takes the arguments as a dict and gives `{"content": […]}`.
+
+    `input_schema` is a dict of names and types, a TypedDict, or a JSON Schema. The arguments are checked
+    before the function is called. One that is not async works as well; it runs in a thread.
+    """
+
+    def decorate(handler: Callable[[Any], Awaitable[dict[str, Any]]]) -> SdkMcpTool[Any]:
+        return SdkMcpTool(name, description, input_schema, handler, annotations)
+
+    return decorate
+
+
+def create_sdk_mcp_server(
+    name: str, version: str = "1.0.0", tools: list[SdkMcpTool[Any]] | None = None
+) -> McpSdkServerConfig:
+    """Make a server of tools, for `mcp_servers`. It runs in this process; many sessions may use one."""
+    # As the reference has it, the agent decides which tools the model knows from the start.
+    server = _Server(name, [_raw(each) for each in tools or ()], version=version, always_load=False)
+    return McpSdkServerConfig(type="sdk", name=name, instance=server)
+
+
+class _Server(RawToolServer):
+    def missing(self, name: str) -> dict[str, Any]:
+        return _error(f"Tool {name!r} not found")
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Self:
+        # Options are copied, and many sessions may use one server.
+        return self
+
+
+def _raw(given: SdkMcpTool[Any]) -> RawTool:
+    schema = json_schema(given.input_schema)
+    definition: dict[str, Any] = {
+        "name": given.name,
+        "description": given.description,
+        "inputSchema": schema,
+    }
+    # What a user has from the `mcp` library writes itself in the same way.
+    hints: dict[str, Any] = (
+        given.annotations.model_dump(by_alias=True, exclude_none=True) if given.annotations else {}
+    )
+    if (size := hints.get(_SIZE)) is not None:
+        definition["_meta"] = {_SIZE_META: size}
+    if told := {key: value for key, value in hints.items() if key in _HINTS and key != _SIZE}:
+        definition["annotations"] = told
+    return RawTool(definition, _checked(given.name, schema, given.handler))
+
+
+def _checked(
+    name: str, schema: dict[str, Any], handler: Callable[[Any], object]
+) -> Callable[[dict[str, Any]], object]:
+    """The handler, called only with what fits; its errors are told to the model in their own words."""
+
+    async def finished(result: Awaitable[object]) -> object:
+        try:
+            return as_result(await result)
+        except Exception as error:
+            raise _failed(name, error) from error
+
+    async def called(arguments: dict[str, Any]) -> object:
+        if (fault := fault_in(arguments, schema)) is not None:
+            return _error(f"Input validation error: {fault}")
+        try:
+            return as_result(await cast("Awaitable[object]", handler(arguments)))
+        except Exception as error:
+            raise _failed(name, error) from error
+
+    def called_in_thread(arguments: dict[str, Any]) -> object:
+        if (fault := fault_in(arguments, schema)) is not None:
+            return _error(f"Input validation error: {fault}")
+        try:
+            result = handler(arguments)
+            return finished(result) if inspect.isawaitable(result) else as_result(result)
+        except Exception as error:
+            raise _failed(name, error) from error
+
+    return called if inspect.iscoroutinefunction(handler) else called_in_thread
+
+
+def _error(text: str) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": text}], "isError": True}
+
+
+def _failed(name: str, error: Exception) -> ToolFailed:
+    log.error("the tool %r failed", name, exc_info=error)
+    return ToolFailed(str(error) or type(error).__name__)

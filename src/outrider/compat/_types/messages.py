@@ -1,0 +1,448 @@
+"""Owns which of Outrider's messages and blocks the drop-in offers, and the shapes and values of their parts.
+
+Has no classes of messages: they are those of `outrider.wire`.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, Protocol, Required, TypeAlias, TypedDict
+
+from outrider.wire import (
+    AssistantMessage,
+    ContentBlock,
+    ConversationResetMessage,
+    DeferredToolUse,
+    HookEventMessage,
+    Message,
+    MirrorErrorMessage,
+    RateLimitEvent,
+    RateLimitInfo,
+    ResultMessage,
+    ServerToolResultBlock,
+    ServerToolUseBlock,
+    StreamEvent,
+    SystemMessage,
+    TaskNotificationMessage,
+    TaskProgressMessage,
+    TaskStartedMessage,
+    TaskUpdatedMessage,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    UserMessage,
+)
+from outrider.wire.choices import TERMINAL_TASK_STATUSES
+from outrider.wire.permissions import (
+    PermissionResult,
+    PermissionResultAllow,
+    PermissionResultDeny,
+    PermissionRuleValue,
+    PermissionUpdate,
+)
+
+__all__ = [
+    "AssistantMessage",
+    "AssistantMessageError",
+    "CanUseTool",
+    "CanUseToolShadowedWarning",
+    "ContentBlock",
+    "ContextUsageCategory",
+    "ContextUsageResponse",
+    "ConversationResetMessage",
+    "DeferredToolUse",
+    "FastModeDisabledReason",
+    "FastModeState",
+    "ForkSessionResult",
+    "HookEventMessage",
+    "Message",
+    "MessageOrigin",
+    "MessageOriginKind",
+    "MirrorErrorMessage",
+    "ModelUsage",
+    "PermissionBehavior",
+    "PermissionMode",
+    "PermissionResult",
+    "PermissionResultAllow",
+    "PermissionResultDeny",
+    "PermissionRuleValue",
+    "PermissionUpdate",
+    "PermissionUpdateDestination",
+    "RateLimitEvent",
+    "RateLimitInfo",
+    "RateLimitStatus",
+    "RateLimitType",
+    "ResultMessage",
+    "SDKSessionInfo",
+    "ServerToolName",
+    "ServerToolResultBlock",
+    "ServerToolUseBlock",
+    "SessionKey",
+    "SessionListSubkeysKey",
+    "SessionMessage",
+    "SessionStore",
+    "SessionStoreEntry",
+    "SessionStoreFlushMode",
+    "SessionStoreListEntry",
+    "SessionSummaryEntry",
+    "StreamEvent",
+    "SystemInitData",
+    "SystemInitMcpServer",
+    "SystemInitPlugin",
+    "SystemInitPluginError",
+    "SystemMessage",
+    "TERMINAL_TASK_STATUSES",
+    "TaskNotificationMessage",
+    "TaskNotificationOriginSubkind",
+    "TaskNotificationStatus",
+    "TaskProgressMessage",
+    "TaskStartedMessage",
+    "TaskUpdatedMessage",
+    "TaskUpdatedStatus",
+    "TaskUsage",
+    "TextBlock",
+    "ThinkingBlock",
+    "ToolPermissionContext",
+    "ToolResultBlock",
+    "ToolUseBlock",
+    "UserMessage",
+]
+
+
+# Annotations are evaluated where they stand, so that `get_type_hints` finds what they name.
+
+
+PermissionMode: TypeAlias = Literal["default", "acceptEdits", "plan", "bypassPermissions", "dontAsk", "auto"]
+"""What the agent may do without asking."""
+
+PermissionBehavior: TypeAlias = Literal["allow", "deny", "ask"]
+"""What a permission rule does."""
+
+PermissionUpdateDestination: TypeAlias = Literal[
+    "userSettings", "projectSettings", "localSettings", "session"
+]
+"""Where a change of permissions is kept."""
+
+
+@dataclass
+class ToolPermissionContext:
+    """Why the agent asks, and what it would change if it were not to ask again."""
+
+    signal: Any | None = None
+    """Always None."""
+    suggestions: list[PermissionUpdate] = field(default_factory=list[PermissionUpdate])
+    """To be given back as `updated_permissions`."""
+    tool_use_id: str | None = None
+    agent_id: str | None = None
+    """The subagent that asks; None on the main thread."""
+    blocked_path: str | None = None
+    decision_reason: str | None = None
+    title: str | None = None
+    display_name: str | None = None
+    description: str | None = None
+
+
+CanUseTool: TypeAlias = Callable[[str, dict[str, Any], ToolPermissionContext], Awaitable[PermissionResult]]
+"""A permission callback: takes the tool's name, its input and the context."""
+
+
+class CanUseToolShadowedWarning(UserWarning):
+    """A permission callback that the agent will not ask for some tools, or for any."""
+
+
+# Annotations are evaluated where they stand: else `NotRequired` would mean nothing at run time.
+
+
+AssistantMessageError: TypeAlias = Literal[
+    "authentication_failed", "billing_error", "rate_limit", "invalid_request", "server_error", "unknown"
+]
+"""Why an assistant message stands for a failure."""
+
+ServerToolName: TypeAlias = Literal[
+    "advisor",
+    "web_search",
+    "web_fetch",
+    "code_execution",
+    "bash_code_execution",
+    "text_editor_code_execution",
+    "tool_search_tool_regex",
+    "tool_search_tool_bm25",
+]
+"""A tool that the API runs itself."""
+
+RateLimitStatus: TypeAlias = Literal["allowed", "allowed_warning", "rejected"]
+"""What a rate limit lets through."""
+
+RateLimitType: TypeAlias = Literal["five_hour", "seven_day", "seven_day_opus", "seven_day_sonnet", "overage"]
+"""The window or purse that a rate limit counts."""
+
+TaskNotificationStatus: TypeAlias = Literal["completed", "failed", "stopped"]
+"""How a background task ended, as its notification says."""
+
+TaskUpdatedStatus: TypeAlias = Literal["pending", "running", "paused", "completed", "failed", "killed"]
+"""Where a background task stands, as its updates say."""
+
+FastModeState: TypeAlias = Literal["off", "cooldown", "on"]
+"""Whether answers come by the fast route."""
+
+FastModeDisabledReason: TypeAlias = Literal[
+    "free",
+    "preference",
+    "extra_usage_disabled",
+    "network_error",
+    "unknown",
+    "not_first_party",
+    "disabled_by_env",
+    "model_not_allowed",
+    "sdk_opt_in_required",
+    "pending",
+]
+"""Why fast mode cannot be turned on."""
+
+MessageOriginKind: TypeAlias = Literal[
+    "human",
+    "channel",
+    "peer",
+    "task-notification",
+    "coordinator",
+    "unclassified",
+    "observer",
+    "auto-continuation",
+    "observer-activity",
+]
+"""Who or what wrote a user message."""
+
+TaskNotificationOriginSubkind: TypeAlias = Literal["scheduled-trigger", "peer-send-message"]
+"""What kind of task notification a message came from."""
+
+# fmt: off
+MessageOrigin = TypedDict(
+    "MessageOrigin",
+    {
+        "kind": Required[MessageOriginKind],
+        "server": str, "from": str, "name": str, "fromSession": str, "senderTaskId": str, "body": str,
+        "verifiedPeerPid": int, "subkind": TaskNotificationOriginSubkind,
+    },
+    total=False,
+)
+"""Who caused a turn or a user message; which of the other keys there are depends on `kind`."""
+# fmt: on
+
+
+class ModelUsage(TypedDict):
+    """Tokens and money by model."""
+
+    inputTokens: int
+    outputTokens: int
+    cacheReadInputTokens: int
+    cacheCreationInputTokens: int
+    webSearchRequests: int
+    costUSD: float
+    contextWindow: int
+    maxOutputTokens: int
+    canonicalModel: NotRequired[str]
+    provider: NotRequired[str]
+
+
+class TaskUsage(TypedDict):
+    """What a background task has used so far."""
+
+    total_tokens: int
+    tool_uses: int
+    duration_ms: int
+
+
+class SystemInitMcpServer(TypedDict):
+    """An MCP server as the init message lists it."""
+
+    name: str
+    status: str
+    source: NotRequired[str]
+
+
+class SystemInitPlugin(TypedDict):
+    """A plugin that was loaded."""
+
+    name: str
+    path: str
+    version: NotRequired[str]
+
+
+class SystemInitPluginError(TypedDict):
+    """A plugin that was skipped, and why."""
+
+    plugin: str
+    type: str
+    message: str
+    path: NotRequired[str]
+
+
+class SystemInitData(TypedDict):
+    """The `data` of an init message, keys as sent."""
+
+    type: Literal["system"]
+    subtype: Literal["init"]
+    uuid: str
+    session_id: str
+    agents: NotRequired[list[str]]
+    apiKeySource: str
+    betas: NotRequired[list[str]]
+    claude_code_version: str
+    cwd: str
+    tools: list[str]
+    mcp_servers: list[SystemInitMcpServer]
+    model: str
+    permissionMode: PermissionMode
+    slash_commands: list[str]
+    terminal_slash_commands: NotRequired[list[str]]
+    output_style: str
+    skills: list[str]
+    plugins: list[SystemInitPlugin]
+    plugin_errors: NotRequired[list[SystemInitPluginError]]
+    fast_mode_state: NotRequired[FastModeState]
+    fast_mode_disabled_reason: NotRequired[FastModeDisabledReason]
+    capabilities: NotRequired[list[str]]
+
+
+class ContextUsageCategory(TypedDict):
+    """A part of the context, and how much of it that takes."""
+
+    name: str
+    tokens: int
+    color: str
+    isDeferred: NotRequired[bool]
+
+
+class ContextUsageResponse(TypedDict):
+    """What fills the model's context."""
+
+    categories: list[ContextUsageCategory]
+    totalTokens: int
+    maxTokens: int
+    rawMaxTokens: int
+    percentage: float
+    model: str
+    isAutoCompactEnabled: bool
+    memoryFiles: list[dict[str, Any]]
+    mcpTools: list[dict[str, Any]]
+    agents: list[dict[str, Any]]
+    gridRows: list[list[dict[str, Any]]]
+    autoCompactThreshold: NotRequired[int]
+    deferredBuiltinTools: NotRequired[list[dict[str, Any]]]
+    systemTools: NotRequired[list[dict[str, Any]]]
+    systemPromptSections: NotRequired[list[dict[str, Any]]]
+    slashCommands: NotRequired[dict[str, Any]]
+    skills: NotRequired[dict[str, Any]]
+    messageBreakdown: NotRequired[dict[str, Any]]
+    apiUsage: NotRequired[dict[str, Any] | None]
+
+
+# Annotations are evaluated where they stand: else `NotRequired` would mean nothing at run time.
+
+
+SessionStoreFlushMode: TypeAlias = Literal["batched", "eager"]
+"""When what the agent writes goes to a store: when a turn ends, or at once."""
+
+
+class SessionKey(TypedDict):
+    """Names one transcript."""
+
+    project_key: str
+    session_id: str
+    subpath: NotRequired[str]
+    """A part of the session, such as `subagents/agent-a1`; absent for the main transcript."""
+
+
+class SessionListSubkeysKey(TypedDict):
+    """Names a session, to ask for its parts."""
+
+    project_key: str
+    session_id: str
+
+
+class SessionStoreEntry(TypedDict, total=False):
+    """One line of a transcript: any JSON object. Only these fields mean something to a store."""
+
+    type: Required[str]
+    uuid: str
+    timestamp: str
+
+
+class SessionStoreListEntry(TypedDict):
+    """A session that is in a store."""
+
+    session_id: str
+    mtime: int
+    """When it last got an entry, in milliseconds since 1970."""
+
+
+class SessionSummaryEntry(TypedDict):
+    """What a store knows about a session without reading it."""
+
+    session_id: str
+    mtime: int
+    data: dict[str, Any]
+    """Made and read by the SDK; a JSON object to the store."""
+
+
+if TYPE_CHECKING:
+    # To type checkers, what a store has to have here: Outrider's own contract goes on from there, and a store
+    # that does not derive from it would have to have all of it.
+    class SessionStore(Protocol):
+        """Keeps transcripts: `append` and `load` have to be written, the others are optional."""
+
+        async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None: ...
+        async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None: ...
+        async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
+            raise NotImplementedError
+
+        async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
+            raise NotImplementedError
+
+        async def delete(self, key: SessionKey) -> None:
+            raise NotImplementedError
+
+        async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
+            raise NotImplementedError
+else:
+    # The same class, so that both APIs agree on which of the optional methods a store has.
+    from outrider.transcripts import SessionStore
+
+
+@dataclass
+class SDKSessionInfo:
+    """A session, as lists show it."""
+
+    session_id: str
+    summary: str
+    last_modified: int
+    """Milliseconds since 1970."""
+    file_size: int | None = None
+    """Bytes; None where there is no file."""
+    custom_title: str | None = None
+    first_prompt: str | None = None
+    git_branch: str | None = None
+    cwd: str | None = None
+    tag: str | None = None
+    created_at: int | None = None
+    """Milliseconds since 1970."""
+
+
+@dataclass
+class SessionMessage:
+    """A message of a transcript."""
+
+    type: Literal["user", "assistant"]
+    uuid: str
+    session_id: str
+    message: Any
+    """The API's own message object."""
+    parent_tool_use_id: str | None = None
+    parent_agent_id: str | None = None
+
+
+@dataclass
+class ForkSessionResult:
+    """The copy that a fork made."""
+
+    session_id: str

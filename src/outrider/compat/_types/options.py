@@ -1,0 +1,527 @@
+"""Owns the options of the reference SDK, and the shapes of what stands in them.
+
+Does not check them, and does not know what Outrider makes of each.
+"""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
+
+from outrider.compat._types.hooks import HookEvent, HookMatcher
+from outrider.compat._types.messages import CanUseTool, PermissionMode, SessionStore, SessionStoreFlushMode
+
+__all__ = [
+    "AgentDefinition",
+    "ClaudeAgentOptions",
+    "ControlErrorResponse",
+    "ControlResponse",
+    "EffortLevel",
+    "McpClaudeAIProxyServerConfig",
+    "McpHttpServerConfig",
+    "McpSSEServerConfig",
+    "McpSdkServerConfig",
+    "McpSdkServerConfigStatus",
+    "McpServer",
+    "McpServerConfig",
+    "McpServerConnectionStatus",
+    "McpServerInfo",
+    "McpServerStatus",
+    "McpServerStatusConfig",
+    "McpStatusResponse",
+    "McpStdioServerConfig",
+    "McpToolAnnotations",
+    "McpToolInfo",
+    "SDKControlInitializeRequest",
+    "SDKControlInterruptRequest",
+    "SDKControlMcpMessageRequest",
+    "SDKControlMcpReconnectRequest",
+    "SDKControlMcpToggleRequest",
+    "SDKControlPermissionRequest",
+    "SDKControlRequest",
+    "SDKControlResponse",
+    "SDKControlRewindFilesRequest",
+    "SDKControlSetPermissionModeRequest",
+    "SDKControlStopTaskRequest",
+    "SDKHookCallbackRequest",
+    "SandboxIgnoreViolations",
+    "SandboxNetworkConfig",
+    "SandboxSettings",
+    "SdkBeta",
+    "SdkPluginConfig",
+    "SettingSource",
+    "SystemPromptCustom",
+    "SystemPromptFile",
+    "SystemPromptPreset",
+    "TaskBudget",
+    "ThinkingConfig",
+    "ThinkingConfigAdaptive",
+    "ThinkingConfigDisabled",
+    "ThinkingConfigEnabled",
+    "ThinkingDisplay",
+    "ToolsPreset",
+]
+
+
+# Annotations are evaluated where they stand: else `NotRequired` would mean nothing at run time.
+
+
+McpServer: TypeAlias = Any
+"""A server of this process: what `create_sdk_mcp_server` makes, or one of the `mcp` library."""
+
+
+class McpStdioServerConfig(TypedDict):
+    """A server that the agent starts as a program."""
+
+    type: NotRequired[Literal["stdio"]]
+    command: str
+    args: NotRequired[list[str]]
+    env: NotRequired[dict[str, str]]
+
+
+class McpSSEServerConfig(TypedDict):
+    """A server that the agent reaches by HTTP with server-sent events."""
+
+    type: Literal["sse"]
+    url: str
+    headers: NotRequired[dict[str, str]]
+
+
+class McpHttpServerConfig(TypedDict):
+    """A server that the agent reaches by HTTP."""
+
+    type: Literal["http"]
+    url: str
+    headers: NotRequired[dict[str, str]]
+
+
+class McpSdkServerConfig(TypedDict):
+    """A server of this process."""
+
+    type: Literal["sdk"]
+    name: str
+    instance: McpServer
+
+
+McpServerConfig: TypeAlias = (
+    McpStdioServerConfig | McpSSEServerConfig | McpHttpServerConfig | McpSdkServerConfig
+)
+"""A server in options."""
+
+
+class McpSdkServerConfigStatus(TypedDict):
+    """A server of this process, as the agent sees it."""
+
+    type: Literal["sdk"]
+    name: str
+
+
+class McpClaudeAIProxyServerConfig(TypedDict):
+    """A server that the account has."""
+
+    type: Literal["claudeai-proxy"]
+    url: str
+    id: str
+
+
+McpServerStatusConfig: TypeAlias = (
+    McpStdioServerConfig
+    | McpSSEServerConfig
+    | McpHttpServerConfig
+    | McpSdkServerConfigStatus
+    | McpClaudeAIProxyServerConfig
+)
+"""A server as the agent was told of it."""
+
+McpServerConnectionStatus: TypeAlias = Literal["connected", "failed", "needs-auth", "pending", "disabled"]
+"""Where the agent stands with a server."""
+
+
+class McpToolAnnotations(TypedDict, total=False):
+    """What a tool says of its nature."""
+
+    readOnly: bool
+    destructive: bool
+    openWorld: bool
+
+
+class McpToolInfo(TypedDict):
+    """A tool of a server."""
+
+    name: str
+    description: NotRequired[str]
+    annotations: NotRequired[McpToolAnnotations]
+
+
+class McpServerInfo(TypedDict):
+    """What a server says of itself."""
+
+    name: str
+    version: str
+
+
+class McpServerStatus(TypedDict):
+    """A server, and where the agent stands with it."""
+
+    name: str
+    status: McpServerConnectionStatus
+    serverInfo: NotRequired[McpServerInfo]
+    error: NotRequired[str]
+    config: NotRequired[McpServerStatusConfig]
+    scope: NotRequired[str]
+    tools: NotRequired[list[McpToolInfo]]
+
+
+class McpStatusResponse(TypedDict):
+    """All servers."""
+
+    mcpServers: list[McpServerStatus]
+
+
+# Annotations are evaluated where they stand: else `NotRequired` would mean nothing at run time.
+
+
+SdkBeta: TypeAlias = Literal["context-1m-2025-08-07"]
+"""A feature of the API that has to be asked for."""
+
+SettingSource: TypeAlias = Literal["user", "project", "local"]
+"""A settings file that the agent reads."""
+
+EffortLevel: TypeAlias = Literal["low", "medium", "high", "xhigh", "max"]
+"""How hard the model thinks."""
+
+ThinkingDisplay: TypeAlias = Literal["summarized", "omitted"]
+"""What of the model's thinking arrives."""
+
+
+class SystemPromptPreset(TypedDict):
+    """The agent's own system prompt, with or without more."""
+
+    type: Literal["preset"]
+    preset: Literal["claude_code"]
+    append: NotRequired[str]
+    exclude_dynamic_sections: NotRequired[bool]
+    snapshot: NotRequired[bool]
+
+
+class SystemPromptCustom(TypedDict):
+    """A system prompt in place of the agent's own."""
+
+    type: Literal["custom"]
+    prompt: str
+    snapshot: NotRequired[bool]
+
+
+class SystemPromptFile(TypedDict):
+    """A system prompt that the agent reads from a file."""
+
+    type: Literal["file"]
+    path: str
+
+
+class ToolsPreset(TypedDict):
+    """The tools that the agent has by itself."""
+
+    type: Literal["preset"]
+    preset: Literal["claude_code"]
+
+
+class TaskBudget(TypedDict):
+    """Tokens that the model is told it may use."""
+
+    total: int
+
+
+class ThinkingConfigAdaptive(TypedDict):
+    """The model decides how much it thinks."""
+
+    type: Literal["adaptive"]
+    display: NotRequired[ThinkingDisplay]
+
+
+class ThinkingConfigEnabled(TypedDict):
+    """The model thinks, within a budget of tokens."""
+
+    type: Literal["enabled"]
+    budget_tokens: int
+    display: NotRequired[ThinkingDisplay]
+
+
+class ThinkingConfigDisabled(TypedDict):
+    """The model does not think first."""
+
+    type: Literal["disabled"]
+
+
+ThinkingConfig: TypeAlias = ThinkingConfigAdaptive | ThinkingConfigEnabled | ThinkingConfigDisabled
+"""Whether and how much the model thinks first."""
+
+
+class SdkPluginConfig(TypedDict):
+    """A plugin, by its folder."""
+
+    type: Literal["local"]
+    path: str
+
+
+class SandboxNetworkConfig(TypedDict, total=False):
+    """What commands in the sandbox reach."""
+
+    allowedDomains: list[str]
+    deniedDomains: list[str]
+    allowManagedDomainsOnly: bool
+    allowUnixSockets: list[str]
+    allowAllUnixSockets: bool
+    allowLocalBinding: bool
+    allowMachLookup: list[str]
+    httpProxyPort: int
+    socksProxyPort: int
+
+
+SandboxIgnoreViolations: TypeAlias = dict[str, list[str]]
+"""By command, or `*`: parts of what is not worth a report."""
+
+
+class SandboxSettings(TypedDict, total=False):
+    """How commands are shut in."""
+
+    enabled: bool
+    autoAllowBashIfSandboxed: bool
+    excludedCommands: list[str]
+    allowUnsandboxedCommands: bool
+    network: SandboxNetworkConfig
+    ignoreViolations: SandboxIgnoreViolations
+    enableWeakerNestedSandbox: bool
+
+
+@dataclass
+class AgentDefinition:
+    """A subagent. The names are those that the agent itself uses; what is None is left out."""
+
+    description: str
+    """When the model should use it."""
+    prompt: str
+    """Its system prompt."""
+    tools: list[str] | None = None
+    disallowedTools: list[str] | None = None  # noqa: N815
+    model: str | None = None
+    skills: list[str] | None = None
+    memory: Literal["user", "project", "local"] | None = None
+    mcpServers: list[str | dict[str, Any]] | None = None  # noqa: N815
+    initialPrompt: str | None = None  # noqa: N815
+    maxTurns: int | None = None  # noqa: N815
+    background: bool | None = None
+    effort: EffortLevel | int | None = None
+    permissionMode: PermissionMode | None = None  # noqa: N815
+
+
+@dataclass
+class ClaudeAgentOptions:
+    """How the agent runs. Making them checks nothing; what cannot be is refused when they are used."""
+
+    tools: list[str] | ToolsPreset | None = None
+    """The agent's own tools that there are; an empty list for none."""
+    allowed_tools: list[str] = field(default_factory=list[str])
+    """Tools that run without asking."""
+    system_prompt: str | SystemPromptPreset | SystemPromptCustom | SystemPromptFile | None = None
+    """None is an empty one."""
+    mcp_servers: dict[str, McpServerConfig] | str | Path = field(default_factory=dict[str, McpServerConfig])
+    """By name, or the path of a file or its text."""
+    strict_mcp_config: bool = False
+    """No other servers than these."""
+    permission_mode: PermissionMode | None = None
+    continue_conversation: bool = False
+    """Go on with the last session of the folder."""
+    resume: str | None = None
+    """The session to go on with."""
+    session_id: str | None = None
+    """The id of the new session."""
+    max_turns: int | None = None
+    max_budget_usd: float | None = None
+    disallowed_tools: list[str] = field(default_factory=list[str])
+    model: str | None = None
+    fallback_model: str | None = None
+    betas: list[SdkBeta] = field(default_factory=list[SdkBeta])
+    permission_prompt_tool_name: str | None = None
+    """An MCP tool that is asked for permission; not together with `can_use_tool`."""
+    cwd: str | Path | None = None
+    cli_path: str | Path | None = None
+    """The agent's program."""
+    settings: str | None = None
+    """The path of a settings file, or its text."""
+    add_dirs: list[str | Path] = field(default_factory=list[str | Path])
+    env: dict[str, str] = field(default_factory=dict[str, str])
+    extra_args: dict[str, str | None] = field(default_factory=dict[str, str | None])
+    """Further flags of the program, without their dashes; None for one that takes no value."""
+    max_buffer_size: int | None = None
+    """The longest message that is read."""
+    debug_stderr: Any = sys.stderr
+    """Not used any more."""
+    stderr: Callable[[str], None] | None = None
+    """Gets each line of the program's error output."""
+    can_use_tool: CanUseTool | None = None
+    hooks: dict[HookEvent, list[HookMatcher]] | None = None
+    user: str | None = None
+    """The user of the operating system that the program runs as."""
+    include_partial_messages: bool = False
+    include_hook_events: bool = False
+    forward_subagent_text: bool = False
+    verbatim_prompts: bool = False
+    """Slash commands and @mentions in prompts mean nothing."""
+    fork_session: bool = False
+    """Go on in a copy of the session."""
+    resume_session_at: str | None = None
+    resume_drops_turn: str | None = None
+    agents: dict[str, AgentDefinition] | None = None
+    setting_sources: list[SettingSource] | None = None
+    """The settings files that count; None for what the program does by itself."""
+    skills: list[str] | Literal["all"] | None = None
+    sandbox: SandboxSettings | None = None
+    plugins: list[SdkPluginConfig] = field(default_factory=list[SdkPluginConfig])
+    max_thinking_tokens: int | None = None
+    """Older than `thinking`, which wins."""
+    thinking: ThinkingConfig | None = None
+    effort: EffortLevel | None = None
+    output_format: dict[str, Any] | None = None
+    """`{"type": "json_schema", "schema": …}`."""
+    enable_file_checkpointing: bool = False
+    session_store: SessionStore | None = None
+    session_store_flush: SessionStoreFlushMode = "batched"
+    load_timeout_ms: int = 60_000
+    """Of one call of the store, when a session is resumed."""
+    task_budget: TaskBudget | None = None
+    client_app: str | None = None
+    """What the program calls itself towards the API."""
+
+
+# Annotations are evaluated where they stand: else `NotRequired` would mean nothing at run time.
+
+
+class SDKControlInterruptRequest(TypedDict):
+    """End the turn."""
+
+    subtype: Literal["interrupt"]
+
+
+class SDKControlPermissionRequest(TypedDict):
+    """May this tool run?"""
+
+    subtype: Literal["can_use_tool"]
+    tool_name: str
+    input: dict[str, Any]
+    permission_suggestions: list[dict[str, Any]] | None
+    blocked_path: str | None
+    decision_reason: NotRequired[str]
+    title: NotRequired[str]
+    display_name: NotRequired[str]
+    description: NotRequired[str]
+    tool_use_id: str
+    agent_id: NotRequired[str]
+
+
+class SDKControlInitializeRequest(TypedDict):
+    """The first request of a session."""
+
+    subtype: Literal["initialize"]
+    hooks: dict[HookEvent, Any] | None
+    agents: NotRequired[dict[str, dict[str, Any]]]
+    excludeDynamicSections: NotRequired[bool]
+    systemPromptSnapshot: NotRequired[bool]
+    skills: NotRequired[list[str]]
+    forwardSubagentText: NotRequired[bool]
+
+
+class SDKControlSetPermissionModeRequest(TypedDict):
+    """Change the permission mode."""
+
+    subtype: Literal["set_permission_mode"]
+    mode: PermissionMode
+
+
+class SDKHookCallbackRequest(TypedDict):
+    """Call a hook."""
+
+    subtype: Literal["hook_callback"]
+    callback_id: str
+    input: Any
+    tool_use_id: str | None
+
+
+class SDKControlMcpMessageRequest(TypedDict):
+    """A message for a server of this process."""
+
+    subtype: Literal["mcp_message"]
+    server_name: str
+    message: Any
+
+
+class SDKControlRewindFilesRequest(TypedDict):
+    """Give files back the content that they had at a message."""
+
+    subtype: Literal["rewind_files"]
+    user_message_id: str
+
+
+class SDKControlMcpReconnectRequest(TypedDict):
+    """Connect a server anew."""
+
+    subtype: Literal["mcp_reconnect"]
+    serverName: str
+
+
+class SDKControlMcpToggleRequest(TypedDict):
+    """Turn a server on or off."""
+
+    subtype: Literal["mcp_toggle"]
+    serverName: str
+    enabled: bool
+
+
+class SDKControlStopTaskRequest(TypedDict):
+    """End a background task."""
+
+    subtype: Literal["stop_task"]
+    task_id: str
+
+
+class SDKControlRequest(TypedDict):
+    """A request, in the frame that it travels in."""
+
+    type: Literal["control_request"]
+    request_id: str
+    request: (
+        SDKControlInterruptRequest
+        | SDKControlPermissionRequest
+        | SDKControlInitializeRequest
+        | SDKControlSetPermissionModeRequest
+        | SDKHookCallbackRequest
+        | SDKControlMcpMessageRequest
+        | SDKControlRewindFilesRequest
+        | SDKControlMcpReconnectRequest
+        | SDKControlMcpToggleRequest
+        | SDKControlStopTaskRequest
+    )
+
+
+class ControlResponse(TypedDict):
+    """A request was carried out."""
+
+    subtype: Literal["success"]
+    request_id: str
+    response: dict[str, Any] | None
+
+
+class ControlErrorResponse(TypedDict):
+    """A request was not carried out."""
+
+    subtype: Literal["error"]
+    request_id: str
+    error: str
+
+
+class SDKControlResponse(TypedDict):
+    """An answer, in the frame that it travels in."""
+
+    type: Literal["control_response"]
+    response: ControlResponse | ControlErrorResponse

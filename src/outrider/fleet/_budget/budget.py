@@ -1,0 +1,347 @@
+"""Owns `Budget`, what one session or many may spend, and what a turn comes to that spends more.
+
+What is counted is in `_budget_account`; `_budget_watch` looks at sessions.
+"""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from itertools import count
+from math import isfinite
+from typing import TYPE_CHECKING, Final, TypeVar, cast
+
+import anyio
+import msgspec
+from anyio.lowlevel import checkpoint
+
+from outrider.errors import ConnectionLost, LimitReached, TurnInterrupted
+from outrider.fleet._budget.account import KINDS, Account, Kind, Left, Spent
+from outrider.fleet._budget.watch import BudgetWatch
+from outrider.fleet._resilient.retry import Clock
+from outrider.options._validators import any_text, fault, function, seconds, whole
+from outrider.session import Result, Session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+
+    from outrider.errors import OutriderError
+
+
+T = TypeVar("T")
+
+log = logging.getLogger("outrider.fleet")
+
+_count = cast("Callable[[str, object], int]", whole(0))
+
+
+class BudgetWarning(msgspec.Struct, frozen=True):
+    """Most of a budget is spent."""
+
+    budget: Budget
+    kind: Kind
+    spent: float
+    limit: float
+
+    def __str__(self) -> str:
+        name = f"the budget {self.budget.name!r}" if self.budget.name else "the budget"
+        return f"{name} has spent {self.spent:g} of {self.limit:g} ({self.kind})"
+
+
+class Budget:
+    """What may be spent, by one session or by many.
+
+        tenant = Budget(usd=50, name="tenant")
+        budget = Budget(usd=2, tool_calls=100, wall=600, parent=tenant)
+        async with outrider.Session() as session, budget.watching(session):
+            await session.ask("…")
+
+    What is charged to a budget is charged to its `parent` too, and each of them may be exceeded. It may be
+    used by many sessions, on several event loops and threads.
+    """
+
+    def __init__(
+        self,
+        *,
+        usd: float | None = None,
+        tokens: int | None = None,
+        tool_calls: int | None = None,
+        wall: float | None = None,
+        parent: Budget | None = None,
+        warn_at: float = 0.8,
+        on_warn: Callable[[BudgetWarning], object] | None = None,
+        grace: float = 10.0,
+        name: str = "",
+    ) -> None:
+        """`wall` is in seconds, from the first use of the budget. `on_warn` is called once for each kind, in
+        the thread that spends, when the share `warn_at` is spent. `grace` is how many seconds a session may
+        take to stop what it does, before it is closed. Raises `OptionsError`.
+        """
+        limits = Left(
+            None if usd is None else _amount("`usd`", usd),
+            None if tokens is None else _count("`tokens`", tokens),
+            None if tool_calls is None else _count("`tool_calls`", tool_calls),
+            None if wall is None else seconds("`wall`", wall),
+        )
+        if parent is not None and not isinstance(parent, Budget):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise fault("`parent`", "a `Budget`", parent)
+        if on_warn is not None:
+            function("`on_warn`", on_warn)
+        self.parent = parent
+        self.on_warn = on_warn
+        self.grace = seconds("`grace`", grace)
+        self.name = any_text("`name`", name)
+        this = weakref.ref(self)
+
+        def warn(kind: Kind, spent: float, limit: float) -> None:
+            if (budget := this()) is not None:
+                budget._warn(BudgetWarning(budget, kind, spent, limit))
+
+        self.account: Account = Account(
+            limits,
+            None if parent is None else parent.account,
+            warn_at=_share("`warn_at`", warn_at),
+            warn=warn,
+            name=self.name,
+        )
+        """What is counted, for whoever watches sessions."""
+
+    def __repr__(self) -> str:
+        spent = self.spent
+        parts = [f"{getattr(spent, kind):g} of {limit:g} {kind}" for kind, limit in self.limits.items()]
+        return f"<Budget {', '.join([*filter(None, [self.name]), *(parts or ['no limit'])])}>"
+
+    # How it stands.
+
+    @property
+    def limits(self) -> Left:
+        """What may be spent in all, as far as this budget itself limits it."""
+        return self.account.limits
+
+    @property
+    def spent(self) -> Spent:
+        """What is spent so far."""
+        return self.account.spent
+
+    @property
+    def left(self) -> Left:
+        """What may still be spent, as far as this budget and its parents limit it; never below 0."""
+        return self.account.left
+
+    @property
+    def exceeded(self) -> Kind | None:
+        """Of what more is spent than may be, by this budget or by a parent; None if all is well."""
+        past = self.account.past()
+        return None if past is None else past[1]
+
+    def check(self, *, result: Result[object] | None = None, session_id: str | None = None) -> None:
+        """Raises `LimitReached` if nothing is left of something, here or in a parent.
+
+        Its `kind` is `budget.usd`, `budget.tokens`, `budget.tool_calls` or `budget.wall`; its `result` has
+        the messages of the one that is given, or none.
+        """
+        self.account.begin()
+        if (found := self.account.spent_up()) is not None:
+            account, kind = found
+            raise _with_result(account.failure(kind, session_id=session_id), result)
+
+    # Spending.
+
+    def charge(self, spent: Spent) -> None:
+        """Add to what is spent, here and in the parents. Sessions that are watched stop if it is too much.
+
+        Less than 0 takes back what was charged before. May be called in any thread; raises `OptionsError` for
+        what is no amount.
+        """
+        self.account.add(_checked(spent))
+
+    def watching(self, session: Session[T]) -> AbstractAsyncContextManager[None]:
+        """Charge what a session spends, subagents included, and stop it when that is too much.
+
+            async with budget.watching(session): ...
+
+        Tokens and tool calls count with each message, money with each result, time by the clock. Past a
+        limit, the turns that run are interrupted, and tasks in the background are stopped; if something still
+        goes on after `grace` seconds, the session is closed. Turns that are cut off by it fail with
+        `LimitReached`, and each `send` raises it from then on. What the session has used before does not
+        count.
+
+        Raises `UsageError` if the session is not open, or if this budget watches it already.
+        """
+        if not isinstance(session, Session):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise fault("`session`", "a `Session`", session)
+        return BudgetWatch(self, session)
+
+    # What outlives a process.
+
+    def snapshot(self) -> Spent:
+        """What is spent so far, to be kept and given to `restore` later."""
+        return self.spent
+
+    def restore(self, spent: Spent) -> None:
+        """Put what was spent before in place of what is known. Parents are left as they are."""
+        self.account.set(_checked(spent))
+
+    def _warn(self, warning: BudgetWarning) -> None:
+        log.info("%s", warning)
+        if self.on_warn is not None:
+            try:
+                self.on_warn(warning)
+            except Exception:
+                # Who spends need not be who wrote it, and has to go on.
+                log.exception("`on_warn` failed: %s", warning)
+
+
+def limit_reached(budget: Budget | None, ended: Result[T] | OutriderError) -> LimitReached | None:
+    """The end of a turn as `LimitReached`, if a budget is why it ended; else None.
+
+    `ended` is what it came to: its result, or what it failed with. The partial result is in the error.
+    """
+    error = ended.error if isinstance(ended, Result) else ended
+    if isinstance(error, LimitReached) and error.kind.startswith("budget."):
+        return error
+    if budget is None or not isinstance(error, TurnInterrupted | ConnectionLost):
+        return None
+    past = budget.account.past()
+    if past is None:
+        return None
+    account, kind = past
+    found: object = ended if isinstance(ended, Result) else error.result
+    partial = cast("Result[object]", found) if isinstance(found, Result) else None
+    messages = getattr(error, "messages", ()) if partial is None else partial.messages
+    failure = account.failure(kind, messages, error.session_id)
+    failure.__cause__ = error
+    return _with_result(failure, partial)
+
+
+def _with_result(error: LimitReached, partial: Result[object] | None) -> LimitReached:
+    """Each has the other, as those of turns have."""
+    result = Result[object](session_id=error.session_id) if partial is None else partial
+    error.session_id = error.session_id or result.session_id
+    error.result = msgspec.structs.replace(result, error=error)
+    return error
+
+
+def _checked(spent: Spent) -> Spent:
+    if not isinstance(spent, Spent):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise fault("`spent`", "a `Spent`", spent, "`Spent.of(result.usage)` is what a turn has used.")
+    for kind in KINDS:
+        value: object = getattr(spent, kind)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+            raise fault(f"`{kind}`", "a finite number", value)
+    return spent
+
+
+def _amount(place: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not (isfinite(value) and value >= 0):
+        raise fault(place, "a finite number, 0 or more", value, "None stands for no limit.")
+    return value
+
+
+def _share(place: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
+        raise fault(place, "a share: more than 0, and 1 at the most", value)
+    return float(value)
+
+
+_TOLERANCE: Final = 1.0
+"""Two clocks do not agree to the second."""
+
+
+class Gate:
+    """Lets sessions through, or makes all of them wait until a moment. One for each account.
+
+        gate = Gate()
+        sessions = [LastingSession(cwd=each, gate=gate) for each in folders]
+
+    A session that meets a limit of the account pauses it, so that the others wait for the reset too, instead
+    of failing one by one. It belongs to one event loop. `wait`, `pause` and `open` are async so that a gate
+    elsewhere can stand in its place.
+    """
+
+    def __init__(self, *, jitter: float = 1.0, name: str = "", clock: Clock | None = None) -> None:
+        """`jitter`: the seconds over which those that waited are let through. Raises `OptionsError`."""
+        self.jitter = seconds("`jitter`", jitter)
+        self.name = any_text("`name`", name)
+        self.why: str | None = None
+        """What it was paused for; None while it is open."""
+        self._clock = clock or Clock()
+        self._opens_at = self._ends = 0.0
+        """When it opens: in Unix seconds, and by time that goes on evenly, for a clock may be put back."""
+        self._numbers = count()
+        self._waiting: dict[int, anyio.CancelScope] = {}
+        """Those that wait, in the order in which they came. To cancel a scope wakes its task."""
+        self._crowd: tuple[int, int] | None = None
+        """The first of those that waited when it opened, and how many they were."""
+
+    def __repr__(self) -> str:
+        name = f" {self.name}" if self.name else ""
+        opens_at = self.opens_at
+        state = "open" if opens_at is None else f"paused until {opens_at:.0f}"
+        return f"<Gate{name}, {state}, {len(self._waiting)} waiting>"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a session would be let through at once."""
+        return self.opens_at is None
+
+    @property
+    def opens_at(self) -> float | None:
+        """When it opens, in Unix seconds; None while it is open."""
+        if self._left() > 0:
+            return min(self._opens_at, self._clock.time() + self._ends - self._clock.elapsed() + _TOLERANCE)
+        self.why = None
+        return None
+
+    def _left(self) -> float:
+        """The seconds until it opens."""
+        return min(self._opens_at - self._clock.time(), self._ends - self._clock.elapsed() + _TOLERANCE)
+
+    async def wait(self) -> None:
+        """Wait until it is open, and then for one's turn: those that waited go on one after another.
+
+        Cancelling the call leaves nothing behind.
+        """
+        await checkpoint()
+        if self.is_open:
+            return
+        number = next(self._numbers)
+        try:
+            while (opens_at := self.opens_at) is not None:
+                await self._sleep(number, opens_at - self._clock.time())
+                if self._left() <= 0:
+                    await self._sleep(number, self._delay(number))
+        finally:
+            self._waiting.pop(number, None)
+
+    async def _sleep(self, number: int, left: float) -> None:
+        with anyio.CancelScope() as scope:
+            self._waiting[number] = scope
+            await self._clock.sleep(left)
+
+    def _delay(self, number: int) -> float:
+        """Each has a part of the time for itself, in the order in which they came."""
+        # As it was for the first that asks: those that have gone on already must not move the others up.
+        first, size = self._crowd = self._crowd or (next(iter(self._waiting)), len(self._waiting))
+        part = (number - first + self._clock.random()) / size
+        return min(part, 1.0) * self.jitter
+
+    async def pause(self, until: float, why: str = "") -> None:
+        """Let nobody through until then, in Unix seconds. A later moment extends it, an earlier one changes
+        nothing."""
+        moment = seconds("`until`", until)
+        await checkpoint()
+        now = self._clock.time()
+        if moment > max(self.opens_at or 0.0, now):
+            self._opens_at, self._ends = moment, self._clock.elapsed() + moment - now
+            self._crowd = None
+            self.why = why or None
+
+    async def open(self) -> None:
+        """Let all through that wait, one after another, and whoever comes."""
+        await checkpoint()
+        self._opens_at = 0.0
+        self.why = None
+        for scope in self._waiting.values():
+            scope.cancel()

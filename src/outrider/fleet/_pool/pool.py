@@ -1,0 +1,297 @@
+"""Many sessions on few processes: `Pool`.
+
+The surface alone: places are counted in `_pool_places`, who waits in `_pool_queue`, and what is started
+and ended is the steward's business.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, TypeVar, overload
+
+import anyio
+from anyio.lowlevel import current_token
+
+from outrider.errors import UsageError
+from outrider.fleet._errors import PoolClosed
+from outrider.fleet._fields import LastingFields, apart, read_size
+from outrider.fleet._pool.limits import Kinds, PoolStats, Rules, Seat, check_can_park, stats_of
+from outrider.fleet._pool.scheduler import Steward, Tending
+from outrider.fleet._resilient.process import Starter
+from outrider.fleet._resilient.session import LastingSession
+from outrider.options import Options
+from outrider.options._validators import any_text, fault, seconds
+from outrider.session import Session, SessionState, background
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Mapping, Sequence
+    from typing import Self, Unpack
+
+    from outrider.session import Prompt, Result
+    from outrider.wire import Json
+
+__all__ = ["Pool"]
+
+T = TypeVar("T")
+
+
+class Pool(Starter):
+    """Processes that are ready before they are needed, and never more of them than there may be.
+
+        async with outrider.fleet.Pool(options, warm=2, max_processes=8, max_memory="6GiB") as pool:
+            async with pool.lease() as session: ...        # one conversation, in a process of its own
+            chat = pool.session(tenant="ada")              # one that shares the processes with many others
+
+    It belongs to the event loop that it is opened on, and may be used from any task there.
+    """
+
+    def __init__(
+        self,
+        options: Options | Sequence[Options] | None = None,
+        *,
+        warm: int = 2,
+        max_processes: int = 8,
+        max_memory: int | str | None = None,
+        park_after: float | None = 60.0,
+        max_age: float | None = None,
+        max_turns: int | None = None,
+        max_process_memory: int | str | None = None,
+        queue_limit: int | None = None,
+        queue_seconds: float | None = None,
+        health_seconds: float | None = 30.0,
+    ) -> None:
+        """`options`: what processes are made ready for, `warm` of each, as far as `max_processes` leaves
+        room. The first are those of a session that is given none.
+
+        `max_memory`: what all processes and their children may have together, measured (`"6GiB"`); past it,
+        nothing is started, and what is not used is ended. `park_after`: for how many seconds a lasting
+        session may keep a process that it does not use, if nobody else needs it. `max_age` (seconds),
+        `max_turns`, `max_process_memory`: a process past one of these is exchanged for a new one as soon as
+        it is not used. `queue_limit`, `queue_seconds`: how many of one tenant may wait for a process, and how
+        long each. `health_seconds`: how often warm processes are asked whether they still answer. None: no
+        limit, or never.
+
+        Raises `OptionsError` for what cannot work.
+        """
+        rules = Rules(
+            warm=warm,
+            max_processes=max_processes,
+            max_memory=_size("`max_memory`", max_memory),
+            park_after=park_after,
+            max_age=max_age,
+            max_turns=max_turns,
+            max_process_memory=_size("`max_process_memory`", max_process_memory),
+            queue_limit=queue_limit,
+            queue_seconds=queue_seconds,
+            health_seconds=health_seconds,
+        )
+        self._steward = Steward(rules, Kinds(options))
+        self._tending = Tending(self._steward)
+        self._opening = anyio.Lock()
+
+    def __repr__(self) -> str:
+        return f"<Pool: {self.stats()}>"
+
+    # Beginning and end.
+
+    async def open(self) -> None:
+        """Begin to make processes ready; does not wait for them. A second call changes nothing, unless the
+        first was cancelled. Raises `PoolClosed` or `UsageError`."""
+        steward = self._steward
+        steward.check_loop()
+        async with self._opening:
+            if not steward.is_closing and steward.token is None:
+                await (await background()).start(self._tending.run, name="outrider pool")
+                steward.token = current_token()
+            if steward.token is not None:
+                await self._tending.is_up.wait()
+        if steward.is_closing:
+            raise PoolClosed
+
+    async def close(self, *, drain: bool = True, timeout: float | None = None) -> None:
+        """Hand out nothing more, and end all processes.
+
+        `drain`: first wait until what was acquired is released and running turns of lasting sessions are
+        over, for `timeout` seconds at most. Those who wait for a process get `PoolClosed`. Cancelling the
+        call ends everything at once, and does not wait for that. Closing twice does no harm.
+        """
+        if timeout is not None:
+            seconds("`timeout`", timeout)
+        tending = self._tending
+        if tending.is_gone.is_set():
+            return
+        self._steward.check_loop()
+        tending.close(hurry=not drain)
+        if self._steward.token is None:
+            return
+        try:
+            with anyio.move_on_after(timeout):
+                await tending.is_gone.wait()
+            tending.close(hurry=True)
+            await tending.is_gone.wait()
+        except BaseException:
+            tending.close(hurry=True)
+            raise
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.open()
+        except anyio.get_cancelled_exc_class():
+            # The block is not entered, so nobody would close what is open by now.
+            self._tending.close(hurry=True)
+            raise
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        await self.close(drain=kind is None)
+
+    # One process for one conversation.
+
+    async def acquire(
+        self, options: Options | None = None, *, tenant: str = "", timeout: float | None = None
+    ) -> Session:
+        """A connected session in a process of its own, which was ready if `options` are among the pool's.
+
+        `tenant`: whose it is; tenants that wait are served in turn. `timeout`: how long to wait for a place,
+        instead of `queue_seconds`.
+
+        Raises `QueueFull`, `QueueTimedOut`, `PoolClosed`, or what `Session.connect` raises. Give it back with
+        `release`: until then it holds its place. Cancelling the call leaves nothing behind.
+        """
+        if timeout is not None:
+            seconds("`timeout`", timeout)
+        return await self._steward.take(
+            self._options(options), None, any_text("`tenant`", tenant), timeout=timeout
+        )
+
+    async def release(self, session: Session) -> None:
+        """End a session that was acquired, and give its place back: a process serves one conversation, and
+        nothing of it can get into another.
+
+        Cancelling the call does not stop that. Raises `UsageError` if the session is none of this pool's.
+        """
+        is_one = isinstance(session, Session)  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not is_one or (
+            not await self._steward.give_back(session) and session.state is not SessionState.CLOSED
+        ):
+            raise UsageError(
+                f"{session!r} is none of this pool's. Release what `acquire` gave; close a lasting session."
+            )
+
+    @asynccontextmanager
+    async def lease(
+        self, options: Options | None = None, *, tenant: str = "", timeout: float | None = None
+    ) -> AsyncGenerator[Session]:
+        """A session as long as the block: `async with pool.lease() as session`. Raises what `acquire`
+        raises."""
+        session = await self.acquire(options, tenant=tenant, timeout=timeout)
+        try:
+            yield session
+        finally:
+            await self.release(session)
+
+    async def run(
+        self,
+        prompt: Prompt,
+        options: Options | None = None,
+        *,
+        tenant: str = "",
+        timeout: float | None = None,
+        check: bool = True,
+    ) -> Result[Json]:
+        """Run one prompt in a session of its own; see `outrider.run`. Raises what `acquire` and `Turn.result`
+        raise."""
+        async with self.lease(options, tenant=tenant, timeout=timeout) as session:
+            result = await session.ask(prompt, until="idle", check=False)
+        return result.raise_for_error() if check else result
+
+    # Many conversations on few processes.
+
+    @overload
+    def session(
+        self,
+        options: Options | None = None,
+        *,
+        output: Mapping[str, object] | None = None,
+        tenant: str = "",
+        **fields: Unpack[LastingFields],
+    ) -> LastingSession[Json]: ...
+
+    @overload
+    def session(
+        self,
+        options: Options | None = None,
+        *,
+        output: type[T],
+        tenant: str = "",
+        **fields: Unpack[LastingFields],
+    ) -> LastingSession[T]: ...
+
+    @overload
+    def session(
+        self,
+        options: Options | None = None,
+        *,
+        output: object,
+        tenant: str = "",
+        **fields: Unpack[LastingFields],
+    ) -> LastingSession[object]: ...
+
+    def session(
+        self,
+        options: Options | None = None,
+        *,
+        output: object = None,
+        tenant: str = "",
+        **fields: Unpack[LastingFields],
+    ) -> LastingSession[object]:
+        """A session that has a process only while it needs one; the rest is as for `LastingSession`.
+
+        When somebody else needs the place, or after `park_after` seconds, an idle one is parked: its process
+        is ended, its transcript kept, and the next prompt resumes it. Its turns may fail with what `acquire`
+        raises, too. Raises `OptionsError`.
+        """
+        own, single = apart(fields, LastingFields)
+        checked = self._options(options).replace(**single)
+        check_can_park(checked)
+        seat = Seat(self._steward, any_text("`tenant`", tenant))
+        lasting: LastingSession[object] = LastingSession(checked, output=output, starter=seat, **own)
+        seat.seat(lasting)
+        self._steward.seats.add(seat)
+        return lasting
+
+    # For lasting sessions that are made elsewhere.
+
+    async def start(self, options: Options, output: object) -> Session:
+        """A process for a lasting session that has this pool as its `starter`. It is not parked by the
+        pool."""
+        return await self._steward.take(options, output, "")
+
+    async def stop(self, session: Session) -> None:
+        """Take back what `start` gave."""
+        await self._steward.give_back(session)
+
+    # How it stands.
+
+    async def wait_warm(self) -> None:
+        """Wait until as many processes are ready as there should be, as far as there is room for them.
+
+        Raises `PoolClosed`, or why a process could not be started.
+        """
+        self._steward.check()
+        await self._tending.wait_warm()
+
+    def stats(self) -> PoolStats:
+        """How it stands, and what it has done so far. Costs little: nothing is measured for it."""
+        return stats_of(self._steward)
+
+    def _options(self, options: Options | None) -> Options:
+        if options is None:
+            return self._steward.kinds.all[0]
+        if not isinstance(options, Options):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise fault("`options`", "an `Options`", options)
+        return options
+
+
+def _size(place: str, value: int | str | None) -> int | None:
+    return None if value is None else read_size(place, value)

@@ -1,0 +1,488 @@
+"""Owns the engine that makes attempts on a Ray cluster, or on one that it starts on this machine.
+
+Ray decides where and when each runs, by the memory and processors that its task declares. What an attempt
+does is known to `_ray_worker`, what it may ask for to `_ray_serving`; the desk carries both.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+from collections.abc import Mapping
+from functools import partial
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final, cast
+from uuid import uuid4
+
+import anyio
+import msgspec
+from anyio.lowlevel import current_token
+
+from outrider._threads import run_sync
+from outrider.errors import LimitReached, OptionsError, UsageError
+from outrider.fleet._engine import Attempted, Note, Shared
+from outrider.fleet._errors import ClusterNotFound, WorkerLost
+from outrider.fleet._fields import write_size
+from outrider.fleet._ray.channel import Desk, Letter
+from outrider.fleet._ray.serving import Visit, keep_traces
+from outrider.fleet._ray.worker import (
+    Order,
+    Reply,
+    refuse_secrets_in,
+    refuse_secrets_of,
+    run_order,
+    travelling,
+)
+from outrider.options._validators import fault, is_mapping, seconds, text
+from outrider.redaction import preview
+from outrider.session import background
+
+if TYPE_CHECKING:
+    from outrider.errors import OutriderError
+    from outrider.fleet._budget.account import Spent
+    from outrider.fleet._engine import Assignment, Tell
+    from outrider.fleet._task import Task
+    from outrider.options import Options
+
+__all__ = ["RayEngine", "address_of", "connect", "lost_by"]
+
+
+_WORDS: Final = ("auto", "local")
+_CLIENT: Final = "ray://"
+
+
+def address_of(address: object) -> str | None:
+    """An address as it is kept. Raises `OptionsError` for what is none."""
+    if address is None:
+        return None
+    given = text("`address`", address)
+    if given in _WORDS:
+        return given
+    if given.startswith(_CLIENT):
+        raise OptionsError(
+            f"`address` is {given!r}, and Ray's client is not supported",
+            hint="Run on a node of the cluster, with address='auto', or give the cluster's own 'host:port'.",
+        )
+    host, _, port = given.rpartition(":")
+    if not host or not port.isdecimal():
+        raise fault("`address`", "'auto', 'local' or 'host:port'", given, "Ray's own port is 6379.")
+    return given
+
+
+async def connect(ray: Any, address: str | None, timeout: float) -> bool:  # noqa: ANN401 - a module
+    """Connect this process, if it is not connected yet; whether it was done here.
+
+    Raises `ClusterNotFound` within the timeout.
+    """
+    if ray.is_initialized():
+        known = ray.get_runtime_context().gcs_address
+        if address not in (None, "auto", known):
+            raise OptionsError(
+                f"this process is connected to the cluster at {known!r} already, not to {address!r}",
+                hint="Call `ray.shutdown()` before, or leave `address` out.",
+            )
+        return False
+    target = address or os.environ.get("RAY_ADDRESS") or None
+    if target is not None and target not in _WORDS:
+        # Ray itself would try for two minutes, and end the whole process a minute later.
+        await _reach(address_of(target) or "", timeout)
+    # It warns of what a thread other than the main one cannot do, and nobody needs.
+    fields: dict[str, object] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if target == "local":
+        fields["include_dashboard"] = False
+    try:
+        await run_sync(lambda: ray.init(address=target, **fields))
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise ClusterNotFound(target or "", preview(str(error))) from error
+    return True
+
+
+async def _reach(address: str, timeout: float) -> None:
+    host, _, port = address.rpartition(":")
+    try:
+        with anyio.fail_after(timeout):
+            stream = await anyio.connect_tcp(host.strip("[]"), int(port))
+            await stream.aclose()
+    except (OSError, TimeoutError) as error:
+        reason = str(error) or f"no answer within {timeout:g} s"
+        raise ClusterNotFound(address, reason) from error
+
+
+def lost_by(error: Exception, worker: str) -> OutriderError:
+    """What an error of Ray's means for the attempt whose worker this was."""
+    from ray import exceptions
+
+    told = preview(str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__)
+    if isinstance(error, exceptions.RuntimeEnvSetupError):
+        return OptionsError(
+            f"the workers' environment could not be made: {preview(str(error))}", hint="Check `runtime_env`."
+        )
+    if isinstance(error, exceptions.RayTaskError) and not isinstance(error, exceptions.TaskCancelledError):
+        return OptionsError(
+            f"a worker cannot run Outrider: {preview(str(error).strip().splitlines()[-1])}",
+            hint="Install the same version of `outrider[ray]` on all nodes, or name it in `runtime_env`.",
+        )
+    return WorkerLost(worker, f"{type(error).__name__}: {told}")
+
+
+log = logging.getLogger("outrider.fleet")
+
+_POLL: Final = 5.0
+"""Seconds that the desk is listened to at a time."""
+_GRACE: Final = 5.0
+"""Seconds that a worker may take to end an attempt, beyond what its agent may, before it is killed."""
+_LAST_WORDS: Final = 10.0
+"""Seconds that the last letters of a worker may take, once its result is here."""
+
+
+class RayEngine:
+    """Makes attempts on a Ray cluster: `fleet.map(…, engine=RayEngine("10.0.0.1:6379"))`, or `engine="ray"`.
+
+    Each attempt is one task of Ray's, with the `cpus` and the `memory` of its `Task`. Where a worker or a
+    node is lost, another attempt begins elsewhere; it resumes the session if `session_store` names a store
+    that both reach, and begins from the prompt otherwise. The budget, the gate and the ledger of the run stay
+    here and count for all workers. Tools, hooks and callbacks are called here, too: workers ask for them.
+
+    Every node needs Outrider, of the same version, and the agent's program. Works on asyncio only.
+    """
+
+    name: str = "ray"
+
+    def __init__(
+        self,
+        address: str | None = None,
+        *,
+        runtime_env: Mapping[str, object] | None = None,
+        connect_seconds: float = 30.0,
+        node_seconds: float = 60.0,
+    ) -> None:
+        """`address`: of a cluster, `host:port`; `"auto"`: the one that runs on this machine; `"local"`: a new
+        one on this machine, which ends with the run; None: the one that this process is connected to, or
+        that RAY_ADDRESS names, or that runs on this machine, or a new one.
+
+        `runtime_env` is Ray's: `{"working_dir": …, "pip": […]}`. A cluster that does not answer within
+        `connect_seconds` is an error, and so is a task that is larger than each of the nodes for
+        `node_seconds`. Raises `OptionsError`.
+        """
+        self._address = address_of(address)
+        self._runtime_env = dict(runtime_env or {})
+        variables = self._runtime_env.get("env_vars")
+        if is_mapping(variables):
+            refuse_secrets_in("`runtime_env['env_vars']`", cast("Mapping[str, str]", variables))
+        refuse_secrets_of("`runtime_env`", self._runtime_env)
+        self._connect_seconds = seconds("`connect_seconds`", connect_seconds)
+        self._node_seconds = seconds("`node_seconds`", node_seconds)
+        self._shared = Shared()
+        self._visits: dict[str, Visit] = {}
+        self._scopes: dict[str, anyio.CancelScope] = {}
+        self._collecting: anyio.CancelScope | None = None
+        self._has_collected = anyio.Event()
+        self._published: tuple[object, ...] | None = None
+        self._is_open = False
+        self._owns_connection = False
+        self._failure: Exception | None = None
+        """Why nobody can be talked with any more."""
+        # Ray makes its objects at run time.
+        self._ray: Any = None
+        self._desk: Any = None
+        self._run: Any = None
+
+    # Beginning and end.
+
+    async def open(self, shared: Shared) -> None:
+        """Connect, and start the desk. Raises `OptionsError`, and `ClusterNotFound` for a cluster that does
+        not answer."""
+        self._ray = _ray()
+        if "trio" in current_token().backend_class.__module__:
+            raise OptionsError("the engine 'ray' works on asyncio only", hint="Use the local engine on trio.")
+        if shared.pool is not None:
+            raise OptionsError(
+                "`pool` cannot be used with the engine 'ray': it is of this process",
+                hint="Leave it out; limit what runs by `memory` and `cpus` of the tasks.",
+            )
+        if shared.restart is not None and callable(shared.restart.resend):
+            raise OptionsError(
+                "`restart.resend` is a function, and the engine 'ray' cannot ask it",
+                hint="Give True, False or None.",
+            )
+        self.check(shared.options)
+        if self._is_open:
+            raise UsageError("the engine is in use by another run", hint="Make one for each that runs.")
+        self._is_open, self._shared, self._failure = True, shared, None
+        try:
+            self._owns_connection = await connect(self._ray, self._address, self._connect_seconds)
+            self._run = self._ray.remote(run_order)
+            await self._start_desk()
+            scope, self._has_collected = anyio.CancelScope(), anyio.Event()
+            await (await background()).start(self._collect, scope, name="outrider desk")
+            self._collecting = scope
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self.close()
+            raise
+
+    async def _start_desk(self) -> None:
+        """Start the desk here, because nodes may be lost, and this one takes the run with it.
+
+        Raises `ClusterNotFound`, and `OptionsError` for workers that cannot be started as they are wanted.
+        """
+        strategies = import_module("ray.util.scheduling_strategies")
+        node = self._ray.get_runtime_context().get_node_id()
+        here = strategies.NodeAffinitySchedulingStrategy(node, soft=False)
+        try:
+            made = self._ray.remote(Desk).options(
+                num_cpus=0,
+                max_concurrency=10_000,
+                scheduling_strategy=here,
+                runtime_env=self._runtime_env or None,
+            )
+            self._desk = made.remote()
+        except (TypeError, ValueError) as error:
+            raise OptionsError(f"`runtime_env` cannot be used: {preview(str(error))}") from error
+        self._published = None
+        where = self._address or ""
+        try:
+            with anyio.fail_after(self._connect_seconds):
+                await self._desk.__ray_ready__.remote()
+                await self._publish()
+        except TimeoutError:
+            late = f"no worker was started within {self._connect_seconds:g} s"
+            raise ClusterNotFound(where, late) from None
+        except self._ray.exceptions.RayError as error:
+            meant = lost_by(error, "")
+            raise (
+                ClusterNotFound(where, meant.reason) if isinstance(meant, WorkerLost) else meant
+            ) from error
+
+    async def close(self) -> None:
+        """End the desk; a cluster that was started here ends, too."""
+        if self._collecting is not None:
+            self._collecting.cancel()
+            await self._has_collected.wait()
+            self._collecting = None
+        desk, self._desk = self._desk, None
+        if desk is not None and self._ray.is_initialized():
+            self._ray.kill(desk)
+        if self._owns_connection:
+            self._owns_connection = False
+            await run_sync(self._ray.shutdown)
+        self._is_open = False
+
+    # Attempts.
+
+    def check(self, options: Options) -> None:
+        """Raises `OptionsError` for what can neither be sent to workers nor be served to them."""
+        _ray()
+        travelling(options)
+
+    async def attempt(self, work: Assignment, tell: Tell) -> Attempted:
+        """Make one attempt on the cluster. Raises `WorkerLost`, and `OptionsError` for what cannot be sent.
+
+        Cancelling the call ends the attempt: its agent is ended by its worker, or with it.
+        """
+        if self._desk is None:
+            raise UsageError("the engine is not open")
+        if self._failure is not None:
+            raise ClusterNotFound(self._address or "", str(self._failure)) from self._failure
+        order = self._order(work)
+        if self._shared.budget is not None:
+            try:
+                self._shared.budget.check(session_id=work.session_id)
+            except LimitReached as error:
+                return Attempted(status="over_budget", session_id=work.session_id, error=error)
+        await self._find_place(work.task)
+        key, desk = uuid4().hex, self._desk
+        visit = Visit(work.options, self._shared, tell, partial(desk.send.remote, key))
+        self._visits[key] = visit
+        try:
+            reply = await self._visited(key, visit, work, order)
+        finally:
+            del self._visits[key]
+            desk.drop.remote(key)
+        if reply.attempted is None:
+            raise _failure(reply)
+        try:
+            await run_sync(keep_traces, work.options, reply.traces)
+        except OSError:
+            # The task is done, whatever becomes of its trace.
+            log.warning("the trace of a task could not be written: %s", work.id, exc_info=True)
+        return reply.attempted
+
+    def _order(self, work: Assignment) -> bytes:
+        shared = self._shared
+        budget = shared.budget
+        order = Order(
+            work=msgspec.structs.replace(work, options=travelling(work.options)),
+            retry=shared.retry,
+            restart=shared.restart,
+            left=None if budget is None else budget.left,
+            budget_name="" if budget is None else budget.name,
+            budget_grace=10.0 if budget is None else budget.grace,
+            has_gate=shared.gate is not None,
+            has_ledger=shared.ledger is not None,
+        )
+        return cast("bytes", self._ray.cloudpickle.dumps(order))
+
+    async def _visited(self, key: str, visit: Visit, work: Assignment, order: bytes) -> Reply:
+        """What the worker sends back. Raises `WorkerLost`."""
+        reply: Reply | None = None
+        failed: Exception | None = None
+        async with anyio.create_task_group() as tasks:
+            visit.begin(tasks)
+            with anyio.CancelScope() as scope:
+                # Cancelled when the desk is lost.
+                self._scopes[key] = scope
+                try:
+                    reply = await self._made(key, visit, work, order)
+                except Exception as error:  # noqa: BLE001 - raised below, not in a group
+                    failed = error
+                finally:
+                    del self._scopes[key]
+            tasks.cancel_scope.cancel()
+        if failed is not None:
+            raise failed
+        if reply is None:
+            raise WorkerLost("", "the desk of the run was lost")
+        return reply
+
+    async def _made(self, key: str, visit: Visit, work: Assignment, order: bytes) -> Reply:
+        desk = self._desk
+        try:
+            await desk.expect.remote(key)
+            ref = self._run.options(
+                num_cpus=work.task.cpus,
+                memory=work.task.memory_bytes,
+                max_retries=0,
+                name=f"outrider {work.id}",
+                runtime_env=self._runtime_env or None,
+            ).remote(desk, key, order)
+        except self._ray.exceptions.RayError as error:
+            raise lost_by(error, visit.worker) from error
+        try:
+            reply = cast("Reply", pickle.loads(await ref))
+        except self._ray.exceptions.RayError as error:
+            raise lost_by(error, visit.worker) from error
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self._end(ref, work)
+            raise
+        with anyio.move_on_after(_LAST_WORDS):
+            if reply.attempted is not None:
+                await visit.has_ended.wait()
+        return reply
+
+    async def _end(self, ref: object, work: Assignment) -> None:
+        """End an attempt: by an interrupt, which ends its agent first, or else together with its worker."""
+        timeouts = work.options.timeouts
+        for force, patience in ((False, timeouts.close + timeouts.terminate + _GRACE), (True, _GRACE)):
+            self._ray.cancel(ref, force=force)
+            with anyio.move_on_after(patience):
+                try:
+                    await cast("Any", ref)
+                except self._ray.exceptions.RayError:
+                    pass
+                return
+        log.warning("the cluster does not tell whether a cancelled attempt has ended: %s", work.id)
+
+    async def _find_place(self, task: Task) -> None:
+        """Wait for a node that is large enough. Ray would wait for ever, in case that one is added."""
+        largest = (0.0, 0)
+        with anyio.move_on_after(self._node_seconds):
+            while True:
+                nodes = await run_sync(self._ray.nodes)
+                sizes = [_size(node) for node in nodes if node["Alive"]]
+                if any(cpus >= task.cpus and memory >= (task.memory_bytes or 0) for cpus, memory in sizes):
+                    return
+                largest = max(sizes, default=largest)
+                await anyio.sleep(1)
+        wanted = f"{task.cpus:g} CPUs" + (
+            "" if task.memory_bytes is None else f" and {write_size(task.memory_bytes)}"
+        )
+        raise OptionsError(
+            f"no node of the cluster is large enough for the task {task.id!r}, which wants {wanted}",
+            hint=f"The largest has {largest[0]:g} CPUs and {write_size(largest[1])}: want less, or add one.",
+        )
+
+    # What workers say.
+
+    async def _collect(self, scope: anyio.CancelScope) -> None:
+        try:
+            with scope:
+                while True:
+                    try:
+                        for letter in await self._desk.collect.remote(_POLL):
+                            self._take(letter)
+                        await self._publish()
+                    except self._ray.exceptions.RayError as error:
+                        log.warning("the desk of the run was lost: %s", error)
+                        for each in self._scopes.values():
+                            each.cancel()
+                        await self._start_desk()
+        except Exception as error:
+            log.exception("the cluster cannot be used any more")
+            self._failure = error
+            for each in self._scopes.values():
+                each.cancel()
+        finally:
+            self._has_collected.set()
+
+    def _take(self, letter: Letter) -> None:
+        if letter.kind == "charge":
+            # Whether the attempt is still wanted or not, it was spent.
+            if self._shared.budget is not None:
+                self._shared.budget.charge(cast("Spent", pickle.loads(letter.body)))
+            return
+        visit = self._visits.get(letter.key)
+        if visit is None:
+            return
+        if letter.kind == "note":
+            note = cast("Note", pickle.loads(letter.body))
+            visit.worker = note.worker or visit.worker
+            visit.tell(note)
+        elif letter.kind == "call":
+            visit.take(letter.call, letter.body, self._desk.answer.remote)
+        elif letter.kind == "withdrawn":
+            visit.withdraw(letter.call)
+        else:
+            visit.has_ended.set()
+
+    async def _publish(self) -> None:
+        """Tell the workers what is left of the budget, if that has changed but for the time."""
+        budget = self._shared.budget
+        if budget is None:
+            return
+        left = budget.left
+        told = (left.usd, left.tokens, left.tool_calls, budget.exceeded)
+        if told != self._published:
+            self._published = told
+            await self._desk.publish.remote(pickle.dumps((left, budget.exceeded)))
+
+
+def _ray() -> ModuleType:
+    # Its own report of how it is used would go out over the network.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        return import_module("ray")
+    except ImportError:
+        raise OptionsError(
+            "The engine 'ray' needs a package that is not installed", hint="Run: pip install 'outrider[ray]'"
+        ) from None
+
+
+def _size(node: Mapping[str, Any]) -> tuple[float, int]:
+    resources = node["Resources"]
+    return float(resources.get("CPU", 0.0)), int(resources.get("memory", 0))
+
+
+def _failure(reply: Reply) -> Exception:
+    if not reply.failure:
+        return WorkerLost("", "it was told that nobody waits for it")
+    last = reply.failure.strip().splitlines()[-1]
+    if "ModuleNotFoundError" in last or "AttributeError" in last:
+        return OptionsError(
+            f"a worker cannot load what the task needs: {last}",
+            hint="Have the same code on all nodes, for example with `runtime_env={'working_dir': '.'}`.",
+        )
+    return UsageError(f"the attempt failed on its worker: {reply.failure}")

@@ -1,0 +1,429 @@
+"""Owns `LastingSession`: a conversation that goes on when the agent's process does not.
+
+Has the process and the one turn that runs. What is done in a turn is in `_driving`, what is decided in the
+policies.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
+from copy import copy
+from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar, cast, overload
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+from outrider.errors import SessionNotFound, TurnInterrupted, UsageError
+from outrider.fleet._budget.budget import Budget, Gate
+from outrider.fleet._fields import LastingFields, apart, of_kind, read_ledger, read_starter
+from outrider.fleet._resilient.process import DirectStarter, LastingProcess, Policies
+from outrider.fleet._resilient.retry import Clock, Restart, Restarts, Retry
+from outrider.fleet._resilient.turn_runner import Driving, Link, Position, Record
+from outrider.options import Options
+from outrider.options._validators import any_text, mapped, text
+from outrider.session import CancelReceipt, Session, SessionState, Usage, background
+from outrider.session._result import Output_co
+from outrider.session._streams.turn_state import read_until
+
+if TYPE_CHECKING:
+    from typing import Self, Unpack
+
+    from outrider.fleet._resilient.process import Starter
+    from outrider.fleet._resilient.turn_runner import Item
+    from outrider.session import Prompt, Result
+    from outrider.session._streams.turn_state import Until
+    from outrider.wire import Json, Message
+
+
+class LastingTurn(Generic[Output_co]):
+    """A turn that outlives the agent's process, and failures of the API.
+
+    `async for message in turn` gives what comes, with a `Restarted` or a `Retrying` where it was tried again;
+    `result()` waits for the end. Both can be used together, by several tasks. A loop goes on where the one
+    before it stopped. Whether anybody reads it changes nothing: it goes on until it is over or cancelled.
+    """
+
+    def __init__(self, record: Record) -> None:
+        """Made by `LastingSession.send`."""
+        self._record = record
+        self._position = Position(record.last)
+        self._reader: weakref.ref[LastingReader] | None = None
+
+    def __repr__(self) -> str:
+        return (
+            f"<LastingTurn, {'over' if self.is_over else 'running'}, {len(self._record.messages)} messages>"
+        )
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has come to its end, good or bad."""
+        return self._record.is_over
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """All that the agent has said so far, in all tries; without stream events."""
+        return tuple(self._record.messages)
+
+    @property
+    def usage(self) -> Usage:
+        """What all tries that have ended have used."""
+        return self._record.usage
+
+    def __aiter__(self) -> LastingReader:
+        """What comes, up to the end.
+
+        A turn that its result says has failed ends like any other; one that ended without a result raises
+        after the last message what `result` would raise.
+        """
+        if self._reader is not None and self._reader() is not None:
+            # Another loop is at it. This one starts from there, and goes its own way.
+            return LastingReader(self._record, copy(self._position))
+        reader = LastingReader(self._record, self._position)
+        self._reader = weakref.ref(reader)
+        return reader
+
+    async def result(self, *, check: bool = True) -> Result[Output_co]:
+        """Wait for the end, and give what it came to: the last try, with the messages and the usage of all.
+
+        Raises its error: what `Turn.result` raises, a `LimitReached` of a budget, a `ConnectionLost` if it
+        was not sent again, or what kept the agent from being started. In each, `result` has what there is.
+        With `check=False` the result is given back instead, with its `error`. Cancelling the call does not
+        cancel the turn.
+        """
+        await self._record.wait_over()
+        if self._record.crash is not None:
+            raise self._record.crash
+        result = cast("Result[Output_co]", self._record.result)
+        return result.raise_for_error() if check else result
+
+    async def cancel(self) -> CancelReceipt:
+        """End the turn, whatever it waits for: a try that runs is interrupted, and there is no other.
+
+        If the agent does not react within `timeouts.interrupt`, it is ended; the next prompt resumes the
+        session. Cancelling this call does not stop any of it.
+        """
+        record = self._record
+        was_over = record.is_over
+        self.stop()
+        await record.wait_over()
+        if record.receipt is not None and not was_over:
+            return record.receipt
+        result = record.result
+        message = None if result is None else result.message
+        if was_over or (result is not None and result.error is None):
+            return CancelReceipt("finished_first", message)
+        is_interrupted = result is not None and isinstance(result.error, TurnInterrupted)
+        return CancelReceipt("cancelled" if is_interrupted else "killed", message)
+
+    def leave_unread(self) -> None:
+        """Hold nothing for a loop: there will be none."""
+        self._position = Position(Link())
+
+    def stop(self) -> None:
+        """Begin to cancel the turn, without waiting for it."""
+        if not self._record.is_over:
+            self._record.stop()
+
+
+class LastingReader:
+    """Reads a lasting turn: `async for message in turn`. Leaving the loop leaves nothing behind."""
+
+    def __init__(self, record: Record, position: Position) -> None:
+        self._record = record
+        self._position = position
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Item:
+        await checkpoint()
+        position = self._position
+        while (following := position.link.following) is None:
+            if self._record.is_over:
+                failure = self._record.failure
+                raise StopAsyncIteration if failure is None else failure
+            await self._record.wait()
+        item, position.link = position.link.item, following
+        if isinstance(item, Exception):
+            raise copy(item)
+        return cast("Item", item)
+
+
+T = TypeVar("T")
+
+LastingState: TypeAlias = Literal["new", "idle", "busy", "waiting", "restarting", "parked", "closed"]
+"""What a lasting session is doing: `waiting` for the API, a gate or an answer of a person; `restarting` after
+its process was lost; `parked`, with no process until the next prompt."""
+
+_TAGS = mapped(text, any_text)
+
+
+class LastingSession(Generic[Output_co]):
+    """A session that outlives its process: it is started again when it crashes, tries again when the API
+    fails, and can be parked.
+
+        async with LastingSession(cwd="project", gate=gate) as session:
+            result = await session.ask("Fix the failing test")
+
+    It may be used from several tasks, on one event loop; turns run one at a time. What was stopped on purpose
+    is not started again: by `close`, by cancelling a turn, or by whoever sends the process a SIGTERM. The
+    next prompt resumes the session in all cases but the first.
+    """
+
+    @overload
+    def __init__(
+        self: LastingSession[Json],
+        options: Options | None = None,
+        *,
+        output: Mapping[str, object] | None = None,
+        starter: Starter | None = None,
+        clock: Clock | None = None,
+        **fields: Unpack[LastingFields],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: LastingSession[T],
+        options: Options | None = None,
+        *,
+        output: type[T],
+        starter: Starter | None = None,
+        clock: Clock | None = None,
+        **fields: Unpack[LastingFields],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: LastingSession[object],
+        options: Options | None = None,
+        *,
+        output: object,
+        starter: Starter | None = None,
+        clock: Clock | None = None,
+        **fields: Unpack[LastingFields],
+    ) -> None: ...
+
+    def __init__(
+        self,
+        options: Options | None = None,
+        *,
+        output: object = None,
+        starter: Starter | None = None,
+        clock: Clock | None = None,
+        **fields: Unpack[LastingFields],
+    ) -> None:
+        """`options`, `output` and single options as for `Session`; the other keywords are in `LastingFields`.
+
+        `starter`: where processes come from. Raises `OptionsError`.
+        """
+        own, single = apart(fields, LastingFields)
+        tags = own.get("tags")
+        # A session is made only to have all of it checked before anything starts.
+        self.options: Options = Session(options, output=output, **single).options
+        policies = Policies(
+            of_kind("restart", own.get("restart", Restart()), Restart),
+            of_kind("retry", own.get("retry", Retry()), Retry),
+            of_kind("budget", own.get("budget"), Budget),
+            read_ledger("ledger", own.get("ledger")),
+            of_kind("gate", own.get("gate"), Gate),
+            cast("dict[str, str]", _TAGS("`tags`", {} if tags is None else tags)),
+            read_starter("starter", starter) or DirectStarter(),
+            of_kind("clock", clock, Clock) or Clock(),
+        )
+        self._process = LastingProcess(self.options, output, policies)
+        self._place = anyio.Semaphore(1)
+        """Whoever has it has the process to itself: a turn, or what starts or ends it."""
+        self.restarts: Restarts | None = None
+        """The count of starts, where it goes on from turn to turn; None: each turn has its own."""
+        self._record: Record | None = None
+        """The turn that runs."""
+        self._connecting: anyio.CancelScope | None = None
+        self._idle_since: float | None = None
+
+    def __repr__(self) -> str:
+        return f"<LastingSession {self.id or '(no id yet)'}, {self.state}>"
+
+    # Beginning and end.
+
+    async def connect(self) -> None:
+        """Start the agent and wait until it is ready, if it is not. Need not be called: a prompt does it.
+
+        Raises what `Session.connect` raises, and `TransportClosed` if it is closed meanwhile. Nothing is left
+        running then.
+        """
+        await self._place.acquire()
+        try:
+            with anyio.CancelScope() as self._connecting:
+                await self._process.tidy()
+                try:
+                    await self._process.start()
+                except SessionNotFound:
+                    if not self._process.forget():
+                        raise
+                    await self._process.start()
+            self._process.check()
+            self._idle_since = anyio.current_time()
+        finally:
+            self._connecting = None
+            self._place.release()
+
+    async def close(self) -> None:
+        """End the agent, and with it the turn that runs, which fails with `TransportClosed`.
+
+        Takes as long as `Session.close` at most. Closing twice does no harm. Cancelling this call does not
+        stop any of it.
+        """
+        self._process.is_closed = True
+        if self._record is not None:
+            self._record.close()
+        if self._connecting is not None:
+            self._connecting.cancel()
+        done = anyio.Event()
+        cut: BaseException | None = None
+        is_begun = False
+        while not is_begun:
+            try:
+                with anyio.CancelScope(shield=True):
+                    await (await background()).start(self._close, done, name="outrider lasting session")
+                is_begun = True
+            except anyio.get_cancelled_exc_class() as error:
+                # A bare cancel of asyncio's heeds no shield. It comes once for each time that it is called.
+                cut = error
+        if cut is not None:
+            raise cut
+        await done.wait()
+
+    async def _close(self, done: anyio.Event) -> None:
+        try:
+            async with self._place:
+                await self._process.end()
+        finally:
+            done.set()
+
+    async def park(self) -> None:
+        """End the process and keep the conversation, which the next prompt resumes. Waits for the turn that
+        runs.
+
+        Cancelling this call once the process is being ended does not stop that. Raises `UsageError` for a
+        session with a `transport` of yours, which could not be started again.
+        """
+        if not self._process.can_start_again:
+            raise UsageError("A session with a `transport` cannot be parked: a transport can be used once.")
+        await self._place.acquire()
+        done = anyio.Event()
+        try:
+            await (await background()).start(self._park, done, name="outrider lasting session")
+        except BaseException:
+            self._place.release()
+            raise
+        await done.wait()
+
+    async def _park(self, done: anyio.Event) -> None:
+        try:
+            await self._process.end()
+        finally:
+            self._place.release()
+            done.set()
+
+    async def __aenter__(self) -> Self:
+        await self.connect()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # Talking.
+
+    async def send(self, prompt: Prompt, *, until: Until = "result") -> LastingTurn[Output_co]:
+        """Send a prompt; gives the turn that it begins. Waits for the turn before it to end.
+
+        `until="idle"`: the turn ends when its background work does. An iterable of prompts is refused, with
+        `UsageError`, because it could not be sent again. Raises `TransportClosed` after `close`; all else
+        that can happen is what the turn comes to. Cancelling the call sends nothing.
+        """
+        read_until("`until`", until)
+        if _is_stream(prompt):
+            raise UsageError("An iterable of prompts cannot be sent again if the agent is lost. Send each.")
+        await self._place.acquire()
+        try:
+            self._process.check()
+            # From here on, so that a `close` before it has begun ends it too.
+            self._record = record = Record()
+            turn: LastingTurn[Output_co] = LastingTurn(record)
+            await (await background()).start(self._drive, record, prompt, until, name="outrider lasting turn")
+        except BaseException:
+            self._record = None
+            self._place.release()
+            raise
+        return turn
+
+    async def _drive(self, record: Record, prompt: Prompt, until: Until) -> None:
+        self._idle_since = None
+        try:
+            restarts = self.restarts or Restarts(self._process.policies.restart)
+            await Driving(self._process, record, prompt, until, restarts).drive()
+        finally:
+            self._record = self._process.phase = None
+            self._idle_since = anyio.current_time()
+            self._place.release()
+
+    async def ask(self, prompt: Prompt, *, until: Until = "result", check: bool = True) -> Result[Output_co]:
+        """Send a prompt and wait for what it comes to. Raises what `send` and `LastingTurn.result` raise.
+
+        Cancelling the call cancels the turn.
+        """
+        turn = await self.send(prompt, until=until)
+        turn.leave_unread()
+        try:
+            return await turn.result(check=check)
+        except anyio.get_cancelled_exc_class():
+            turn.stop()
+            raise
+
+    # How it stands.
+
+    @property
+    def id(self) -> str | None:
+        """The session's id, to resume it by; known from the first turn on."""
+        session = self._process.session
+        return (None if session is None else session.id) or self._process.id
+
+    @property
+    def state(self) -> LastingState:
+        """What it is doing."""
+        process = self._process
+        if process.is_closed:
+            return "closed"
+        if process.phase == "busy" and process.session is not None:
+            return "waiting" if process.session.state is SessionState.WAITING else "busy"
+        if process.phase is not None:
+            return process.phase
+        if process.session is None or process.session.state is SessionState.CLOSED:
+            return "parked" if process.was_started else "new"
+        return "idle"
+
+    @property
+    def session(self) -> Session[Output_co] | None:
+        """The session with the process that runs now; None while there is none."""
+        return cast("Session[Output_co] | None", self._process.session)
+
+    @property
+    def usage(self) -> Usage:
+        """What all turns have used together, in all its processes."""
+        return self._process.usage
+
+    @property
+    def idle_since(self) -> float | None:
+        """Since when it has had a process and nothing to do, by `anyio.current_time()`; else None.
+
+        What goes on in the background counts as something to do.
+        """
+        return self._idle_since if self.state == "idle" and not self._process.is_working else None
+
+
+def _is_stream(prompt: object) -> bool:
+    """Whether it can be read only once."""
+    return isinstance(prompt, AsyncIterable) or (
+        isinstance(prompt, Iterable) and not isinstance(prompt, Sequence | Mapping)
+    )

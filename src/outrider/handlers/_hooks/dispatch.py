@@ -1,0 +1,368 @@
+"""Calls the user's hooks for one session, in their order, and makes a failure what its policy says.
+
+What a function may return is read in `_hooks_reading`; the order is kept in `_hooks_lines`. Does not know how
+requests travel.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING, Final, cast
+
+import anyio
+import msgspec
+from anyio.lowlevel import checkpoint
+
+from outrider.errors import Denied, OptionsError
+from outrider.handlers._answers import deny
+from outrider.handlers._calls import Attempt, CallTimedOut, attempt, outcome_of
+from outrider.handlers._hooks.events import NotAnAnswer, facts_of, read_answer, refused
+from outrider.handlers._hooks.hook import Hook, HookContext, resolve_matcher, runner_of
+from outrider.handlers._router import HookHandled
+from outrider.handlers._tool_names import check_names, resolved_updates
+from outrider.wire.hooks import HookRegistration
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from outrider.handlers._hooks.hook import Runs
+    from outrider.handlers._router import Observe, Origin, Outcome
+    from outrider.options._tool_names import ToolNames
+    from outrider.wire import JsonObject
+    from outrider.wire.control import HookCallback
+    from outrider.wire.hooks import HookInput
+
+
+_KEPT: Final = 100
+"""How many occurrences are remembered whose last hook has not been heard of: it may be called yet, or not be
+meant. One that is late by more than that many others sees the input as it was."""
+
+
+class Line:
+    """The hooks that are called for one occurrence of an event."""
+
+    def __init__(self) -> None:
+        self.places: Final[dict[int, anyio.Event]] = {}
+        """By the hook's place in the order; set when it is through."""
+        self.changes: Final[dict[str, object]] = {}
+        """The fields of the input that hooks have changed."""
+        self.is_over = False
+        """Whether a hook has had the last word."""
+
+    async def wait_turn(self, place: int) -> None:
+        """Wait for those before."""
+        while (before := self._open_before(place)) is not None:
+            await before.wait()
+
+    def _open_before(self, place: int) -> anyio.Event | None:
+        return next(
+            (done for other, done in self.places.items() if other < place and not done.is_set()), None
+        )
+
+    @property
+    def is_idle(self) -> bool:
+        return all(done.is_set() for done in self.places.values())
+
+    def as_left(self, told: HookInput) -> HookInput:
+        """The input, with what hooks have changed of it."""
+        # One that could not be read has no such fields.
+        changes = {name: self.changes[name] for name in self.changes if name in told.__struct_fields__}
+        return msgspec.structs.replace(told, **changes) if changes else told
+
+    def take(self, event: str, wire: JsonObject) -> None:
+        """Remember what a hook answered."""
+        own: JsonObject = wire.get("hookSpecificOutput") or {}
+        self.is_over = self.is_over or (
+            wire.get("continue") is False
+            or wire.get("decision") == "block"
+            or own.get("permissionDecision") in ("deny", "defer")
+            # Of a permission request the agent takes the first decision that it gets.
+            or (event == "PermissionRequest" and "decision" in own)
+        )
+        for key, field in _FIELDS.get(event, {}).items():
+            if key in own:
+                self.changes[field] = own[key]
+
+
+_FIELDS: Final[dict[str, dict[str, str]]] = {
+    "PreToolUse": {"updatedInput": "tool_input"},
+    "PostToolUse": {"updatedMCPToolOutput": "tool_response", "updatedToolOutput": "tool_response"},
+    "MessageDisplay": {"displayContent": "delta"},
+}
+"""Which part of an answer changes which field of the input."""
+
+
+class Lines:
+    """The occurrences of an event that hooks are called for at present."""
+
+    def __init__(self, last: int) -> None:
+        self._last = last
+        """The place of the last hook that there is."""
+        self._lines: dict[str, Line] = {}
+
+    def join(self, occurrence: str, place: int) -> Line:
+        """Take one's place in the line for an occurrence."""
+        line = self._lines.get(occurrence)
+        if line is None or place in line.places:
+            # The pieces of a message all go by the same name.
+            line = self._lines[occurrence] = Line()
+        line.places[place] = anyio.Event()
+        return line
+
+    def leave(self, occurrence: str, place: int, line: Line) -> None:
+        """One is through; forget what nobody can ask for any more."""
+        line.places[place].set()
+        if self._lines.get(occurrence) is not line:
+            return
+        matters = line.is_over or line.changes
+        if line.is_idle and (self._last in line.places or not matters):
+            del self._lines[occurrence]
+        elif len(self._lines) > _KEPT:
+            oldest = next((key for key, each in self._lines.items() if each.is_idle), None)
+            if oldest is not None:
+                del self._lines[oldest]
+
+
+log = logging.getLogger("outrider.session")
+
+_GRACE: Final = 30.0
+"""Seconds that the agent waits longer than we do, so that it is we who decide what a slow hook means. It is
+for a host that is stopped or too busy to answer at all."""
+
+_LONGEST: Final = 2_000_000.0
+"""Seconds, for a hook without a limit: told of none, the agent gives up after 600. The timers of JavaScript
+end at 2**31 ms."""
+
+
+class HookNeverCalledWarning(UserWarning):
+    """A hook waits for an event that the agent does not deliver, or not in every case."""
+
+
+class Registered(msgspec.Struct, frozen=True, kw_only=True):
+    """A hook in its place."""
+
+    id: str
+    hook: Hook[..., object]
+    run: Runs
+    matcher: str | None
+    """As sent."""
+    place: int
+    """Among the hooks of the same event."""
+    lines: Lines | None
+    """None for the only hook of an event."""
+    about_tool: bool
+    wire_timeout: float
+
+
+class Answered(msgspec.Struct, frozen=True, kw_only=True):
+    """What a hook said, or stands for."""
+
+    wire: JsonObject
+    outcome: Outcome
+    error: BaseException | None = None
+
+
+class Hooks:
+    """The hooks of one session.
+
+    Those of an event are called one after the other, in the order in which they were given; which of them are
+    meant, the agent decides by their matchers. Each gets the input as those before it have left it. The first
+    that refuses has the last word, and with a permission request the first that decides: those after it are
+    not called.
+    """
+
+    def __init__(
+        self, hooks: Mapping[str, Sequence[object]], observe: Observe, names: Callable[[], ToolNames]
+    ) -> None:
+        """`names` gives those of the session's tools. Raises `OptionsError` for what cannot be a hook, and
+        for a matcher that fits no tool; warns of one that waits in vain."""
+        self._observe = observe
+        self._names = names
+        self._registered: Final[dict[str, Registered]] = {}
+        known = names()
+        for event, given in hooks.items():
+            made = [as_hook(event, one) for one in given]
+            for each in _in_order(event, made, len(self._registered), known):
+                self._registered[each.id] = each
+        for each in self._registered.values():
+            check_names(each.hook.function, known)
+            _warn_if_unseen(each.hook)
+
+    def registrations(self) -> dict[str, list[HookRegistration]]:
+        """What the agent is told of them in `initialize`."""
+        told: dict[str, list[HookRegistration]] = {}
+        for each in self._registered.values():
+            registration = HookRegistration(
+                hook_callback_ids=[each.id],
+                timeout=each.wire_timeout,
+                # For what goes wrong on the way: the agent takes that for no answer otherwise.
+                on_failure="block" if each.hook.fails == "closed" else None,
+            )
+            if each.matcher is not None:
+                registration.matcher = each.matcher
+            told.setdefault(each.hook.event, []).append(registration)
+        return told
+
+    async def answer(self, ask: HookCallback, origin: Origin) -> JsonObject:
+        """The answer of the hook that is due, as sent.
+
+        Raises nothing but cancellation and what ends programs, and `LookupError` for a hook that there is
+        not.
+        """
+        began = perf_counter()
+        registered = self._registered.get(ask.callback_id)
+        if registered is None:
+            raise LookupError(f"there is no hook {ask.callback_id!r}")
+        if registered.lines is None:
+            return (await self._call(registered, ask.input, ask, origin, began)).wire
+        return await self._call_in_line(registered, registered.lines, ask, origin, began)
+
+    async def _call_in_line(
+        self, registered: Registered, lines: Lines, ask: HookCallback, origin: Origin, began: float
+    ) -> JsonObject:
+        occurrence, place = ask.tool_use_id or "", registered.place
+        line = lines.join(occurrence, place)
+        try:
+            # The tasks of requests that came together may begin in any order. After this all are in line.
+            await checkpoint()
+            await line.wait_turn(place)
+            if line.is_over:
+                return {}
+            answered = await self._call(registered, line.as_left(ask.input), ask, origin, began)
+            line.take(registered.hook.event, answered.wire)
+            return answered.wire
+        finally:
+            lines.leave(occurrence, place, line)
+
+    async def _call(
+        self, registered: Registered, told: HookInput, ask: HookCallback, origin: Origin, began: float
+    ) -> Answered:
+        context = HookContext(origin, ask.tool_use_id if registered.about_tool else None)
+        hook = registered.hook
+        try:
+            tried = await attempt(partial(registered.run, told), context, hook.timeout)
+        except BaseException as error:
+            answered = Answered(wire={}, outcome=outcome_of(error), error=error)
+            self._report(hook, context, began, answered)
+            raise
+        answered = _judged(tried, hook, told, self._names)
+        self._report(hook, context, began, answered)
+        return answered
+
+    def _report(
+        self, hook: Hook[..., object], context: HookContext, began: float, answered: Answered
+    ) -> None:
+        self._observe(
+            HookHandled(
+                seconds=perf_counter() - began,
+                outcome=answered.outcome,
+                error=answered.error,
+                tool_use_id=context.tool_use_id,
+                event=hook.event,
+                name=hook.name,
+                answer=answered.wire,
+            )
+        )
+
+
+def as_hook(event: str, given: object) -> Hook[..., object]:
+    """A hook for an event, from one or from a function. Raises `OptionsError` for anything else."""
+    if isinstance(given, Hook):
+        hook = cast("Hook[..., object]", given)
+        if hook.event != event:
+            raise OptionsError(
+                f"The hook {hook.name} is for {hook.event}, and was given for {event}",
+                hint=f"Put it into hooks[{hook.event!r}], or into a plain list of hooks.",
+            )
+        return hook
+    if not callable(given) or isinstance(given, type):
+        raise OptionsError(
+            f"hooks[{event!r}] has something that is no hook: {type(given).__name__}",
+            hint='Give a function, or one with @outrider.hook("…") above it.',
+        )
+    return Hook(given, event)
+
+
+def sent_matcher(hook: Hook[..., object], names: ToolNames) -> str | None:
+    """What a hook is called for, as sent. Raises `OptionsError` if that is no tool of the session."""
+    if hook.matcher is None or not facts_of(hook.event).tool:
+        return hook.matcher
+    return resolve_matcher(f"the hook {hook.name}", hook.matcher, names, allow_unknown=hook.allow_unknown)
+
+
+def _in_order(
+    event: str, hooks: Sequence[Hook[..., object]], start: int, names: ToolNames
+) -> Iterator[Registered]:
+    lines = Lines(len(hooks) - 1) if len(hooks) > 1 else None
+    about_tool = facts_of(event).tool
+    before = 0.0
+    for place, hook in enumerate(hooks):
+        own = _LONGEST if hook.timeout is None else hook.timeout
+        # Each may have to wait for all before it, and the agent counts from the start.
+        seconds = min(_LONGEST, _GRACE + own + (before if hook.in_order else 0))
+        before += own
+        yield Registered(
+            id=f"hook_{start + place}",
+            hook=hook,
+            run=runner_of(hook),
+            matcher=sent_matcher(hook, names),
+            place=place,
+            lines=lines if hook.in_order else None,
+            about_tool=about_tool,
+            wire_timeout=seconds,
+        )
+
+
+def _judged(
+    tried: Attempt, hook: Hook[..., object], told: HookInput, names: Callable[[], ToolNames]
+) -> Answered:
+    """What a call comes to: the answer that it gave, or what the hook's policy says."""
+    value, error = tried.value, tried.error
+    if isinstance(error, Denied):
+        value, error = deny(error.reason, interrupt=error.interrupt), None
+    if error is None:
+        try:
+            wire = read_answer(value, hook.event, told, strict=hook.fails == "closed")
+            _resolve_updates(wire, told, names)
+            return Answered(wire=wire, outcome="answered")
+        except (NotAnAnswer, OptionsError) as nonsense:
+            error = nonsense
+    outcome: Outcome = "timed_out" if tried.outcome == "timed_out" else "failed"
+    log.error("the hook %s for %s failed %s", hook.name, hook.event, hook.fails, exc_info=error)
+    wire = refused(hook.event, _why(hook, error), told) if hook.fails == "closed" else {}
+    return Answered(wire=wire, outcome=outcome, error=error)
+
+
+def _resolve_updates(wire: JsonObject, told: HookInput, names: Callable[[], ToolNames]) -> None:
+    """Put the full names of tools into the permission rules that an answer brings."""
+    match wire:
+        case {"hookSpecificOutput": {"decision": {"updatedPermissions": [*updates]} as decision}}:
+            suggested = getattr(told, "permission_suggestions", None) or ()
+            decision["updatedPermissions"] = resolved_updates(updates, suggested, names())
+        case _:
+            pass
+
+
+def _why(hook: Hook[..., object], error: BaseException) -> str:
+    """What the model is told of a failure: the rest is for the log."""
+    if isinstance(error, CallTimedOut):
+        return f"Not allowed: the hook {hook.name} gave no answer within {error.seconds:g} s."
+    if isinstance(error, NotAnAnswer | OptionsError):
+        return f"Not allowed: the hook {hook.name} gave an answer that means nothing."
+    return f"Not allowed: the hook {hook.name} failed ({type(error).__name__})."
+
+
+def _warn_if_unseen(hook: Hook[..., object]) -> None:
+    unseen = facts_of(hook.event).unseen
+    comes = hook.event == "SessionStart" and hook.matcher in _SEEN_SOURCES
+    if not unseen or comes or hook.may_wait_in_vain:
+        return
+    warnings.warn(
+        f"The hook {hook.name} waits for {hook.event}. {unseen}", HookNeverCalledWarning, stacklevel=2
+    )
+
+
+_SEEN_SOURCES: Final = ("clear", "compact", "clear|compact", "compact|clear")

@@ -1,0 +1,653 @@
+"""A function that is called when something happens in the agent, with all that was said about how: `Hook`.
+
+Does not call it for the agent; that is in `_hooks`. The decorator that makes one is in `_hooks_decorator`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+from collections.abc import Callable, Sequence
+from functools import update_wrapper
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Final,
+    Generic,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    cast,
+    get_args,
+    overload,
+)
+
+from outrider.errors import OptionsError
+from outrider.handlers._calls import CallContext, is_async, name_of
+from outrider.handlers._hooks.events import EVENTS, Fails, facts_of
+from outrider.options._table import NEW_EVENT
+from outrider.options._tool_names import ambiguous, is_pattern, known_tools, tool_name
+from outrider.options._validators import did_you_mean
+from outrider.wire import hooks as told
+from outrider.wire.hooks import HOOK_EVENTS
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Mapping
+    from os import PathLike
+    from typing import Unpack
+
+    from outrider.handlers._answers import Answer
+    from outrider.options._tool_names import ToolNames
+    from outrider.wire.hooks import HookInput
+
+
+Matcher: TypeAlias = (
+    str | re.Pattern[str] | Callable[..., object] | Sequence[str | Callable[..., object]] | None
+)
+"""A name, a pattern, a tool of yours, or a list of names: of tools, or of what else an event tells apart.
+None: all."""
+
+_EVERYTHING: Final = ("", "*")
+_NAMES: Final = re.compile(r"[\w ,|-]*\Z", re.ASCII)
+"""The agent takes these for a list of whole names, and all else for a pattern that it searches for."""
+_RULE: Final = re.compile(r"\w+\(.*\)\Z", re.DOTALL)
+_SPECIAL: Final = re.compile(r"[\\^$.*+?()\[\]{}|/]")
+_GROUPED: Final = re.compile(r"(\^?)\((?:\?:)?(?!\?)([^()]*)\)(\$?)\Z")
+_PIECE: Final = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|.", re.DOTALL)
+_BEGINNING: Final = re.compile(r"\^?((?:[\w-](?![*?{]))*)", re.ASCII)
+_ONLY_PYTHON: Final = re.compile(r"\(\?(?:P[<=>]|#|[aiLmsux]+[:)-])|\\[AZ]|[*+?}]\+")
+
+
+def read_matcher(
+    matcher: object, event: str, *, allow_unknown: bool = False, as_it_is: bool = False
+) -> str | None:
+    """A matcher as the agent reads it, with the names that it was given; None for all. With `as_it_is` a text
+    is not looked at.
+
+    Raises `OptionsError` for one that cannot match as it is meant, as far as that is known without a session.
+    """
+    if matcher is None or (isinstance(matcher, str) and matcher.strip() in _EVERYTHING):
+        return None
+    if as_it_is and isinstance(matcher, str):
+        return matcher
+    facts = facts_of(event)
+    if not facts.matcher:
+        raise OptionsError(
+            f"A {event} hook has nothing that a matcher could look at",
+            hint="Leave `matcher` out, and look at the input in the function.",
+        )
+    found = _text_of(matcher, facts.tool)
+    if not _NAMES.match(found):
+        _check_pattern(found)
+    if facts.words and not allow_unknown:
+        _check_words(found, event, facts.words)
+    return found
+
+
+def resolve_matcher(place: str, matcher: str, names: ToolNames, *, allow_unknown: bool = False) -> str:
+    """The matcher of an event that is about tools, as sent: with the full names of tools.
+
+    Raises `OptionsError` for one that is not about the tool that it seems to be about and, unless
+    `allow_unknown`, for one of which a part fits no tool that the session can have.
+    """
+    if names.takes_any:
+        return matcher
+    if not _NAMES.match(matcher):
+        for pattern in _alternatives(matcher):
+            _check_finds(place, pattern, names, allow_unknown=allow_unknown)
+        return matcher
+    given = _names_in(matcher)
+    found: list[str] = []
+    for name in given:
+        try:
+            tools = names.resolve(place, name, permits=False)
+        except OptionsError:
+            if not allow_unknown:
+                raise
+            tools = (name,)
+        if len(tools) > 1 and {*tools} - {*given, names.aliases.get(name)}:
+            # What a hook says of one tool, it would say of the other: it may allow, and it may deny.
+            raise ambiguous(place, name, tools)
+        # All tools of a server, which the agent would take for the name of one tool.
+        found += [f"{tool}__*" if names.is_server(tool) else tool for tool in tools]
+    if not any(is_pattern(tool) for tool in found):
+        return matcher if found == given else "|".join(dict.fromkeys(found))
+    spelled = (".*".join(_SPECIAL.sub(_escaped, part) for part in tool.split("*")) for tool in found)
+    return f"^(?:{'|'.join(dict.fromkeys(spelled))})$"
+
+
+def _check_finds(place: str, pattern: str, names: ToolNames, *, allow_unknown: bool) -> None:
+    regex = _compiled(pattern)
+    # One that speaks of full names is about these: `^(?!mcp__)` means the built-in tools.
+    for full, short in () if "mcp" in pattern else names.own.items():
+        if any(regex.search(each) for each in short) and not regex.search(full):
+            raise OptionsError(
+                f"{place}: the matcher {pattern!r} finds {full!r} only by its short name, which the agent "
+                "does not know",
+                hint=f"Write a pattern that fits {full!r}, or the name alone.",
+            )
+    known = (*names.all_known(), *names.extra)
+    if not (allow_unknown or any(regex.search(each) for each in known) or _may_find_unknown(pattern, names)):
+        meant = did_you_mean(_beginning_of(pattern), known)
+        hint = (
+            f"{meant} It is searched for in the names of tools, in which upper and lower case differ. Name a "
+            "tool that is not known here in `extra_tools`."
+        )
+        what = f"the matcher {pattern!r} finds no tool that the session can have"
+        raise OptionsError(f"{place}: {what}", hint=hint.lstrip())
+
+
+def _may_find_unknown(pattern: str, names: ToolNames) -> bool:
+    """Whether a pattern may find a tool that nobody here knows, going by what its name has to begin with."""
+    beginning = _beginning_of(pattern)
+    if beginning == "mcp__":
+        # Whatever servers there are: that misspells none.
+        return True
+    is_bound = pattern.startswith("^") or beginning.startswith("mcp__")
+    return names.may_be_unknown((is_bound and beginning) or "mcp__")
+
+
+def _beginning_of(pattern: str) -> str:
+    found = _BEGINNING.match(pattern)
+    return "" if found is None else found[1]
+
+
+def _alternatives(pattern: str) -> list[str]:
+    """The parts of a pattern of which each has to find something: `^(Bash|Write)$` has two."""
+    found: list[str] = []
+    for part in _split(pattern):
+        grouped = _GROUPED.match(part)
+        found += [f"{grouped[1]}{each}{grouped[3]}" for each in _split(grouped[2])] if grouped else [part]
+    return found
+
+
+def _split(pattern: str) -> list[str]:
+    parts, depth = [""], 0
+    for piece in _PIECE.findall(pattern):
+        depth += (piece == "(") - (piece == ")")
+        if piece == "|" and not depth:
+            parts.append("")
+        else:
+            parts[-1] += piece
+    return parts
+
+
+def _check_words(matcher: str, event: str, words: Sequence[str]) -> None:
+    if not _NAMES.match(matcher):
+        if any(_compiled(matcher).search(word) for word in words):
+            return
+        unknown = matcher
+    else:
+        unknown = next((name for name in _names_in(matcher) if name not in words), "")
+        if not unknown:
+            return
+    hint = did_you_mean(unknown, words) or f"There are {', '.join(map(repr, words))}."
+    raise OptionsError(
+        f"A {event} hook is never called for {unknown!r}",
+        hint=f"{hint} One that is not known here needs `allow_unknown=True`.",
+    )
+
+
+def _names_in(matcher: str) -> list[str]:
+    return [name for name in (part.strip() for part in re.split("[|,]", matcher)) if name]
+
+
+def _text_of(matcher: object, is_tool: bool) -> str:
+    kind = type(matcher).__name__
+    matcher = tool_name("`matcher`", matcher)
+    if isinstance(matcher, str):
+        return matcher
+    if isinstance(matcher, re.Pattern):
+        pattern = cast("re.Pattern[str] | re.Pattern[bytes]", matcher)
+        text = pattern.pattern
+        if isinstance(text, bytes) or pattern.flags & ~re.UNICODE:
+            raise OptionsError(
+                f"The agent takes no pattern with flags, or of bytes: {matcher!r}",
+                hint="Spell it without, such as '[Bb]ash' in place of re.IGNORECASE.",
+            )
+        # What has no special character would be taken for whole names.
+        return f"(?:{text})" if _NAMES.match(text) else text
+    if isinstance(matcher, list | tuple):
+        names = [tool_name("`matcher`", name) for name in cast("Sequence[object]", matcher)]
+        if names and all(isinstance(name, str) and name.strip() for name in names):
+            return _any_of(cast("Sequence[str]", names), is_tool)
+    raise OptionsError(
+        f"`matcher` must be a text, a pattern or a list of names, not {kind}",
+        hint="Write matcher='Bash', matcher='mcp__github__.*' or matcher=['Write', 'Edit'].",
+    )
+
+
+def _any_of(names: Sequence[str], is_tool: bool) -> str:
+    special = [name for name in names if not _NAMES.match(name)]
+    if not special:
+        return "|".join(names)
+    if is_tool:
+        raise OptionsError(
+            f"`matcher` lists {special[0]!r}, and no tool has such a name",
+            hint="In a list are whole names. Write a pattern as one text: matcher='Bash|mcp__github__.*'.",
+        )
+    return f"^(?:{'|'.join(_SPECIAL.sub(_escaped, name) for name in names)})$"
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return f"\\{found[0]}"
+
+
+def _check_pattern(pattern: str) -> None:
+    if _RULE.match(pattern) and pattern.partition("(")[0] in known_tools():
+        raise OptionsError(
+            f"A matcher names tools, and {pattern!r} is a permission rule",
+            hint="Give the name of the tool, and look at the input in the function.",
+        )
+    try:
+        _compiled(pattern)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise OptionsError(f"`matcher` is no pattern: {pattern!r} ({error})") from error
+    if found := _ONLY_PYTHON.search(pattern):
+        raise OptionsError(
+            f"`matcher` has {found[0]!r}, which only Python understands: {pattern!r}",
+            hint="The agent reads patterns as JavaScript does.",
+        )
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    # JavaScript has names of groups without the P.
+    return re.compile(re.sub(r"\(\?<(?=\w)", "(?P<", pattern))
+
+
+if TYPE_CHECKING:
+    Runs: TypeAlias = Callable[[HookInput, "HookContext"], object]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+R_co = TypeVar("R_co", covariant=True)
+
+DEFAULT_TIMEOUT: Final = 60.0
+"""Seconds; what a hook does holds the agent up."""
+
+
+class HookContext(CallContext):
+    """What a hook's function can know about the call beside the input: pass it as a second parameter."""
+
+
+class Hook(Generic[P, R_co]):
+    """A function with the event that it is called for. Made by `@outrider.hook`; it can be called as before.
+
+    In a class it works as a method does: `Session(hooks=[checks.guard])`.
+    """
+
+    def __init__(
+        self,
+        function: Callable[P, R_co],
+        event: str,
+        *,
+        matcher: Matcher = None,
+        timeout: float | None = DEFAULT_TIMEOUT,
+        fails: Fails | None = None,
+        allow_unknown: bool = False,
+        in_order: bool = True,
+        may_wait_in_vain: bool = False,
+    ) -> None:
+        """Raises `OptionsError` for what cannot work."""
+        if not callable(function):
+            raise OptionsError(
+                f"A hook must be a function, not {type(function).__name__}",
+                hint='Write @outrider.hook("PreToolUse") above a function.',
+            )
+        if isinstance(function, Hook):
+            # One of the two events would be forgotten.
+            raise OptionsError(
+                f"The hook {function.name} is for {function.event} already, and a hook has one event",
+                hint="Give a plain function to each event: hooks={'PreToolUse': [guard], 'Stop': [guard]}.",
+            )
+        update_wrapper(self, cast("Callable[..., object]", function))
+        self.function: Final = function
+        self.allow_unknown: Final = allow_unknown
+        """Whether the event, and what the matcher names, may be such that Outrider does not know it."""
+        self.event: Final[str] = _read_event(event, allow_unknown=allow_unknown)
+        self.matcher: Final[str | None] = read_matcher(
+            matcher, event, allow_unknown=allow_unknown, as_it_is=may_wait_in_vain
+        )
+        """For what it is called, with names as they were given; None for all."""
+        self.timeout: Final[float | None] = _read_timeout(timeout)
+        """Seconds after which it has failed; None: never."""
+        self.fails: Final[Fails] = _read_fails(fails, event)
+        """What it stands for when it fails: `closed`, a refusal; `open`, no answer."""
+        self.in_order: Final = in_order
+        """Whether it waits for those before it, and is left out if one of them refuses."""
+        self.may_wait_in_vain: Final = may_wait_in_vain
+        """Whether nobody is told if its event does not come, or its matcher never matches."""
+
+    @property
+    def name(self) -> str:
+        """The function's."""
+        return name_of(self.function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        return self.function(*args, **kwargs)
+
+    def on(self, function: Callable[..., T]) -> Hook[..., T]:
+        """The same for another function."""
+        return Hook(
+            function,
+            self.event,
+            matcher=self.matcher,
+            timeout=self.timeout,
+            fails=self.fails,
+            allow_unknown=self.allow_unknown,
+            in_order=self.in_order,
+            may_wait_in_vain=self.may_wait_in_vain,
+        )
+
+    def __get__(self, instance: object, owner: type | None = None) -> Hook[..., R_co]:
+        if instance is None:
+            return self
+        return self.on(cast("Any", self.function).__get__(instance, owner))
+
+    def __reduce__(self) -> str:
+        # By name, as functions are: it stands where its function did.
+        return cast("str", getattr(self, "__qualname__", self.name))
+
+    def __repr__(self) -> str:
+        matcher = "" if self.matcher is None else f" {self.matcher!r}"
+        return f"<Hook {self.name} for {self.event}{matcher}, fails {self.fails}>"
+
+
+def runner_of(hook: Hook[..., object]) -> Runs:
+    """The hook's function as one that takes the input and the context, whether it wants the latter or not.
+
+    Raises `OptionsError` if it can take neither one nor both.
+    """
+    function = hook.function
+    if _takes_context(hook):
+        return function
+    if is_async(function):
+
+        async def run_async(told: HookInput, context: HookContext) -> object:
+            return await cast("Awaitable[object]", function(told))
+
+        return run_async
+
+    def run(told: HookInput, context: HookContext) -> object:
+        return function(told)
+
+    return run
+
+
+def _takes_context(hook: Hook[..., object]) -> bool:
+    try:
+        signature = inspect.signature(hook.function)
+    except (TypeError, ValueError):
+        # Some that are not written in Python do not tell.
+        return False
+    places = [each for each in signature.parameters.values() if each.kind in _POSITIONAL]
+    wanted = [each for each in places if each.default is each.empty]
+    named = len(places) > 1 and places[1].name in ("ctx", "context")
+    for count in (2, 1) if len(wanted) == 2 or named else (1, 2):
+        try:
+            signature.bind(*[None] * count)
+        except TypeError:
+            continue
+        return count == 2
+    raise OptionsError(
+        f"The hook {hook.name} cannot be called with what it would get: {hook.name}{signature}",
+        hint="It gets the event's input and, as a second parameter if it has one, a HookContext.",
+    )
+
+
+_POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def _read_event(event: object, *, allow_unknown: bool) -> str:
+    if not isinstance(event, str) or not event.strip():
+        raise OptionsError(
+            f"A hook needs the name of an event, not {event!r}",
+            hint='Write @outrider.hook("PreToolUse") above the function.',
+        )
+    if event not in EVENTS and not allow_unknown:
+        hint = f"{did_you_mean(event, HOOK_EVENTS)} {NEW_EVENT}".lstrip()
+        raise OptionsError(f"No event is called {event!r}", hint=hint)
+    return event
+
+
+def _read_timeout(timeout: object) -> float | None:
+    if timeout is None:
+        return None
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < math.inf:
+        raise OptionsError(
+            f"The timeout of a hook must be a number of seconds over 0, not {timeout!r}",
+            hint="None stands for no limit.",
+        )
+    return float(timeout)
+
+
+def _read_fails(fails: object, event: str) -> Fails:
+    facts = facts_of(event)
+    if fails is None:
+        return facts.fails
+    if fails not in get_args(Fails):
+        raise OptionsError(f'`fails` must be "open" or "closed", not {fails!r}')
+    if fails == "closed" and (facts.refusal is None or not facts.can_close):
+        raise OptionsError(
+            f"A {event} hook cannot fail closed: it cannot keep anything from happening",
+            hint='Use fails="open", or an earlier event.',
+        )
+    return cast("Fails", fails)
+
+
+if TYPE_CHECKING:
+    Said: TypeAlias = (
+        Answer
+        | told.HookOutput
+        | told.AsyncHookOutput
+        | told.SpecificOutput
+        | Mapping[str, object]
+        | str
+        | PathLike[str]
+        | None
+    )
+    """What a hook may return; a path only for `WorktreeCreate`."""
+
+
+R = TypeVar("R", bound="Said | Awaitable[Said]")
+Owner = TypeVar("Owner")
+Told = TypeVar("Told")
+
+
+class HookFields(TypedDict, total=False):
+    """How a hook is to be called."""
+
+    matcher: Matcher
+    timeout: float | None
+    fails: Fails | None
+    allow_unknown: bool
+
+
+class HookDecorator(Protocol[Told]):
+    """Makes a hook of a function that takes the input of an event, or of a method that does."""
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[Told, P], R], /) -> Hook[Concatenate[Told, P], R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[Owner, Told, P], R], /
+    ) -> Hook[Concatenate[Owner, Told, P], R]: ...
+
+
+@overload
+def hook(event: Literal["PreToolUse"], **how: Unpack[HookFields]) -> HookDecorator[told.PreToolUseInput]: ...
+@overload
+def hook(
+    event: Literal["PostToolUse"], **how: Unpack[HookFields]
+) -> HookDecorator[told.PostToolUseInput]: ...
+@overload
+def hook(
+    event: Literal["PostToolUseFailure"], **how: Unpack[HookFields]
+) -> HookDecorator[told.PostToolUseFailureInput]: ...
+@overload
+def hook(
+    event: Literal["PostToolBatch"], **how: Unpack[HookFields]
+) -> HookDecorator[told.PostToolBatchInput]: ...
+@overload
+def hook(
+    event: Literal["Notification"], **how: Unpack[HookFields]
+) -> HookDecorator[told.NotificationInput]: ...
+@overload
+def hook(
+    event: Literal["UserPromptSubmit"], **how: Unpack[HookFields]
+) -> HookDecorator[told.UserPromptSubmitInput]: ...
+@overload
+def hook(
+    event: Literal["UserPromptExpansion"], **how: Unpack[HookFields]
+) -> HookDecorator[told.UserPromptExpansionInput]: ...
+@overload
+def hook(
+    event: Literal["SessionStart"], **how: Unpack[HookFields]
+) -> HookDecorator[told.SessionStartInput]: ...
+@overload
+def hook(event: Literal["SessionEnd"], **how: Unpack[HookFields]) -> HookDecorator[told.SessionEndInput]: ...
+@overload
+def hook(event: Literal["Stop"], **how: Unpack[HookFields]) -> HookDecorator[told.StopInput]: ...
+@overload
+def hook(
+    event: Literal["StopFailure"], **how: Unpack[HookFields]
+) -> HookDecorator[told.StopFailureInput]: ...
+@overload
+def hook(
+    event: Literal["SubagentStart"], **how: Unpack[HookFields]
+) -> HookDecorator[told.SubagentStartInput]: ...
+@overload
+def hook(
+    event: Literal["SubagentStop"], **how: Unpack[HookFields]
+) -> HookDecorator[told.SubagentStopInput]: ...
+@overload
+def hook(event: Literal["PreCompact"], **how: Unpack[HookFields]) -> HookDecorator[told.PreCompactInput]: ...
+@overload
+def hook(
+    event: Literal["PostCompact"], **how: Unpack[HookFields]
+) -> HookDecorator[told.PostCompactInput]: ...
+@overload
+def hook(
+    event: Literal["PreModelSwitch"], **how: Unpack[HookFields]
+) -> HookDecorator[told.PreModelSwitchInput]: ...
+@overload
+def hook(
+    event: Literal["PostModelSwitch"], **how: Unpack[HookFields]
+) -> HookDecorator[told.PostModelSwitchInput]: ...
+@overload
+def hook(
+    event: Literal["PermissionRequest"], **how: Unpack[HookFields]
+) -> HookDecorator[told.PermissionRequestInput]: ...
+@overload
+def hook(
+    event: Literal["PermissionDenied"], **how: Unpack[HookFields]
+) -> HookDecorator[told.PermissionDeniedInput]: ...
+@overload
+def hook(event: Literal["Setup"], **how: Unpack[HookFields]) -> HookDecorator[told.SetupInput]: ...
+@overload
+def hook(
+    event: Literal["TeammateIdle"], **how: Unpack[HookFields]
+) -> HookDecorator[told.TeammateIdleInput]: ...
+@overload
+def hook(
+    event: Literal["TaskCreated"], **how: Unpack[HookFields]
+) -> HookDecorator[told.TaskCreatedInput]: ...
+@overload
+def hook(
+    event: Literal["TaskCompleted"], **how: Unpack[HookFields]
+) -> HookDecorator[told.TaskCompletedInput]: ...
+@overload
+def hook(
+    event: Literal["Elicitation"], **how: Unpack[HookFields]
+) -> HookDecorator[told.ElicitationInput]: ...
+@overload
+def hook(
+    event: Literal["ElicitationResult"], **how: Unpack[HookFields]
+) -> HookDecorator[told.ElicitationResultInput]: ...
+@overload
+def hook(
+    event: Literal["ConfigChange"], **how: Unpack[HookFields]
+) -> HookDecorator[told.ConfigChangeInput]: ...
+@overload
+def hook(
+    event: Literal["WorktreeCreate"], **how: Unpack[HookFields]
+) -> HookDecorator[told.WorktreeCreateInput]: ...
+@overload
+def hook(
+    event: Literal["WorktreeRemove"], **how: Unpack[HookFields]
+) -> HookDecorator[told.WorktreeRemoveInput]: ...
+@overload
+def hook(
+    event: Literal["InstructionsLoaded"], **how: Unpack[HookFields]
+) -> HookDecorator[told.InstructionsLoadedInput]: ...
+@overload
+def hook(event: Literal["CwdChanged"], **how: Unpack[HookFields]) -> HookDecorator[told.CwdChangedInput]: ...
+@overload
+def hook(
+    event: Literal["FileChanged"], **how: Unpack[HookFields]
+) -> HookDecorator[told.FileChangedInput]: ...
+@overload
+def hook(
+    event: Literal["DirectoryAdded"], **how: Unpack[HookFields]
+) -> HookDecorator[told.DirectoryAddedInput]: ...
+@overload
+def hook(
+    event: Literal["MessageDisplay"], **how: Unpack[HookFields]
+) -> HookDecorator[told.MessageDisplayInput]: ...
+@overload
+def hook(
+    event: str,
+    *,
+    matcher: Matcher = None,
+    timeout: float | None = DEFAULT_TIMEOUT,
+    fails: Fails | None = None,
+    allow_unknown: Literal[True],
+) -> HookDecorator[Any]: ...
+def hook(
+    event: str,
+    *,
+    matcher: Matcher = None,
+    timeout: float | None = DEFAULT_TIMEOUT,
+    fails: Fails | None = None,
+    allow_unknown: bool = False,
+) -> object:
+    """Make a hook of the function below: it is called when the event happens.
+
+        @outrider.hook("PreToolUse", matcher="Bash")
+        async def guard(input: PreToolUseInput) -> Answer | None:
+            if "rm -rf" in input.tool_input["command"]:
+                return deny("Not here.")
+
+    The function gets the event's input and, as a second parameter if it has one, a `HookContext`. It may be
+    async; if not, it runs in a thread. It returns None to have no say, an `Answer` (`allow()`, `deny("why")`,
+    `modify(…)` and the like), an output of `outrider.wire.hooks`, or the same as a dict. To raise `Denied` is
+    to deny.
+
+    `matcher` says for what it is called: the name of a tool, several as a list or as `"Write|Edit"`, a tool
+    of yours by its name or itself, or a pattern; with some events it is a cause in place of a tool, such as
+    `manual` or `auto` of PreCompact. A name that no tool of the session has is an error when that is made.
+
+    `allow_unknown`: the event, or what the matcher names, is one of the agent's that Outrider does not know.
+
+    `fails` says what it means when the function raises, takes longer than `timeout` seconds or returns what
+    means nothing: `closed` refuses what the hook was asked about, `open` goes on without it. Left out, it is
+    `closed` for what guards (PreToolUse, PermissionRequest, UserPromptSubmit, UserPromptExpansion,
+    PreModelSwitch, WorktreeCreate), and `open` for all else.
+
+    Raises `OptionsError` for what cannot work.
+    """
+    # Made once for no function: a mistake in this line is to be found here.
+    made = Hook(_nothing, event, matcher=matcher, timeout=timeout, fails=fails, allow_unknown=allow_unknown)
+
+    def decorate(function: Callable[..., object], /) -> Hook[..., object]:
+        return made.on(function)
+
+    return decorate
+
+
+def _nothing(told: object) -> None: ...

@@ -1,0 +1,458 @@
+"""Answers what MCP servers ask the user, and the dialogs of the agent itself, by the user's callbacks.
+
+What cannot be an answer cancels the question: nothing is made up. Forms are in `_forms`.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Sequence
+from time import perf_counter
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeGuard, cast
+
+import msgspec
+
+from outrider.errors import Denied, OutriderError
+from outrider.handlers._calls import Attempt, CallContext, attempt, name_of, outcome_of
+from outrider.handlers._router import DialogHandled, ElicitationHandled
+from outrider.redaction import preview, preview_value
+from outrider.wire import Json, encode
+from outrider.wire._encoding import to_wire
+from outrider.wire.control import DialogResult, ElicitationResult
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from outrider.handlers._router import Observe, Origin
+    from outrider.wire import JsonObject
+    from outrider.wire.control import Elicitation, RequestUserDialog
+
+
+FieldType: TypeAlias = Literal["string", "number", "integer", "boolean", "choice", "choices", "other"]
+"""What a field takes: `choice` is one of its choices, `choices` a list of them; `other` is what no form
+should have, and is not checked."""
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """One of the values that a field offers."""
+
+    value: str
+    title: str
+    """What to show for it."""
+
+
+class FormField(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
+    """A field of a form."""
+
+    name: str
+    type: FieldType
+    title: str = ""
+    """What to call it; its name where the server gives no title."""
+    description: str = ""
+    required: bool = False
+    default: Json = None
+    choices: tuple[Choice, ...] = ()
+    """With `choice` and `choices`."""
+    format: str | None = None
+    """Of a text: `email`, `uri`, `date` or `date-time`. Not checked here."""
+    pattern: str | None = None
+    """A regular expression for a text. Not checked here."""
+    min_length: int | None = None
+    max_length: int | None = None
+    minimum: float | None = None
+    maximum: float | None = None
+    min_items: int | None = None
+    max_items: int | None = None
+
+    def fault(self, value: object) -> str:
+        """What is wrong with a value for the field; empty if nothing is."""
+        match self.type:
+            case "string":
+                return self._text_fault(value)
+            case "number" | "integer":
+                return self._number_fault(value)
+            case "boolean":
+                return "" if isinstance(value, bool) else "must be True or False"
+            case "choice":
+                return "" if self._offers(value) else f"must be one of {self._offered}"
+            case "choices":
+                return self._list_fault(value)
+            case "other":
+                return ""
+
+    def _text_fault(self, value: object) -> str:
+        if not isinstance(value, str):
+            return "must be a text"
+        return _range_fault(len(value), self.min_length, self.max_length, "characters")
+
+    def _number_fault(self, value: object) -> str:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            return "must be a number"
+        if self.type == "integer" and value != int(value):
+            return "must be a whole number"
+        return _range_fault(value, self.minimum, self.maximum, "")
+
+    def _list_fault(self, value: object) -> str:
+        if not _is_list(value) or not all(map(self._offers, value)):
+            return f"must be a list of {self._offered}"
+        return _range_fault(len(value), self.min_items, self.max_items, "choices")
+
+    def _offers(self, value: object) -> bool:
+        return isinstance(value, str) and any(choice.value == value for choice in self.choices)
+
+    @property
+    def _offered(self) -> str:
+        return ", ".join(repr(choice.value) for choice in self.choices)
+
+
+def _range_fault(number: float, least: float | None, most: float | None, unit: str) -> str:
+    if least is not None and number < least:
+        return f"must be {least:g} or more {unit}".rstrip()
+    if most is not None and number > most:
+        return f"must be {most:g} or less {unit}".rstrip()
+    return ""
+
+
+def form_fields(schema: JsonObject | None, order: Sequence[str] | None) -> tuple[FormField, ...]:
+    """The fields that a schema asks for, in the order that the server lists them in. Never raises."""
+    properties = _objects((schema or {}).get("properties"))
+    required = _texts((schema or {}).get("required"))
+    names = [name for name in order or () if name in properties]
+    names += [name for name in properties if name not in names]
+    return tuple(_field(name, properties[name], name in required) for name in names)
+
+
+def content_fault(content: JsonObject, fields: Sequence[FormField]) -> str:
+    """What is wrong with a form as it was filled in; empty if nothing is."""
+    by_name = {field.name: field for field in fields}
+    for name, value in content.items():
+        if (field := by_name.get(name)) is None:
+            return f"the form has no field {name!r}: it has {', '.join(map(repr, by_name)) or 'none'}"
+        if fault := field.fault(value):
+            return f"{name!r} {fault}, not {preview_value(value, 80)}"
+    missing = [field.name for field in fields if field.required and field.name not in content]
+    return f"{missing[0]!r} is required" if missing else ""
+
+
+def _field(name: str, schema: JsonObject, required: bool) -> FormField:
+    kind, choices = _kind(schema)
+    return FormField(
+        name=name,
+        type=kind,
+        title=_text(schema.get("title")) or name,
+        description=_text(schema.get("description")),
+        required=required,
+        default=schema.get("default"),
+        choices=choices,
+        format=_text(schema.get("format")) or None,
+        pattern=_text(schema.get("pattern")) or None,
+        min_length=_whole(schema.get("minLength")),
+        max_length=_whole(schema.get("maxLength")),
+        minimum=_number(schema.get("minimum")),
+        maximum=_number(schema.get("maximum")),
+        min_items=_whole(schema.get("minItems")),
+        max_items=_whole(schema.get("maxItems")),
+    )
+
+
+def _kind(schema: JsonObject) -> tuple[FieldType, tuple[Choice, ...]]:
+    match schema.get("type"):
+        case "string" | None if choices := _choices(schema):
+            return "choice", choices
+        case "array" if choices := _choices(schema.get("items")):
+            return "choices", choices
+        case "string":
+            return "string", ()
+        case "number":
+            return "number", ()
+        case "integer":
+            return "integer", ()
+        case "boolean":
+            return "boolean", ()
+        case _:
+            return "other", ()
+
+
+def _choices(schema: object) -> tuple[Choice, ...]:
+    """The values to choose from: a list of them, perhaps with a list of their names, or each with a title."""
+    if not _is_object(schema):
+        return ()
+    for key in ("oneOf", "anyOf"):
+        titled = schema.get(key)
+        if _is_list(titled):
+            found = [each for each in titled if _is_object(each) and isinstance(each.get("const"), str)]
+            return tuple(Choice(each["const"], _text(each.get("title")) or each["const"]) for each in found)
+    values = _texts(schema.get("enum"))
+    titles = _texts(schema.get("enumNames"))
+    titles += values[len(titles) :]
+    return tuple(Choice(value, title) for value, title in zip(values, titles, strict=False))
+
+
+def _objects(value: object) -> dict[str, JsonObject]:
+    found = value if _is_object(value) else {}
+    return {name: each for name, each in found.items() if _is_object(each)}
+
+
+def _texts(value: object) -> list[str]:
+    return [each for each in value if isinstance(each, str)] if _is_list(value) else []
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _number(value: object) -> float | None:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _is_object(value: object) -> TypeGuard[JsonObject]:
+    return isinstance(value, dict)
+
+
+def _is_list(value: object) -> TypeGuard[Sequence[object]]:
+    return isinstance(value, list | tuple)
+
+
+log = logging.getLogger("outrider.session")
+
+_ACTIONS: Final = ("accept", "decline", "cancel")
+
+
+def accept(content: Mapping[str, Json] | None = None) -> ElicitationResult:
+    """Answer a server's question: with the form filled in, or that the page was opened."""
+    return ElicitationResult(action="accept", content=None if content is None else dict(content))
+
+
+def decline() -> ElicitationResult:
+    """Say no to a server's question."""
+    return ElicitationResult(action="decline")
+
+
+def cancel() -> ElicitationResult:
+    """Leave a server's question without an answer, as if its window had been closed."""
+    return ElicitationResult(action="cancel")
+
+
+class ElicitationRequest(CallContext):
+    """An MCP server asks the user for something: to fill in a form, or to open a page.
+
+    Return the filled-in form as a dict; True for a page that was opened, or for a form left at its defaults;
+    None, False or `decline()` to say no; `cancel()` for no answer at all.
+    """
+
+    def __init__(self, ask: Elicitation, origin: Origin) -> None:
+        super().__init__(origin)
+        self.ask: Final = ask
+        """The request as the wire has it; not to be changed."""
+        self.server: Final[str] = ask.mcp_server_name
+        self.message: Final[str] = ask.message
+        """What the server wants, in words."""
+        self.url: Final[str | None] = ask.url
+        """The page to open, in the mode `url`."""
+        self.mode: Final[Literal["form", "url"]] = (
+            "url" if ask.mode == "url" or (ask.mode is None and ask.url is not None) else "form"
+        )
+        self.id: Final[str | None] = ask.elicitation_id
+        """In the mode `url`: what a later `elicitation_complete` message names."""
+        self.schema: Final[JsonObject | None] = ask.requested_schema
+        """The JSON Schema of the form."""
+        self.fields: Final[tuple[FormField, ...]] = form_fields(ask.requested_schema, ask.property_order)
+        """The fields of the form, in the order of the server."""
+        self.title: Final[str | None] = ask.title
+        self.display_name: Final[str | None] = ask.display_name
+        """The server's name for people."""
+        self.description: Final[str | None] = ask.description
+
+    def __repr__(self) -> str:
+        return f"<ElicitationRequest of {self.server}: {preview(self.message, 80)}>"
+
+
+class DialogRequest(CallContext):
+    """The agent wants a dialog of its own shown, of a kind that `supported_dialog_kinds` names.
+
+    Return its result, or None if it was closed without one.
+    """
+
+    def __init__(self, ask: RequestUserDialog, origin: Origin) -> None:
+        super().__init__(origin, ask.tool_use_id)
+        self.ask: Final = ask
+        """The request as the wire has it; not to be changed."""
+        self.kind: Final[str] = ask.dialog_kind
+        self.payload: Final[Json] = ask.payload
+        """What the dialog is about; its form depends on the kind."""
+
+    def __repr__(self) -> str:
+        return f"<DialogRequest {self.kind} {preview_value(self.payload)}>"
+
+
+class NotAnAnswer(ValueError):
+    """What a callback returned answers nothing; the text says what is wrong with it."""
+
+
+class Elicitations:
+    """Answers what MCP servers ask during one session."""
+
+    def __init__(
+        self, on_elicitation: Callable[..., object] | None, observe: Observe, timeout: float | None = None
+    ) -> None:
+        """`timeout`: how many seconds the callback may take. None: as long as it likes."""
+        self._callback = on_elicitation
+        self._observe = observe
+        self._timeout = timeout
+
+    async def answer(self, ask: Elicitation, origin: Origin) -> JsonObject:
+        """The answer, as sent. Raises nothing but cancellation and what ends programs."""
+        began = perf_counter()
+        try:
+            tried, result = await self._answered(ask, origin)
+        except Exception as error:  # noqa: BLE001 - a mistake of ours, or of an object that was looked at
+            tried, result = Attempt(outcome="failed", error=error), cancel()
+            _log_failure(tried, "Outrider", "a server's question")
+        except BaseException as error:
+            self._report(ask, began, _given_up(error), cancel())
+            raise
+        self._report(ask, began, tried, result)
+        return result.to_wire()
+
+    async def _answered(self, ask: Elicitation, origin: Origin) -> tuple[Attempt, ElicitationResult]:
+        if self._callback is None:
+            return Attempt(outcome="answered"), decline()
+        who, what = name_of(self._callback), f"a question of {ask.mcp_server_name}"
+        request = ElicitationRequest(ask, origin)
+        tried = await attempt(self._callback, request, self._timeout)
+        if isinstance(tried.error, Denied):
+            return Attempt(outcome="answered"), decline()
+        if tried.outcome != "answered":
+            _log_failure(tried, who, what)
+            return tried, cancel()
+        try:
+            return tried, _read(tried.value, request)
+        except NotAnAnswer as error:
+            log.error("%s did not answer %s: cancelled, because %s", who, what, error)  # noqa: TRY400
+            return Attempt(outcome="failed", error=error), cancel()
+
+    def _report(self, ask: Elicitation, began: float, tried: Attempt, result: ElicitationResult) -> None:
+        self._observe(
+            ElicitationHandled(
+                seconds=perf_counter() - began,
+                outcome=tried.outcome,
+                error=tried.error,
+                server=ask.mcp_server_name,
+                action=result.action,
+            )
+        )
+
+
+class Dialogs:
+    """Answers the dialogs of one session's agent."""
+
+    def __init__(
+        self, on_user_dialog: Callable[..., object], observe: Observe, timeout: float | None = None
+    ) -> None:
+        """`timeout`: how many seconds the callback may take. None: as long as it likes."""
+        self._callback = on_user_dialog
+        self._observe = observe
+        self._timeout = timeout
+
+    async def answer(self, ask: RequestUserDialog, origin: Origin) -> JsonObject:
+        """How the dialog ended, as sent. Raises nothing but cancellation and what ends programs."""
+        began = perf_counter()
+        try:
+            tried, result = await self._answered(ask, origin)
+        except Exception as error:  # noqa: BLE001 - a mistake of ours, or of an object that was looked at
+            tried, result = Attempt(outcome="failed", error=error), DialogResult("cancelled")
+            _log_failure(tried, "Outrider", "a dialog")
+        except BaseException as error:
+            self._report(ask, began, _given_up(error), None)
+            raise
+        self._report(ask, began, tried, result.result)
+        return result.to_wire()
+
+    async def _answered(self, ask: RequestUserDialog, origin: Origin) -> tuple[Attempt, DialogResult]:
+        who, what = name_of(self._callback), f"a dialog {ask.dialog_kind!r}"
+        tried = await attempt(self._callback, DialogRequest(ask, origin), self._timeout)
+        if isinstance(tried.error, Denied):
+            return Attempt(outcome="answered"), DialogResult("cancelled")
+        if tried.outcome != "answered":
+            _log_failure(tried, who, what)
+            return tried, DialogResult("cancelled")
+        try:
+            return tried, _read_dialog(tried.value)
+        except NotAnAnswer as error:
+            log.error("%s did not answer %s: cancelled, because %s", who, what, error)  # noqa: TRY400
+            return Attempt(outcome="failed", error=error), DialogResult("cancelled")
+
+    def _report(self, ask: RequestUserDialog, began: float, tried: Attempt, result: Json) -> None:
+        self._observe(
+            DialogHandled(
+                seconds=perf_counter() - began,
+                outcome=tried.outcome,
+                error=tried.error,
+                tool_use_id=ask.tool_use_id,
+                kind=ask.dialog_kind,
+                result=result,
+            )
+        )
+
+
+def _given_up(error: BaseException) -> Attempt:
+    return Attempt(outcome=outcome_of(error), error=error)
+
+
+def _log_failure(tried: Attempt, who: str, what: str) -> None:
+    if tried.outcome == "timed_out":
+        log.error("%s gave %s about %s: cancelled", who, tried.error, what)
+    else:
+        log.error("%s failed to answer %s: cancelled", who, what, exc_info=tried.error)
+
+
+def _read(value: object, request: ElicitationRequest) -> ElicitationResult:
+    if value is None or value is False:
+        return decline()
+    if value is True:
+        defaults = {field.name: field.default for field in request.fields if field.default is not None}
+        return _accepted(defaults or None, request)
+    if isinstance(value, ElicitationResult):
+        if value.action not in _ACTIONS:
+            raise NotAnAnswer(f"there is no action {preview_value(value.action)}")
+        return _accepted(value.content, request) if value.action == "accept" else value
+    if _is_object(value):
+        return _accepted(value, request)
+    raise NotAnAnswer(f"{preview_value(value)} is no answer: return a dict, True, decline() or cancel()")
+
+
+def _accepted(content: object, request: ElicitationRequest) -> ElicitationResult:
+    if request.mode == "url":
+        if content:
+            raise NotAnAnswer("a page to open has no form to fill in: return True")
+        return accept()
+    if not _is_object(content if content is not None else {}):
+        raise NotAnAnswer(f"a form is filled in with a dict, not with {preview_value(content)}")
+    filled = cast("JsonObject", _as_json(content or {}))
+    if fault := content_fault(filled, request.fields):
+        raise NotAnAnswer(fault)
+    return accept(filled)
+
+
+def _read_dialog(value: object) -> DialogResult:
+    if value is None:
+        return DialogResult("cancelled")
+    if isinstance(value, DialogResult):
+        if value.behavior == "cancelled":
+            return value
+        value = value.result
+    return DialogResult("completed", _as_json(value))
+
+
+def _as_json(value: object) -> Json:
+    try:
+        plain: Json = to_wire(value)
+        encode(plain)
+    except (OutriderError, RecursionError) as error:
+        raise NotAnAnswer(f"JSON cannot say {preview_value(value)}") from error
+    return plain

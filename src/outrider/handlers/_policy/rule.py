@@ -1,0 +1,423 @@
+"""Owns `Rule`, one line of a policy: what it decides, and about what. As a value, and as plain data.
+
+Does not match anything: that is in `_policy_match`. The agent's own notation is read in `_policy_notation`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, cast
+
+import msgspec
+
+from outrider.errors import OptionsError
+from outrider.handlers._policy.patterns import (
+    check_domain_pattern,
+    check_path_pattern,
+    check_pattern,
+    check_url_pattern,
+    is_special,
+)
+from outrider.options._tool_names import known_tools, tool_name
+from outrider.options._validators import did_you_mean, fault, is_list, is_mapping, near, text, within
+from outrider.wire.tools import TOOL_ALIASES
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from outrider.options._tool_names import ToolNames
+    from outrider.wire import JsonObject
+
+
+SHELLS: Final = frozenset(("Bash", "PowerShell", "Monitor"))
+"""Tools that run a shell command, which is their `command`."""
+
+PATHS: Final[Mapping[str, tuple[str, ...]]] = {
+    "Edit": ("file_path",),
+    "EnterWorktree": ("path",),
+    "Glob": ("path",),
+    "Grep": ("path",),
+    "LS": ("path",),
+    "LSP": ("filePath",),
+    "MultiEdit": ("file_path",),
+    "NotebookEdit": ("notebook_path",),
+    "NotebookRead": ("notebook_path",),
+    "Read": ("file_path",),
+    "Workflow": ("scriptPath",),
+    "Write": ("file_path",),
+}
+"""Which arguments of a tool are paths."""
+
+SEARCHES: Final = frozenset(("Glob", "Grep", "LS"))
+"""Tools that look at all there is in a folder, the working folder if they are given none."""
+
+OPTIONAL_PATHS: Final = SEARCHES | {"EnterWorktree", "Workflow"}
+"""Tools whose path may be left out."""
+
+ADDRESSES: Final = frozenset(("Monitor", "WebFetch", "WebSearch"))
+"""Tools that reach for an address on the web."""
+
+# What the agent takes a rule for one of these to mean: all that read, all that write.
+_READING: Final = ("Read", "Grep", "Glob", "LS", "NotebookRead")
+_WRITING: Final = ("Edit", "Write", "NotebookEdit", "MultiEdit")
+_ONE_ARGUMENT: Final[Mapping[str, str]] = {"Agent": "subagent_type", "Skill": "skill"}
+_NOTATION: Final = re.compile(r"(?P<tool>[^()]+)\((?P<content>.*)\)\Z", re.DOTALL)
+_ALL: Final = re.compile(r"\**\Z")
+_SERVER: Final = re.compile(r"mcp__(?:(?!__).)+\Z")
+
+
+class Noted(NamedTuple):
+    """What the name of a tool in a rule says."""
+
+    text: str
+    tools: tuple[str, ...]
+    conditions: Mapping[str, object]
+
+
+def todays_name(tool: str) -> str:
+    """A tool's name, for an older one that the agent still answers to."""
+    return TOOL_ALIASES.get(tool, tool)
+
+
+def read_tool(place: str, text: str) -> Noted:
+    """What a tool, or a rule in the agent's notation, stands for. Raises `OptionsError` if for nothing."""
+    if "(" not in text and ")" not in text:
+        return Noted(text, (f"{text}__*",) if _SERVER.match(text) else (text,), {})
+    found = _NOTATION.match(text)
+    if found is None:
+        hint = "Write a tool's name, or `Tool(what)`."
+        raise OptionsError(f"{place} is no rule: {text!r}", hint=hint)
+    tool, content = found["tool"], found["content"]
+    if _ALL.match(content):
+        return read_tool(place, tool)
+    return _with_content(place, text, tool, content)
+
+
+def _with_content(place: str, text: str, tool: str, content: str) -> Noted:
+    name = todays_name(tool)
+    if name in SHELLS:
+        return Noted(text, (tool,), {"command": _command(content)})
+    if name in PATHS:
+        tools = _READING if name in _READING else _WRITING if name in _WRITING else (tool,)
+        return Noted(text, tools, {"path": _path(content)})
+    if name == "WebFetch" and content.startswith("domain:"):
+        return Noted(text, (tool,), {"domain": content.removeprefix("domain:")})
+    if name in _ONE_ARGUMENT:
+        return Noted(text, (tool,), {"arguments": {_ONE_ARGUMENT[name]: content}})
+    meant = None if name in known_tools() else near(tool, sorted(known_tools()))
+    raise OptionsError(
+        f"{place}: it is not known what {content!r} means for {tool}",
+        hint=f"Did you mean {meant!r}?"
+        if meant
+        else f"Name the tool alone, and say what is meant as `arguments`: {{'argument': {content!r}}}.",
+    )
+
+
+def _command(content: str) -> str:
+    """`git:*` is the older way to write `git *`."""
+    return f"{content[:-2]} *" if content.endswith(":*") else content
+
+
+def _path(content: str) -> str:
+    """Two slashes begin at the root; one begins at the folder that the agent's settings are for."""
+    if content.startswith("//"):
+        return content[1:]
+    return content.lstrip("/") if content.startswith("/") else content.removeprefix("./")
+
+
+def pathless(tool: str, condition: str, decision: Verdict) -> tuple[str, str] | None:
+    """Why a condition can never hold for a tool, and what to do about it; None if it can."""
+    name = todays_name(tool)
+    if name not in known_tools() and not name.startswith("mcp__"):
+        return None
+    if condition == "path" and decision == "allow" and name in SHELLS:
+        return (
+            "the text of a shell command does not tell which files it uses",
+            "Allow it by `command`, or leave it to a sandbox.",
+        )
+    if condition in ("domain", "url") and decision == "allow" and name in SHELLS - {"Monitor"}:
+        return (
+            "the text of a shell command does not tell which addresses it uses",
+            "Allow it by `command`, or leave it to a sandbox.",
+        )
+    known: frozenset[str] = {
+        "command": SHELLS,
+        "path": SHELLS.union(PATHS),
+        "domain": SHELLS | ADDRESSES,
+        "url": SHELLS | ADDRESSES - {"WebSearch"},
+    }[condition]
+    if name in known:
+        return None
+    hint = "Say which of its `arguments` is meant." if name.startswith("mcp__") else "Leave one of them out."
+    return f"it has none; {', '.join(sorted(known))} have", hint
+
+
+if TYPE_CHECKING:
+    OneOrMore: TypeAlias = str | Sequence[str]
+    Tools: TypeAlias = str | Callable[..., object] | Sequence[str | Callable[..., object]]
+
+Verdict: TypeAlias = Literal["allow", "ask", "deny"]
+"""What a rule decides."""
+VERDICTS: Final = ("allow", "ask", "deny")
+
+_CHECKS: Final[Mapping[str, Callable[[str, str], None]]] = {
+    "path": check_path_pattern,
+    "command": check_pattern,
+    "domain": check_domain_pattern,
+    "url": check_url_pattern,
+    "server": check_pattern,
+    "agent": check_pattern,
+}
+CONDITIONS: Final = tuple(_CHECKS)
+_KEYS: Final = (*VERDICTS, *CONDITIONS, "arguments", "reason")
+
+if TYPE_CHECKING:
+    _Meta = msgspec.StructMeta
+else:
+
+    class _Meta(msgspec.StructMeta):
+        """Looks at what is given before it is a struct: one says no more of an unknown name than that it is
+        unexpected, and cannot tell an empty list from none."""
+
+        def __call__(self, *args, **fields):
+            for name, value in fields.items():
+                if name not in self.__struct_fields__:
+                    _refuse_key("a rule", name, (*CONDITIONS, "arguments", "reason"))
+                if (is_list(value) or is_mapping(value)) and not value:
+                    # An empty list of what is allowed would else allow all.
+                    hint = "Leave it out to mean every use of the tool, or leave the rule out."
+                    raise OptionsError(f"`{name}` is empty, so that the rule is about nothing", hint=hint)
+            return super().__call__(*args, **fields)
+
+
+class Rule(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=_Meta):
+    """Decides about the uses of a tool that fit all conditions: `Rule("deny", "Bash", command="rm *")`.
+
+    A condition is a pattern, or several of which one has to fit. A tool may be given in the agent's own
+    notation: `Rule("deny", "Bash(rm *)")` is the same rule. One of yours may be given itself, which stands
+    for its name. Raises `OptionsError` for what could not work; which tools there are, the session knows.
+    """
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            decision: Verdict,
+            tools: Tools = "*",
+            *,
+            path: OneOrMore = (),
+            command: OneOrMore = (),
+            domain: OneOrMore = (),
+            url: OneOrMore = (),
+            server: OneOrMore = (),
+            agent: OneOrMore = (),
+            arguments: Mapping[str, OneOrMore] | Sequence[tuple[str, Sequence[str]]] = (),
+            reason: str | None = None,
+        ) -> None: ...
+
+    decision: Verdict
+    tools: tuple[str, ...] = ("*",)
+    """Names of tools, or patterns for them: `Read`, `mcp__github__*`, a tool of yours by its name."""
+    path: tuple[str, ...] = ()
+    """Files and folders: `src/**`, `~/.ssh/**`, `/etc/**`. Without a beginning, from the working folder."""
+    command: tuple[str, ...] = ()
+    """Shell commands: `git *` is `git` with any arguments or none."""
+    domain: tuple[str, ...] = ()
+    """Hosts on the web: `example.com`, `*.example.com`."""
+    url: tuple[str, ...] = ()
+    """Addresses on the web: `https://example.com/docs/*`."""
+    server: tuple[str, ...] = ()
+    """Names of the MCP servers that offer the tool."""
+    agent: tuple[str, ...] = ()
+    """Ids of subagents; `main` is the main one, `*` any other."""
+    arguments: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """By name: what the tool is called with, as text."""
+    reason: str | None = None
+    """What the model is told if it is denied."""
+
+    def __post_init__(self) -> None:
+        if self.decision not in VERDICTS:
+            raise fault("the decision of a rule", "one of 'allow', 'ask', 'deny'", self.decision)
+        self._read_tools()
+        for name, check in _CHECKS.items():
+            self._set(name, _patterns(f"`{name}`", getattr(self, name), check))
+        self._set("arguments", _arguments(self.arguments))
+        if self.reason is not None:
+            self._set("reason", text("`reason`", self.reason))
+        self._refuse_idle(self.tools)
+
+    def _read_tools(self) -> None:
+        place = f"`{self.decision}`"
+        given = _patterns(place, _named(place, self.tools), check_pattern, least=1)
+        tools: list[str] = []
+        for noted in [read_tool(place, each) for each in given]:
+            if noted.conditions and len(given) > 1:
+                hint = "Give each its own rule, or name the tools alone."
+                raise OptionsError(f"{place} lists {noted.text!r} beside other tools", hint=hint)
+            for name, condition in noted.conditions.items():
+                if getattr(self, name):
+                    raise OptionsError(
+                        f"{place} says what is meant twice: in {noted.text!r}, and as `{name}`",
+                        hint="Say it once.",
+                    )
+                self._set(name, condition)
+            tools += noted.tools
+        self._set("tools", tuple(dict.fromkeys(tools)))
+
+    def with_full_names(self, names: ToolNames) -> Self:
+        """The rule with the full names of tools: to allow, of those that are meant beyond doubt, else of all
+        that may be. Raises `OptionsError` for a name that no tool of the session has."""
+        if names.takes_any:
+            return self
+        place, permits = f"the rule {str(self)!r}", self.decision == "allow"
+        for server in self.server:
+            names.check_server(place, server)
+        found: list[str] = []
+        for tool in self.tools:
+            resolved = names.resolve(place, tool, permits=permits)
+            if tool not in resolved:
+                self._refuse_idle(resolved)
+            found += resolved
+        tools = tuple(dict.fromkeys(found))
+        if tools == self.tools:
+            return self
+        # As it is, not read anew: of two tools of one name, one may lack what a condition looks at.
+        named = copy(self)
+        named._set("tools", tools)
+        return named
+
+    def _set(self, name: str, value: object) -> None:
+        msgspec.structs.force_setattr(self, name, value)
+
+    def _refuse_idle(self, tools: Sequence[str]) -> None:
+        """Raise if a condition can never hold for a tool that is named."""
+        for tool in tools:
+            if is_special(tool):
+                continue
+            for name in ("command", "path", "domain", "url"):
+                if getattr(self, name) and (why := pathless(tool, name, self.decision)):
+                    raise OptionsError(f"a rule for {tool} cannot go by `{name}`: {why[0]}", hint=why[1])
+
+    # As plain data.
+
+    @classmethod
+    def from_data(cls, data: object, place: str = "the rule") -> list[Self]:
+        """The rules that a mapping stands for: more than one only where it lists tools in the agent's own
+        notation.
+
+        Raises `OptionsError` for keys and values that mean nothing.
+        """
+        if not is_mapping(data):
+            raise fault(place, "a mapping, such as {'deny': 'Bash', 'command': 'rm *'}", data)
+        for key in data:
+            if key not in _KEYS:
+                _refuse_key(place, key, _KEYS)
+        decisions = [verdict for verdict in VERDICTS if verdict in data]
+        if len(decisions) != 1:
+            said = "decides nothing" if not decisions else f"has {' and '.join(map(repr, decisions))}"
+            hint = "Give it one of `allow`, `ask` and `deny`, with a tool."
+            raise OptionsError(f"{place} {said}", hint=hint)
+        decision = cast("Verdict", decisions[0])
+        conditions = cast("dict[str, Any]", {key: data[key] for key in data if key != decision})
+        groups = _groups(within(place, decision), data[decision])
+        try:
+            return [cls(decision, tools, **conditions) for tools in groups]
+        except OptionsError as error:
+            raise OptionsError(f"{place}: {error.message}", hint=error.hint) from None
+
+    def to_data(self) -> JsonObject:
+        """The rule as a mapping, which can be written as JSON or YAML and read again."""
+        data: JsonObject = {self.decision: _shortest(self.tools)}
+        data |= {name: _shortest(getattr(self, name)) for name in CONDITIONS if getattr(self, name)}
+        if self.arguments:
+            data["arguments"] = {name: _shortest(patterns) for name, patterns in self.arguments}
+        return data if self.reason is None else data | {"reason": self.reason}
+
+    @property
+    def has_conditions(self) -> bool:
+        """Whether it is about some uses of a tool only."""
+        return bool(self.arguments) or any(getattr(self, name) for name in CONDITIONS)
+
+    def __str__(self) -> str:
+        data = self.to_data()
+        data.pop("reason", None)
+        arguments = data.pop("arguments", {})
+        named = [f"{name} {_said(patterns)}" for name, patterns in (*data.items(), *arguments.items())]
+        return " ".join([named[0].replace("'", ""), *named[1:]])
+
+    def __repr__(self) -> str:
+        data = self.to_data()
+        tools = data.pop(self.decision)
+        conditions = "".join(f", {name}={value!r}" for name, value in data.items())
+        return f"Rule({self.decision!r}, {tools!r}{conditions})"
+
+
+def _named(place: str, tools: object) -> object:
+    """Tools by their names, where they are given themselves."""
+    if is_list(tools):
+        return [tool_name(within(place, number), each) for number, each in enumerate(tools)]
+    return tool_name(place, tools)
+
+
+def _groups(place: str, tools: object) -> list[list[str]]:
+    """Tools as they are named: plain names together, each in the agent's notation by itself."""
+    named = _named(place, tools)
+    if isinstance(named, str):
+        return [[named]]
+    if not is_list(named) or not named:
+        raise fault(place, "the name of a tool, or a list of names", named)
+    names = [text(within(place, number), each) for number, each in enumerate(named)]
+    plain = [name for name in names if "(" not in name]
+    return ([plain] if plain else []) + [[name] for name in names if "(" in name]
+
+
+def _patterns(
+    place: str, value: object, check: Callable[[str, str], None], least: int = 0
+) -> tuple[str, ...]:
+    given = [value] if isinstance(value, str) else value
+    if not is_list(given) or len(given) < least:
+        raise fault(place, "a pattern, or a list of patterns", value)
+    found: list[str] = []
+    for each in given:
+        if not isinstance(each, str):
+            raise fault(place, "a pattern, or a list of patterns", each)
+        check(place, each)
+        found.append(each)
+    return tuple(dict.fromkeys(found))
+
+
+def _arguments(value: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    items: Sequence[object] = (
+        list(value.items()) if is_mapping(value) else value if is_list(value) else [None]
+    )
+    found: dict[str, tuple[str, ...]] = {}
+    for item in items:
+        if not is_list(item) or len(item) != 2 or not isinstance(name := item[0], str) or not name:
+            raise fault("`arguments`", "a mapping of names to patterns", value, hidden=True)
+        patterns = _shown_as_json(item[1])
+        found[name] = _patterns(within("`arguments`", name), patterns, check_pattern, least=1)
+    return tuple(found.items())
+
+
+def _shown_as_json(value: object) -> object:
+    """Numbers and switches as text: arguments are compared as text."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return msgspec.json.encode(value).decode()
+    return [_shown_as_json(each) for each in value] if is_list(value) else value
+
+
+def _refuse_key(place: str, key: object, known: Sequence[str]) -> None:
+    hint = did_you_mean(key, known) or f"It may have {', '.join(known)}."
+    raise OptionsError(f"{place} has a key that means nothing: {key!r}", hint=hint)
+
+
+def _shortest(patterns: tuple[str, ...]) -> str | list[str]:
+    return patterns[0] if len(patterns) == 1 else list(patterns)
+
+
+def _said(patterns: str | list[str]) -> str:
+    return repr(patterns) if isinstance(patterns, str) else ", ".join(map(repr, patterns))

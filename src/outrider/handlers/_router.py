@@ -1,0 +1,299 @@
+"""One place that answers all that an agent asks: each request goes to whoever has been supplied for it.
+
+Raises what goes wrong beyond the user's own code: the session makes that a refusal. Does not know how
+requests travel, nor when.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from outrider.handlers._mcp.servers import OWN_TOOLS, Servers, own_servers, own_tools
+from outrider.wire import Json, JsonObject
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Collection
+
+    from outrider.handlers._hooks.dispatch import Hooks
+    from outrider.handlers._permissions.elicitation import Dialogs, Elicitations
+    from outrider.handlers._permissions.requests import Permissions
+    from outrider.options import Options
+    from outrider.options._tool_names import ToolNames
+    from outrider.session import Session, Turn
+    from outrider.wire.control import (
+        Ask,
+        CanUseTool,
+        Elicitation,
+        HookCallback,
+        Initialize,
+        McpMessage,
+        RequestUserDialog,
+    )
+
+
+_ALWAYS: Final = frozenset(("can_use_tool", "elicitation", "hook_callback", "mcp_message"))
+"""Answered whether the user supplied something for it or not: there is a good answer to each, and servers can
+be added later."""
+
+
+class Handlers:
+    """What the user supplied for one session, ready to be asked."""
+
+    def __init__(self, options: Options, observe: Observe) -> None:
+        """Raises `OptionsError` for what cannot be used."""
+        self._options = options
+        self._observe = observe
+        self._is_closed = False
+        self._own_tools: dict[str, Collection[str]] = {}
+        self.servers = Servers(own_servers(options), self._observe)
+        self._hooks = self._make_hooks() if options.hooks else None
+        if options.permission is not None:
+            from outrider.handlers._tool_names import check_names
+
+            check_names(options.permission, self.tool_names())
+        self._by_subtype: Final[dict[str, Callable[..., Awaitable[JsonObject]]]] = {
+            "can_use_tool": self._can_use_tool,
+            "elicitation": self._elicitation,
+            "hook_callback": self._hook_callback,
+            "mcp_message": self._mcp_message,
+            "request_user_dialog": self._request_user_dialog,
+        }
+
+    @property
+    def serves(self) -> frozenset[str]:
+        """The kinds of requests that are answered, as the wire names them."""
+        return _ALWAYS if self._options.on_user_dialog is None else _ALWAYS | {"request_user_dialog"}
+
+    @property
+    def can_be_asked(self) -> bool:
+        """Whether the user supplied anything that the agent may ask for at any time."""
+        options = self._options
+        callbacks = (
+            options.permission,
+            options.on_question,
+            options.on_plan,
+            options.on_elicitation,
+            options.on_user_dialog,
+        )
+        return bool(self._hooks or self.servers.given or any(callback is not None for callback in callbacks))
+
+    @property
+    def allowed_by_nature(self) -> tuple[str, ...]:
+        """Rules for tools that may be used without asking, because there is nobody to ask: whoever gives a
+        session a function of their own wants it to be used."""
+        options = self._options
+        is_asked = options.permission is not None or options.permission_prompt_tool_name is not None
+        return (f"mcp__{OWN_TOOLS}",) if own_tools(options) and not is_asked else ()
+
+    def tool_names(self) -> ToolNames:
+        """The tools that the session can have, as of now."""
+        from outrider.handlers._tool_names import names_of
+
+        names = names_of(self._options, self.servers.given)
+        # One that is gone may still be named.
+        self._own_tools |= names.own
+        return names if names.own == self._own_tools else replace(names, own=dict(self._own_tools))
+
+    def resolved_options(self) -> dict[str, object]:
+        """The options that name tools, with the full names of these; only those that change by it. Raises
+        `OptionsError` for a name that no tool of the session has."""
+        from outrider.handlers._tool_names import resolved_options
+
+        return resolved_options(self._options, self.tool_names)
+
+    def complete(self, request: Initialize) -> Initialize:
+        """Add what the agent has to be told about it to the first request."""
+        if self._hooks is not None:
+            request.hooks = self._hooks.registrations()
+        if names := [*self.servers.given]:
+            request.sdk_mcp_servers = names
+        return request
+
+    def begin(self) -> None:
+        """The session begins, perhaps once more: one that could not be opened may be tried again."""
+        self._is_closed = False
+        vars(self).pop("_permissions", None)
+
+    def close(self) -> None:
+        """The session ends: nothing is allowed any more, also of what is being decided."""
+        self._is_closed = True
+        if "_permissions" in vars(self):
+            self._permissions.close()
+
+    async def answer(self, request: Ask, origin: Origin) -> JsonObject:
+        """The reply to a request."""
+        return await self._by_subtype[request.subtype](request, origin)
+
+    # One for each kind. What is rarely needed is loaded when it is.
+
+    async def _mcp_message(self, ask: McpMessage, origin: Origin) -> JsonObject:
+        return await self.servers.answer(ask, origin)
+
+    async def _hook_callback(self, ask: HookCallback, origin: Origin) -> JsonObject:
+        if self._hooks is None:
+            # Registered by an earlier `initialize`, or by nobody.
+            raise LookupError(f"there is no hook {ask.callback_id!r}")
+        return await self._hooks.answer(ask, origin)
+
+    async def _can_use_tool(self, ask: CanUseTool, origin: Origin) -> JsonObject:
+        if self._is_closed:
+            raise LookupError("the session is being closed")
+        return await self._permissions.answer(ask, origin)
+
+    async def _elicitation(self, ask: Elicitation, origin: Origin) -> JsonObject:
+        return await self._elicitations.answer(ask, origin)
+
+    async def _request_user_dialog(self, ask: RequestUserDialog, origin: Origin) -> JsonObject:
+        return await self._dialogs.answer(ask, origin)
+
+    def _make_hooks(self) -> Hooks:
+        from outrider.handlers._hooks.dispatch import Hooks
+
+        return Hooks(self._options.hooks, self._observe, self.tool_names)
+
+    @cached_property
+    def _permissions(self) -> Permissions:
+        from outrider.handlers._permissions.requests import Permissions
+
+        options = self._options
+        return Permissions(
+            options.permission,
+            options.on_question,
+            options.on_plan,
+            self._observe,
+            self.tool_names,
+            timeout=options.timeouts.permission,
+        )
+
+    @cached_property
+    def _elicitations(self) -> Elicitations:
+        from outrider.handlers._permissions.elicitation import Elicitations
+
+        limit = self._options.timeouts.permission
+        return Elicitations(self._options.on_elicitation, self._observe, limit)
+
+    @cached_property
+    def _dialogs(self) -> Dialogs:
+        from outrider.handlers._permissions.elicitation import Dialogs
+
+        callback = cast("Callable[..., object]", self._options.on_user_dialog)
+        return Dialogs(callback, self._observe, self._options.timeouts.permission)
+
+
+Outcome: TypeAlias = Literal["answered", "failed", "timed_out", "cancelled"]
+"""Whether the user's function answered; if not, the agent was told of a failure, or what the failure policy
+says."""
+
+
+class Handled(msgspec.Struct, frozen=True, kw_only=True):
+    """A request of the agent that was answered here."""
+
+    seconds: float
+    """From the request's arrival to the answer."""
+    outcome: Outcome
+    error: BaseException | None = None
+    """What the function raised, if it failed."""
+    tool_use_id: str | None = None
+
+
+class ToolHandled(Handled, frozen=True, kw_only=True):
+    """A call of a tool in this process."""
+
+    server: str
+    name: str
+    arguments: JsonObject
+    """As the model gave them."""
+    is_error: bool
+    """Whether the model was told of an error."""
+
+
+class HookHandled(Handled, frozen=True, kw_only=True):
+    """A hook that ran."""
+
+    event: str
+    name: str
+    """The function's."""
+    answer: JsonObject
+    """As sent."""
+
+
+class PermissionHandled(Handled, frozen=True, kw_only=True):
+    """A decision about the use of a tool."""
+
+    tool_name: str
+    input: JsonObject
+    """What the agent wanted to do."""
+    decision: Literal["allow", "deny"]
+    reason: str
+    """Who decided and why: a rule, the callback, or that there was none."""
+
+
+class ElicitationHandled(Handled, frozen=True, kw_only=True):
+    """An answer to a question of an MCP server."""
+
+    server: str
+    action: str
+
+
+class DialogHandled(Handled, frozen=True, kw_only=True):
+    """An answer to a dialog of the agent."""
+
+    kind: str
+    result: Json
+
+
+Observe: TypeAlias = Callable[[Handled], None]
+"""Takes each event; called on the event loop."""
+
+
+class Origin(Protocol):
+    """Who asks: a session, and the turn that it was busy with."""
+
+    @property
+    def session(self) -> Session: ...
+
+    @property
+    def turn(self) -> Turn | None:
+        """None before the first turn, and between turns."""
+        ...
+
+    @property
+    def tool_names(self) -> ToolNames:
+        """The tools that the session can have."""
+        ...
+
+
+class Link(Protocol):
+    """The way from a server of this process to the agent."""
+
+    def post(self, message: JsonObject) -> None:
+        """Send a JSON-RPC message, from the event loop or from any thread. Never waits, never raises."""
+        ...
+
+
+class Endpoint(Protocol):
+    """A server of this process, as one session sees it."""
+
+    async def receive(self, message: JsonObject, origin: Origin) -> JsonObject | None:
+        """Take a JSON-RPC message of the agent. Gives the reply; None for what gets none.
+
+        Raises nothing but cancellation, which cancels what the message began.
+        """
+        ...
+
+    async def run(self) -> None:
+        """Do what has to be done for as long as the session runs."""
+        ...
+
+
+class Server(Protocol):
+    """A server of this process. Many sessions may use one at the same time."""
+
+    def open(self, link: Link, observe: Observe) -> Endpoint:
+        """Begin to serve a session."""
+        ...

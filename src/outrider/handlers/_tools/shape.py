@@ -1,0 +1,490 @@
+"""What a JSON value should look like, from a type or a schema, and the way from JSON to a typed value.
+
+Decides which library reads a type; does not know what the value is for.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import sys
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from datetime import datetime, time
+from functools import partial
+from pathlib import PurePath
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Generic,
+    Literal,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    overload,
+)
+
+import msgspec
+from msgspec import inspect as nodes
+
+from outrider.errors import OptionsError
+from outrider.handlers._tools.shape_errors import Misfit, is_object, named, native_faults, shown, unfolded
+from outrider.handlers._tools.signature import (
+    class_hints,
+    description_in,
+    is_described,
+    parts,
+    read_docstring,
+    settle,
+)
+from outrider.redaction import preview
+from outrider.wire import Json, JsonObject, Value
+
+_Record: TypeAlias = nodes.StructType | nodes.DataclassType | nodes.TypedDictType
+_SAME: Final[Mapping[object, object]] = {
+    # What msgspec has under another name.
+    object: Any,
+    typing.LiteralString: str,
+    collections.abc.Iterable: list,
+    # What it calls a text, and a model should know more of.
+    datetime: Annotated[datetime, msgspec.Meta(extra_json_schema={"format": "date-time"})],
+    time: Annotated[time, msgspec.Meta(extra_json_schema={"format": "time"})],
+}
+_LIMITS: Final = ("gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length", "pattern", "tz")
+_QUALIFIERS: Final = (typing.Required, typing.NotRequired, getattr(typing, "ReadOnly", None))
+_GENERIC: Final[Mapping[object, type]] = {collections.abc.Iterable: list}
+
+
+class Native:
+    """A type as msgspec reads it. Raises TypeError for one that it cannot read."""
+
+    def __init__(self, kind: object) -> None:
+        try:
+            self._prepare(kind)
+        except NameError:
+            settle(kind)
+            self._prepare(kind)
+
+    def _prepare(self, kind: object) -> None:
+        _check_dataclasses(kind)
+        _check_unions(kind)
+        self.kind = plain(kind)
+        self.schema = _schema(self.kind)
+        # Refuses what only the reader refuses, now and not at the first call.
+        try:
+            _convert(object(), self.kind)
+        except msgspec.ValidationError:
+            pass
+
+    def convert(self, value: object) -> object:
+        """The value that JSON means. Raises `Misfit`."""
+        try:
+            return convert(value, self.kind)
+        except msgspec.ValidationError as error:
+            raise Misfit(self.faults(value, "", error)) from None
+
+    def faults(self, value: object, path: str, error: Exception | None = None) -> list[str]:
+        """What is wrong with a value; empty if nothing is."""
+        if error is None:
+            try:
+                convert(value, self.kind)
+            except msgspec.ValidationError as refused:
+                error = refused
+            else:
+                return []
+        return native_faults(self.kind, value, path, error, convert)
+
+    def dump(self, value: object) -> Json:
+        """A value of the type as JSON. Raises TypeError or ValueError for what cannot be."""
+        return cast(Json, msgspec.json.decode(msgspec.json.encode(value, enc_hook=_dump_custom)))
+
+
+def convert(value: object, kind: Any) -> object:  # noqa: ANN401 - a type, or a form of one
+    """As `msgspec.convert` does for JSON. Nothing is bent: but for whole numbers where any number will do,
+    and numbers where a decimal will, the kinds of JSON must be right.
+
+    Raises `msgspec.ValidationError`, also for whatever a class of the user's raises when it is made."""
+    try:
+        return _convert(value, kind)
+    except msgspec.ValidationError:
+        raise
+    except UnicodeEncodeError as error:
+        # Half of a pair of surrogates, which JavaScript lets be, where it is not simply passed on.
+        raise msgspec.ValidationError("a text in it is not Unicode") from error
+    except RecursionError as error:
+        raise msgspec.ValidationError("nested too deeply") from error
+    except Exception as error:
+        raise msgspec.ValidationError(f"{type(error).__name__}: {error}") from error
+
+
+def plain(kind: object) -> object:
+    """The type with what msgspec does not know written as what it knows."""
+    if get_origin(kind) is Annotated:
+        inner, *metadata = get_args(kind)
+        text = description_in(kind)
+        if text is not None and not is_described(kind):
+            metadata.append(msgspec.Meta(description=text))
+        return Annotated[(plain(inner), *metadata)]
+    try:
+        if kind in _SAME:
+            return _SAME[kind]
+    except TypeError:
+        return kind
+    origin, arguments = get_origin(kind), get_args(kind)
+    if not arguments or origin is Literal:
+        return kind
+    same = tuple(plain(each) for each in arguments)
+    if origin in _GENERIC:
+        return cast(Any, _GENERIC[origin])[same]
+    if same == arguments:
+        return kind
+    if _is_union(kind):
+        return Union[same]  # noqa: UP007 - there are as many as there are
+    return cast(Any, origin)[same]
+
+
+def _check_dataclasses(kind: object) -> None:
+    """Refuse what msgspec reads otherwise than Python: it takes fields that `__init__` does not."""
+    for each in parts(kind):
+        for field in getattr(each, "__dataclass_fields__", {}).values():
+            if not field.init:
+                raise TypeError(f"the field `{field.name}` cannot be given, it has `init=False`")
+
+
+def _check_unions(kind: object) -> None:
+    """Refuse what msgspec accepts and should not: it takes the limits of a member for those of all members of
+    the same type, and next to a tuple of fixed length they destroy memory (seen with 0.22.0)."""
+    for each in parts(kind):
+        if not _is_union(each):
+            continue
+        members = list(_members(each, is_limited=False))
+        limited = {base for base, is_limited in members if is_limited}
+        if limited and any(
+            get_origin(base) is tuple and Ellipsis not in get_args(base) for base, _ in members
+        ):
+            raise TypeError("a union of a tuple of fixed length and of a type with limits cannot be read")
+        bases = [base for base, _ in members]
+        if any(bases.count(base) > 1 for base in limited):
+            raise TypeError("a union has one type twice, with different limits")
+
+
+def _members(kind: object, *, is_limited: bool) -> Iterator[tuple[object, bool]]:
+    """The types that a union is made of, however they are nested, and whether each has limits."""
+    if get_origin(kind) is Annotated:
+        inner, *metadata = get_args(kind)
+        yield from _members(inner, is_limited=is_limited or any(map(has_limits, metadata)))
+    elif _is_union(kind):
+        for member in get_args(kind):
+            yield from _members(member, is_limited=is_limited)
+    else:
+        yield kind, is_limited
+
+
+def has_limits(metadata: object) -> bool:
+    """Whether it is what msgspec reads limits from."""
+    return isinstance(metadata, msgspec.Meta) and any(getattr(metadata, name) is not None for name in _LIMITS)
+
+
+def _is_union(kind: object) -> bool:
+    return get_origin(kind) in (Union, types.UnionType)
+
+
+def _custom_schema(kind: type) -> JsonObject:
+    if issubclass(kind, PurePath):
+        return {"type": "string", "format": "path"}
+    # No NotImplementedError: with `Annotated` around it msgspec would take that for any value.
+    raise TypeError("nothing is known of what it looks like in JSON")
+
+
+def _read_custom(kind: type, value: object) -> object:
+    if issubclass(kind, PurePath) and isinstance(value, str):
+        return kind(value)
+    raise TypeError(f"Expected `{kind.__name__}`")
+
+
+_convert: Final = partial(msgspec.convert, str_keys=True, dec_hook=_read_custom)
+
+
+def _dump_custom(value: object) -> object:
+    if isinstance(value, PurePath):
+        return str(value)
+    raise NotImplementedError
+
+
+def _schema(kind: object) -> JsonObject:
+    """As msgspec writes it, with what it leaves out of the fields of classes."""
+    records = list(_records(nodes.type_info(kind)))
+    fields = [
+        (index, field, _unwrapped(hint))
+        for index, record in enumerate(records)
+        for field, hint in _field_hints(record)
+    ]
+    try:
+        (schema, *rest), definitions = msgspec.json.schema_components(
+            (kind, *(record.cls for record in records), *(plain(hint) for _, _, hint in fields)),
+            schema_hook=_custom_schema,
+        )
+    except KeyError as error:
+        raise TypeError(f"it holds two classes of one name, {error}") from error
+    bodies = [definitions[each["$ref"].removeprefix("#/$defs/")] for each in rest[: len(records)]]
+    for (index, field, _), better in zip(fields, rest[len(records) :], strict=True):
+        properties = bodies[index]["properties"]
+        properties[field] = better | {k: v for k, v in properties[field].items() if k == "default"}
+    for record, body in zip(records, bodies, strict=True):
+        _describe(record, body)
+    return {**schema, "$defs": definitions} if definitions else schema
+
+
+def _records(node: nodes.Type) -> Iterator[_Record]:
+    """All classes with named fields that a type is made of."""
+    seen: set[object] = set()
+    waiting = [node]
+    while waiting:
+        match each := waiting.pop():
+            case nodes.Metadata():
+                waiting.append(each.type)
+            case nodes.UnionType():
+                waiting.extend(each.types)
+            case nodes.TupleType():
+                waiting.extend(each.item_types)
+            case nodes.CollectionType():
+                waiting.append(each.item_type)
+            case nodes.DictType():
+                waiting += [each.key_type, each.value_type]
+            case nodes.StructType() | nodes.DataclassType() | nodes.TypedDictType() | nodes.NamedTupleType():
+                if each.cls in seen:
+                    continue
+                seen.add(each.cls)
+                waiting.extend(field.type for field in each.fields)
+                if not isinstance(each, nodes.NamedTupleType) and not getattr(each, "array_like", False):
+                    yield each
+            case _:
+                pass
+
+
+def _field_hints(record: _Record) -> Iterator[tuple[str, object]]:
+    """The fields whose annotations say more than msgspec reads, by the names that JSON has for them."""
+    # What the fields of a generic class mean is known to msgspec alone.
+    parameters: object = getattr(record.cls, "__parameters__", None)
+    if get_origin(record.cls) is not None or parameters:
+        return
+    hints = class_hints(record.cls)
+    for field in record.fields:
+        hint = hints.get(field.name)
+        if hint is not None and plain(_unwrapped(hint)) != _unwrapped(hint):
+            yield field.encode_name, hint
+
+
+def _unwrapped(hint: object) -> object:
+    while (origin := get_origin(hint)) is not None and origin in _QUALIFIERS:
+        (hint,) = get_args(hint)
+    return hint
+
+
+def _describe(record: _Record, body: JsonObject) -> None:
+    """What the docstring of a class says of its fields, at the fields."""
+    text, fields = read_docstring(getattr(record.cls, "__doc__", None))
+    if "description" in body:
+        body["description"] = text
+    for field in record.fields:
+        schema = body["properties"].get(field.encode_name)
+        if schema is not None and field.name in fields:
+            schema.setdefault("description", fields[field.name])
+
+
+T = TypeVar("T")
+
+_VALUE: Final = "value"
+"""The only property of the object that an output is wrapped in if it is none itself."""
+_PYDANTIC: Final = frozenset(("pydantic", "pydantic_core", "pydantic_extra_types", "annotated_types"))
+_JSON_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "null": (type(None),),
+}
+
+
+class Reader(Protocol):
+    """A type as one library reads it."""
+
+    @property
+    def kind(self) -> object: ...
+
+    @property
+    def schema(self) -> JsonObject: ...
+
+    def convert(self, value: object) -> object:
+        """Raises `Misfit`."""
+        ...
+
+    def faults(self, value: object, path: str) -> list[str]: ...
+
+    def dump(self, value: object) -> Json:
+        """Raises TypeError or ValueError for what cannot be JSON."""
+        ...
+
+
+class Shape(Generic[T]):
+    """A type, or a JSON Schema, that JSON values are checked against and converted to.
+
+    msgspec reads the type if it can; pydantic reads what is its own, and what msgspec refuses, if it is
+    installed. With a schema in place of a type values stay as they are, and only the kind of the whole and
+    the presence of its required properties are checked.
+
+    Kinds must be right: no text is read as a number. Whole numbers are taken for `float`, any number for
+    `Decimal`.
+
+    Raises `OptionsError` for a type that cannot be read.
+    """
+
+    @overload
+    def __init__(self, kind: type[T]) -> None: ...
+    @overload
+    def __init__(self: Shape[Any], kind: object) -> None: ...
+    def __init__(self, kind: object) -> None:
+        try:
+            reader = make_reader(kind)
+        except NameError as error:
+            raise OptionsError(
+                f"{told(kind)} cannot be used as a type: {error}",
+                hint="Define or import every name in its annotations before it is used.",
+            ) from error
+        self._reader = reader
+        self._is_wrapped = False
+        self.schema: JsonObject = unfolded(reader.schema)
+        """The JSON Schema. What it refers to is in its `$defs`."""
+
+    @classmethod
+    def for_output(cls, kind: object) -> Shape[Any]:
+        """The shape of an agent's structured output, which must be an object: what is none becomes the
+        property `value` of one in the schema, and comes out of it in `convert`."""
+        shape: Shape[Any] = Shape(kind)
+        if shape.schema.get("type") != "object":
+            shape._wrap()
+        return shape
+
+    def _wrap(self) -> None:
+        self._is_wrapped = True
+        names = ("$defs", "definitions")
+        definitions = {key: value for key, value in self.schema.items() if key in names}
+        inner = {key: value for key, value in self.schema.items() if key not in names}
+        self.schema = {
+            "type": "object",
+            "properties": {_VALUE: inner},
+            "required": [_VALUE],
+            "additionalProperties": False,
+            **definitions,
+        }
+
+    def convert(self, value: object) -> T:
+        """The typed value. Raises `Misfit`, with all that is wrong with it."""
+        if self._is_wrapped:
+            if not is_object(value) or _VALUE not in value:
+                raise Misfit([f"expected an object with `{_VALUE}`, got {shown(value)}"])
+            value = value[_VALUE]
+        return cast(T, self._reader.convert(value))
+
+
+def make_reader(kind: object) -> Reader:
+    """The reader of a type or of a schema. Raises `OptionsError` for what cannot be read, and NameError where
+    it mentions what is not there (yet)."""
+    if isinstance(kind, Mapping):
+        return _Raw(cast("Mapping[str, Any]", kind))
+    if "pydantic" in sys.modules and any(_is_pydantic(each) for each in parts(kind)):
+        try:
+            return _pydantic(kind)
+        except TypeError as error:
+            raise OptionsError(
+                f"{told(kind)} cannot be used as a type: {error}",
+                hint="Types of pydantic and of msgspec do not mix: use one library for all of it.",
+            ) from error
+    try:
+        return Native(kind)
+    except (TypeError, RecursionError) as error:
+        return _second_choice(kind, error)
+
+
+def _second_choice(kind: object, error: Exception) -> Reader:
+    why = str(error).splitlines()[0].partition(" - type `")[0] if isinstance(error, TypeError) else str(error)
+    try:
+        return _pydantic(kind)
+    except ImportError:
+        hint = (
+            "Use a class with annotated fields (a dataclass, TypedDict or msgspec.Struct), or give the "
+            "members of a union different tags, or install `outrider[pydantic]`, which can read more."
+        )
+    except TypeError:
+        hint = "Use a class with annotated fields (a dataclass, TypedDict, msgspec.Struct or pydantic model)."
+    raise OptionsError(f"{told(kind)} cannot be used as a type: {why}", hint=hint) from error
+
+
+def _pydantic(kind: object) -> Reader:
+    from outrider.handlers._tools.pydantic_types import Pydantic
+
+    return Pydantic(kind)
+
+
+def _is_pydantic(part: object) -> bool:
+    kind: type[object] = part if isinstance(part, type) else type(part)
+    if issubclass(kind, Value):
+        # Pydantic could read it, too, but it is not needed for that.
+        return False
+    return kind.__module__.partition(".")[0] in _PYDANTIC or hasattr(kind, "__get_pydantic_core_schema__")
+
+
+def told(kind: object) -> str:
+    """A type as it is written."""
+    name = kind.__qualname__ if isinstance(kind, type) and not hasattr(kind, "__args__") else repr(kind)
+    return f"`{preview(name.replace('typing.', ''), 200)}`"
+
+
+class _Raw:
+    """A JSON Schema of the user's, which values are hardly checked against."""
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        try:
+            self.schema: Final[JsonObject] = msgspec.json.decode(msgspec.json.encode(dict(schema)))
+        except (TypeError, ValueError) as error:
+            raise OptionsError(
+                f"the JSON Schema holds what is no JSON: {error}", hint="Use texts, numbers, lists and dicts."
+            ) from error
+        self.kind: Final = Any
+
+    def convert(self, value: object) -> object:
+        if faults := self.faults(value, ""):
+            raise Misfit(faults)
+        return value
+
+    def faults(self, value: object, path: str) -> list[str]:
+        given: object = self.schema.get("type")
+        options = cast("list[object]", given) if isinstance(given, list) else [given]
+        names = [each for each in options if isinstance(each, str) and each in _JSON_TYPES]
+        if names and not any(_is_of(value, name) for name in names):
+            return [named(path, f"expected {' or '.join(names)}, got {shown(value)}")]
+        required: object = self.schema.get("required")
+        if not is_object(value) or not isinstance(required, list):
+            return []
+        prefix = f"{path}." if path else ""
+        names = [str(each) for each in cast("list[object]", required)]
+        return [named(f"{prefix}{name}", "missing") for name in names if name not in value]
+
+    def dump(self, value: object) -> Json:
+        return cast(Json, msgspec.to_builtins(value, str_keys=True))
+
+
+def _is_of(value: object, name: str) -> bool:
+    # JSON knows no difference between 1 and 1.0, and true is no number.
+    if isinstance(value, bool):
+        return name == "boolean"
+    if name == "integer" and isinstance(value, float):
+        return value.is_integer()
+    return isinstance(value, _JSON_TYPES[name])

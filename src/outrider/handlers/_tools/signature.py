@@ -1,0 +1,401 @@
+"""What a function takes: its parameters with their types, defaults and descriptions.
+
+Does not know JSON. Reads plain and async functions, bound methods, partials and objects that can be called.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from inspect import cleandoc
+from types import FrameType, SimpleNamespace
+from typing import Annotated, Any, Final, Union, cast, get_args, get_origin
+
+import msgspec
+
+from outrider.errors import OptionsError
+from outrider.handlers._calls import CallContext
+from outrider.redaction import preview
+
+_GOOGLE_HEADER: Final = re.compile(
+    r"(?:Args|Arguments|Params|Parameters|Keyword Args|Keyword Arguments|Other Parameters|Attributes):\s*"
+)
+_GOOGLE_ENTRY: Final = re.compile(r"\*{0,2}(\w+)\s*(?:\(.*?\))?\s*:(?:\s+(.*)|)")
+_NUMPY_HEADER: Final = re.compile(r"(?:Other )?Parameters|Attributes")
+_NUMPY_ENTRY: Final = re.compile(r"(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?")
+_UNDERLINE: Final = re.compile(r"-{3,}\s*")
+_REST_PARAM: Final = re.compile(
+    r":(?:param|parameter|arg|argument|key|keyword|ivar|var|attribute)\s+(?:[^:]*\s)?\*{0,2}(\w+)\s*:\s*(.*)"
+)
+_REST_TYPE: Final = re.compile(r":(?:type|vartype)\s+\w+\s*:")
+
+
+def read_docstring(doc: str | None) -> tuple[str, dict[str, str]]:
+    """The docstring without what it says of parameters, and that: a text for each name."""
+    reading = _Reading(cleandoc(doc or "").splitlines())
+    while reading.lines:
+        reading.step()
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(reading.kept)).strip(), reading.found
+
+
+class _Reading:
+    """The lines that are left to be read, those that stay, and the parameters found so far."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self.lines = lines
+        self.kept: list[str] = []
+        self.found: dict[str, str] = {}
+
+    def step(self) -> None:
+        line = self.lines[0]
+        if _GOOGLE_HEADER.fullmatch(line) and self._google(self._indented(1)):
+            return
+        if _NUMPY_HEADER.fullmatch(line.rstrip()) and self._is_underlined(0):
+            self._numpy()
+        elif match := _REST_PARAM.match(line):
+            section = self._indented(1)
+            self._note(match[1], [match[2], *section])
+            self._drop(1 + len(section))
+        elif _REST_TYPE.match(line):
+            self._drop(1 + len(self._indented(1)))
+        else:
+            self.kept.append(line)
+            self._drop(1)
+
+    def _indented(self, start: int) -> list[str]:
+        """The lines from one on that stand to the right, with the empty ones between them."""
+        end = last = start
+        while end < len(self.lines) and (not self.lines[end].strip() or self.lines[end][0] in " \t"):
+            end += 1
+            if self.lines[end - 1].strip():
+                last = end
+        return self.lines[start:last]
+
+    def _google(self, section: list[str]) -> bool:
+        entries = _entries(section)
+        matches = [_GOOGLE_ENTRY.fullmatch(entry[0]) for entry in entries]
+        # A section that has no parameters is prose.
+        if not entries or not all(matches):
+            return False
+        for match, entry in zip(matches, entries, strict=True):
+            assert match is not None
+            self._note(match[1], [match[2] or "", *entry[1:]])
+        self._drop(1 + len(section))
+        return True
+
+    def _numpy(self) -> None:
+        self._drop(2)
+        while self.lines:
+            line = self.lines[0]
+            if not line.strip():
+                self._drop(1)
+                continue
+            match = _NUMPY_ENTRY.fullmatch(line)
+            if match is None or self._is_underlined(0):
+                return
+            section = self._indented(1)
+            for name in match[1].split(","):
+                self._note(name.strip().lstrip("*"), section)
+            self._drop(1 + len(section))
+
+    def _is_underlined(self, index: int) -> bool:
+        return len(self.lines) > index + 1 and _UNDERLINE.fullmatch(self.lines[index + 1]) is not None
+
+    def _note(self, name: str, lines: list[str]) -> None:
+        if text := " ".join(line.strip() for line in lines if line.strip()):
+            self.found[name] = text
+
+    def _drop(self, count: int) -> None:
+        del self.lines[:count]
+
+
+def _entries(section: list[str]) -> list[list[str]]:
+    """Lines in groups: each begins with one that is indented as little as the first is."""
+    groups: list[list[str]] = []
+    indent = min((len(line) - len(line.lstrip()) for line in section if line.strip()), default=0)
+    for line in section:
+        if line.strip() and not line[indent].isspace():
+            groups.append([line.strip()])
+        elif groups:
+            groups[-1].append(line)
+    return groups
+
+
+_LOCAL: Final = "<locals>"
+
+
+def resolve(annotation: object, module: Mapping[str, object], local: Mapping[str, object]) -> object:
+    """The type that an annotation means. Raises NameError for a name that is not there (yet)."""
+    holder = SimpleNamespace(__annotations__={"it": annotation})
+    hints = typing.get_type_hints(holder, dict(module), dict(local), include_extras=True)
+    return hints["it"]
+
+
+def names_in_sight(module: str) -> dict[str, object]:
+    """The local names of all functions and classes of a module that are running now; inner ones win."""
+    names: dict[str, object] = {}
+    frame: FrameType | None = inspect.currentframe()
+    while frame is not None:
+        space = frame.f_globals
+        if space.get("__name__") == module and frame.f_locals is not space:
+            names = {**frame.f_locals, **names}
+        frame = frame.f_back
+    return names
+
+
+def settle(kind: object) -> None:
+    """Give the classes whose annotations are texts, and mention what is not known all over their module, the
+    types that they mean: what a function made, and type parameters. Raises NameError for a name that is not
+    there."""
+    for each in classes_within(kind):
+        own = vars(each).get("__annotations__")
+        local = _local_names(each)
+        if own and local:
+            hints = typing.get_type_hints(each, localns=local, include_extras=True)
+            own.update({name: hints[name] for name in own if name in hints})
+            for name, field in getattr(each, "__dataclass_fields__", {}).items():
+                field.type = hints.get(name, field.type)
+
+
+def class_hints(kind: type) -> dict[str, object]:
+    """The annotations of a class as types; empty where they cannot be read."""
+    kind = get_origin(kind) or kind
+    try:
+        return typing.get_type_hints(kind, localns=_local_names(kind) or None, include_extras=True)
+    except Exception:  # noqa: BLE001 - whatever evaluating what somebody wrote raises
+        return {}
+
+
+def _local_names(kind: type) -> dict[str, object]:
+    names = names_in_sight(kind.__module__) if _LOCAL in kind.__qualname__ else {}
+    return {**names, **{each.__name__: each for each in getattr(kind, "__type_params__", ())}}
+
+
+def classes_within(kind: object) -> list[type]:
+    """The classes with annotated fields that a type is made of."""
+    return [each for each in parts(kind) if isinstance(each, type)]
+
+
+def parts(kind: object) -> Iterator[object]:
+    """All types and all metadata that a type is made of, itself first, each once."""
+    seen: set[int] = set()
+    waiting = [kind]
+    # Keeps them all alive, so that no two have the same identity.
+    met: list[object] = []
+    while waiting:
+        each = waiting.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        met.append(each)
+        yield each
+        waiting.extend(_inner(each))
+
+
+def _inner(kind: object) -> list[object]:
+    if get_origin(kind) is Annotated:
+        return [*get_args(kind), *getattr(kind, "__metadata__", ())]
+    inner = list(get_args(kind))
+    origin = get_origin(kind)
+    if origin is typing.Literal:
+        return []
+    if isinstance(origin, type):
+        inner.append(origin)
+    if (value := _alias_value(kind)) is not None:
+        inner.append(value)
+    if isinstance(kind, typing.NewType):
+        inner.append(kind.__supertype__)
+    if isinstance(kind, type) and getattr(kind, "__annotations__", None) and origin is None:
+        inner.extend(class_hints(kind).values())
+    return inner
+
+
+def _alias_value(kind: object) -> object:
+    """What `type X = …` stands for."""
+    if type(kind).__name__ != "TypeAliasType":
+        return None
+    try:
+        return getattr(kind, "__value__", None)
+    except NameError:
+        return None
+
+
+def description_in(annotation: object) -> str | None:
+    """The text that `Annotated[…, "text"]`, or a `Meta` in its place, gives to what it annotates."""
+    if get_origin(annotation) is Annotated:
+        metadata: tuple[object, ...] = getattr(annotation, "__metadata__", ())
+        for each in reversed(metadata):
+            text: object = each if isinstance(each, str) else getattr(each, "description", None)
+            if isinstance(text, str) and text:
+                return text
+    return None
+
+
+def is_described(annotation: object) -> bool:
+    """Whether msgspec knows the description by itself."""
+    metadata: tuple[Any, ...] = getattr(annotation, "__metadata__", ())
+    return any(isinstance(each, msgspec.Meta) and each.description for each in metadata)
+
+
+_CONTEXT_NAME: Final = "ctx"
+_CONTEXTS: Final = ("ToolContext", "CallContext")
+_DEEPEST: Final = 100
+"""How often a function may be wrapped. What is wrapped more often answers to any name, as proxies do."""
+
+NO_DEFAULT: Final = inspect.Parameter.empty
+
+
+class Parameter(msgspec.Struct, frozen=True, kw_only=True):
+    """One parameter of a function."""
+
+    name: str
+    kind: object
+    """Its type; `Any` if it has none."""
+    default: object = NO_DEFAULT
+    description: str | None = None
+    is_positional: bool = False
+    """It cannot be given by name."""
+    is_context: bool = False
+    """It is not for the model: it gets the context of the call."""
+
+    @property
+    def is_required(self) -> bool:
+        return self.default is NO_DEFAULT
+
+
+class Signature(msgspec.Struct, frozen=True, kw_only=True):
+    """What a function takes, and what its docstring says apart from that."""
+
+    parameters: tuple[Parameter, ...]
+    extra: Parameter | None = None
+    """Takes what no other does: `**name`."""
+    description: str = ""
+
+
+def read_signature(
+    function: Callable[..., object], place: str, *, skips_first: bool, local: Mapping[str, object]
+) -> Signature:
+    """What a function takes. `place` is how errors call it, `skips_first` leaves out what a method is bound
+    to, and `local` has names that its annotations may use.
+
+    Raises `OptionsError` for what no tool can take, and NameError for an annotation that mentions what is not
+    there (yet).
+    """
+    written = as_written(function)
+    try:
+        given = list(inspect.signature(function).parameters.values())
+    except (ValueError, TypeError) as error:
+        raise OptionsError(
+            f"{place} cannot be a tool: what it takes cannot be found out ({error})",
+            hint="Put it into a function with annotated parameters.",
+        ) from error
+    around = _names_of_class(function)
+    fixed = cast("partial[object]", function).keywords if isinstance(function, partial) else {}
+    description, texts = read_docstring(inspect.getdoc(written))
+    scope = _Scope(written, place, {**around, **local})
+    parameters: list[Parameter] = []
+    extra: Parameter | None = None
+    for each in given[1:] if skips_first else given:
+        if each.name in fixed:
+            # It has its value, which is no business of the model.
+            continue
+        where = f"{place}: parameter `{each.name}`"
+        if each.kind is each.VAR_POSITIONAL:
+            raise OptionsError(
+                f"{where} takes any number of arguments by position, and the model gives arguments by name",
+                hint=f"Take a list: `{each.name}: list[…]`.",
+            )
+        parameter = scope.read(each, texts.get(each.name))
+        if each.kind is each.VAR_KEYWORD:
+            extra = parameter
+        else:
+            parameters.append(parameter)
+    return Signature(parameters=tuple(parameters), extra=extra, description=description)
+
+
+def as_written(function: Callable[..., object]) -> Callable[..., object]:
+    """The function that somebody wrote: inside partials, methods, decorators that keep what they wrap, and
+    objects that can be called."""
+    inner: Any = function
+    for _ in range(_DEEPEST):
+        if isinstance(inner, partial):
+            inner = cast("partial[object]", inner).func
+        elif isinstance(inner, types.MethodType):
+            inner = inner.__func__
+        elif hasattr(inner, "__wrapped__"):
+            inner = inner.__wrapped__
+        elif not isinstance(inner, types.FunctionType) and (own := _own_call(inner)) is not None:
+            inner = own
+        else:
+            break
+    return cast("Callable[..., object]", inner)
+
+
+def _names_of_class(function: object) -> dict[str, object]:
+    """The names in the class of a bound method."""
+    if not isinstance(function, types.MethodType):
+        return {}
+    holder = function.__self__ if isinstance(function.__self__, type) else type(function.__self__)
+    return {name: value for each in reversed(holder.__mro__) for name, value in vars(each).items()}
+
+
+def _own_call(thing: object) -> object:
+    own = getattr(type(thing), "__call__", None)  # noqa: B004 - the function is wanted
+    return own if isinstance(own, types.FunctionType) else None
+
+
+class _Scope:
+    """Where the names in a function's annotations are looked up."""
+
+    def __init__(self, written: Callable[..., object], place: str, local: Mapping[str, object]) -> None:
+        self._place = place
+        self._module: dict[str, object] = getattr(written, "__globals__", {})
+        generic = {each.__name__: each for each in getattr(written, "__type_params__", ())}
+        self._local = {**local, **generic}
+
+    def read(self, given: inspect.Parameter, text: str | None) -> Parameter:
+        kind = self._kind(given)
+        is_context = _is_context(given.name, kind, is_annotated=given.annotation is not given.empty)
+        description = description_in(kind) or text
+        if given.default is None and not is_context:
+            # What many write who mean that it may be left out.
+            kind = Union[kind, None]  # noqa: UP007 - not every form of a type knows `|`
+        return Parameter(
+            name=given.name,
+            kind=kind,
+            default=given.default,
+            description=description,
+            is_positional=given.kind is given.POSITIONAL_ONLY,
+            is_context=is_context,
+        )
+
+    def _kind(self, given: inspect.Parameter) -> object:
+        annotation = given.annotation
+        if annotation is given.empty:
+            return Any
+        try:
+            return resolve(annotation, self._module, self._local)
+        except NameError:
+            # Imported for type checkers alone, as is good style.
+            if isinstance(annotation, str) and annotation.rpartition(".")[2] in _CONTEXTS:
+                return CallContext
+            raise
+        except Exception as error:
+            raise OptionsError(
+                f"{self._place}: the annotation of parameter `{given.name}` cannot be read: "
+                f"{preview(str(annotation), 200)} ({type(error).__name__}: {error})",
+                hint="Use a type.",
+            ) from error
+
+
+def _is_context(name: str, kind: object, *, is_annotated: bool) -> bool:
+    if not is_annotated:
+        return name == _CONTEXT_NAME
+    if get_origin(kind) is Annotated:
+        kind = get_args(kind)[0]
+    options = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+    return any(isinstance(each, type) and issubclass(each, CallContext) for each in options)

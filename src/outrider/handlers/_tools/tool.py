@@ -1,0 +1,430 @@
+"""Functions of the user as tools for the agent: `@tool`, and what it makes.
+
+Does not serve them: a `ToolServer` does.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import types
+from collections.abc import Callable, Mapping
+from functools import partial, update_wrapper
+from sys import float_info
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Final,
+    Generic,
+    ParamSpec,
+    Protocol,
+    TypeGuard,
+    TypeVar,
+    cast,
+    overload,
+)
+
+import msgspec
+
+from outrider.errors import OptionsError
+from outrider.handlers._calls import CallContext, is_async
+from outrider.handlers._tools.arguments import Arguments
+from outrider.handlers._tools.signature import as_written, names_in_sight, read_signature
+
+if TYPE_CHECKING:
+    from outrider.handlers._router import Link, Origin
+    from outrider.wire import JsonObject
+
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_BOUND_NAMES: Final = frozenset(("self", "cls", "mcs"))
+
+
+class Traits(msgspec.Struct, frozen=True, kw_only=True):
+    """What is said of a tool apart from its function."""
+
+    name: str | None = None
+    description: str | None = None
+    title: str | None = None
+    timeout: float | None = None
+    concurrency: int | None = None
+    read_only: bool | None = None
+    destructive: bool | None = None
+    idempotent: bool | None = None
+    open_world: bool | None = None
+    always_load: bool | None = None
+    max_result_chars: int | None = None
+    schema: Mapping[str, Any] | None = None
+    meta: Mapping[str, Any] | None = None
+
+
+class ToolPlan:
+    """A function with its traits, and what follows from them: made once, however often it is bound."""
+
+    def __init__(
+        self, function: Callable[..., object], traits: Traits, *, is_method: bool | None = None
+    ) -> None:
+        self.function: Final = function
+        self.traits: Final = traits
+        self.written: Final = as_written(function)
+        self.name: Final = traits.name if traits.name is not None else _name_of(function)
+        self.place: Final = f"tool `{getattr(self.written, '__qualname__', self.name)}`"
+        _check(self.place, function, self.name, traits)
+        self._local: dict[str, object] = {}
+        self._arguments: dict[bool, Arguments] = {}
+        self.text = ""
+        """What the docstring says of it."""
+        self.is_method: Final = self._looks_like_method() if is_method is None else is_method
+        try:
+            self._prepare(self.is_method)
+        except NameError:
+            # What is defined further down may be used all the same, but only now can local names be seen.
+            self._local = names_in_sight(getattr(self.written, "__module__", ""))
+            try:
+                self._prepare(self.is_method)
+            except NameError:
+                self._local = self._mentioned()
+
+    def arguments(self, *, is_bound: bool) -> Arguments:
+        """What it takes from the model. Raises `OptionsError`."""
+        if is_bound not in self._arguments:
+            try:
+                self._prepare(is_bound)
+            except NameError as error:
+                raise OptionsError(
+                    f"{self.place}: an annotation mentions what is not there: {error}",
+                    hint="Import it where the tool is written, and not for type checkers alone.",
+                ) from error
+        return self._arguments[is_bound]
+
+    def _prepare(self, is_bound: bool) -> None:
+        signature = read_signature(self.function, self.place, skips_first=is_bound, local=self._local)
+        self.text = signature.description
+        self._arguments[is_bound] = Arguments(signature, self.place, self.traits.schema)
+
+    def _looks_like_method(self) -> bool:
+        """Whether it was written in a class, and its first parameter is what it is bound to."""
+        if not isinstance(self.function, types.FunctionType):
+            return False
+        holder = getattr(self.written, "__qualname__", "").rpartition(".")[0]
+        first = next(iter(inspect.signature(self.function).parameters), None)
+        return bool(holder) and not holder.endswith("<locals>") and first in _BOUND_NAMES
+
+    def _mentioned(self) -> dict[str, object]:
+        """Of the local names those alone that annotations mention: all of them would keep much alive."""
+        annotations = getattr(self.written, "__annotations__", {}).values()
+        mentioned = {word for each in annotations for word in re.findall(r"\w+", str(each))}
+        return {name: value for name, value in self._local.items() if name in mentioned}
+
+
+def _name_of(function: Callable[..., object]) -> str:
+    while isinstance(function, partial):
+        function = cast("partial[object]", function).func
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def _check(place: str, function: Callable[..., object], name: object, traits: Traits) -> None:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise OptionsError(
+            f"{place}: {name!r} cannot be the name of a tool",
+            hint="Give it one with `name=`: 1 to 64 letters, digits, `_` and `-`.",
+        )
+    inner = as_written(function)
+    if inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner):
+        raise OptionsError(
+            f"{place} is a generator, and a tool gives one result",
+            hint="Return a list, or use `ctx.progress`.",
+        )
+    for field, least in (("timeout", 0.0), ("concurrency", 1), ("max_result_chars", 1)):
+        _check_number(f"{place}: `{field}`", getattr(traits, field), least)
+    for field in ("read_only", "destructive", "idempotent", "open_world", "always_load"):
+        if not isinstance(value := getattr(traits, field), bool | None):
+            raise OptionsError(f"{place}: `{field}` must be true, false or None, not {value!r}")
+    for field in ("description", "title"):
+        if not isinstance(value := getattr(traits, field), str | None):
+            raise OptionsError(f"{place}: `{field}` must be text, not {value!r}")
+    for field in ("schema", "meta"):
+        if not isinstance(value := getattr(traits, field), Mapping | None):
+            raise OptionsError(f"{place}: `{field}` must be a mapping, not {type(value).__name__}")
+
+
+def _check_number(place: str, value: object, least: float) -> None:
+    if value is None:
+        return
+    kinds = (int,) if isinstance(least, int) else (int, float)
+    if isinstance(value, bool) or not isinstance(value, kinds) or not abs(value) <= float_info.max:
+        raise OptionsError(f"{place} must be a {'whole ' if len(kinds) == 1 else ''}number, not {value!r}")
+    if value < least or value == 0:
+        raise OptionsError(
+            f"{place} must be {'more than 0' if least == 0 else f'at least {least}'}, not {value!r}"
+        )
+
+
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+S = TypeVar("S")
+
+ALWAYS_LOAD: Final = "anthropic/alwaysLoad"
+"""Where a tool's definition says that the model shall know it from the start, and need not search for it."""
+_MAX_RESULT: Final = "anthropic/maxResultSizeChars"
+"""Where a tool's definition says how long its results may be before the agent puts them into a file."""
+
+
+class Tool(Generic[P, R_co]):
+    """A function that the agent may call. It can still be called as before.
+
+    Made by `tool`. As an attribute of a class it is bound like a method: the tool of a method is used through
+    an instance.
+    """
+
+    def __init__(
+        self, plan: ToolPlan, function: Callable[P, R_co], *, is_bound: bool = False, binds: bool = True
+    ) -> None:
+        self._plan = plan
+        self._is_bound = is_bound
+        self.function: Final = function
+        """The function itself."""
+        self.is_async: Final = is_async(function)
+        update_wrapper(self, function, updated=())
+        # As in Python: functions are bound, other objects that can be called are not.
+        self._binds = binds and isinstance(function, types.FunctionType)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        return self.function(*args, **kwargs)
+
+    # A class method, which type checkers show as what it wraps; a method; what is not bound.
+    @overload
+    def __get__(self: Tool[Concatenate[type[S], Q], R], instance: S | None, owner: type[S]) -> Tool[Q, R]: ...
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Tool[P, R_co]: ...
+    @overload
+    def __get__(self: Tool[Concatenate[S, Q], R], instance: S, owner: type | None = None) -> Tool[Q, R]: ...
+    @overload
+    def __get__(self, instance: object, owner: type | None = None) -> Tool[P, R_co]: ...
+    def __get__(self, instance: object, owner: type | None = None) -> Tool[Any, Any]:
+        if instance is None or not self._binds:
+            return self
+        return Tool(self._plan, types.MethodType(self.function, instance), is_bound=True)
+
+    def __repr__(self) -> str:
+        return f"<Tool {self.name!r}>"
+
+    @property
+    def name(self) -> str:
+        return self._plan.name
+
+    @property
+    def description(self) -> str:
+        """What the model is told of it: the docstring without its parameters, unless another was given."""
+        if (given := self._plan.traits.description) is not None:
+            return given
+        # The docstring is read along with the parameters.
+        _ = self.arguments
+        return self._plan.text
+
+    @property
+    def title(self) -> str | None:
+        return self._plan.traits.title
+
+    @property
+    def input_schema(self) -> JsonObject:
+        """The JSON Schema of its arguments."""
+        return self.arguments.schema
+
+    @property
+    def annotations(self) -> JsonObject:
+        """What the agent is told of its nature, as MCP spells it."""
+        traits = self._plan.traits
+        hints = {
+            "title": traits.title,
+            "readOnlyHint": traits.read_only,
+            "destructiveHint": traits.destructive,
+            "idempotentHint": traits.idempotent,
+            "openWorldHint": traits.open_world,
+        }
+        return {name: value for name, value in hints.items() if value is not None}
+
+    @property
+    def meta(self) -> JsonObject:
+        """The `_meta` of its definition."""
+        traits = self._plan.traits
+        own = {_MAX_RESULT: traits.max_result_chars, ALWAYS_LOAD: traits.always_load}
+        return {**{key: value for key, value in own.items() if value is not None}, **(traits.meta or {})}
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds that a call may take."""
+        return self._plan.traits.timeout
+
+    @property
+    def concurrency(self) -> int | None:
+        """How many calls may run at once."""
+        return self._plan.traits.concurrency
+
+    @property
+    def arguments(self) -> Arguments:
+        """How its arguments are read. Raises `OptionsError` if an annotation mentions what does not exist."""
+        # Of a method that is not bound yet, what it takes when it is.
+        return self._plan.arguments(is_bound=self._is_bound or (self._plan.is_method and self._binds))
+
+    @property
+    def needs_instance(self) -> bool:
+        """Whether it is the tool of a method that nobody has bound."""
+        return self._plan.is_method and not self._is_bound
+
+    @property
+    def definition(self) -> JsonObject:
+        """The tool as MCP lists it."""
+        optional = {"title": self.title, "annotations": self.annotations, "_meta": self.meta}
+        return {
+            "name": self.name,
+            "description": self.description,
+            "inputSchema": self.input_schema,
+            **{key: value for key, value in optional.items() if value},
+        }
+
+
+class AttachedTool(Generic[P, R_co]):
+    """What `tool` makes of a class method or a static method: as an attribute of its class, a `Tool`."""
+
+    def __init__(self, method: classmethod[Any, P, R_co] | staticmethod[P, R_co], traits: Traits) -> None:
+        function = cast("Callable[..., R_co]", method.__func__)
+        self._of_class = isinstance(method, classmethod)
+        self._plan = ToolPlan(function, traits, is_method=self._of_class)
+
+    def __get__(self, instance: object, owner: type | None = None) -> Tool[P, R_co]:
+        function = cast("Callable[..., R_co]", self._plan.function)
+        if not self._of_class:
+            return Tool(self._plan, function, binds=False)
+        holder = type(instance) if owner is None else owner
+        return Tool(self._plan, types.MethodType(function, holder), is_bound=True)
+
+
+class ToolDecorator(Protocol):
+    """`tool` with its options: takes the function."""
+
+    def __call__(self, function: Callable[P, R], /) -> Tool[P, R]: ...
+
+
+@overload
+def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    title: str | None = None,
+    timeout: float | None = None,
+    concurrency: int | None = None,
+    read_only: bool | None = None,
+    destructive: bool | None = None,
+    idempotent: bool | None = None,
+    open_world: bool | None = None,
+    always_load: bool | None = None,
+    max_result_chars: int | None = None,
+    schema: Mapping[str, Any] | None = None,
+    meta: Mapping[str, Any] | None = None,
+) -> ToolDecorator: ...
+def tool(function: Any = None, /, **traits: Any) -> Any:
+    """Make a tool for the agent of a function: `@tool`, or `@tool(timeout=5)`.
+
+    The name is the function's, the description its docstring, and the schema comes from the annotations and
+    from what the docstring says of parameters (in the style of Google, NumPy or reST; `Annotated[int, "…"]`
+    wins). Arguments are checked and converted before the call. A parameter annotated with `ToolContext`, or
+    named `ctx` and not annotated, gets the context of the call. Functions that are not async run in threads.
+
+    `timeout`: seconds that a call may take. `concurrency`: how many calls may run at once; others wait.
+    `read_only`, `destructive`, `idempotent`, `open_world`: what the agent is told of its nature; read-only
+    tools may run in parallel. `always_load`: whether the model knows the tool from the start, or has to
+    search for it among others; None: what its server says. `max_result_chars`: how long results may be
+    before the agent puts them into a file. `schema`: a JSON Schema to show in place of the one that is made.
+    `meta`: further keys of the definition's `_meta`.
+
+    Raises `OptionsError` for what cannot be a tool.
+    """
+    made = Traits(**traits)
+    if function is not None:
+        return _make(function, made)
+
+    def decorate(given: object) -> Tool[Any, Any] | AttachedTool[Any, Any]:
+        return _make(given, made)
+
+    return decorate
+
+
+def as_tool(thing: object) -> Tool[..., object]:
+    """The tool that something is, or that a function becomes. Raises `OptionsError` for anything else."""
+    if isinstance(thing, types.MethodType) and _is_tool(thing.__func__):
+        # What Python makes of a class method around a tool.
+        thing = thing.__func__.__get__(thing.__self__)
+    made = thing if _is_tool(thing) else _make(thing, Traits())
+    if isinstance(made, AttachedTool):
+        raise OptionsError(
+            f"{thing!r} is no tool by itself", hint="Give it as an attribute of its class: `Thing.name`."
+        )
+    if made.needs_instance:
+        raise OptionsError(
+            f"the tool `{made.name}` is a method of a class, and nothing is known to call it on",
+            hint=f"Give it as an attribute of an instance: `thing.{made.name}`.",
+        )
+    return made
+
+
+def _is_tool(thing: object) -> TypeGuard[Tool[..., object]]:
+    return isinstance(thing, Tool)
+
+
+def _make(given: object, traits: Traits) -> Tool[..., object] | AttachedTool[..., object]:
+    if isinstance(given, (classmethod, staticmethod)):
+        return AttachedTool(cast("classmethod[object, ..., object]", given), traits)
+    if _is_tool(given):
+        given = given.function
+    if isinstance(given, type) or not callable(given):
+        raise OptionsError(
+            f"{given!r} cannot be a tool", hint="Decorate a function or a method, or give an object to call."
+        )
+    return Tool(ToolPlan(given, traits), given)
+
+
+class ToolContext(CallContext):
+    """What a tool can know about the call, and say while it runs."""
+
+    def __init__(
+        self,
+        origin: Origin,
+        tool_use_id: str | None = None,
+        *,
+        tool_name: str = "",
+        server_name: str = "",
+        link: Link | None = None,
+        progress_token: str | int | None = None,
+    ) -> None:
+        super().__init__(origin, tool_use_id)
+        self.tool_name: Final = tool_name
+        self.server_name: Final = server_name
+        self._link = link
+        self._progress_token = progress_token
+
+    def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
+        """Tell the agent how far the call has come. `done` grows with each report, up to `total`, if that is
+        known.
+
+        Can be called from async code and from threads. Does nothing if the agent has not asked for it, or the
+        call or the session is over.
+        """
+        link = self._link
+        if link is None or self._progress_token is None or self.is_cancelled:
+            return
+        report: JsonObject = {"progressToken": self._progress_token, "progress": done}
+        if total is not None:
+            report["total"] = total
+        if message is not None:
+            report["message"] = message
+        link.post({"jsonrpc": "2.0", "method": "notifications/progress", "params": report})
+
+    def end(self) -> None:
+        """The call is over: nothing more is reported."""
+        self._link = None

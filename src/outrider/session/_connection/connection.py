@@ -1,0 +1,647 @@
+"""One connection to an agent: reads what it says, asks it, answers it, and watches over its turns.
+
+Its tasks belong to the event loop, not to the user's; it holds no session, which may be dropped at any time
+and then ends it. What a request means is known to the router, how the agent is reached to the transport.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from contextlib import suppress
+from contextvars import Context, ContextVar
+from copy import copy
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+import anyio
+from anyio import from_thread
+from anyio.lowlevel import checkpoint, current_token
+
+from outrider.errors import (
+    ConnectionLost,
+    OutriderError,
+    ProcessExited,
+    RequestFailed,
+    RequestTimedOut,
+    TransportClosed,
+    Unsupported,
+)
+from outrider.protocol import (
+    Peer,
+    RequestAnswered,
+    RequestLost,
+    RequestReceived,
+    RequestRefused,
+    RequestWithdrawn,
+)
+from outrider.session._connection.answering import Answering
+from outrider.session._connection.deadlines import Watch, stop
+from outrider.session._connection.tasks import background
+from outrider.session._failures import failure_of_retry, hide_known
+from outrider.session._info import CHANGES_INFO, SessionInfo
+from outrider.session._streams.routing import Routing
+from outrider.session._streams.stream import BUDGET, CEILING, Flow
+from outrider.session._streams.turn_state import Doom, TurnState, Until
+from outrider.wire import (
+    UNSUPPORTED_REQUEST,
+    ApiRetryMessage,
+    KeepAlive,
+    Message,
+    ResultMessage,
+    TranscriptMirror,
+)
+from outrider.wire.control import GenericRequest, Interrupt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from anyio.abc import TaskGroup
+    from anyio.lowlevel import EventLoopToken
+
+    from outrider.handlers import Handlers
+    from outrider.options import Options
+    from outrider.protocol import Event, RequestEvent
+    from outrider.session._store.link import Keeping
+    from outrider.transports import Transport
+    from outrider.wire import JsonObject, RequestId
+    from outrider.wire.control import Request
+
+
+class Pending:
+    """The place where the outcome of a request is waited for."""
+
+    def __init__(self) -> None:
+        self.event: RequestEvent | None = None
+        self._is_set = anyio.Event()
+
+    def set(self, event: RequestEvent) -> None:
+        self.event = event
+        self._is_set.set()
+
+    async def wait(self) -> None:
+        await self._is_set.wait()
+
+
+def failure_of_request(
+    request: object, event: RequestEvent | None, timeout: float | None, session_id: str | None
+) -> RequestFailed:
+    """Why there is no answer: the agent refused it, or, if nothing was heard, did not answer in time."""
+    if isinstance(event, RequestRefused):
+        kind = Unsupported if event.code == UNSUPPORTED_REQUEST else RequestFailed
+        return kind(request, event.error, event.code, session_id=session_id)
+    return RequestTimedOut(request, timeout, session_id=session_id)
+
+
+log = logging.getLogger("outrider.session")
+
+_INTERRUPT: Final = b'{"type":"control_request","request_id":"the-last","request":{"subtype":"interrupt"}}\n'
+"""Whoever ends an agent in this way may be on any thread, where the peer must not be used."""
+
+
+def why_lost(error: BaseException | None, transport: Transport) -> OutriderError:
+    """Why a connection that nobody closed has ended: by an error, or with the agent's output."""
+    if isinstance(error, OutriderError):
+        return error
+    if error is not None:
+        lost = ConnectionLost(f"the transport failed: {error!r}")
+        lost.__cause__ = error
+        return lost
+    code = getattr(transport, "returncode", None)
+    if isinstance(code, int):
+        # With 0, or it would have been an error. That is no success while something is owed.
+        tail = str(getattr(transport, "stderr_tail", ""))
+        return ProcessExited(code, stderr_tail=tail, message="the agent ended its output")
+    return ConnectionLost("the agent ended its output")
+
+
+def end_transport(transport: Transport, *, interrupt: bool = False) -> bool:
+    """Begin to end the agent, without waiting; False if its transport cannot do that.
+
+    `interrupt`: it is at work, and would go on until the grace period has passed."""
+    put = getattr(transport, "put", None)
+    if interrupt and put is not None:
+        put(_INTERRUPT)
+    end = getattr(transport, "end", None)
+    if end is not None:
+        end()
+    return end is not None
+
+
+async def close_transport(transport: Transport, seconds: float | None = None) -> None:
+    """End the agent, whatever becomes of the caller. That it fails is logged."""
+    try:
+        with anyio.move_on_after(seconds, shield=True):
+            await transport.close()
+    except Exception:
+        log.exception("a transport could not be closed")
+
+
+def call_from_outside(function: Callable[[], object], token: EventLoopToken) -> None:
+    """Have a function called on an event loop, from any thread, that of a finalizer included, and at any
+    time. Does not wait for it; if the loop is gone, nothing happens."""
+
+    def call() -> None:
+        try:
+            from_thread.run_sync(function, token=token)
+        except Exception as error:  # noqa: BLE001 - the loop is closed; there is nobody to tell
+            log.debug("the event loop ended before an abandoned session: %s", error)
+
+    try:
+        threading.Thread(target=call, name="outrider-abandoned", daemon=True).start()
+    except RuntimeError as error:
+        # The interpreter is going down, and all loops with it.
+        log.debug("an abandoned session could not be ended: %s", error)
+
+
+_PAUSE_SECONDS: Final = 1.0
+"""How often a reader that pauses looks up: one that is dropped, which may be what it waits for, does not say
+so."""
+
+
+class Reading:
+    """Takes bytes from the transport to the peer, and what that makes of them to the connection.
+
+    It can be broken off at any time and begun again: what was not gone through waits in the peer.
+    """
+
+    def __init__(self, connection: Connection, peer: Peer) -> None:
+        self._connection = connection
+        self._peer = peer
+        self.is_paused = False
+
+    async def run(self) -> None:
+        """Read to the end. Raises what the transport raises, and `TransportClosed` if too much is unread."""
+        connection, peer, flow = self._connection, self._peer, self._connection.flow
+        receive = connection.transport.receive
+        while True:
+            if flow.is_full and self._may_pause():
+                await self._pause()
+            flow.check_ceiling()
+            if peer.has_more:
+                await self._go_on()
+            elif data := await receive():
+                connection.take(peer.begin(data), len(data))
+            else:
+                return
+
+    async def finish(self) -> None:
+        """Take what is left once no more bytes come, such as a last line that has no end. What is more than
+        can be kept is dropped."""
+        flow = self._connection.flow
+        self._connection.take(self._peer.begin(None), 0)
+        while self._peer.has_more and flow.unread <= flow.ceiling:
+            await self._go_on()
+        self._peer.drop_input()
+
+    async def _go_on(self) -> None:
+        """Do the next step on bytes that take more than one; whoever else has something to do comes first."""
+        await checkpoint()
+        self._connection.take(self._peer.go_on(), 0)
+
+    def _may_pause(self) -> bool:
+        """Whether nothing can be behind what is not read yet that somebody waits for."""
+        connection, peer = self._connection, self._peer
+        return not (
+            connection.routing.turns.can_be_asked or connection.is_closed or peer.pending or peer.open
+        )
+
+    async def _pause(self) -> None:
+        flow = self._connection.flow
+        self.is_paused = True
+        try:
+            while flow.is_full and self._may_pause():
+                with anyio.move_on_after(_PAUSE_SECONDS):
+                    await flow.wait_moved()
+        finally:
+            self.is_paused = False
+            self._connection.was_excused()
+
+
+T = TypeVar("T")
+
+_END_SECONDS: Final = 2.0
+"""How long what is left may take to be read once the transport is closed. One that keeps to its contract
+needs no time."""
+
+_INTERRUPT_SECONDS: Final = 0.5
+"""How long the agent may take to read a last request before its input is closed."""
+
+_REQUEST_EVENTS: Final = (RequestReceived, RequestWithdrawn, RequestAnswered, RequestRefused, RequestLost)
+_SERVICE: Final = (KeepAlive, TranscriptMirror)
+_SPECIAL: Final[frozenset[type]] = frozenset((*_REQUEST_EVENTS, *_SERVICE, ApiRetryMessage, *CHANGES_INFO))
+"""What means more than a message that is handed on."""
+
+
+_serves: ContextVar[object] = ContextVar("outrider connection", default=None)
+"""Which connection a task belongs to."""
+
+
+class Connection:
+    """Runs from `open` until it is closed, abandoned, or lost."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        handlers: Handlers,
+        options: Options,
+        *,
+        keeping: Keeping | None = None,
+        budget: int = BUDGET,
+        ceiling: int = CEILING,
+    ) -> None:
+        self.transport = transport
+        self._keeping = keeping
+        self.mirror = None if keeping is None else keeping.mirror
+        self.timeouts = options.timeouts
+        self.info = SessionInfo()
+        self.flow = Flow(budget, ceiling, is_strict=bool(options.max_buffer_size))
+        self.routing = Routing(
+            self.flow,
+            can_be_asked=handlers.can_be_asked,
+            is_resumed=bool(options.resume or options.continue_conversation),
+        )
+        self._special = _SPECIAL
+        if keeping is not None:
+            keeping.mirror.tell = self.routing.announce
+            keeping.on_crash = self.end_with
+            self._special |= keeping.mirror.concerned
+        self.error: OutriderError | None = None
+        """Why it ended, if it was not asked to."""
+        self.crash: BaseException | None = None
+        """What a handler raised that is meant for the whole program, such as Ctrl-C."""
+        self._give_up_on = options.give_up_on
+        self._peer = Peer("host", serves=handlers.serves, limit=options.max_buffer_size)
+        self.answering = Answering(self, self._peer)
+        self.on_end: Callable[[], None] = lambda: None
+        self._waiting: dict[RequestId, Pending] = {}
+        self._tasks: TaskGroup | None = None
+        self._watch = Watch(self)
+        self.reading = Reading(self, self._peer)
+        self._is_closing = False
+        self._why_closed = ""
+        self._end_error: BaseException = TransportClosed("it is not open yet")
+        self._told_everybody: BaseException | None = None
+        """What readers of everything raise at the end."""
+        self._is_flushing = False
+        self._up = anyio.Event()
+        self._done = anyio.Event()
+        """Nothing more comes."""
+        self._gone = anyio.Event()
+        """Nothing more runs."""
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closing or self._done.is_set()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether whoever asks runs in its event loop."""
+        try:
+            return current_token() == self.token
+        except RuntimeError:
+            # In a thread that has no event loop, or none any more.
+            return False
+
+    @property
+    def is_agent_excused(self) -> bool:
+        """Whether the agent may be silent about our turns: it waits for us, or works on its own account."""
+        return self.reading.is_paused or bool(self._peer.open) or self.routing.is_on_its_own
+
+    @property
+    def open_requests(self) -> list[str]:
+        """The kinds of requests of the agent that have no reply yet."""
+        return [request.subtype for request in self._peer.open.values()]
+
+    # Beginning and end.
+
+    async def open(self) -> None:
+        """Connect the transport and begin to read. Raises what the transport raises, or `RequestTimedOut`."""
+        limit = self.timeouts.connect
+        try:
+            with anyio.move_on_after(limit) as scope:
+                await self.transport.connect()
+            if scope.cancelled_caught:
+                raise RequestTimedOut("initialize", limit, message="the transport did not connect")
+            self.token = self.flow.loop = current_token()
+            self._watch.heard_at = anyio.current_time()
+            place = await background()
+            await place.start(self._serve, name="outrider session", context=Context())
+            await self._up.wait()
+        except BaseException:
+            # Nothing runs yet that would end it.
+            self._is_closing = True
+            await close_transport(self.transport)
+            raise
+
+    async def close(self, why: str = "the session was closed") -> None:
+        """End the agent and wait until that is done. What it said until then can still be read."""
+        is_first = not self.is_closed
+        if is_first:
+            self._why_closed = why
+        self._is_closing = True
+        self.flow.moved()
+        if self.mirror is not None:
+            self.mirror.open_gates()
+        try:
+            if is_first and self.routing.outstanding:
+                for state in self.routing.outstanding:
+                    state.doom = state.doom or self._told_closed
+                await self._interrupt()
+            await self.transport.close()
+        except Exception:
+            self._cancel()
+            raise
+        except BaseException:
+            # Cut short: it goes on without the caller.
+            self.start(close_transport, self.transport)
+            raise
+        if not self._up.is_set() or current_token() != self.token:
+            # Nothing to wait for yet, or on another loop, which may be long gone.
+            return
+        with anyio.move_on_after(_END_SECONDS, shield=True):
+            await self._done.wait()
+        if not self._done.is_set():
+            self._cancel()
+        limit = _END_SECONDS + (0 if self._keeping is None else self._keeping.bound)
+        # Its tasks end now, and this may be one of them.
+        with anyio.move_on_after(limit, shield=_serves.get() is not self._gone):
+            await self._gone.wait()
+
+    def _told_closed(self, _: TurnState) -> BaseException:
+        return self.crash or TransportClosed(self._why_closed, session_id=self.info.session_id)
+
+    async def _interrupt(self) -> None:
+        """Ask the agent to drop what it does. It would bring it to its end after that of its input, and the
+        grace period would pass."""
+        if self._up.is_set() and not self._done.is_set() and self.transport.is_ready:
+            self._peer.request(Interrupt())
+            with anyio.move_on_after(_INTERRUPT_SECONDS, shield=True):
+                await self._send_output()
+
+    def abandon(self) -> None:
+        """Begin to end it, from any thread and at any time, without waiting."""
+        self._why_closed = "the session was dropped"
+        self._is_closing = True
+        is_ending = end_transport(self.transport, interrupt=bool(self.routing.outstanding))
+        if (self.reading.is_paused or not is_ending) and self._up.is_set() and not self._done.is_set():
+            call_from_outside(self._cancel, self.token)
+
+    def end_with(self, crash: BaseException) -> None:
+        """End it for what is meant for the whole program: whoever reads next raises it."""
+        self.crash = crash
+        for state in self.routing.outstanding:
+            state.failure = crash  # Whatever the agent makes of it.
+        self.start(self.close)
+
+    def _cancel(self) -> None:
+        if self._tasks is not None:
+            self._tasks.cancel_scope.cancel()
+
+    async def _serve(self) -> None:
+        error: BaseException | None = None
+        try:
+            async with anyio.create_task_group() as self._tasks:
+                self._tasks.start_soon(self._watch.run, name="outrider deadlines")
+                self._up.set()
+                try:
+                    await self.reading.run()
+                except Exception as raised:  # noqa: BLE001 - also what a user's transport may raise
+                    error = raised
+                # Before it is over: a last line that has no end may be a result.
+                await self.reading.finish()
+                is_lost = error is not None and not self._is_closing
+                self._finish(error)
+                if is_lost:
+                    # What is at the other end may not know.
+                    await close_transport(self.transport)
+                self._tasks.cancel_scope.cancel()
+        finally:
+            # It leads to the event loop, and so to what the program's main task raised, and its frames.
+            self._tasks = None
+            try:
+                if not self._done.is_set():
+                    # The event loop goes down with the session open, or it was abandoned.
+                    self._why_closed = self._why_closed or "the event loop ended with the session open"
+                    self._is_closing = True
+                    if not end_transport(self.transport):
+                        await close_transport(self.transport, _END_SECONDS)
+                    await self._read_rest()
+                    self._finish(None)
+                if self._keeping is not None:
+                    await self._keeping.finish()
+            finally:
+                self.routing.everything.end(self._told_everybody)
+                self._gone.set()
+
+    def _finish(self, error: BaseException | None) -> None:
+        self.take(self._peer.receive_eof(), 0)
+        told = TransportClosed(self._why_closed) if self._is_closing else why_lost(error, self.transport)
+        told.session_id = told.session_id or self.info.session_id
+        is_failure = not self._is_closing and (error is not None or bool(self.routing.outstanding))
+        self.error = told if is_failure else None
+        self._end_error = self.crash or told
+        self._told_everybody = self._end_error if is_failure or self.crash is not None else None
+        self.routing.receive_eof(self._end_error, anyio.current_time())
+        if self._keeping is None:
+            self.routing.everything.end(self._told_everybody)
+        self._done.set()
+        self.on_end()
+
+    # Reading.
+
+    async def _read_rest(self) -> None:
+        """Take what is left, and what the agent still writes of its transcript, if anybody keeps it. What
+        would take longer is dropped."""
+        with anyio.move_on_after(_END_SECONDS, shield=True):
+            if self._keeping is not None:
+                with suppress(Exception):
+                    await self.reading.run()
+            await self.reading.finish()
+        self._peer.drop_input()
+
+    def was_excused(self) -> None:
+        """Until now the agent could not be expected to say anything."""
+        self._watch.kept_until = anyio.current_time()
+
+    def take(self, events: list[Event], size: int) -> None:
+        """Take what the agent said, in about so many bytes."""
+        now = anyio.current_time()
+        self.flow.arrived(size)
+        if not self._special.isdisjoint(map(type, events)):
+            self._sort(events, size // len(events), now)
+        else:
+            # If there is none, it is a piece of a long one.
+            self._watch.heard_at = now
+            if events:
+                self.routing.receive(cast("list[Message]", events), size, now)
+        if self._peer.has_output:
+            # Refusals. Writing may take its time, and reading must go on meanwhile.
+            self.start(self.flush)
+
+    def _sort(self, events: list[Event], share: int, now: float) -> None:
+        """Take events one by one. What an event means depends on the messages before it."""
+        messages: list[Message] = []
+
+        def hand_on() -> None:
+            if messages:
+                self._watch.heard_at = now
+                self.routing.receive(list(messages), share * len(messages), now)
+                messages.clear()
+
+        for event in events:
+            if isinstance(event, _REQUEST_EVENTS):
+                hand_on()
+                self._on_request_event(event)
+            elif self.mirror is not None and self.mirror.takes(event):
+                pass
+            elif isinstance(event, ResultMessage) and self.mirror is not None and not self._is_closing:
+                gate = self.mirror.gate(event)
+                hand_on()
+                self._watch.heard_at = now
+                self.routing.receive([event], share, now, gate)
+            elif not isinstance(event, _SERVICE):
+                messages.append(cast("Message", event))
+                if isinstance(event, ApiRetryMessage):
+                    hand_on()
+                    self._on_retry(event)
+                elif type(event) in CHANGES_INFO:
+                    self.info = self.info.with_message(messages[-1])
+        hand_on()
+
+    def _on_request_event(self, event: RequestEvent) -> None:
+        if isinstance(event, RequestReceived):
+            self.answering.received(event)
+        elif isinstance(event, RequestWithdrawn):
+            self.answering.withdrawn(event)
+        elif (answer := self._waiting.pop(event.id, None)) is not None:
+            answer.set(event)
+
+    def _on_retry(self, message: ApiRetryMessage) -> None:
+        if message.error_status in self._give_up_on:
+            for state in self.routing.foremost:
+                self.begin_stop(state, lambda turn: failure_of_retry(message, turn.received))
+
+    # Asking.
+
+    async def request(self, request: Request[T] | str, fields: JsonObject, timeout: float | None) -> T:
+        """Ask, and wait for the answer; None: for ever."""
+        asked: Request[Any] = GenericRequest(request, fields) if isinstance(request, str) else request
+        self.check_open()
+        id = self._peer.request(asked)
+        answer = self._waiting[id] = Pending()
+        self.flow.moved()
+        try:
+            with anyio.move_on_after(timeout):
+                await self._transmit(self._peer.take_output())
+                await answer.wait()
+        finally:
+            if answer.event is None:
+                self._waiting.pop(id, None)
+                self._peer.cancel(id)
+                self.start(self.flush)
+        if isinstance(answer.event, RequestAnswered):
+            return cast("T", asked.read_answer(answer.event.payload))
+        if isinstance(answer.event, RequestLost):
+            raise self.end_error
+        failure = failure_of_request(asked, answer.event, timeout, self.info.session_id)
+        raise hide_known(failure, self.transport)
+
+    def post(self, request: Request[Any]) -> None:
+        """Ask, and do not wait for the answer. Nothing happens once it is closed."""
+        if not self.is_closed:
+            self._peer.request(request)
+            self.start(self.flush)
+
+    async def flush(self) -> None:
+        """Have whatever there is sent: tasks may start in another order than they were begun.
+
+        One sends for all: an agent that asks and does not read would have thousands wait at the pipe, and all
+        of them go on at once.
+        """
+        if self._is_flushing:
+            return
+        self._is_flushing = True
+        try:
+            while self._peer.has_output:
+                await self._send_output()
+        finally:
+            self._is_flushing = False
+
+    async def _send_output(self) -> None:
+        """That it could not be sent is not raised: whoever reads is told why."""
+        try:
+            if data := self._peer.take_output():
+                await self.transport.send(data)
+        except Exception as error:  # noqa: BLE001 - also what a user's transport may raise
+            log.debug("an answer could not be sent: %s", error)
+
+    @property
+    def end_error(self) -> BaseException:
+        """Why nothing more can be said; a copy, because each that is raised gets a traceback."""
+        return copy(self._end_error) if isinstance(self._end_error, OutriderError) else self._end_error
+
+    async def send_prompt(self, state: TurnState, uuid: str, frame: JsonObject) -> None:
+        """Send a message of a turn. Raises `MessageInvalid` for what cannot be encoded; then nothing was
+        sent."""
+        self.check_open()
+        self._peer.send(frame)
+        output = self._peer.take_output()
+        self.routing.sent(state, uuid, anyio.current_time())
+        self._watch.look_again()
+        # An agent that waits for us to read does not read itself.
+        with self.flow:
+            await self._transmit(output)
+
+    async def _transmit(self, data: bytes) -> None:
+        try:
+            await self.transport.send(data)
+        except ConnectionLost:
+            if self._done.is_set():
+                # It says more than that nothing can be sent.
+                raise self.end_error from None
+            raise
+
+    def check_open(self) -> None:
+        """Raises why nothing can be sent, if nothing can."""
+        if self._done.is_set():
+            raise self.end_error
+        if self._is_closing:
+            raise self.crash or TransportClosed(self._why_closed, session_id=self.info.session_id)
+        self.flow.check_loop()
+
+    def start(
+        self,
+        function: Callable[..., Coroutine[Any, Any, object]],
+        *arguments: object,
+        context: Context | None = None,
+    ) -> None:
+        """Start a task of this connection, in a copy of a context."""
+        tasks = self._tasks
+        if tasks is not None and not self._done.is_set():
+            context = (context or Context()).copy()
+            context.run(_serves.set, self._gone)
+            _ = context.run(tasks.start_soon, function, *arguments)
+
+    # Turns.
+
+    def begin(self, until: Until) -> TurnState:
+        """A turn that is about to be sent."""
+        self.check_open()
+        self.routing.begin(state := TurnState(self.flow, until, anyio.current_time()))
+        self._watch.look_again()
+        return state
+
+    def begin_stop(self, state: TurnState, doom: Doom | None = None, grace: float | None = None) -> None:
+        """End a turn that is not over. `doom` makes the failure that it gets, unless it is answered first."""
+        if state.is_over:
+            return
+        if state.is_stopping:
+            if grace is not None:
+                state.hurry(anyio.current_time(), grace)
+            return
+        state.is_stopping = True
+        state.doom = doom
+        state.grace = self.timeouts.interrupt if grace is None else grace
+        if state.feeding is not None:
+            state.feeding.cancel()
+        self.start(stop, self, state)

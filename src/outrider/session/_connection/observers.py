@@ -1,0 +1,178 @@
+"""How a layer above looks at all that a session receives, as it comes, and may refuse or end its turns.
+
+It is no reader: what it sees stays unread for others, and reading pauses as if it were not there. Decides
+nothing itself.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from typing import TYPE_CHECKING, Final, Protocol
+
+import anyio
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Self
+
+    from outrider.errors import OutriderError
+    from outrider.handlers import Handled
+    from outrider.session._connection.connection import Connection
+    from outrider.session._session import Session
+    from outrider.session._usage import Usage
+    from outrider.wire import Message
+
+
+class Observer(Protocol):
+    """Is told what happens, in the order in which it does, before anybody who waits for it goes on.
+
+    Only `begins` may raise.
+    """
+
+    def begins(self) -> None:
+        """A turn is about to be sent: what this raises is raised by `send`, and nothing is sent."""
+        ...
+
+    def received(self, messages: Sequence[Message]) -> None:
+        """These have come, for whatever turn."""
+        ...
+
+    def ended(self) -> None:
+        """Nothing more will come."""
+        ...
+
+
+class Observed:
+    """A session as its observer has it: the session itself may be dropped meanwhile."""
+
+    def __init__(self, connection: Connection, observer: Observer) -> None:
+        """Made by `observe`."""
+        self._connection = connection
+        self._observer = observer
+        connection.routing.observers.append(observer)
+
+    @property
+    def usage(self) -> Usage:
+        """What has been used since the session was opened here."""
+        return self._connection.routing.meter.total
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing more can come."""
+        return self._connection.is_closed
+
+    def end_turns(
+        self, failure: Callable[[Sequence[Message], str | None], OutriderError], grace: float
+    ) -> int:
+        """Begin to end all turns that are not over, as `Turn.cancel` does; gives how many there are.
+
+        Those that are cut off by it fail with what `failure` makes of the messages that came until then, and
+        of the session's id.
+        """
+        connection = self._connection
+        turns = list(connection.routing.outstanding)
+        for turn in turns:
+            connection.begin_stop(
+                turn, lambda turn: failure(turn.received, connection.info.session_id), grace=grace
+            )
+        return len(turns)
+
+    def stop(self) -> None:
+        """Look no longer. A second call changes nothing."""
+        if self._observer in self._connection.routing.observers:
+            self._connection.routing.observers.remove(self._observer)
+
+
+def observe(session: Session, observer: Observer) -> Observed:
+    """Begin to observe a session that is open. Raises `UsageError` if it is not."""
+    return Observed(session._conversation.connected(), observer)  # pyright: ignore[reportPrivateUsage]
+
+
+_KEPT: Final = 10_000
+"""How many events are kept for a follower that does not read. The oldest go first: what happened last is
+what counts when it looks again."""
+
+
+class Followers:
+    """Hands events to all who follow them."""
+
+    def __init__(self) -> None:
+        self._boxes: weakref.WeakSet[_Box] = weakref.WeakSet()
+        self._is_closed = False
+
+    def __call__(self, event: Handled) -> None:
+        for box in list(self._boxes):
+            box.put(event)
+
+    def follow(self, owner: object = None) -> Following:
+        """A new follower, which gets what comes from now on, and keeps `owner` meanwhile."""
+        box = _Box(owner)
+        if self._is_closed:
+            box.close()
+        self._boxes.add(box)
+        return Following(box)
+
+    def begin(self) -> None:
+        """Something may come, also after an end: a session that could not be opened may be tried again."""
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Nothing more comes; what has come can still be read."""
+        self._is_closed = True
+        for box in list(self._boxes):
+            box.close()
+
+
+class Following:
+    """Events as they come, for one reader: `async for event in session.handled(): ...`.
+
+    It ends with the session. Of more than 10,000 that are not read the oldest are dropped, and counted in
+    `missed`.
+    """
+
+    def __init__(self, box: _Box) -> None:
+        """Made by `Session.handled`."""
+        self._box = box
+
+    @property
+    def missed(self) -> int:
+        """How many events were dropped because they were not read."""
+        return self._box.missed
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Handled:
+        return await self._box.take()
+
+
+class _Box:
+    """What one follower has not read yet."""
+
+    def __init__(self, owner: object) -> None:
+        self._owner = owner
+        self._events: deque[Handled] = deque()
+        self._more = anyio.Event()
+        self._is_closed = False
+        self.missed = 0
+
+    def put(self, event: Handled) -> None:
+        if len(self._events) >= _KEPT:
+            self._events.popleft()
+            self.missed += 1
+        self._events.append(event)
+        self._more.set()
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._more.set()
+
+    async def take(self) -> Handled:
+        while not self._events:
+            if self._is_closed:
+                raise StopAsyncIteration
+            if self._more.is_set():
+                self._more = anyio.Event()
+            await self._more.wait()
+        return self._events.popleft()

@@ -1,0 +1,585 @@
+"""Owns the copy of the transcript that goes to a session store while the agent writes it.
+
+Takes frames from the reader without waiting, and stores them in a task of its own, in order, for as long as
+it takes. Does not open or close the store, nor decide when the session ends.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import tempfile
+from collections import deque
+from io import BufferedReader
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from uuid import uuid4
+
+import anyio
+
+from outrider.errors import LeaseLost, OptionsError, OutriderError, SessionBusy, StoreTimedOut
+from outrider.session._streams.stream import Gate
+from outrider.transcripts import check_project_key, check_subpath
+from outrider.wire import MirrorErrorMessage, OversizedMessage, ResultMessage, TranscriptMirror, encode
+from outrider.wire._decoding import decode_object
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from io import FileIO
+    from pathlib import Path
+
+    from anyio.abc import TaskGroup
+
+    from outrider.session._store.link import Leases
+    from outrider.transcripts import SessionKey, SessionStoreEntry, StoreCalls
+    from outrider.wire import JsonObject
+
+__all__ = [
+    "BATCH_BYTES",
+    "BATCH_ENTRIES",
+    "Backlog",
+    "Batch",
+    "HOLD_SECONDS",
+    "Keys",
+    "MEMORY_BYTES",
+    "Mirror",
+    "rescue",
+]
+
+
+log = logging.getLogger("outrider.session")
+
+BATCH_ENTRIES: Final = 500
+BATCH_BYTES: Final = 1024 * 1024
+MEMORY_BYTES: Final = 64 * 1024 * 1024
+"""How much of it is kept in memory, counted as JSON."""
+
+
+class Batch(NamedTuple):
+    """Entries of one transcript that are stored together, once."""
+
+    key: SessionKey
+    entries: list[SessionStoreEntry]
+    id: str
+    last: int
+    """The number of the last piece in it."""
+
+
+class _Piece(NamedTuple):
+    number: int
+    key: SessionKey
+    entries: list[SessionStoreEntry]
+    size: int
+
+
+class Backlog:
+    """A queue of pieces, each of one file; neighbours of one file are taken out together."""
+
+    def __init__(self, budget: int = MEMORY_BYTES) -> None:
+        self._budget = budget
+        self._pieces: deque[_Piece] = deque()
+        self._bytes = 0
+        self._spilled = 0
+        self._tail: deque[_Piece] = deque()
+        """What came after that in the file, and could not be written there."""
+        self._file: FileIO | None = None
+        self._read_at = 0
+        self._run = uuid4().hex
+        self._taken = 0
+        self.last = 0
+        """The number of the piece that came last; they count from 1."""
+
+    def __len__(self) -> int:
+        return len(self._pieces) + self._spilled + len(self._tail)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether what is there is worth a batch."""
+        return (
+            self._bytes >= BATCH_BYTES or sum(len(piece.entries) for piece in self._pieces) >= BATCH_ENTRIES
+        )
+
+    def put(self, key: SessionKey, entries: list[JsonObject], size: int) -> None:
+        """Add entries, which take up about `size` bytes."""
+        for piece, piece_size in _cut(cast("list[SessionStoreEntry]", entries), size):
+            self.last += 1
+            self._put(_Piece(self.last, key, piece, piece_size))
+
+    def add(self, batch: Batch) -> None:
+        """Add what was taken out of another one."""
+        self.put(
+            batch.key, cast("list[JsonObject]", batch.entries), sum(len(encode(e)) for e in batch.entries)
+        )
+
+    def _put(self, piece: _Piece) -> None:
+        if self._tail:
+            self._tail.append(piece)
+        elif self._spilled or (self._pieces and self._bytes + piece.size > self._budget):
+            self._spill(piece)
+        else:
+            self._add(piece)
+
+    def _spill(self, piece: _Piece) -> None:
+        """Write it behind what waits in the file."""
+        try:
+            if self._file is None:
+                # It has no name: nothing of it is left, whatever becomes of this process.
+                self._file = tempfile.TemporaryFile(prefix="outrider-mirror-", buffering=0)  # noqa: SIM115
+                log.warning("the session store is behind by %d bytes; the rest waits in a file", self._bytes)
+            end = self._file.seek(0, os.SEEK_END)
+            line = memoryview(encode(piece._asdict()) + b"\n")
+            try:
+                while line:
+                    line = line[self._file.write(line) :]
+            except OSError:
+                self._file.truncate(end)
+                raise
+            self._spilled += 1
+        except OSError as error:
+            log.warning("what the session store does not take has to stay in memory: %s", error)
+            self._tail.append(piece)
+
+    def take(self) -> Batch | None:
+        """The next batch; None if there is nothing."""
+        if not self._pieces:
+            self._refill()
+        if not self._pieces:
+            return None
+        first = self._pieces[0]
+        entries: list[SessionStoreEntry] = []
+        size, last = 0, first.number
+        while self._pieces:
+            piece = self._pieces[0]
+            is_over = len(entries) + len(piece.entries) > BATCH_ENTRIES or size + piece.size > BATCH_BYTES
+            if piece.key != first.key or (entries and is_over):
+                break
+            self._pieces.popleft()
+            self._bytes -= piece.size
+            entries += piece.entries
+            size, last = size + piece.size, piece.number
+        self._taken += 1
+        return Batch(first.key, entries, f"{self._run}-{self._taken}", last)
+
+    def _refill(self) -> None:
+        """Read back as much as makes a batch."""
+        if self._file is not None:
+            self._file.seek(self._read_at)
+            # It is written without a buffer, and would be read byte by byte.
+            lines = BufferedReader(self._file)
+            while self._spilled and self._bytes < BATCH_BYTES:
+                line = lines.readline()
+                self._read_at += len(line)
+                self._spilled -= 1
+                self._add(_Piece(**decode_object(line)))
+            lines.detach()
+            if not self._spilled:
+                self.close()
+        if not self._spilled:
+            tail, self._tail = self._tail, deque()
+            for piece in tail:
+                self._add(piece)
+
+    def _add(self, piece: _Piece) -> None:
+        self._pieces.append(piece)
+        self._bytes += piece.size
+
+    def drain(self) -> Iterator[Batch]:
+        """All that is left, taken out."""
+        while (batch := self.take()) is not None:
+            yield batch
+
+    def close(self) -> None:
+        """Let go of the file."""
+        file, self._file, self._read_at, self._spilled = self._file, None, 0, 0
+        if file is not None:
+            file.close()
+
+
+def _cut(entries: list[SessionStoreEntry], size: int) -> Iterator[tuple[list[SessionStoreEntry], int]]:
+    if len(entries) <= BATCH_ENTRIES and (size <= BATCH_BYTES or len(entries) == 1):
+        yield entries, size
+        return
+    piece: list[SessionStoreEntry] = []
+    piece_size = 0
+    for entry in entries:
+        entry_size = len(encode(entry)) + 1
+        if piece and (len(piece) == BATCH_ENTRIES or piece_size + entry_size > BATCH_BYTES):
+            yield piece, piece_size
+            piece, piece_size = [], 0
+        piece.append(entry)
+        piece_size += entry_size
+    if piece:
+        yield piece, piece_size
+
+
+def rescue(batches: Iterable[Batch]) -> str | None:
+    """Write batches to a file of their own, which nobody but this user can read; gives its path, None if
+    there are none. Raises `OSError`.
+
+    Each line is an object with a `key` and `entries`, to be given to `append` of a store.
+    """
+    path: str | None = None
+    number = -1
+    try:
+        for batch in batches:
+            if path is None:
+                number, path = tempfile.mkstemp(prefix="outrider-transcript-", suffix=".jsonl")
+            line = encode({"key": batch.key, "batch": batch.id, "entries": batch.entries}) + b"\n"
+            view = memoryview(line)
+            while view:
+                view = view[os.write(number, view) :]
+    except OSError as error:
+        # What could be written is better than nothing.
+        error.filename = error.filename or path
+        raise
+    finally:
+        if number >= 0:
+            os.close(number)
+    return path
+
+
+HOLD_SECONDS: Final = 5.0
+"""How long a result waits for what was written before it to be stored."""
+
+_LINGER_SECONDS: Final = 1.0
+"""How long entries wait for more of them, if nothing else has them stored."""
+
+_QUICK_SECONDS: Final = (0.2, 0.8)
+"""Between the first tries."""
+
+_SLOW_SECONDS: Final = (1.0, 2.0, 5.0, 10.0, 30.0)
+"""Between those after that, while the session is open. The last is repeated."""
+
+_NOT_READY: Final = "what was written before the result is not stored yet"
+
+
+class Mirror:
+    """The way from the frames of one connection to the store.
+
+    A batch is tried again under the same id until it is stored, and nothing overtakes it. The first failure
+    after a success is told, as a message and in the log.
+    """
+
+    concerned: Final[frozenset[type]] = frozenset((TranscriptMirror, OversizedMessage, ResultMessage))
+    """What it may have to do with: it takes some, and others wait for it."""
+
+    def __init__(
+        self, calls: StoreCalls, leases: Leases, keys: Keys, *, is_eager: bool, is_only_copy: bool
+    ) -> None:
+        """`is_only_copy`: what the agent writes to disk is removed with it."""
+        self.keys = keys
+        self.tell: Callable[[MirrorErrorMessage], None] = lambda _: None
+        """Gives a message to whoever reads the session."""
+        self._calls, self._leases = calls, leases
+        self._is_eager, self._is_only_copy = is_eager, is_only_copy
+        self._backlog = Backlog()
+        self._current: Batch | None = None
+        """What is being stored."""
+        self._stranded = Backlog()
+        """What cannot be stored, because another writer has its session, if it is nowhere else."""
+        self._is_incomplete = False
+        """Whether there is, or was, anything like that."""
+        self._lost: set[str] = set()
+        """Sessions that another writer has."""
+        self._gates: deque[tuple[int, Gate]] = deque()
+        self._paths: dict[str, None] = {}
+        """The files whose entries came; kept in order."""
+        self._odd_paths: set[str] = set()
+        self._had_answers = False
+        self._is_cut_off = False
+        self._is_down = False
+        self._is_ending = False
+        self._is_left = False
+        self._news = anyio.Event()
+        self._tasks: TaskGroup | None = None
+
+    # What the reader calls.
+
+    def takes(self, event: object) -> bool:
+        """Take an event if it is for the store."""
+        if isinstance(event, TranscriptMirror):
+            if event.entries and not self._is_left:
+                self._take(event)
+            return True
+        if isinstance(event, OversizedMessage) and event.frame_type == TranscriptMirror.type:
+            self._cut_off(event)
+            return True
+        return False
+
+    def _take(self, frame: TranscriptMirror) -> None:
+        key = self.keys.key_of(frame.file_path)
+        if key is None:
+            if frame.file_path not in self._odd_paths:
+                self._odd_paths.add(frame.file_path)
+                log.warning("what is written to %r goes to no session store", frame.file_path)
+            return
+        self._paths[frame.file_path] = None
+        if not self._is_cut_off:
+            self._backlog.put(key, frame.entries, len(frame.raw_json))
+            self._wake()
+        elif self._is_only_copy:
+            self._stranded.put(key, frame.entries, len(frame.raw_json))
+
+    def _cut_off(self, frame: OversizedMessage) -> None:
+        """Store nothing that comes after what could not be read: a transcript has no gaps."""
+        if not self._is_cut_off:
+            self._is_cut_off = self._is_incomplete = True
+            words = "what was written is too large to be read, and nothing after it is stored"
+            log.warning("%s: %s", words, frame.error())
+            self._tell(None, f"{words}: {frame.error()}")
+
+    def gate(self, result: ResultMessage) -> Gate | None:
+        """What a result that came just now has to wait behind; None if it need not wait."""
+        self._had_answers |= not result.is_error
+        if self._is_down or self._is_ending or self._tasks is None or self.is_idle:
+            return None
+        gate = Gate()
+        self._gates.append((self._backlog.last, gate))
+        self._tasks.start_soon(self._time, gate)
+        self._wake()
+        return gate
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether all that came is stored."""
+        return not self._backlog and self._current is None
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether a result waits."""
+        return bool(self._gates)
+
+    def open_gates(self, told: MirrorErrorMessage | None = None) -> None:
+        """Let all results through."""
+        gates, self._gates = self._gates, deque()
+        for _, gate in gates:
+            gate.open(told)
+            told = None
+
+    def end(self) -> None:
+        """No more frames will come. Results wait on: the agent may have ended right after one."""
+        self._is_ending = True
+        self._wake()
+
+    # The task.
+
+    async def serve(self, tasks: TaskGroup) -> None:
+        """Store what comes, until all is stored after the end, or the store is given up then."""
+        self._tasks = tasks
+        while True:
+            if self._current is None:
+                await self._gather()
+                self._current = self._backlog.take()
+            if (batch := self._current) is not None:
+                if not await self._store(batch):
+                    return
+                self._current = None
+                self._open_until(batch.last)
+            elif self._is_ending:
+                return
+
+    async def _gather(self) -> None:
+        """Wait until there is something, and then for more of it unless somebody is waiting."""
+        while not self._backlog and not self._is_ending:
+            await self._news.wait()
+        with anyio.move_on_after(_LINGER_SECONDS):
+            while not (self._is_eager or self._is_ending or self._gates or self._backlog.is_full):
+                await self._news.wait()
+
+    async def _store(self, batch: Batch) -> bool:
+        """Try until it is stored, or has not to be. False if the store is given up, after the end."""
+        tries, was_ending = 0, self._is_ending
+        while True:
+            try:
+                await self._leases.ensure(batch.key)
+                await self._calls.append(batch.key, batch.entries, batch.id)
+            except (SessionBusy, LeaseLost) as error:
+                self._lose(batch, error)
+                return True
+            except OptionsError as error:
+                # It will never take this, but may well take what comes next.
+                self._strand(batch, f"the store refuses an entry: {_words(error)}")
+                return True
+            except OutriderError as error:
+                tries += 1
+                is_passing = error.retryable and not isinstance(error, StoreTimedOut)
+                if tries > len(_QUICK_SECONDS) or not is_passing:
+                    self._fail(batch.key, _words(error))
+                    if was_ending:
+                        return False
+                if self._is_ending == was_ending:
+                    await self._pause(tries)
+                if self._is_ending and not was_ending:
+                    # A last time from the beginning.
+                    tries, was_ending = 0, True
+            else:
+                if self._is_down:
+                    self._is_down = False
+                    log.info("the session store %s takes entries again", self._calls.name)
+                return True
+
+    async def _pause(self, tries: int) -> None:
+        delays = (*_QUICK_SECONDS, *_SLOW_SECONDS)
+        was_ending = self._is_ending
+        with anyio.move_on_after(delays[min(tries, len(delays)) - 1]):
+            while self._is_ending == was_ending:
+                await self._news.wait()
+
+    async def _time(self, gate: Gate) -> None:
+        with anyio.move_on_after(HOLD_SECONDS):
+            await gate.wait()
+        if not gate.is_open:
+            key = self._current.key if self._current is not None else None
+            self._fail(key, f"{_NOT_READY}, after {HOLD_SECONDS:g} s, and is not waited for")
+
+    def _wake(self) -> None:
+        self._news.set()
+        self._news = anyio.Event()
+
+    def _open_until(self, last: int) -> None:
+        while self._gates and self._gates[0][0] <= last:
+            self._gates.popleft()[1].open()
+
+    # When it goes wrong.
+
+    def _fail(self, key: SessionKey | None, words: str) -> None:
+        """The store is down: say so once, and let no result wait for it."""
+        if not self._is_down:
+            self._is_down = True
+            log.warning("the transcript does not reach the session store %s: %s", self._calls.name, words)
+            self._tell(key, words)
+        self.open_gates()
+
+    def _lose(self, batch: Batch, error: SessionBusy | LeaseLost) -> None:
+        """Another writer has the session: what is written here does not belong there any more."""
+        session_id, words = batch.key["session_id"], ""
+        if session_id not in self._lost:
+            self._lost.add(session_id)
+            self._leases.lose(batch.key, error)
+            words = f"another writer has the session, so that no more of it is stored: {_words(error)}"
+        self._strand(batch, words)
+
+    def _strand(self, batch: Batch, words: str) -> None:
+        self._is_incomplete = True
+        if self._is_only_copy:
+            self._stranded.add(batch)
+        if words:
+            log.warning("%s", words)
+            self._tell(batch.key, words)
+
+    def _tell(self, key: SessionKey | None, words: str) -> None:
+        message = _message(key, words)
+        if self._gates:
+            self.open_gates(message)
+        else:
+            self.tell(message)
+
+    def leave(self) -> None:
+        """Nothing more will be stored: see to it that what is left is somewhere. May be called again."""
+        if self._is_left:
+            return
+        self._is_left = self._is_ending = True
+        self.open_gates()
+        if self._had_answers and not (self._paths or self._odd_paths or self._is_cut_off):
+            log.warning("the agent has not told what it writes, so that nothing is stored; it may be too old")
+        if self.is_idle and not self._is_incomplete:
+            return
+        key = None if self._current is None else self._current.key
+        words = f"the end of the transcript did not reach the session store; {self._rest()}"
+        self._stranded.close()
+        self._backlog.close()
+        log.warning("%s", words)
+        self.tell(_message(key, words))
+
+    def _rest(self) -> str:
+        """Where what is left can be found."""
+        if not self._is_only_copy:
+            return "it is on disk" + (f", in {', '.join(self._paths)}" if self._paths else "")
+        try:
+            path = rescue(self._left())
+        except OSError as error:
+            return f"and could not be written whole to a file: {error}"
+        return (
+            f"it is in {path}: give each line's `entries` to the store's `append`" if path else "it is lost"
+        )
+
+    def _left(self) -> Iterator[Batch]:
+        yield from self._stranded.drain()
+        if self._current is not None:
+            yield self._current
+        yield from self._backlog.drain()
+
+
+def _words(error: BaseException) -> str:
+    return str(error).splitlines()[0]
+
+
+def _message(key: SessionKey | None, words: str) -> MirrorErrorMessage:
+    named = None if key is None else cast("JsonObject", dict(key))
+    data: JsonObject = {"type": "system", "subtype": "mirror_error", "key": named, "error": words}
+    return MirrorErrorMessage("mirror_error", data, key=named, error=words)
+
+
+_FOLDER: Final = "projects"
+_SUFFIX: Final = ".jsonl"
+_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_WINDOWS: Final = re.compile(r"[A-Za-z]:[\\/]|\\\\")
+
+
+class Keys:
+    """Reads keys off paths: `<config>/projects/<project>/<session>.jsonl`, and what is deeper is a part.
+
+    `config` is the agent's configuration folder, if it is on this machine and known: nothing outside of it is
+    taken then.
+    """
+
+    def __init__(self, config: Path | None = None) -> None:
+        folders = () if config is None else (os.path.abspath(config), os.path.realpath(config))  # noqa: PTH100
+        self._folders = {tuple(_parts(folder)) for folder in folders}
+        self._projects: dict[str, str] = {}
+
+    def place(self, session_id: str, project: str) -> None:
+        """A session that is kept under another project than that of the folder it runs in now."""
+        self._projects[session_id] = project
+
+    def key_of(self, path: str) -> SessionKey | None:
+        """The key of a file; None if it is no transcript."""
+        parts = _parts(path)
+        if not parts or "\0" in path or ".." in parts or not parts[-1].endswith(_SUFFIX):
+            return None
+        parts[-1] = parts[-1].removesuffix(_SUFFIX)
+        inside = self._inside(parts)
+        if inside is None or len(inside) < 2 or not all(inside):
+            return None
+        project, session_id, *rest = inside
+        try:
+            check_project_key(project)
+            check_subpath("/".join((session_id, *rest)))
+        except OptionsError:
+            return None
+        key: SessionKey = {
+            "project_key": self._projects.get(session_id, project),
+            "session_id": session_id,
+        }
+        if rest:
+            key["subpath"] = "/".join(rest)
+        return key
+
+    def _inside(self, parts: list[str]) -> list[str] | None:
+        """What comes after the folder of all projects."""
+        for folder in self._folders:
+            if tuple(parts[: len(folder)]) == folder and parts[len(folder) : len(folder) + 1] == [_FOLDER]:
+                return parts[len(folder) + 1 :]
+        if self._folders:
+            return None
+        found = [place for place, part in enumerate(parts) if part == _FOLDER and len(parts) > place + 2]
+        # Folders above may have the same name; ids of sessions look like nothing else.
+        known = [place for place in found if _UUID.fullmatch(parts[place + 2])]
+        place = next(reversed(known or found), None)
+        return None if place is None else parts[place + 1 :]
+
+
+def _parts(path: str) -> list[str]:
+    if _WINDOWS.match(path):
+        path = path.replace("\\", "/")
+    return [part for part in path.split("/") if part not in ("", ".")]

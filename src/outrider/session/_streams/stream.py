@@ -1,0 +1,340 @@
+"""Messages on their way to whoever reads them: streams, the positions of their readers, and the measure of
+what nobody has read yet.
+
+Does not know where messages come from, nor which belong together.
+"""
+
+from __future__ import annotations
+
+import weakref
+from copy import copy
+from itertools import groupby
+from operator import length_hint
+from typing import TYPE_CHECKING, Final, cast
+
+import anyio
+from anyio.lowlevel import checkpoint, current_token
+
+from outrider.errors import TransportClosed, UsageError
+from outrider.wire import OversizedMessage, ResultMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Self
+
+    from anyio.lowlevel import EventLoopToken
+
+    from outrider.session._streams.turn_state import TurnState
+    from outrider.wire import Message
+
+
+BUDGET: Final = 16 * 1024 * 1024
+"""Unread bytes beyond which no more is read, as long as nobody waits for anything."""
+
+CEILING: Final = 1024 * 1024 * 1024
+"""Unread bytes beyond which a connection fails that has to be read on for the sake of its requests."""
+
+
+class Flow:
+    """How much is unread on one connection, and whether somebody waits for more.
+
+    While anybody waits for a message, reading must go on, whatever others have left unread: what they wait
+    for may be behind it.
+    """
+
+    def __init__(self, budget: int = BUDGET, ceiling: int = CEILING, *, is_strict: bool = False) -> None:
+        self.budget = budget
+        self.ceiling = ceiling
+        self.is_strict = is_strict
+        """Whether a message that was too large is an error for its readers."""
+        self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()
+        self._hungry = 0
+        self._new_bytes = 0
+        self._unread = 0
+        self._moved: anyio.Event | None = None
+        self.loop: EventLoopToken | None = None
+        """The event loop that it belongs to, once it is open."""
+
+    def check_loop(self) -> None:
+        """Raises `UsageError` in another event loop, where waiting would never end."""
+        if self.loop is not None and current_token() != self.loop:
+            raise UsageError(
+                "the session was opened in another event loop",
+                hint="Use it in the loop that opened it, one session for each loop, or `outrider.sync`, "
+                "which works from any thread.",
+            )
+
+    def add(self, stream: Stream) -> None:
+        self._streams.add(stream)
+
+    def arrived(self, size: int) -> None:
+        self._new_bytes += size
+
+    @property
+    def unread(self) -> int:
+        """About how many bytes are unread. Looked up only when enough came to matter."""
+        if self._unread > self.budget or self._new_bytes * 8 > self.budget:
+            self._new_bytes = 0
+            # A message is in the stream of the session and in that of its turn: it counts where
+            # more is unread.
+            unread = [0, 0]
+            for stream in self._streams:
+                unread[stream.is_whole] += stream.unread
+            self._unread = max(unread)
+        return self._unread
+
+    @property
+    def is_full(self) -> bool:
+        """Whether reading may pause: enough is unread, and nobody waits for more."""
+        return not self._hungry and self.unread > self.budget
+
+    def check_ceiling(self) -> None:
+        """Raises `TransportClosed` if more is unread than can be kept."""
+        if self.unread > self.ceiling:
+            raise TransportClosed(
+                f"{self._unread} bytes of messages are unread, and at most {self.ceiling} are kept",
+                hint="Read the messages as they come, or drop the turns and readers that nobody reads.",
+            )
+
+    def moved(self) -> None:
+        """Something was read, or the reasons to read on have changed."""
+        if self._moved is not None:
+            self._moved.set()
+            self._moved = None
+
+    async def wait_moved(self) -> None:
+        if self._moved is None:
+            self._moved = anyio.Event()
+        await self._moved.wait()
+
+    def __enter__(self) -> None:
+        """Somebody waits."""
+        self._hungry += 1
+        self.moved()
+
+    def __exit__(self, *_: object) -> None:
+        self._hungry -= 1
+
+
+class Link:
+    """Messages that came together, and a way to those that came after them."""
+
+    __slots__ = ("__weakref__", "batch", "error", "following", "gate", "offset")
+
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
+        """How many bytes came before."""
+        self.batch: list[Message] = []
+        self.error: Exception | None = None
+        """Raised in place of the messages, once by each reader."""
+        self.following: Link | None = None
+        """None at the end, where the next messages will be."""
+        self.gate: Gate | None = None
+        """What keeps readers from going on, until it is open."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether readers may take what is in it."""
+        return self.following is not None and (self.gate is None or self.gate.is_open)
+
+
+class Position:
+    """How far somebody has read. What lies before it is free to go."""
+
+    __slots__ = ("__weakref__", "link", "rest")
+
+    def __init__(self, link: Link, rest: Iterator[Message] = iter(())) -> None:  # noqa: B008 - an empty one
+        self.link = link
+        """The messages after those in `rest`."""
+        self.rest = rest
+
+    def __copy__(self) -> Position:
+        return Position(self.link, copy(self.rest))
+
+
+class Stream:
+    """Messages in their order, each kept for as long as a position lies before it."""
+
+    def __init__(self, flow: Flow, *, is_whole: bool = False) -> None:
+        self.flow = flow
+        self.is_whole = is_whole
+        """Whether all that comes is in it, rather than the messages of one turn."""
+        self.is_ended = False
+        self.error: BaseException | None = None
+        """Why it ended, if that is for the readers to know."""
+        self._last = Link(0)
+        self._positions: weakref.WeakSet[Position] = weakref.WeakSet()
+        self._arrival: anyio.Event | None = None
+        flow.add(self)
+
+    def append(self, batch: list[Message], size: int, gate: Gate | None = None) -> None:
+        """Add messages, which take up about `size` bytes. Once it is ended, it takes no more.
+
+        Readers come to them, and to what follows, when the gate is open."""
+        if self.is_ended:
+            return
+        if gate is not None:
+            self._last.gate = gate
+            gate.hold(self, self._last)
+        if self.flow.is_strict and any(isinstance(message, OversizedMessage) for message in batch):
+            self._append_strictly(batch, size // len(batch))
+        else:
+            self._append(batch, size)
+        self.wake()
+
+    def _append(self, batch: list[Message], size: int, error: Exception | None = None) -> None:
+        link = self._last
+        link.batch = batch
+        link.error = error
+        self._last = link.following = Link(link.offset + size)
+
+    def _append_strictly(self, messages: list[Message], share: int) -> None:
+        """Put an error in the place of each message that was too large."""
+        for is_oversized, run in groupby(messages, lambda message: isinstance(message, OversizedMessage)):
+            batch = list(run)
+            if not is_oversized:
+                self._append(batch, share * len(batch))
+                continue
+            for message in batch:
+                self._append([], share, cast("OversizedMessage", message).error())
+
+    def end(self, error: BaseException | None = None) -> None:
+        """No more will come."""
+        if not self.is_ended:
+            self.is_ended = True
+            self.error = error
+            self.wake()
+
+    def wake(self) -> None:
+        if self._arrival is not None:
+            self._arrival.set()
+            self._arrival = None
+
+    async def wait(self) -> None:
+        """Wait until it is woken: by messages, by its end, or because something else changed."""
+        self.flow.check_loop()
+        if self._arrival is None:
+            self._arrival = anyio.Event()
+        with self.flow:
+            await self._arrival.wait()
+
+    def position(self, at: Position | None = None) -> Position:
+        """A position of its own: at the end, or where another one is."""
+        position = Position(self._last) if at is None else copy(at)
+        self._positions.add(position)
+        return position
+
+    @property
+    def unread(self) -> int:
+        """Bytes after the position that lies furthest behind; none if there is no position."""
+        last = self._last.offset
+        return last - min((position.link.offset for position in self._positions), default=last)
+
+
+class Reader:
+    """Reads a stream: `async for message in reader`, or many at a time with `batch()`.
+
+    Leaving the loop leaves nothing behind. Raises what ended the stream, after the last message.
+    """
+
+    def __init__(self, stream: Stream, position: Position, owner: object) -> None:
+        self._stream = stream
+        self._position = position
+        self._rest = position.rest
+        # A session that is being read must not be collected.
+        self._owner = owner
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Message:
+        # Nearly every call ends here, and there may be a million of them.
+        for message in self._rest:
+            return message
+        await self._advance()
+        return await self.__anext__()
+
+    async def batch(self) -> list[Message]:
+        """The messages that are there, at least one: a wake-up for many, where speed counts.
+
+        Raises `StopAsyncIteration` at the end.
+        """
+        while not (messages := list(self._rest)):
+            await self._advance()
+        return messages
+
+    def fork(self) -> Reader:
+        """Another reader, which begins where this one is."""
+        return Reader(self._stream, self._stream.position(self._position), self._owner)
+
+    async def _advance(self) -> None:
+        """Go on to the next messages, once there are some."""
+        stream, position = self._stream, self._position
+        # Also where nothing has to be waited for: whoever fills the stream wants its turn.
+        await checkpoint()
+        while not position.link.is_ready and not length_hint(self._rest):
+            if stream.is_ended and position.link.following is None:
+                raise StopAsyncIteration if stream.error is None else _again(stream.error)
+            await stream.wait()
+        link = position.link
+        if link.following is None or not link.is_ready or length_hint(self._rest):
+            # Another task that shares this reader was faster, and has not taken all.
+            return
+        position.link = link.following
+        position.rest = self._rest = iter(link.batch)
+        stream.flow.moved()
+        if link.error is not None:
+            raise _again(link.error)
+
+
+def _again(error: BaseException) -> BaseException:
+    """The error for one more reader: each raises a copy, so that their tracebacks do not pile up."""
+    try:
+        again = copy(error)
+    except Exception:  # noqa: BLE001 - a foreign exception that cannot be copied
+        return error
+    again.__cause__ = error.__cause__
+    return again
+
+
+class Gate:
+    """Stands before one result, in the stream of its turn and in that of the session.
+
+    The agent is done, and all but the readers know it: no deadline runs, and an interrupt comes too late.
+    """
+
+    def __init__(self) -> None:
+        self.is_open = False
+        self._opened = anyio.Event()
+        self._links: list[tuple[Stream, Link]] = []
+        self._turns: list[TurnState] = []
+
+    def hold(self, stream: Stream, link: Link) -> None:
+        """A link that readers must not pass yet."""
+        self._links.append((stream, link))
+
+    def hold_turn(self, turn: TurnState) -> None:
+        """A turn that is not over yet for whoever waits for it."""
+        self._turns.append(turn)
+
+    async def wait(self) -> None:
+        await self._opened.wait()
+
+    def open(self, told: Message | None = None) -> None:
+        """Let the result through, behind a message that says why it was not held longer, if there is one."""
+        if self.is_open:
+            return
+        self.is_open = True
+        if told is not None:
+            for turn in self._turns:
+                _insert_before_result(turn.messages, told)
+            for _, link in self._links:
+                link.batch = [told, *link.batch]
+        for stream in (*(stream for stream, _ in self._links), *(turn.stream for turn in self._turns)):
+            stream.wake()
+        self._opened.set()
+
+
+def _insert_before_result(messages: list[Message], told: Message) -> None:
+    places = [place for place, message in enumerate(messages) if isinstance(message, ResultMessage)]
+    messages.insert(places[-1] if places else len(messages), told)

@@ -1,0 +1,264 @@
+"""One turn as the connection sees it: what was sent for it, what came back, how it ended.
+
+Decides nothing: which messages belong to a turn is found out in `_routing`, when it has taken too long in
+`_deadlines`. Holds no session, which may be dropped while the turn goes on.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
+
+from outrider.options._validators import choice
+from outrider.protocol import HOLDING_TASKS, MessageState
+from outrider.session._streams.stream import Flow, Position, Stream
+from outrider.wire import (
+    ApiRetryMessage,
+    AssistantMessage,
+    CommandLifecycleMessage,
+    InitMessage,
+    Message,
+    ResultMessage,
+    SessionStateChangedMessage,
+    StatusMessage,
+    StreamEvent,
+    TaskStartedMessage,
+    ToolResultBlock,
+    ToolUseBlock,
+    UserMessage,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from anyio import CancelScope
+
+    from outrider.session._streams.stream import Gate
+    from outrider.session._usage import Usage
+
+Until: TypeAlias = Literal["result", "idle"]
+"""How long a turn is waited for: until its result, or until the work that it began in the background is done
+too."""
+
+read_until: Final = choice(*get_args(Until))
+"""Raises `OptionsError` for what is none of these."""
+
+Doom: TypeAlias = "Callable[[TurnState], BaseException]"
+"""What makes the failure of a turn out of what has come by then."""
+
+_KEPT_PARTIALS: Final = 4096
+"""How many pieces of an unfinished message are kept, to show how far it came."""
+
+_PRELIMINARY: Final = (CommandLifecycleMessage, InitMessage, SessionStateChangedMessage, StatusMessage)
+"""What comes before the model has been asked: no sign of life yet."""
+
+_WAITING: Final = (MessageState.SENT, MessageState.QUEUED)
+_TAKEN_UP: Final = (MessageState.STARTED, MessageState.CONSUMED)
+_FINAL: Final = (MessageState.ANSWERED, MessageState.WITHDRAWN, MessageState.LOST)
+
+
+class TurnState:
+    """What is known of a turn."""
+
+    def __init__(self, flow: Flow, until: Until, now: float) -> None:
+        read_until("`until`", until)
+        self.stream = Stream(flow)
+        """What came for it, for whoever iterates over it."""
+        self.until: Final = until
+        self.uuids: dict[str, MessageState] = {}
+        """The messages sent for it, and where each stands."""
+        self.is_fed = True
+        """Whether all its messages have been sent."""
+        self.is_kept = True
+        """Whether what comes for it is kept, for its result and for whoever reads it later."""
+        self.messages: list[Message] = []
+        """All that came for it, but for the pieces of messages that have come whole."""
+        self._partials: deque[Message] = deque(maxlen=_KEPT_PARTIALS)
+        self.results: list[ResultMessage] = []
+        self._gate: Gate | None = None
+        self._held_from = 0
+        self.usage: Usage | None = None
+        self.failure: BaseException | None = None
+        """Why it failed, where its result does not say it, or not rightly."""
+        self.is_doubtful = False
+        """Whether it is unknown if the agent got its prompt, and nobody has a handle to it."""
+        self.doom: Doom | None = None
+        """What makes the failure of a turn that is being stopped, unless it is answered first."""
+        self.input_error: BaseException | None = None
+        """Why not all of its messages could be sent."""
+        self.feeding: CancelScope | None = None
+        """While its messages are being made and sent."""
+        self.is_over = False
+        """It has its result, or failed."""
+        self.is_settled = False
+        """It is over, and nothing that it began goes on in the background."""
+        self.is_stopping = False
+        self.grace = 0.0
+        """How long it may take to end, once it is being stopped."""
+        self.stopping: CancelScope | None = None
+        """While the agent is asked to end it; its deadline is when it is asked no longer."""
+        self.is_killed = False
+        """Whether the agent had to be ended to end it."""
+        self.open_tools: set[str] = set()
+        self.open_tasks: set[str] = set()
+        """What it began in the background and should be waited for."""
+        self.is_owed_report = False
+        """Such a task has ended, and the agent is about to tell the model so in a turn of its own."""
+        # Times, on the event loop's clock.
+        self.sent_at = now
+        self.front_at: float | None = None
+        """Since when no other turn is before it; None while one is."""
+        self.prompted_at = now
+        """When something was sent for it while nothing else was owed for it."""
+        self.has_sign_of_life = False
+        self.retrying_since: float | None = None
+        self.answered_at: float | None = None
+        self.ended_at: float | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the agent has said anything about any of its prompts."""
+        return any(state is not MessageState.SENT for state in self.uuids.values())
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether every message sent for it has its result, or was taken back."""
+        return self.is_fed and all(state in _FINAL for state in self.uuids.values())
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the agent has taken up any of its messages that is not answered yet."""
+        return any(state in _TAKEN_UP for state in self.uuids.values())
+
+    @property
+    def waiting_uuids(self) -> list[str]:
+        """The messages that the agent has not taken up."""
+        return [uuid for uuid, state in self.uuids.items() if state in _WAITING]
+
+    @property
+    def is_waiting_for_prompts(self) -> bool:
+        """Whether all that was sent for it is dealt with, and more is to come from its user."""
+        return not self.is_fed and all(state in _FINAL for state in self.uuids.values())
+
+    @property
+    def is_withdrawn(self) -> bool:
+        """Whether all of it was taken back before the agent took it up."""
+        return bool(self.uuids) and not self.results and MessageState.WITHDRAWN in self.uuids.values()
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing that it began goes on in the background."""
+        return not self.open_tasks and not self.is_owed_report
+
+    @property
+    def is_held(self) -> bool:
+        """Whether its result is there, but not for its readers yet."""
+        return self._gate is not None and not self._gate.is_open
+
+    def hold(self, gate: Gate) -> None:
+        """The result that just came has to wait."""
+        if not self.is_held:
+            self._held_from = len(self.messages) - 1
+        self._gate = gate
+        gate.hold_turn(self)
+
+    def reading_position(self) -> Position | None:
+        """Where to read it from, from now on; None if it is not kept."""
+        return self.stream.position() if self.is_kept else None
+
+    @property
+    def shown(self) -> list[Message]:
+        """What its readers may have seen so far, as `received`."""
+        return self.messages[: self._held_from] if self.is_held else self.received
+
+    @property
+    def received(self) -> list[Message]:
+        """All that came for it so far, with what there is of a message that is still being written."""
+        return [*self.messages, *self._partials]
+
+    def keep(self, message: Message) -> None:
+        """Have a message in its result, if those are kept."""
+        if self.is_kept:
+            self.messages.append(message)
+
+    def take(self, message: Message, now: float) -> None:
+        """Note what a message means for the turn."""
+        if isinstance(message, StreamEvent):
+            self.take_partials([message])
+            return
+        self.keep(message)
+        if isinstance(message, AssistantMessage):
+            if message.parent_tool_use_id is None:
+                self._partials.clear()
+                self.open_tools.update(
+                    block.id for block in message.content if isinstance(block, ToolUseBlock)
+                )
+        elif isinstance(message, UserMessage):
+            if isinstance(message.content, list):
+                self.open_tools.difference_update(
+                    block.tool_use_id for block in message.content if isinstance(block, ToolResultBlock)
+                )
+        elif isinstance(message, ResultMessage):
+            self._partials.clear()
+            self.open_tools.clear()
+            self.answered_at = now
+            if not self.is_kept:
+                self.results.clear()
+            self.results.append(message)
+        elif isinstance(message, TaskStartedMessage):
+            if message.task_type in HOLDING_TASKS:
+                self.open_tasks.add(message.task_id)
+        elif isinstance(message, ApiRetryMessage):
+            # It shows that the agent lives, but not that the model does: that has a limit of its own.
+            self.has_sign_of_life = True
+            self.retrying_since = now if self.retrying_since is None else self.retrying_since
+            return
+        if not isinstance(message, _PRELIMINARY):
+            self._note_life()
+
+    def take_partials(self, messages: list[Message]) -> None:
+        """The same for stream events."""
+        self._partials.extend(messages)
+        self._note_life()
+
+    def end(self, now: float, failure: BaseException | None = None) -> None:
+        """It has its result, or failed. Later calls change nothing."""
+        if self.is_over:
+            return
+        self.is_over = True
+        self.ended_at = now
+        if self.doom is not None and self._is_cut_off:
+            failure = self.doom(self)
+        self.failure = self.failure or self.input_error or failure
+        if self.until == "result" or self.failure is not None:
+            self.stream.end(self.failure)
+        self.stream.wake()
+
+    @property
+    def _is_cut_off(self) -> bool:
+        if not self.results or is_interrupted(self.results[-1]):
+            return True
+        return any(state is not MessageState.ANSWERED for state in self.uuids.values())
+
+    def hurry(self, now: float, grace: float) -> None:
+        """It is being stopped, and somebody else is less patient."""
+        self.grace = min(self.grace, grace)
+        if self.stopping is not None:
+            self.stopping.deadline = min(self.stopping.deadline, now + grace)
+
+    def settle(self, now: float) -> None:
+        """Nothing goes on any more."""
+        self.end(now)
+        self.is_settled = True
+        self.ended_at = now if self.until == "idle" else self.ended_at
+        self.stream.end(self.failure)
+        self.stream.wake()
+
+    def _note_life(self) -> None:
+        self.has_sign_of_life = True
+        self.retrying_since = None
+
+
+def is_interrupted(result: ResultMessage) -> bool:
+    """Whether a result says that its turn was cut off."""
+    return (result.terminal_reason or "").startswith("aborted")

@@ -1,0 +1,446 @@
+"""Owns `MessagesApi`, a Messages API on this machine that answers from a script and keeps the requests.
+
+Does not check them, and knows no agent.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self, TypeAlias, assert_never, cast, get_args
+
+from outrider.errors import OptionsError, UsageError
+from outrider.testing._api.requests import Request, kind_of
+from outrider.testing._api.server import Exchange, Server
+from outrider.testing._script.script import NOT_OURS, Item, Script, Scripted, ScriptSource
+from outrider.testing._script.steps import (
+    Answer,
+    Block,
+    Drop,
+    Failure,
+    Gate,
+    Hang,
+    Step,
+    Text,
+    Thinking,
+    ToolUse,
+    fail,
+    say,
+    split,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from types import TracebackType
+
+    from outrider.wire import JsonObject
+
+__all__ = [
+    "Event",
+    "MessagesApi",
+    "Player",
+    "Scripted",
+    "SideKind",
+    "count_pieces",
+    "error_body",
+    "error_event",
+    "event_stream",
+    "message_body",
+]
+
+
+_USAGE: Final[JsonObject] = {
+    "input_tokens": 10,
+    "cache_creation_input_tokens": 0,
+    "cache_read_input_tokens": 0,
+    "output_tokens": 5,
+}
+
+
+class Event(NamedTuple):
+    """A server-sent event."""
+
+    data: bytes
+    is_piece: bool = False
+    """Whether it carries a piece of a block: gates and delays are counted by these."""
+
+
+def message_body(answer: Answer, *, id: str, model: str) -> JsonObject:
+    """The answer as one JSON object. Calls of tools that have no id get one that follows from this one."""
+    blocks = [_block(block, f"{id.replace('msg', 'toolu')}_{at}") for at, block in enumerate(answer.blocks)]
+    uses_tool = any(isinstance(block, ToolUse) for block in answer.blocks)
+    body: JsonObject = {
+        "id": id,
+        "type": "message",
+        "role": "assistant",
+        "model": answer.model or model,
+        "content": blocks,
+        "stop_reason": answer.stop_reason or ("tool_use" if uses_tool else "end_turn"),
+        "stop_sequence": None,
+        "usage": {**_USAGE, **answer.usage},
+    }
+    if answer.stop_details is not None:
+        body["stop_details"] = dict(answer.stop_details)
+    return body
+
+
+def _block(block: Block, id: str) -> JsonObject:
+    match block:
+        case Text(pieces):
+            return {"type": "text", "text": "".join(pieces)}
+        case Thinking(pieces, signature):
+            return {"type": "thinking", "thinking": "".join(pieces), "signature": signature}
+        case ToolUse(name, given, chosen):
+            return {"type": "tool_use", "id": chosen or id, "name": name, "input": dict(given)}
+
+
+def event_stream(answer: Answer, body: JsonObject) -> Iterator[Event]:
+    """The events that a message is streamed in; `body` is the same message whole."""
+    usage: JsonObject = body["usage"]
+    opening = {key: value for key, value in body.items() if key != "stop_details"}
+    # Before it has written anything, the model has counted one token.
+    opening |= {"content": [], "stop_reason": None, "usage": {**usage, "output_tokens": 1}}
+    yield _event("message_start", message=opening)
+    for index, block in enumerate(answer.blocks):
+        whole: JsonObject = body["content"][index]
+        yield _event("content_block_start", index=index, content_block=_empty(whole))
+        for delta in _deltas(block):
+            is_piece = delta["type"] != "signature_delta"
+            yield _event("content_block_delta", is_piece, index=index, delta=delta)
+        yield _event("content_block_stop", index=index)
+    ending = {key: body[key] for key in ("stop_reason", "stop_sequence", "stop_details") if key in body}
+    yield _event("message_delta", delta=ending, usage=usage)
+    yield _event("message_stop")
+
+
+def count_pieces(answer: Answer) -> int:
+    """How many pieces there are in its stream."""
+    return sum(
+        len(_input_pieces(block)) if isinstance(block, ToolUse) else len(block.pieces)
+        for block in answer.blocks
+    )
+
+
+def _empty(block: JsonObject) -> JsonObject:
+    """The block as it starts."""
+    blank: JsonObject = {"text": "", "thinking": "", "signature": "", "input": {}}
+    return {key: blank.get(key, value) for key, value in block.items()}
+
+
+def _deltas(block: Block) -> Iterator[JsonObject]:
+    match block:
+        case Text(pieces):
+            for piece in pieces:
+                yield {"type": "text_delta", "text": piece}
+        case Thinking(pieces, signature):
+            for piece in pieces:
+                yield {"type": "thinking_delta", "thinking": piece}
+            yield {"type": "signature_delta", "signature": signature}
+        case ToolUse():
+            for piece in _input_pieces(block):
+                yield {"type": "input_json_delta", "partial_json": piece}
+
+
+def _input_pieces(block: ToolUse) -> tuple[str, ...]:
+    return split(json.dumps(dict(block.input)), block.chunks)
+
+
+def error_body(failure: Failure, *, request_id: str) -> JsonObject:
+    error = {"type": failure.type, "message": failure.message}
+    return {"type": "error", "error": error, "request_id": request_id}
+
+
+def error_event(failure: Failure) -> bytes:
+    """The error in the middle of a stream."""
+    return _event("error", error={"type": failure.type, "message": failure.message}).data
+
+
+def _event(type: str, is_piece: bool = False, /, **fields: object) -> Event:
+    data = json.dumps({"type": type, **fields})
+    return Event(f"event: {type}\ndata: {data}\n\n".encode(), is_piece)
+
+
+_JSON = "application/json"
+_EVENTS = "text/event-stream; charset=utf-8"
+
+
+class Player:
+    """Plays one step for one request. `id` ends the ids of all that it makes."""
+
+    def __init__(self, exchange: Exchange, request: Request, *, id: str, hanging: Gate) -> None:
+        self._exchange, self._request, self._hanging = exchange, request, hanging
+        self._message_id, self._request_id = f"msg_{id}", f"req_{id}"
+        self._is_streamed = request.body.get("stream") is True
+
+    def play(self, step: Step) -> None:
+        """Raises `Ended` if the connection does, which a step may want."""
+        match step:
+            case Answer():
+                self._answer(step)
+            case Failure():
+                self._fail(step)
+            case Hang():
+                self._wait_at(self._hanging)
+                self.play(step.then or Drop())
+            case Drop():
+                if step.after is not None and self._is_streamed:
+                    self._begin(step.after)
+                self._exchange.cut()
+            case _:
+                assert_never(step)
+
+    def send_json(self, body: JsonObject, status: int = 200, headers: Headers | None = None) -> None:
+        self._exchange.send(status, self._headers(_JSON, headers or {}), json.dumps(body).encode())
+
+    def _answer(self, answer: Answer) -> None:
+        body = self._body(answer)
+        gate, held_at = answer.gate, 0
+        if gate is not None:
+            # An answer that is too short is held before its end.
+            held_at = min(gate.after, count_pieces(answer))
+        if not self._is_streamed:
+            self._exchange.wait(lambda: False, answer.delay)
+            if gate is not None:
+                self._wait_at(gate)
+            self.send_json(body, headers=dict(answer.headers))
+            return
+        if gate is not None and held_at == 0:
+            self._wait_at(gate)
+        self._exchange.start(self._headers(_EVENTS, dict(answer.headers)))
+        sent = 0
+        for event in event_stream(answer, body):
+            if event.is_piece:
+                self._exchange.wait(lambda: False, answer.delay)
+                sent += 1
+            self._exchange.send_piece(event.data)
+            if gate is not None and event.is_piece and sent == held_at:
+                self._wait_at(gate)
+        self._exchange.finish()
+
+    def _fail(self, failure: Failure) -> None:
+        if failure.after is not None and self._is_streamed:
+            self._begin(failure.after)
+            self._exchange.send_piece(error_event(failure))
+            self._exchange.finish()
+        else:
+            body = error_body(failure, request_id=self._request_id)
+            self.send_json(body, failure.status, dict(failure.headers))
+
+    def _begin(self, text: str) -> None:
+        """Stream a message as far as the end of this text."""
+        self._exchange.start(self._headers(_EVENTS, {}))
+        beginning = say(text)
+        for event in event_stream(beginning, self._body(beginning)):
+            self._exchange.send_piece(event.data)
+            if event.is_piece:
+                return
+
+    def _body(self, answer: Answer) -> JsonObject:
+        return message_body(answer, id=self._message_id, model=str(self._request.body.get("model", "")))
+
+    def _wait_at(self, gate: Gate) -> None:
+        gate.on_open(self._exchange.wake)
+        gate.reached.set()
+        try:
+            self._exchange.wait(lambda: gate.is_open)
+        finally:
+            gate.forget(self._exchange.wake)
+
+    def _headers(self, kind: str, more: Headers) -> Headers:
+        return {"content-type": kind, "request-id": self._request_id, **more}
+
+
+Headers: TypeAlias = dict[str, str]
+
+
+SideKind: TypeAlias = Literal["count_tokens", "probe", "title"]
+"""The requests beside the conversation, which take nothing from a script."""
+
+_TITLE = say(json.dumps({"title": "A scripted session"}))
+
+
+class MessagesApi:
+    """A Messages API on loopback, for as long as the `with` block runs.
+
+        with MessagesApi([use_tool("Bash", command="echo hi"), say("done")]) as api:
+            ...                         # ANTHROPIC_BASE_URL is api.url
+        api.main_requests[1].tool_results
+
+    Each request of the main conversation takes the next step of the script, which may also be a `Script`, the
+    path of a file that has one, or None for the automatic one; when it is used up, the answer is `otherwise`.
+    Requests of `subagents` that were not given steps of their own have a script for all of them together.
+    What the agent asks beside these, the size of a prompt, whether a model is there, a title, is answered so
+    that it is content; `side` has other answers, which are given each time.
+
+    What a function or an `expect` in a script raises is raised at the end of the `with` block. Raises
+    `OptionsError` for a script that is none, and for a kind of `side` request that there is not.
+    """
+
+    def __init__(
+        self,
+        script: ScriptSource = (),
+        *,
+        subagents: Iterable[Item] = (),
+        otherwise: Scripted | None = None,
+        side: Mapping[SideKind, Scripted] | None = None,
+    ) -> None:
+        self._script = Script.of(script, subagents=subagents, otherwise=otherwise)
+        self._side: dict[str, Scripted] = {"probe": say("ok"), "title": _TITLE, "other": fail(404)}
+        for kind, scripted in (side or {}).items():
+            if kind not in get_args(SideKind):
+                hint = f"There are {', '.join(map(repr, get_args(SideKind)))}."
+                raise OptionsError(f"`side` has a kind of request that means nothing: {kind!r}", hint=hint)
+            self._side[kind] = scripted
+        self._arrived = threading.Condition()
+        self._requests: list[Request] = []
+        self._hanging = Gate(after=0)
+        self._errors = self._script.errors
+        self._server: Server | None = None
+        # Ids of one API must differ from those of the next, which may go on with the same session.
+        self._mark = secrets.token_hex(4)
+
+    # Its life.
+
+    def start(self) -> None:
+        """Begin to listen; `with` does it.
+
+        Raises `UsageError` if it has begun already.
+        """
+        if self._server is not None:
+            raise UsageError("This API was started already", hint="Make a new one for each `with` block.")
+        self._server = Server(self._respond, self._errors.append)
+
+    def close(self) -> None:
+        """End all connections, with what hangs on them. No thread is left. A second time does nothing."""
+        if self._server is not None and not self._server.is_closing:
+            self._server.close()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+        if error is None:
+            self._script.check()
+
+    @property
+    def url(self) -> str:
+        """What `ANTHROPIC_BASE_URL` has to be.
+
+        Raises `UsageError` before the start.
+        """
+        if self._server is None:
+            raise UsageError("This API has no address yet", hint="Enter it first: `with api: …`")
+        return f"http://127.0.0.1:{self._server.port}"
+
+    # What tests do with it.
+
+    def add(self, *items: Item) -> None:
+        """Add items to the script.
+
+        Raises `OptionsError` for an item that is none.
+        """
+        self._script.add(*items)
+
+    def clear(self) -> None:
+        """Forget the steps that no request has taken."""
+        self._script.clear()
+
+    def release(self) -> None:
+        """Let all requests go on that `hang()` holds now."""
+        with self._arrived:
+            hanging, self._hanging = self._hanging, Gate(after=0)
+        hanging.open()
+
+    @property
+    def remaining(self) -> tuple[Item, ...]:
+        """What is left of the script: what no request has taken yet."""
+        return self._script.remaining
+
+    @property
+    def requests(self) -> list[Request]:
+        """All requests so far, in the order of their arrival."""
+        with self._arrived:
+            return list(self._requests)
+
+    @property
+    def main_requests(self) -> list[Request]:
+        """Those of the main conversation: one for each step that was taken."""
+        return [request for request in self.requests if request.kind == "main"]
+
+    def wait_for(self, what: int | Callable[[Request], bool], timeout: float = 30.0) -> Request:
+        """Block this thread until a request is there: the n-th of the main conversation, from 1 on, or the
+        first that a function says yes to.
+
+        Raises `TimeoutError` if it does not come.
+        """
+        deadline = time.monotonic() + timeout
+        with self._arrived:
+            while (found := self._find(what)) is None:
+                if not self._arrived.wait(deadline - time.monotonic()) and self._find(what) is None:
+                    came = ", ".join(request.kind for request in self._requests) or "none"
+                    wanted = f"main request {what}" if isinstance(what, int) else "the request"
+                    raise TimeoutError(f"{wanted} did not come within {timeout:g} s; those that did: {came}")
+        return found
+
+    def _find(self, what: int | Callable[[Request], bool]) -> Request | None:
+        if callable(what):
+            return next(filter(what, self._requests), None)
+        main = [request for request in self._requests if request.kind == "main"]
+        return main[what - 1] if 1 <= what <= len(main) else None
+
+    # What becomes of a request.
+
+    def _respond(self, exchange: Exchange) -> None:
+        body = _read(exchange.body)
+        kind = kind_of(exchange.method, exchange.path, exchange.headers, body)
+        request = Request(
+            kind=kind, method=exchange.method, path=exchange.path, headers=exchange.headers, body=body
+        )
+        with self._arrived:
+            self._requests.append(request)
+            number, hanging = len(self._requests), self._hanging
+            # Which step it is follows from the order of arrival; a function in the script may take its time.
+            is_side = kind not in ("main", "subagent")
+            chosen = partial(self._beside, request) if is_side else self._script.reserve(request)
+            self._arrived.notify_all()
+        step = chosen()
+        player = Player(exchange, request, id=f"{self._mark}{number:04}", hanging=hanging)
+        if kind == "count_tokens" and (step is None or isinstance(step, Answer)):
+            player.send_json({"input_tokens": 10 if step is None else step.usage.get("input_tokens", 10)})
+        elif exchange.method == "HEAD":
+            # The agent looks whether anyone is there.
+            exchange.send(200, {}, b"")
+        elif step is not None:
+            player.play(step)
+
+    def _beside(self, request: Request) -> Step | None:
+        """The answer to a request beside the conversation."""
+        scripted = self._side.get(request.kind)
+        if not callable(scripted):
+            return scripted
+        try:
+            return scripted(request)
+        except NOT_OURS:
+            raise
+        except BaseException as error:  # noqa: BLE001 - raised at the end of the block
+            self._errors.append(error)
+            return fail(403, message=f"What `side` has for {request.kind!r} raised {error!r}")
+
+    def __repr__(self) -> str:
+        state = "not started" if self._server is None else "closed" if self._server.is_closing else self.url
+        return f"<MessagesApi {state} requests={len(self._requests)} remaining={len(self.remaining)}>"
+
+
+def _read(body: bytes) -> JsonObject:
+    try:
+        value: object = json.loads(body)
+    except ValueError:
+        return {}
+    return cast("JsonObject", value) if isinstance(value, dict) else {}

@@ -1,0 +1,405 @@
+"""Owns `Script`, what a model says in a test, and which step of it is for which request.
+
+Does not play the steps: an API does, or the simulated agent.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
+
+import msgspec
+
+from outrider.errors import OptionsError
+from outrider.options._tool_names import ambiguous, names_in, tools_named
+from outrider.testing._api.requests import Request, blocks_of, text_of
+from outrider.testing._script.samples import sample
+from outrider.testing._script.steps import Answer, Block, Failure, Hang, Step, ToolUse, fail, say, use_tool
+from outrider.testing._script.words import STEPS, Expectation, When, checked_items
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from outrider.wire import JsonObject
+
+__all__ = [
+    "Automatic",
+    "Item",
+    "NOT_OURS",
+    "OUTPUT_TOOL",
+    "Script",
+    "ScriptSource",
+    "Scripted",
+    "resolved",
+    "started",
+]
+
+
+# The agent tells the model where it will look for the plan.
+_PLAN_FILE: Final = re.compile(r"\S*[/\\]plans[/\\]\S+\.md")
+
+
+def resolved(step: Step, request: Request) -> Step:
+    """The step as this request needs it.
+
+    Raises `OptionsError` for a short name that several tools have.
+    """
+    match step:
+        case Answer(blocks=blocks):
+            fitted = tuple(block for each in blocks for block in _fitted(each, request))
+            return step if fitted == blocks else msgspec.structs.replace(step, blocks=fitted)
+        case Hang(then=Answer() as then):
+            return Hang(_answer(resolved(then, request)))
+        case _:
+            return step
+
+
+def started(step: Step) -> Iterator[tuple[str, tuple[Item, ...]]]:
+    """The subagents that a step starts, by prompt, and what they answer."""
+    answer = step.then if isinstance(step, Hang) else step
+    for block in answer.blocks if isinstance(answer, Answer) else ():
+        if isinstance(block, ToolUse) and block.steps is not None:
+            yield str(block.input.get("prompt", "")), block.steps
+
+
+def _answer(step: Step) -> Answer | None:
+    return step if isinstance(step, Answer) else None
+
+
+def _fitted(block: Block, request: Request) -> Iterator[Block]:
+    if not isinstance(block, ToolUse):
+        yield block
+        return
+    if block.writes_plan and (path := _plan_file(request)) is not None:
+        yield ToolUse("Write", {"file_path": path, "content": block.input.get("plan", "")})
+    names = tools_named(block.name, names_in(request.tools).own)
+    if len(names) > 1:
+        raise ambiguous("a step", block.name, names)
+    yield block if names in ([], [block.name]) else msgspec.structs.replace(block, name=names[0])
+
+
+def _plan_file(request: Request) -> str | None:
+    for message in reversed(request.messages):
+        if message.get("role") != "assistant" and (
+            paths := _PLAN_FILE.findall(text_of(message.get("content")))
+        ):
+            return str(paths[-1])
+    return None
+
+
+Scripted: TypeAlias = Step | Callable[[Request], Step]
+"""A step, or a function that looks at the request and chooses one. It may run in any thread."""
+
+Item: TypeAlias = Scripted | Expectation | When
+"""What a script is made of."""
+
+NOT_OURS: Final = (KeyboardInterrupt, GeneratorExit)
+"""What is not held against a function in a script. What `pytest.fail` raises is, though no `Exception`."""
+
+_END: Final = say("(end of script)")
+_SUBAGENT_END: Final = say("subagent done")
+
+
+class Script:
+    """What the model says: a step for each request, in their order.
+
+        Script([expect(prompt="Who"), use_tool("lookup", ticket=7), say("Ada.")])
+
+    Left out, it is automatic: it calls each tool of the user's that is offered, once in a session, with an
+    input made from its schema, and then says what came back. When the steps are used up, each request gets
+    `otherwise`. `subagents` is for those subagents that are not given steps where they are started.
+
+    One script may be used by several agents, one after the other or at the same time.
+
+    Raises `OptionsError` for an item that is none.
+    """
+
+    def __init__(
+        self,
+        items: Iterable[Item] | None = None,
+        *,
+        subagents: Iterable[Item] = (),
+        otherwise: Scripted | None = None,
+    ) -> None:
+        if items is None:
+            if otherwise is not None:
+                hint = "Give it steps, or an empty list, or leave `otherwise` out."
+                raise OptionsError("An automatic script has no end that `otherwise` could follow", hint=hint)
+            # The only user of that module, which is not light.
+
+            otherwise = Automatic()
+        end = cast("object", otherwise)
+        if end is not None and not isinstance(end, STEPS) and not callable(end):
+            hint = (
+                f"Write `say({end!r:.60})`." if isinstance(end, str) else 'Give a step, such as `say("…")`.'
+            )
+            raise OptionsError(f"`otherwise` is {end!r:.80}, which is no step", hint=hint)
+        self.errors: list[BaseException] = []
+        """What its functions and expectations have raised so far."""
+        self._lock = threading.RLock()
+        self._main = _Part(items or (), otherwise or _END)
+        self._subagents = _Part(subagents, _SUBAGENT_END)
+        self._started: list[tuple[str, _Part]] = []
+        self._talks: dict[tuple[str | None, str | None], _Talk] = {}
+
+    @classmethod
+    def of(
+        cls,
+        source: ScriptSource,
+        *,
+        subagents: Iterable[Item] = (),
+        otherwise: Scripted | None = None,
+    ) -> Script:
+        """The script that is meant: itself, one of these items, that of a file, or the automatic one.
+
+        Raises `OptionsError` for what is none, or a file that has none.
+        """
+        if isinstance(source, str | os.PathLike):
+            from outrider.testing._script.file import read_script
+
+            source = read_script(source)
+        elif not isinstance(source, Script):
+            return cls(source, subagents=subagents, otherwise=otherwise)
+        more = tuple(subagents)
+        if otherwise is not None:
+            hint = "Say there what follows its steps."
+            raise OptionsError("`otherwise` was given beside a whole script", hint=hint)
+        if more:
+            source._subagents.add(more)
+        return source
+
+    def take(self, request: Request) -> Step:
+        """The step for a request. Names of tools in it are those that the request offers.
+
+        Never raises: what a function or an expectation does is in `errors`, and the step is a failure that
+        agents do not try again.
+        """
+        return self.reserve(request)()
+
+    def reserve(self, request: Request) -> Callable[[], Step]:
+        """Decide at once which step is for a request; what is returned gives it, once functions have run."""
+        with self._lock:
+            talk = self._talk(request)
+            is_repeated = talk.messages == request.messages and not isinstance(talk.step, Answer)
+            if is_repeated and talk.mistake is not None:
+                mistake = talk.mistake
+                return lambda: mistake
+            talk.messages, talk.step, talk.mistake = request.messages, None, None
+            try:
+                if request.starts_turn and not is_repeated:
+                    talk.turn = talk.part.chosen(request)
+            except NOT_OURS:
+                raise
+            except BaseException as error:  # noqa: BLE001 - a function of the user's
+                mistake = self._mistake(talk, error)
+                return lambda: mistake
+            expectations, scripted = talk.part.next(talk.turn)
+        return lambda: self._made(talk, request, expectations, scripted)
+
+    def _made(
+        self, talk: _Talk, request: Request, expectations: list[Expectation], scripted: Scripted
+    ) -> Step:
+        # Without the lock: a function may take its time.
+        try:
+            for expectation in expectations:
+                expectation.check(request)
+            step = resolved(_called(scripted, request), request)
+            begun = [(prompt, _Part(steps, _SUBAGENT_END)) for prompt, steps in started(step)]
+        except NOT_OURS:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a function of the user's
+            with self._lock:
+                return self._mistake(talk, error)
+        with self._lock:
+            talk.step = step
+            self._started += begun
+        return step
+
+    def add(self, *items: Item) -> None:
+        """Add items at the end.
+
+        Raises `OptionsError` for an item that is none.
+        """
+        with self._lock:
+            self._main.add(items)
+
+    def clear(self) -> None:
+        """Forget the steps that no request has taken."""
+        with self._lock:
+            self._main.steps.clear()
+
+    @property
+    def remaining(self) -> tuple[Item, ...]:
+        """What no request has taken yet."""
+        with self._lock:
+            return tuple(self._main.steps)
+
+    def check(self) -> None:
+        """Raise the first of `errors`, if there is one, with a note of the others."""
+        with self._lock:
+            if not self.errors:
+                return
+            error, *others = self.errors
+        for other in others:
+            error.add_note(f"Also: {other!r}")
+        raise error
+
+    def _talk(self, request: Request) -> _Talk:
+        """The conversation that a request belongs to."""
+        key = (request.session_id, request.agent_id)
+        if key not in self._talks:
+            part = self._main
+            if request.kind == "subagent":
+                part = self._part_of_subagent(request.prompt.strip())
+            self._talks[key] = _Talk(part)
+        return self._talks[key]
+
+    def _part_of_subagent(self, prompt: str) -> _Part:
+        exact = [entry for entry in self._started if entry[0].strip() == prompt]
+        near = [entry for entry in self._started if entry[0].strip() in prompt]
+        for entry in exact or near:
+            self._started.remove(entry)
+            return entry[1]
+        return self._subagents
+
+    def _mistake(self, talk: _Talk, error: BaseException) -> Failure:
+        self.errors.append(error)
+        told = str(error) if isinstance(error, AssertionError | OptionsError) and str(error) else repr(error)
+        # A status that the agent does not try again, and that nobody takes for a wrong key.
+        talk.mistake = fail(418, message=f"The script of the test is at fault: {told}")
+        talk.step = talk.mistake
+        return talk.mistake
+
+    def __repr__(self) -> str:
+        return f"<Script remaining={len(self.remaining)} errors={len(self.errors)}>"
+
+
+ScriptSource: TypeAlias = Script | Iterable[Item] | str | os.PathLike[str] | None
+"""A script, its items, a file that has one, or none for the automatic one."""
+
+
+class _Part:
+    """The items for one kind of conversation."""
+
+    def __init__(self, items: Iterable[Item], otherwise: Scripted) -> None:
+        self.steps: deque[Item] = deque()
+        self._rules: list[When] = []
+        self._uses: list[int] = []
+        self._otherwise = otherwise
+        self.add(items)
+
+    def add(self, items: Iterable[Item]) -> None:
+        checked = checked_items(items)
+        self._rules += [item for item in checked if isinstance(item, When)]
+        self._uses += [0] * (len(self._rules) - len(self._uses))
+        self.steps += [item for item in checked if not isinstance(item, When)]
+
+    def chosen(self, request: Request) -> deque[Item] | None:
+        """The steps that are for the prompt of this request alone, if there are."""
+        for at, rule in enumerate(self._rules):
+            if (rule.times is None or self._uses[at] < rule.times) and rule.matches(request):
+                self._uses[at] += 1
+                return deque(rule.then)
+        return None
+
+    def next(self, turn: deque[Item] | None) -> tuple[list[Expectation], Scripted]:
+        """What comes next, of these steps or of those of the turn."""
+        steps = self.steps if turn is None else turn
+        expectations: list[Expectation] = []
+        while steps:
+            item = steps.popleft()
+            if not isinstance(item, Expectation):
+                return expectations, cast("Scripted", item)
+            expectations.append(item)
+        return expectations, self._otherwise
+
+
+class _Talk:
+    """A conversation, as far as it has come."""
+
+    def __init__(self, part: _Part) -> None:
+        self.part = part
+        self.turn: deque[Item] | None = None
+        """What is left of the steps for its turn alone, if there are such."""
+        self.messages: object = None
+        """Those of the last request."""
+        self.step: Step | None = None
+        """The last one."""
+        self.mistake: Failure | None = None
+        """The same, if it tells that the script is at fault."""
+
+
+def _called(scripted: Scripted, request: Request) -> Step:
+    step = cast("object", scripted(request) if callable(scripted) else scripted)
+    if inspect.iscoroutine(step):
+        step.close()
+        raise OptionsError(f"`{scripted!r:.80}` in the script is async", hint="Make it a plain function.")
+    if not isinstance(step, STEPS):
+        hint = 'It has to return a step, such as `say("…")`.'
+        raise OptionsError(f"`{scripted!r:.80}` in the script returned {step!r:.80}", hint=hint)
+    return step
+
+
+OUTPUT_TOOL: Final = "StructuredOutput"
+"""What the model calls to answer in a form that was asked for."""
+
+_SHOWN: Final = 200
+
+
+class Automatic:
+    """Chooses the answers of a model that tries out what it is offered.
+
+    It calls each tool of an MCP server, those of the user's among them, once in a session, one in a message.
+    Then it says what they gave in this turn, or what it was asked if it had none to call. If
+    `StructuredOutput` is offered, it ends with a call of that, with a value that fits.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._called: dict[str | None, set[str]] = {}
+
+    def __call__(self, request: Request) -> Answer:
+        with self._lock:
+            called = self._called.setdefault(request.session_id, set())
+            # A session may have begun with another script.
+            called |= {name for message in request.messages for name in _calls(message).values()}
+            left = [name for name in request.tools if name.startswith("mcp__") and name not in called]
+            called |= set(left[:1])
+        if left:
+            return use_tool(left[0], _input(request.tools[left[0]]))
+        if OUTPUT_TOOL in request.tools:
+            return use_tool(OUTPUT_TOOL, _input(request.tools[OUTPUT_TOOL]))
+        return say(_report(request) or f"You said: {request.prompt}")
+
+
+def _input(tool: JsonObject) -> JsonObject:
+    made = sample(tool.get("input_schema"))
+    return made if isinstance(made, dict) else {}
+
+
+def _report(request: Request) -> str:
+    """What the tools gave in this turn, a line for each."""
+    lines: list[str] = []
+    names: dict[str, str] = {}
+    for message in request.since_prompt:
+        names |= _calls(message)
+        for block in blocks_of(message):
+            if block.get("type") == "tool_result":
+                name = names.get(str(block.get("tool_use_id")), "a tool")
+                text = " ".join(text_of(block.get("content")).split()) or "(no text)"
+                text = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+                lines.append(f"{name} {'failed' if block.get('is_error') is True else 'gave'}: {text}")
+    return "\n".join(lines)
+
+
+def _calls(message: JsonObject) -> dict[str, str]:
+    """The tools that a message calls, by the id of the call."""
+    if message.get("role") != "assistant":
+        return {}
+    calls = [block for block in blocks_of(message) if block.get("type") == "tool_use"]
+    return {str(block.get("id")): str(block.get("name")) for block in calls}

@@ -1,0 +1,573 @@
+"""Owns a turn of the main conversation, from its prompts to its result.
+
+How the model is asked and its tools are called is in `_talk`; local commands are in `_local_commands`.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final, Literal, cast
+from uuid import uuid4
+
+import anyio
+import msgspec
+
+from outrider.testing._simulator import frames
+from outrider.testing._simulator.host.slash_commands import LocalCommands
+from outrider.testing._simulator.model_loop import Ended, Talk
+from outrider.testing._simulator.tools.calls import reminder
+from outrider.wire import JsonObject
+
+if TYPE_CHECKING:
+    from outrider.testing._simulator.model import ApiError
+    from outrider.testing._simulator.run import Run
+    from outrider.testing._simulator.world import ToolCall
+
+__all__ = ["Deferred", "Prompt", "PromptQueue", "Turn", "joined"]
+
+
+_ORDER: Final = {"now": 0, "next": 1, "later": 2}
+_REMEMBERED: Final = 10_000
+
+
+class Prompt(msgspec.Struct, kw_only=True):
+    """A message of the user, or one that the program writes itself."""
+
+    content: str | list[JsonObject]
+    uuid: str | None = None
+    priority: str = "next"
+    should_query: bool = True
+    is_verbatim: bool = False
+    is_synthetic: bool = False
+    origin: JsonObject | None = None
+    """Of a turn that the program starts itself, and of a synthetic message."""
+
+    @property
+    def text(self) -> str:
+        if isinstance(self.content, str):
+            return self.content
+        texts = (block.get("text") for block in self.content if block.get("type") == "text")
+        return "\n".join(text for text in texts if isinstance(text, str))
+
+    @property
+    def command(self) -> tuple[str, str] | None:
+        """The name and the arguments, if it is a command."""
+        text = self.text.strip()
+        if self.is_verbatim or self.origin is not None or not text.startswith("/"):
+            return None
+        name, _, rest = text[1:].partition(" ")
+        return name, rest.strip()
+
+    def goes_with(self, other: Prompt) -> bool:
+        """Whether both can be answered by one turn."""
+        return (
+            self.priority == other.priority
+            and all(prompt.should_query for prompt in (self, other))
+            and all(prompt.command is None and prompt.origin is None for prompt in (self, other))
+            and self.is_verbatim == other.is_verbatim
+            and self.is_synthetic == other.is_synthetic
+        )
+
+    @classmethod
+    def of(cls, frame: JsonObject) -> Prompt:
+        """Of a `user` line, whose message is known to be one."""
+        message = cast("JsonObject", frame["message"])
+        priority, uuid = frame.get("priority"), frame.get("uuid")
+        is_synthetic = frame.get("isSynthetic") is True
+        return cls(
+            content=cast("str | list[JsonObject]", message.get("content")),
+            uuid=uuid if isinstance(uuid, str) else None,
+            priority=priority if priority in _ORDER else "next",
+            should_query=frame.get("shouldQuery") is not False,
+            is_verbatim=frame.get("client_composed") is True,
+            is_synthetic=is_synthetic,
+            origin={"kind": "unclassified"} if is_synthetic else None,
+        )
+
+
+class PromptQueue:
+    """Prompts in the order in which they will be taken up."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Prompt] = []
+        self._seen: dict[str, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def uuids(self) -> list[str]:
+        return [prompt.uuid for prompt in self._waiting if prompt.uuid is not None]
+
+    @property
+    def is_urgent(self) -> bool:
+        """Whether one waits that ends the turn before it."""
+        return any(prompt.priority == "now" for prompt in self._waiting)
+
+    def add(self, prompt: Prompt) -> bool:
+        """Add one; false for one whose uuid was seen before, which is dropped."""
+        if prompt.uuid is not None:
+            if prompt.uuid in self._seen:
+                return False
+            self._seen[prompt.uuid] = None
+            if len(self._seen) > _REMEMBERED:
+                del self._seen[next(iter(self._seen))]
+        self._waiting.append(prompt)
+        self._waiting.sort(key=lambda each: _ORDER[each.priority])
+        return True
+
+    def take(self, *, alone: bool = False) -> list[Prompt]:
+        """The prompts of the next turn: those that go together, or only the first."""
+        if not self._waiting:
+            return []
+        batch = [self._waiting.pop(0)]
+        while not alone and self._waiting and batch[0].goes_with(self._waiting[0]):
+            batch.append(self._waiting.pop(0))
+        return batch
+
+    def take_folded(self) -> list[Prompt]:
+        """The prompts that the running turn takes up between two rounds."""
+        folded = [
+            prompt
+            for prompt in self._waiting
+            if prompt.priority == "next" and prompt.should_query and prompt.command is None
+        ]
+        self._waiting = [prompt for prompt in self._waiting if prompt not in folded]
+        return folded
+
+    def cancel(self, uuid: str) -> bool:
+        """Take one back."""
+        left = [prompt for prompt in self._waiting if prompt.uuid != uuid]
+        is_found = len(left) < len(self._waiting)
+        self._waiting = left
+        return is_found
+
+    def clear(self) -> list[str]:
+        """Take all back that have a uuid; gives these."""
+        uuids = self.uuids
+        self._waiting = [prompt for prompt in self._waiting if prompt.uuid is None]
+        return uuids
+
+
+def joined(prompts: list[Prompt]) -> str | list[JsonObject]:
+    """One content for several prompts."""
+    if all(isinstance(prompt.content, str) for prompt in prompts):
+        return "\n".join(cast("str", prompt.content) for prompt in prompts)
+    blocks: list[JsonObject] = []
+    for prompt in prompts:
+        content = prompt.content
+        blocks += [{"type": "text", "text": content}] if isinstance(content, str) else content
+    return blocks
+
+
+_SUBTYPES = {
+    "max_turns": "error_max_turns",
+    "budget_exhausted": "error_max_budget_usd",
+    "structured_output_retry_exhausted": "error_max_structured_output_retries",
+}
+
+
+class Turn:
+    """One turn: some prompts, and the result that answers them all."""
+
+    def __init__(self, run: Run, prompts: list[Prompt]) -> None:
+        self._run = run
+        self.prompts = prompts
+        self.content = joined(prompts)
+        self.uuids = [prompt.uuid for prompt in prompts if prompt.uuid is not None]
+        """Of its prompts, also those that it took up later."""
+        self.talk: Talk | None = None
+        self._scope = anyio.CancelScope()
+        self._why: Literal["interrupt", "now"] | None = None
+        self._folded: list[str] = []
+        self._is_begun = False
+        self._has_shown = False
+        self._began = time.monotonic()
+        self._began_wall = time.time()
+        self._is_over = False
+
+    def interrupt(self, why: Literal["interrupt", "now"] = "interrupt") -> None:
+        """End it as soon as possible."""
+        if not self._is_over and self._why is None:
+            self._why = why
+            self._scope.cancel()
+
+    async def run(self) -> None:
+        """Answer the prompts. What follows the result is written too."""
+        run = self._run
+        run.meter.begin_turn()
+        run.subagents.reset()
+        for uuid in self.uuids:
+            run.say(frames.lifecycle(uuid, "started"))
+        fields: JsonObject | None = None
+        with self._scope:
+            fields = await self._answer()
+        self._is_over = True
+        if fields is None:
+            fields = self._aborted()
+        is_done = not fields["is_error"] and self._why is None
+        await self._end(fields, is_done=is_done)
+
+    async def _end(self, fields: JsonObject, *, is_done: bool) -> None:
+        run = self._run
+        state = "completed" if is_done else "cancelled"
+        for uuid in self._folded:
+            run.say(frames.lifecycle(uuid, state))
+        run.write_result(self._whole(fields))
+        for uuid in self.uuids:
+            if uuid not in self._folded:
+                run.say(frames.lifecycle(uuid, state))
+
+    async def _answer(self) -> JsonObject:
+        run, first = self._run, self.prompts[0]
+        await run.mcp.settle()
+        if (command := LocalCommands(run, self).find(first)) is not None:
+            return await command()
+        if not first.should_query:
+            self.begin()
+            self.show()
+            self._keep()
+            return self._local("")
+        run.hooks.prompt_id = str(uuid4())
+        with run.holding("informational") as held:
+            stopped = await self._submit()
+        self.begin()
+        for frame in held:
+            run.say(frame)
+        if isinstance(stopped, dict):
+            run.say(stopped)
+            return self._local(str(stopped["content"]))
+        self._keep(*stopped)
+        talk = self._begin_talk()
+        if run.take_latched_interrupt():
+            self.interrupt()
+            await anyio.lowlevel.checkpoint()
+        ended = await talk.run()
+        return self._ended(talk, ended)
+
+    def _begin_talk(self) -> Talk:
+        run = self._run
+        self.talk = Talk(
+            run,
+            frames.Speaker(),
+            run.messages,
+            model=run.model,
+            tools=run.offered,
+            system=run.offer.system_prompt(),
+            max_turns=run.invocation.max_turns,
+            schema=run.offer.schema,
+            uuids=self.uuids,
+        )
+        return self.talk
+
+    async def _submit(self) -> JsonObject | list[str]:
+        """Ask the hooks about the prompt: what they add to it, or the notice that they hold it back."""
+        run = self._run
+        if self.prompts[0].origin is not None and not self.prompts[0].is_synthetic:
+            return []
+        text = "\n".join(prompt.text for prompt in self.prompts)
+        titled = {"session_title": run.title} if run.title is not None else {}
+        verdict = await run.hooks.fire("UserPromptSubmit", {"prompt": text, **titled})
+        if verdict.session_title is not None:
+            run.set_title(verdict.session_title)
+        if verdict.refusal is None:
+            return list(verdict.reminders)
+        if verdict.prompt_kept:
+            self._keep()
+        return verdict.refusal
+
+    def begin(self) -> None:
+        """Write what a turn begins with, once."""
+        if not self._is_begun:
+            self._is_begun = True
+            self._run.say(self._run.offer.init_frame(self.uuids))
+
+    def show(self) -> None:
+        """Write the prompts back, once, if the host wants to see them."""
+        if self._has_shown:
+            return
+        self._has_shown = True
+        first = self.prompts[0]
+        if self._run.invocation.replay_user_messages and first.origin is None:
+            uuid = self.uuids[-1] if self.uuids else None
+            self._run.say(frames.replay(self.content, uuid=uuid))
+
+    def fold(self, prompts: list[Prompt]) -> None:
+        """Take up prompts that came while tools ran."""
+        run = self._run
+        for prompt in prompts:
+            if run.invocation.replay_user_messages:
+                run.say(frames.replay(prompt.content, uuid=prompt.uuid))
+            if prompt.uuid is not None:
+                run.say(frames.lifecycle(prompt.uuid, "started"))
+                self.uuids.append(prompt.uuid)
+                self._folded.append(prompt.uuid)
+            # With the results of the tools: the model answers both at once.
+            run.messages[-1]["content"] = [*run.messages[-1]["content"], *_blocks(prompt.content)]
+            run.transcript.append_user(
+                {"role": "user", "content": prompt.content}, uuid=prompt.uuid or str(uuid4())
+            )
+
+    def _keep(self, *notes: str, is_own: bool = False) -> None:
+        """Add the prompts to the conversation, with what hooks tell the model."""
+        run = self._run
+        uuid = self.uuids[-1] if self.uuids else str(uuid4())
+        content = self.content
+        fields: JsonObject = {"isMeta": True} if is_own or self.prompts[0].origin is not None else {}
+        run.transcript.append_user({"role": "user", "content": content}, uuid=uuid, **fields)
+        reminders = [reminder(note) for note in notes]
+        if reminders:
+            own: list[JsonObject] = (
+                [{"type": "text", "text": content}] if isinstance(content, str) else content
+            )
+            content = [*own, *reminders]
+        run.messages.append({"role": "user", "content": content})
+
+    # How it ended.
+
+    def _ended(self, talk: Talk, ended: Ended) -> JsonObject:
+        fields: JsonObject = {
+            "stop_reason": talk.stop_reason,
+            "terminal_reason": ended.reason,
+            "is_error": False,
+            "num_turns": talk.num_turns,
+            "subtype": "success",
+            "api_error_status": None,
+            "result": talk.text,
+        }
+        if ended.error is not None:
+            return fields | self._failed(talk, ended.error)
+        if ended.reason == "aborted_tools":
+            return self._interrupted(talk, "aborted_tools")
+        if ended.reason in _SUBTYPES:
+            fields |= {"is_error": True, "subtype": _SUBTYPES[ended.reason], "errors": list(ended.errors)}
+            if not talk.is_asked:
+                fields["stop_reason"] = None
+            del fields["result"], fields["api_error_status"]
+        if ended.has_output:
+            fields["structured_output"] = ended.output
+        if ended.deferred is not None:
+            call = ended.deferred
+            fields["deferred_tool_use"] = {"id": call.id, "name": call.name, "input": call.input}
+            del fields["api_error_status"]
+        return fields
+
+    def _failed(self, talk: Talk, error: ApiError) -> JsonObject:
+        """The message that the program writes in the place of the model, and what the result says."""
+        run = self._run
+        self.show()
+        message = frames.synthetic(error.text, stop_reason=error.stop_reason)
+        message["stop_details"] = error.stop_details
+        known: JsonObject = {"error": error.error}
+        known["is_api_error_message"] = True
+        facts: JsonObject = {}
+        if error.status is not None:
+            facts["api_error_status"] = error.status
+        if error.type is not None:
+            facts["api_error_type"] = error.type
+        if error.api_error is not None:
+            facts["api_error"] = error.api_error
+        known |= facts
+        if error.cut is not None:
+            known["api_error_params"] = {"cut": error.cut}
+        if error.refused_message_id is not None:
+            known["refused_message_id"] = error.refused_message_id
+        known |= talk.first_marks()
+        uuid = str(uuid4())
+        run.say(frames.assistant(message, frames.Speaker(), request_id=error.request_id, uuid=uuid, **known))
+        run.transcript.append_assistant(message, uuid=uuid, isApiErrorMessage=True)
+        return {"is_error": True, "stop_reason": error.stop_reason, "result": error.text, **facts}
+
+    def _aborted(self) -> JsonObject:
+        """The turn was interrupted."""
+        run, talk = self._run, self.talk
+        self.begin()
+        self.show()
+        if talk is None:
+            self._keep()
+            talk = Talk(run, frames.Speaker(), run.messages, model=run.model, tools=run.offered, system="")
+            return self._interrupted(talk, "aborted_streaming")
+        has_calls = bool(talk.calls) and not talk.is_streaming
+        stop_reason = talk.stop_reason if has_calls else None
+        if talk.is_streaming:
+            talk.cut_off()
+        if talk.calls:
+            results = talk.calls.abort()
+            if results:
+                run.messages.append({"role": "user", "content": results})
+        talk.stop_reason = stop_reason
+        reason = "aborted_tools" if has_calls else "aborted_streaming"
+        if self._why == "now":
+            talk.end_stream()
+            return {
+                "stop_reason": talk.stop_reason,
+                "terminal_reason": reason,
+                "is_error": False,
+                "num_turns": talk.num_turns,
+                "subtype": "success",
+                "api_error_status": None,
+                "result": talk.text,
+            }
+        return self._interrupted(talk, reason)
+
+    def _interrupted(self, talk: Talk, reason: str) -> JsonObject:
+        run = self._run
+        text = frames.INTERRUPTED_TOOL if reason == "aborted_tools" else frames.INTERRUPTED
+        block: JsonObject = {"type": "text", "text": text}
+        uuid = str(uuid4())
+        run.say(frames.user([block], frames.Speaker(), uuid=uuid))
+        talk.end_stream()
+        run.transcript.append_user({"role": "user", "content": [block]}, uuid=uuid)
+        run.messages.append({"role": "user", "content": [block]})
+        talk.count_user_frame()
+        stop = "null" if talk.stop_reason is None else talk.stop_reason
+        diagnosis = f"[ede_diagnostic] result_type=user last_content_type=n/a stop_reason={stop}"
+        return {
+            "stop_reason": talk.stop_reason,
+            "terminal_reason": reason,
+            "is_error": True,
+            "num_turns": talk.num_turns,
+            "subtype": "error_during_execution",
+            "errors": [diagnosis],
+        }
+
+    def _local(self, text: str, **fields: object) -> JsonObject:
+        """The end of a turn that did not ask the model."""
+        return {
+            "is_error": False,
+            "num_turns": 0,
+            "stop_reason": None,
+            "subtype": "success",
+            "result": text,
+            **fields,
+        }
+
+    def local(self, text: str, **fields: object) -> JsonObject:
+        """The same, for commands."""
+        return self._local(text, **fields)
+
+    def _whole(self, fields: JsonObject) -> JsonObject:
+        """The result with what every one has. Its type does not come first, as in the program."""
+        run = self._run
+        took = int((time.monotonic() - self._began) * 1000)
+        origin = self.prompts[0].origin
+        whole: JsonObject = {
+            "duration_api_ms": run.meter.api_ms,
+            "stop_reason": fields["stop_reason"],
+            "session_id": run.session_id,
+            "total_cost_usd": run.meter.cost_usd,
+            "usage": run.meter.turn.to_wire(),
+            "modelUsage": run.meter.by_model(),
+            "permission_denials": list(run.permissions.denials),
+        }
+        if "terminal_reason" in fields:
+            whole["terminal_reason"] = fields["terminal_reason"]
+        if origin is not None:
+            whole["origin"] = origin
+        whole |= {
+            "fast_mode_state": "off",
+            "fast_mode_disabled_reason": "sdk_opt_in_required",
+            "subagent_stats": run.subagents.stats(),
+            "safety_stops": 0 if self.talk is None else self.talk.safety_stops,
+        }
+        whole |= fields
+        is_timed = fields["subtype"] == "success" and not fields["is_error"] and bool(fields["num_turns"])
+        is_timed = is_timed and fields["stop_reason"] != "tool_deferred"
+        if is_timed:
+            whole["ttft_ms"] = took
+        whole |= {"type": "result", "duration_ms": took, "uuid": str(uuid4())}
+        if is_timed:
+            whole |= {"ttft_stream_ms": took, "time_to_request_ms": 0, "first_content_frame_ms": took}
+        if self.uuids:
+            own = [uuid for uuid in self.uuids if uuid not in self._folded]
+            # A turn of the agent's own has none but those that came while it ran.
+            whole |= {"user_message_uuid": (own or self.uuids)[-1], "user_message_uuids": list(self.uuids)}
+            if is_timed and self.talk is not None:
+                whole["request_sent_wall_ms"] = int(self._began_wall * 1000)
+                whole |= self.talk.first_usage()
+        whole |= {"queued_turn_count": 0, "result_index": run.next_result_index()}
+        whole["model_usage_since_last_result"] = run.meter.take_new()
+        return whole
+
+
+def _blocks(content: str | list[JsonObject]) -> list[JsonObject]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+_CONTINUE: Final = "Continue from where you left off."
+
+
+class Deferred:
+    """The call that this run has to go on with, if there is one."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._call: ToolCall | None = None
+
+    def found(self, call: ToolCall | None) -> None:
+        """The session that is resumed was left with a call."""
+        self._call = call
+        if call is not None:
+            hooks = self._run.hooks
+            hooks.continued, hooks.prompt_id = call.id, None
+            # In the program, they race; here the host always loses where it has not asked to be waited for.
+            hooks.is_late = not self._run.invocation.await_initialize
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the session is to go on now."""
+        has_waited = not self._run.invocation.await_initialize or self._run.initialize is not None
+        return self._call is not None and has_waited
+
+    def take(self) -> Turn | None:
+        """The turn in which it goes on; None if there is nothing to go on with, or not yet."""
+        if not self.is_due or self._call is None:
+            return None
+        call, self._call = self._call, None
+        return _ContinuedTurn(self._run, call)
+
+    def note(self, call: ToolCall) -> None:
+        """A hook wants a call to be decided later: write down what it takes to go on."""
+        run = self._run
+        attachment: JsonObject = {
+            "type": "hook_deferred_tool",
+            "toolUseID": call.id,
+            "toolName": call.name,
+            "toolInput": call.input,
+            "hookName": "settings",
+            "hookEvent": "PreToolUse",
+            "permissionMode": run.permission_mode,
+        }
+        uuid = str(uuid4())
+        if run.hooks.continued == call.id:
+            run.say(frames.attachment(attachment, uuid=uuid))
+        run.transcript.append_attachment(attachment, uuid=uuid)
+
+
+class _ContinuedTurn(Turn):
+    """The turn of a deferred call."""
+
+    def __init__(self, run: Run, call: ToolCall) -> None:
+        super().__init__(run, [Prompt(content=_CONTINUE)])
+        self._call = call
+
+    async def run(self) -> None:
+        """Carry out the call, and go on. Only here the prompt is named that the program writes itself."""
+        uuid = str(uuid4())
+        self._run.say(frames.lifecycle(uuid, "started"))
+        await super().run()
+        self._run.say(frames.lifecycle(uuid, "completed"))
+
+    async def _answer(self) -> JsonObject:
+        talk = self._begin_talk()
+        ended = await talk.carry_out(self._call)
+        # What follows is counted for itself.
+        talk.num_turns = 1
+        if ended is None:
+            self.begin()
+            self._keep(is_own=True)
+            ended = await talk.run()
+        fields = self._ended(talk, ended)
+        if ended.deferred is not None:
+            del fields["terminal_reason"]
+        return fields

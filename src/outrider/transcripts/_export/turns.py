@@ -1,0 +1,333 @@
+"""Owns a session as people read it: who said what, calls of tools with what came of them, subagents.
+
+Does not know how it is shown; that differs for Markdown and HTML.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast, get_args
+
+import msgspec
+
+from outrider._display import escaped_json, plain
+from outrider.errors import OptionsError
+from outrider.redaction import DEFAULT
+from outrider.transcripts._chain import conversation
+from outrider.transcripts._entries import fields_of, to_entry, to_line, to_time
+from outrider.transcripts._fork import title_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from outrider.transcripts._values import Bundle
+    from outrider.wire import JsonObject
+
+__all__ = [
+    "Agent",
+    "Call",
+    "ExportFormat",
+    "FORMAT",
+    "Note",
+    "Picture",
+    "Piece",
+    "Text",
+    "Thought",
+    "Transcript",
+    "Turn",
+    "VERSION",
+    "check_format",
+    "exported",
+    "read",
+]
+
+
+_PICTURES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
+"""Types that are shown. Not SVG, which is a document with a will of its own."""
+
+_FROM_PROGRAM: Final = (
+    "<task-notification>",
+    "<local-command-stdout>",
+    "<command-name>",
+    "<system-reminder>",
+)
+"""How texts begin that the program puts where a prompt would be."""
+
+
+class Text(msgspec.Struct, frozen=True):
+    text: str
+
+
+class Thought(msgspec.Struct, frozen=True):
+    text: str
+
+
+class Note(msgspec.Struct, frozen=True):
+    """Something that is not shown itself."""
+
+    text: str
+
+
+class Picture(msgspec.Struct, frozen=True):
+    media_type: str
+    data: str
+    """In base64."""
+
+
+class Call(msgspec.Struct):
+    """A call of a tool, and its result once it has come."""
+
+    id: str
+    name: str
+    input: object
+    result: list[Text | Note | Picture] | None = None
+    is_error: bool = False
+    agent: Agent | None = None
+
+    @property
+    def given(self) -> str:
+        """Its input, as text."""
+        try:
+            return escaped_json(json.dumps(self.input, indent=2, ensure_ascii=False))
+        except RecursionError:
+            return "(nested too deeply to be shown)"
+
+
+Piece: TypeAlias = Text | Thought | Note | Picture | Call
+
+
+class Turn(msgspec.Struct):
+    """What one side said until the other did."""
+
+    role: str
+    """Shown as it is: `User`, `Agent`, `Program`, `Result`."""
+    time: str
+    pieces: list[Piece]
+
+
+class Agent(msgspec.Struct):
+    """A subagent's part of the session."""
+
+    id: str
+    description: str
+    kind: str
+    turns: list[Turn]
+
+
+class Transcript(msgspec.Struct):
+    """All of a session."""
+
+    title: str
+    facts: list[tuple[str, str]]
+    turns: list[Turn]
+    agents: list[Agent]
+    """All of them, in the order of their names; those of a call are in it too."""
+
+
+def read(bundle: Bundle, *, redact: bool) -> Transcript:
+    """What there is to read in a session; secrets are masked if so wanted."""
+    reading = _Reading(redact=redact)
+    agents = {subpath: reading.agent(subpath, part) for subpath, part in sorted(bundle.parts.items())}
+    turns = reading.turns(bundle.entries)
+    for subpath, part in bundle.parts.items():
+        call = reading.calls.get(_called_by(part))
+        if call is not None:
+            call.agent = agents[subpath]
+    title = reading.mask(title_of(bundle)) or f"Session {bundle.session_id}"
+    return Transcript(title=title, facts=_facts(bundle, reading), turns=turns, agents=list(agents.values()))
+
+
+class _Reading:
+    def __init__(self, *, redact: bool) -> None:
+        self._redact = redact
+        self.calls: dict[str, Call] = {}
+
+    def mask(self, text: str) -> str:
+        """A text as it is shown, without secrets if so wanted."""
+        return plain(DEFAULT.mask(text) if self._redact else text)
+
+    def agent(self, subpath: str, part: list[JsonObject]) -> Agent:
+        told: JsonObject = {}
+        for entry in part:
+            if entry.get("type") == "agent_metadata":
+                told = entry
+        return Agent(
+            id=self.mask(subpath.rpartition("/")[2].removeprefix("agent-")),
+            description=self.mask(_text(told.get("description"))),
+            kind=self.mask(_text(told.get("agentType"))),
+            turns=self.turns(part, agent=True),
+        )
+
+    def turns(self, entries: list[JsonObject], *, agent: bool = False) -> list[Turn]:
+        made: list[Turn] = []
+        told = (to_entry(entry) for entry in entries)
+        for entry in conversation(told, history="full", agent=agent):
+            raw = entry.raw
+            role, pieces = self._said(raw)
+            if not pieces:
+                continue
+            if made and made[-1].role == role == "Agent":
+                made[-1].pieces += pieces
+            else:
+                made.append(Turn(role=role, time=_time(raw.get("timestamp")), pieces=pieces))
+        return made
+
+    def _said(self, entry: JsonObject) -> tuple[str, list[Piece]]:
+        if entry.get("type") == "system":
+            text = self.mask(_text(entry.get("content")))
+            return "Program", [Text(text)] if text else []
+        blocks = _blocks(fields_of(entry.get("message")).get("content"))
+        pieces = [piece for block in blocks for piece in self._block(block)]
+        if entry.get("type") == "assistant":
+            return "Agent", pieces
+        if entry.get("isCompactSummary"):
+            return "Summary", pieces
+        if blocks and all(block.get("type") == "tool_result" for block in blocks):
+            return "Result", pieces
+        first = pieces[0].text.lstrip() if pieces and isinstance(pieces[0], Text) else ""
+        return "Program" if first.startswith(_FROM_PROGRAM) else "User", pieces
+
+    def _block(self, block: JsonObject) -> Iterator[Piece]:
+        kind = _text(block.get("type"))
+        if kind == "text":
+            if (text := self.mask(_text(block.get("text")))).strip():
+                yield Text(text)
+        elif kind == "thinking":
+            if (text := self.mask(_text(block.get("thinking")))).strip():
+                yield Thought(text)
+        elif kind == "tool_result" or kind.endswith("_tool_result"):
+            yield from self._result(block)
+        elif kind.endswith("tool_use"):
+            value = block.get("input")
+            call = Call(
+                id=_text(block.get("id")),
+                name=self.mask(_text(block.get("name"))) or "a tool",
+                input=DEFAULT.mask_json(value) if self._redact else value,
+            )
+            self.calls[call.id] = call
+            yield call
+        else:
+            yield self._other(block, kind)
+
+    def _result(self, block: JsonObject) -> Iterator[Piece]:
+        """Nothing if it goes to the call that it is of."""
+        shown: list[Text | Note | Picture] = []
+        for item in _blocks(block.get("content")):
+            if item.get("type") == "text":
+                shown.append(Text(self.mask(_text(item.get("text")))))
+            else:
+                shown.append(self._other(item, _text(item.get("type"))))
+        call = self.calls.get(_text(block.get("tool_use_id")))
+        if call is None or call.result is not None:
+            yield from shown
+            return
+        call.result, call.is_error = shown, block.get("is_error") is True
+
+    def _other(self, block: JsonObject, kind: str) -> Note | Picture:
+        source = fields_of(block.get("source"))
+        media_type, data = _text(source.get("media_type")), _text(source.get("data"))
+        if kind == "image" and media_type in _PICTURES and _is_base64(data):
+            return Picture(media_type=media_type, data=data)
+        named = [self.mask(name) for name in (kind or "something", media_type) if name]
+        return Note(f"({', '.join(named)})")
+
+
+def _facts(bundle: Bundle, reading: _Reading) -> list[tuple[str, str]]:
+    def first(field: str, entries: list[JsonObject]) -> str:
+        return next((value for entry in entries if (value := _text(entry.get(field)))), "")
+
+    said = [entry for entry in bundle.entries if entry.get("type") in ("user", "assistant")]
+    backwards = said[::-1]
+    models = {
+        model: None
+        for entry in said
+        if (model := _text(fields_of(entry.get("message")).get("model"))) and not model.startswith("<")
+    }
+    facts = [
+        ("Session", bundle.session_id),
+        ("Folder", first("cwd", said)),
+        ("Branch", first("gitBranch", backwards)),
+        ("Model", ", ".join(models)),
+        ("Began", _time(first("timestamp", said))),
+        ("Last", _time(first("timestamp", backwards))),
+    ]
+    return [(name, reading.mask(value)) for name, value in facts if value]
+
+
+def _called_by(part: list[JsonObject]) -> str:
+    calls = [_text(entry.get("toolUseId")) for entry in part if entry.get("type") == "agent_metadata"]
+    return calls[-1] if calls else ""
+
+
+def _time(timestamp: object) -> str:
+    time = to_time(timestamp)
+    return f"{time:%Y-%m-%d %H:%M:%S} UTC" if time is not None else ""
+
+
+def _is_base64(data: str) -> bool:
+    try:
+        return bool(base64.b64decode(data, validate=True))
+    except (binascii.Error, ValueError):
+        return False
+
+
+def _blocks(content: object) -> list[JsonObject]:
+    """The blocks of a content; a text is one."""
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    items = cast("list[object]", content) if isinstance(content, list) else [content]
+    return [block for item in items if (block := fields_of(item))]
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+ExportFormat: TypeAlias = Literal["markdown", "json", "html"]
+
+FORMAT: Final = "outrider-session"
+"""What the JSON form calls itself."""
+
+VERSION: Final = 1
+
+
+def check_format(form: object) -> ExportFormat:
+    """Raises `OptionsError` for one that is not known."""
+    if form not in get_args(ExportFormat):
+        raise OptionsError(
+            f"a session cannot be exported as {form!r}", hint="Give 'markdown', 'json' or 'html'."
+        )
+    return cast("ExportFormat", form)
+
+
+def exported(bundle: Bundle, form: ExportFormat = "markdown", *, redact: bool | None = None) -> str:
+    """The session as text. Secrets are masked if `redact` is set; by default in all forms but JSON, which
+    would not be the same session then."""
+    check_format(form)
+    if form == "json":
+        return _json(bundle, redact=bool(redact))
+
+    transcript = read(bundle, redact=redact is not False)
+    if form == "html":
+        from outrider.transcripts._export.html import html
+
+        return html(transcript)
+    from outrider.transcripts._export.markdown import markdown
+
+    return markdown(transcript)
+
+
+def _json(bundle: Bundle, *, redact: bool) -> str:
+    """One entry on each line: two exports can be compared."""
+
+    def lines(entries: list[JsonObject]) -> str:
+        made = [to_line(DEFAULT.mask_json(entry) if redact else entry) for entry in entries]
+        return "[\n" + ",\n".join(made) + "\n]" if made else "[]"
+
+    parts = ",\n".join(f"{to_line(subpath)}: {lines(part)}" for subpath, part in bundle.parts.items())
+    head = {"format": FORMAT, "version": VERSION, "session_id": bundle.session_id, "project": bundle.project}
+    fields = [f"{to_line(name)}: {to_line(value)}" for name, value in head.items()]
+    fields += [f'"entries": {lines(bundle.entries)}', f'"parts": {{{parts}}}']
+    return escaped_json("{\n" + ",\n".join(fields) + "\n}\n")

@@ -1,0 +1,508 @@
+"""Owns the sessions in a store: what can be done with a few methods of one, with few calls.
+
+Does not keep anything; the store does. Lists are in `_store_listing`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import socket
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final, Protocol
+from uuid import UUID, uuid5
+
+import anyio
+import msgspec
+
+from outrider._threads import run_sync
+from outrider.errors import (
+    OptionsError,
+    OutriderError,
+    SessionExists,
+    SessionNotFound,
+    TranscriptError,
+    UsageError,
+)
+from outrider.transcripts._chain import conversation
+from outrider.transcripts._describe import (
+    archive_entry,
+    dated,
+    describe_data,
+    describe_entries,
+    fold_facts,
+    from_milliseconds,
+    to_facts,
+)
+from outrider.transcripts._disk.search import Search
+from outrider.transcripts._entries import to_entry, to_line, to_time
+from outrider.transcripts._fork import agents_in
+from outrider.transcripts._import import left_of, says_archived
+from outrider.transcripts._paths import check_subpath, project_key, worktrees
+from outrider.transcripts._values import Bundle, SearchHit, StoredSession
+from outrider.transcripts.stores._calls import StoreCalls, to_key
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+
+    from outrider.transcripts._chain import History
+    from outrider.transcripts._entries import TranscriptEntry
+    from outrider.transcripts._values import SessionQuery, StrPath
+    from outrider.transcripts.stores._base import SessionStore
+    from outrider.wire import JsonObject
+
+__all__ = ["StoreLibrary", "StoreSearch", "listed", "put", "rows_of"]
+
+
+log = logging.getLogger("outrider.transcripts")
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A session in a list that may not be described yet."""
+
+    project: str
+    session_id: str
+    mtime: float
+    data: Mapping[str, object] | None
+    """What the store remembers of it."""
+    is_fresh: bool
+
+    @property
+    def last_modified(self) -> datetime:
+        return from_milliseconds(self.mtime)
+
+
+async def listed(store: StoreCalls, projects: Sequence[str], query: SessionQuery) -> list[StoredSession]:
+    """The sessions of these projects that are asked for, newest first.
+
+    One that cannot be loaded is listed with what is known of it. Raises `OptionsError` if the store cannot
+    list.
+    """
+    newest: dict[str, Row] = {}
+    for project in projects:
+        for row in await rows_of(store, project):
+            there = newest.get(row.session_id)
+            if query.is_in_time(row.last_modified) and (there is None or row.mtime > there.mtime):
+                newest[row.session_id] = row
+    rows = sorted(newest.values(), key=lambda row: (-row.mtime, row.session_id))
+    wanted = len(rows) if query.limit is None else query.offset + query.limit
+    found: list[StoredSession] = []
+    while rows and len(found) < wanted:
+        some, rows = rows[: wanted - len(found)], rows[wanted - len(found) :]
+        described = await store.each(lambda row: describe(store, row), some)
+        found += [info for info in described if info is not None and query.matches(info)]
+    return query.page(found)
+
+
+async def rows_of(store: StoreCalls, project: str) -> list[Row]:
+    """The sessions of a project, in any order. Raises `OptionsError` if the store cannot list."""
+    if not (store.offers("list_sessions") or store.offers("list_session_summaries")):
+        raise OptionsError(
+            f"the store {store.name} cannot list sessions",
+            hint="Give it `list_sessions` or `list_session_summaries`.",
+        )
+    summaries = await store.list_session_summaries(project) if store.offers("list_session_summaries") else []
+    known = {summary["session_id"]: summary for summary in summaries}
+    if not store.offers("list_sessions"):
+        return [Row(project, id, summary["mtime"], summary["data"], True) for id, summary in known.items()]
+    rows: list[Row] = []
+    for entry in await store.list_sessions(project):
+        id, mtime = entry["session_id"], entry["mtime"]
+        summary = known.get(id)
+        if summary is None:
+            rows.append(Row(project, id, mtime, None, False))
+        else:
+            rows.append(Row(project, id, mtime, summary["data"], summary["mtime"] >= mtime))
+    return rows
+
+
+async def describe(store: StoreCalls, row: Row) -> StoredSession | None:
+    """What there is to say of a session; None if it has no place in lists."""
+    if not row.is_fresh or row.data is None:
+        try:
+            entries = await store.load(to_key(row.project, row.session_id))
+        except OutriderError as error:
+            log.warning("the session %s could not be loaded for a list: %s", row.session_id, error)
+            if row.data is None:
+                return StoredSession(
+                    id=row.session_id,
+                    project=row.project,
+                    title=row.session_id,
+                    last_modified=row.last_modified,
+                )
+        else:
+            return describe_entries(
+                entries,
+                session_id=row.session_id,
+                project=row.project,
+                last_modified=row.last_modified,
+            )
+    return describe_data(
+        row.data, session_id=row.session_id, project=row.project, last_modified=row.last_modified
+    )
+
+
+_IN_ONE_BATCH: Final = 500
+_NAMESPACE: Final = UUID("6f0f3c9e-3f1b-4b53-9c43-0d6f6a2f7a10")
+_HELD_SECONDS: Final = 60.0
+"""For how long the session is held while it is written; longer than a batch takes."""
+_RELEASE_SECONDS: Final = 5.0
+
+
+async def put(store: StoreCalls, bundle: Bundle, *, resume: bool) -> None:
+    """Write a session that is not there, its main transcript last: until then it is in no list.
+
+    Raises `SessionExists` if one of its id is there; to `resume`, if that is another one. What fails, or is
+    cancelled, is taken back, unless it can be resumed.
+    """
+    project, session_id = bundle.project, bundle.session_id
+    transcripts: list[tuple[str | None, list[JsonObject]]] = [
+        *((check_subpath(subpath), part) for subpath, part in bundle.parts.items() if part),
+        (None, bundle.entries),
+    ]
+    async with _held(store, project, session_id) as renew:
+        left: list[tuple[str | None, list[JsonObject], int]] = []
+        for subpath, entries in transcripts:
+            there = await store.load(to_key(project, session_id, subpath))
+            rest = left_of(entries, there)
+            if rest is None or (there and subpath is None and not resume):
+                raise SessionExists(session_id, where=f"{store.name}: {project}")
+            left.append((subpath, rest, len(there)))
+        try:
+            for subpath, entries, start in left:
+                for index in range(0, len(entries), _IN_ONE_BATCH):
+                    some = entries[index : index + _IN_ONE_BATCH]
+                    batch = _batch(bundle, subpath, start + index, some)
+                    await store.append(to_key(project, session_id, subpath), some, batch)
+                    await renew()
+        except BaseException:
+            if not resume and not any(start for _, _, start in left):
+                await _take_back(store, project, session_id)
+            raise
+
+
+async def _take_back(store: StoreCalls, project: str, session_id: str) -> None:
+    """Remove half of a session that nobody will finish; where that fails, it stays."""
+    if store.offers("delete"):
+        with anyio.move_on_after(_RELEASE_SECONDS, shield=True), suppress(OutriderError):
+            await store.delete(to_key(project, session_id))
+
+
+def _batch(bundle: Bundle, subpath: str | None, start: int, entries: list[JsonObject]) -> str:
+    """An id that is the same for the same entries at the same place."""
+    content = hashlib.sha256("\n".join(map(to_line, entries)).encode()).hexdigest()
+    place = [bundle.project, bundle.session_id, subpath or "", str(start), content]
+    return str(uuid5(_NAMESPACE, "\0".join(place)))
+
+
+@asynccontextmanager
+async def _held(
+    store: StoreCalls, project: str, session_id: str
+) -> AsyncGenerator[Callable[[], Awaitable[None]], None]:
+    """Be the only one who writes to a session, if the store has a way to be."""
+
+    async def renew() -> None:
+        if token:
+            await store.renew_lease(key, token, _HELD_SECONDS)
+
+    key, token = to_key(project, session_id), ""
+    if store.has_leases:
+        holder = f"a copy by process {os.getpid()} on {socket.gethostname()}"
+        token = await store.acquire_lease(key, holder, _HELD_SECONDS)
+    try:
+        yield renew
+    finally:
+        if token:
+            # If it fails, the hold runs out by itself.
+            with anyio.move_on_after(_RELEASE_SECONDS, shield=True), suppress(OutriderError):
+                await store.release_lease(key, token)
+
+
+class _SearchedSessions(Protocol):
+    async def load_at(self, key: str, session_id: str) -> Bundle: ...
+
+    async def list(self, query: SessionQuery) -> list[StoredSession]: ...
+
+
+class StoreSearch:
+    """A search that is on its way."""
+
+    def __init__(
+        self,
+        sessions: _SearchedSessions,
+        search: Search,
+        query: SessionQuery,
+        *,
+        agents: bool,
+        limit: int | None,
+    ) -> None:
+        self._sessions = sessions
+        self._search, self._query = search, query
+        self._with_agents = agents
+        self._left = limit
+        self._to_do: list[StoredSession] | None = None
+
+    async def pull(self) -> list[SearchHit] | None:
+        """The hits in the next session that has any."""
+        if self._to_do is None:
+            self._to_do = (await self._sessions.list(self._query))[::-1]
+        while self._to_do and self._left != 0:
+            info = self._to_do.pop()
+            try:
+                bundle = await self._sessions.load_at(info.project, info.id)
+            except TranscriptError as error:
+                # As on disk: one that cannot be read, or was deleted meanwhile, does not end the search.
+                log.warning("the session %s could not be searched: %s", info.id, error)
+                continue
+            found = await run_sync(lambda: list(self._in(info, bundle)), abandon_on_cancel=True)  # noqa: B023 - awaited within the turn of the loop
+            if self._left is not None:
+                found = found[: self._left]
+                self._left -= len(found)
+            if found:
+                return found
+        return None
+
+    def stop(self) -> None:
+        self._to_do = []
+
+    def _in(self, info: StoredSession, bundle: Bundle) -> Iterator[SearchHit]:
+        yield from self._in_entries(info, bundle.entries, None)
+        for subpath, part in bundle.parts.items() if self._with_agents else ():
+            yield from self._in_entries(info, part, subpath.rpartition("/")[2].removeprefix("agent-"))
+
+    def _in_entries(
+        self, info: StoredSession, entries: list[JsonObject], agent: str | None
+    ) -> Iterator[SearchHit]:
+        for number, data in enumerate(entries, 1):
+            entry = to_entry(data)
+            if (excerpt := self._search.excerpt(entry)) is not None:
+                yield SearchHit(
+                    session=info, entry=entry, line_number=number, excerpt=excerpt, agent_id=agent
+                )
+
+
+_AGENTS: Final = "subagents/"
+
+
+class StoreLibrary:
+    """The sessions in a store."""
+
+    def __init__(self, store: SessionStore) -> None:
+        self._store = StoreCalls(store)
+
+    @property
+    def place(self) -> str:
+        return self._store.name
+
+    async def list(self, query: SessionQuery) -> _Sessions:
+        return await listed(self._store, await self._projects(query), query)
+
+    async def info(self, session_id: str, project: StrPath | None) -> StoredSession:
+        key = await self._find(session_id, project)
+        if self._store.offers("list_sessions") or self._store.offers("list_session_summaries"):
+            for row in await rows_of(self._store, key):
+                if row.session_id == session_id and (info := await describe(self._store, row)) is not None:
+                    return info
+        entries = await self._load(key, session_id)
+        told = [time for entry in reversed(entries) if (time := to_time(entry.get("timestamp"))) is not None]
+        last = told[0] if told else datetime.fromtimestamp(0, UTC)
+        data: dict[str, object] = {}
+        for entry in entries:
+            fold_facts(data, to_facts(entry))
+        info = describe_data(data, session_id=session_id, project=key, last_modified=last, in_lists=False)
+        assert info is not None
+        return info
+
+    async def read(
+        self,
+        session_id: str,
+        project: StrPath | None,
+        *,
+        agent: str | None,
+        history: History,
+        last: int | None,
+        limit: int | None,
+        offset: int,
+    ) -> _Entries:
+        key = await self._find(session_id, project)
+        if agent is None:
+            entries = await self._load(key, session_id)
+        else:
+            entries = await self._load_agent(key, session_id, agent)
+
+        def chained() -> _Entries:
+            told = (to_entry(entry) for entry in entries)
+            found = conversation(told, history=history, agent=agent is not None)
+            if last is not None:
+                found = found[len(found) - last if last < len(found) else 0 :]
+            return found[offset : None if limit is None else offset + limit]
+
+        return await run_sync(chained, abandon_on_cancel=True)
+
+    async def agents(self, session_id: str, project: StrPath | None) -> _Names:
+        key = await self._find(session_id, project)
+        parts = await self._subpaths(key, session_id)
+        return sorted(_agent_of(part) for part in parts if part.startswith(_AGENTS))
+
+    def search(
+        self,
+        text: str,
+        query: SessionQuery,
+        *,
+        regex: bool,
+        case_sensitive: bool,
+        agents: bool,
+        limit: int | None,
+    ) -> StoreSearch:
+        search = Search(text, regex=regex, case_sensitive=case_sensitive, agents=agents)
+        return StoreSearch(self, search, query, agents=agents, limit=limit)
+
+    async def load(self, session_id: str, project: StrPath | None) -> Bundle:
+        return await self.load_at(await self._find(session_id, project), session_id)
+
+    async def load_at(self, key: str, session_id: str) -> Bundle:
+        """All of a session whose project is known by its key."""
+        entries = await self._load(key, session_id)
+        subpaths = await self._subpaths(key, session_id, entries)
+        parts = await self._store.each(lambda part: self._store.load(to_key(key, session_id, part)), subpaths)
+        return Bundle(
+            session_id=session_id,
+            project=key,
+            entries=entries,
+            parts={subpath: part for subpath, part in zip(subpaths, parts, strict=True) if part},
+        )
+
+    async def note(self, session_id: str, project: StrPath | None, entry: JsonObject) -> None:
+        key = await self._find(session_id, project, strict=True)
+        await self._store.append(to_key(key, session_id), [dated(entry)])
+
+    async def archive(self, session_id: str, project: StrPath | None, *, archived: bool) -> None:
+        await self.note(session_id, project, archive_entry(session_id, archived=archived))
+
+    async def delete(self, session_id: str, project: StrPath | None) -> None:
+        if not self._store.offers("delete"):
+            raise UsageError(
+                f"the store {self._store.name} cannot delete sessions", hint="Give it a method `delete`."
+            )
+        key = await self._find(session_id, project, strict=True)
+        await self._store.delete(to_key(key, session_id))
+
+    async def put(self, bundle: Bundle, *, resume: bool = False, archived: bool = False) -> None:
+        await put(self._store, bundle, resume=resume)
+        if archived:
+            entries = await self._load(bundle.project, bundle.session_id)
+            if not says_archived(entries):
+                note = archive_entry(bundle.session_id, archived=True)
+                await self._store.append(to_key(bundle.project, bundle.session_id), [dated(note)])
+
+    async def close(self) -> None:
+        await self._store.close()
+
+    # Finding
+
+    async def _projects(self, query: SessionQuery) -> _Names:
+        if query.project is not None:
+            others = await _other_worktrees(query.project) if query.worktrees else []
+            return sorted({project_key(query.project), *others})
+        if not self._store.offers("list_projects"):
+            raise OptionsError(
+                f"the store {self._store.name} cannot tell which projects there are", hint="Give project=."
+            )
+        return await self._store.list_projects()
+
+    async def _find(self, session_id: str, project: StrPath | None, *, strict: bool = False) -> str:
+        """The key of the project that a session is in; with `strict` there may be one only."""
+        if project is not None:
+            key = project_key(project)
+            if await self._exists(key, session_id):
+                return key
+            others = await _other_worktrees(project)
+            for other in others:
+                if await self._exists(other, session_id):
+                    return other
+            raise SessionNotFound(session_id, searched=[key, *others])
+        found = await self._everywhere(session_id)
+        if not found:
+            raise SessionNotFound(session_id, searched=[self._store.name])
+        if len(found) == 1:
+            return found[0]
+        if strict or not self._store.offers("list_sessions"):
+            raise OptionsError(
+                f"the session {session_id} is in several projects: {', '.join(sorted(found))}",
+                hint="Give project=.",
+            )
+        times = {
+            row["mtime"]: key
+            for key in found
+            for row in await self._store.list_sessions(key)
+            if row["session_id"] == session_id
+        }
+        return times[max(times)] if times else found[0]
+
+    async def _everywhere(self, session_id: str) -> _Names:
+        if self._store.offers("find_session"):
+            return await self._store.find_session(session_id)
+        if not (self._store.offers("list_projects") and self._store.offers("list_sessions")):
+            raise OptionsError(
+                f"the store {self._store.name} cannot find a session without its project",
+                hint="Give project=, the folder that it was started in.",
+            )
+        keys = await self._store.list_projects()
+        found = await self._store.each(lambda key: self._exists(key, session_id), keys)
+        return [key for key, is_there in zip(keys, found, strict=True) if is_there]
+
+    async def _exists(self, key: str, session_id: str) -> bool:
+        if self._store.offers("find_session"):
+            return key in await self._store.find_session(session_id)
+        if self._store.offers("list_sessions"):
+            return any(row["session_id"] == session_id for row in await self._store.list_sessions(key))
+        return bool(await self._store.load(to_key(key, session_id)))
+
+    # Loading
+
+    async def _load(self, key: str, session_id: str) -> _Objects:
+        entries = await self._store.load(to_key(key, session_id))
+        if not entries:
+            raise SessionNotFound(session_id, searched=[key])
+        return entries
+
+    async def _load_agent(self, key: str, session_id: str, agent: str) -> _Objects:
+        parts = await self._subpaths(key, session_id)
+        for part in parts:
+            if part.startswith(_AGENTS) and _agent_of(part) == agent:
+                return await self._store.load(to_key(key, session_id, part))
+        known = ", ".join(sorted(map(_agent_of, parts))) or "it has none"
+        raise TranscriptError(
+            f"the session has no subagent {agent!r}",
+            hint=f"Its subagents: {known}.",
+            session_id=session_id,
+        )
+
+    async def _subpaths(self, key: str, session_id: str, entries: _Objects | None = None) -> _Names:
+        if self._store.offers("list_subkeys"):
+            return sorted(await self._store.list_subkeys(to_key(key, session_id)))
+        # What can be known without: those whose results are in the transcript.
+        told = entries if entries is not None else await self._load(key, session_id)
+        parts = [f"{_AGENTS}agent-{agent}" for agent in sorted(agents_in(told))]
+        loaded = await self._store.each(lambda part: self._store.load(to_key(key, session_id, part)), parts)
+        return [part for part, found in zip(parts, loaded, strict=True) if found]
+
+
+async def _other_worktrees(project: StrPath) -> list[str]:
+    """The keys of the projects that are other worktrees of the same repository."""
+    folders = await run_sync(worktrees, project, abandon_on_cancel=True)
+    return sorted({project_key(folder) for folder in folders} - {project_key(project)})
+
+
+def _agent_of(subpath: str) -> str:
+    return subpath.rpartition("/")[2].removeprefix("agent-")
+
+
+if TYPE_CHECKING:
+    # Within the class, `list` is a method.
+    _Sessions = list[StoredSession]
+    _Entries = list[TranscriptEntry]
+    _Names = list[str]
+    _Objects = list[JsonObject]

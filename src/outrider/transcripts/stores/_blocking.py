@@ -1,0 +1,382 @@
+"""Owns what all stores with a blocking driver share: each call runs in a thread, in bounded time, and fails
+with a `StoreError`.
+
+Does not know where anything is kept.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import suppress
+from contextvars import ContextVar
+from threading import Event, Lock
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+from uuid import uuid4
+from weakref import WeakKeyDictionary, WeakSet
+
+import anyio
+import msgspec
+from anyio.lowlevel import RunVar
+
+from outrider._threads import run_sync, start_thread
+from outrider.errors import LaunchError, OptionsError, OutriderError, SessionBusy, StoreError, StoreTimedOut
+from outrider.transcripts.stores._base import SessionStore
+from outrider.transcripts.stores._records import Line, Place
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+    from outrider.transcripts.stores._base import (
+        SessionKey,
+        SessionListSubkeysKey,
+        SessionStoreEntry,
+        SessionStoreListEntry,
+        SessionSummaryEntry,
+    )
+
+__all__ = ["DEFAULT_TIMEOUT", "BlockingStore", "Explained", "check_seconds", "check_timeout", "go_on"]
+
+T = TypeVar("T")
+Explained: TypeAlias = tuple[str, bool] | tuple[str, bool, str]
+
+DEFAULT_TIMEOUT: Final = 30.0
+_TO_TELL: Final = 0.9
+"""The part of the time that a driver may wait for others, so that it can still say what it waited for."""
+_THREADS: Final = 8
+"""How many calls of one store run at once in one event loop."""
+
+_UNREADABLE: Final = (ValueError, msgspec.MsgspecError)
+"""What is raised for data that is not as it was stored."""
+
+_given_up: ContextVar[Event | None] = ContextVar("outrider store call given up", default=None)
+_limiters: RunVar[WeakKeyDictionary[BlockingStore, anyio.CapacityLimiter]] = RunVar("outrider store threads")
+
+
+class BlockingStore(SessionStore, ABC):
+    """A strict `SessionStore` over blocking methods, which are the ones to write.
+
+    Those with an underscore run in a worker thread, several of them at once. They raise what their driver
+    raises, `SessionBusy` or `LeaseLost`. A call that takes longer than `timeout` seconds, or that is
+    cancelled, returns at once, and its thread is left to end by itself: give the driver a timeout too. What
+    it is at may still be done; what it waited for is not begun any more (`go_on`).
+
+    May be used from several tasks, threads and event loops, and after a fork.
+    """
+
+    def __init__(self, name: str, *, timeout: float | None = DEFAULT_TIMEOUT) -> None:
+        """`name` is the store's URL without a password, for people to read."""
+        self._name = name
+        self._timeout = check_timeout(timeout)
+        self._tokens: dict[Place, str] = {}
+        _registry.add(self)
+
+    @classmethod
+    @abstractmethod
+    def from_url(cls, url: str) -> Self:
+        """Raises `OptionsError` for a URL that is not right."""
+
+    @property
+    def name(self) -> str:
+        """The store's URL without a password."""
+        return self._name
+
+    @property
+    def timeout(self) -> float | None:
+        """How many seconds a call may take."""
+        return self._timeout
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._name!r})"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with anyio.CancelScope(shield=True):
+            await self.close()
+
+    # The contract.
+
+    async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
+        if entries:
+            await self._run("append", self._encode_and_append, Place.of(key), entries, None)
+
+    async def append_batch(self, key: SessionKey, entries: list[SessionStoreEntry], batch: str) -> None:
+        if entries:
+            await self._run("append_batch", self._encode_and_append, Place.of(key), entries, batch)
+
+    async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
+        return await self._run("load", self._load, Place.of(key))
+
+    async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
+        """The sessions of a project, newest first."""
+        return await self._run("list_sessions", self._list_sessions, project_key)
+
+    async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
+        """What is known about the sessions of a project, newest first."""
+        return await self._run("list_session_summaries", self._list_summaries, project_key)
+
+    async def delete(self, key: SessionKey) -> None:
+        await self._run("delete", self._delete, Place.of(key))
+
+    async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
+        return await self._run("list_subkeys", self._list_subkeys, Place.of(key).main)
+
+    async def list_projects(self) -> list[str]:
+        return await self._run("list_projects", self._list_projects)
+
+    async def find_session(self, session_id: str) -> list[str]:
+        return await self._run("find_session", self._find_session, session_id)
+
+    async def acquire_lease(self, key: SessionListSubkeysKey, holder: str, seconds: float) -> str:
+        check_seconds(seconds)
+        token, session, deciding = uuid4().hex, Place.of(key).main, Lock()
+        is_had = is_unwanted = False
+
+        def acquire() -> None:
+            nonlocal is_had
+            self._acquire(session, token, holder, seconds)
+            self._tokens[session] = token
+            with deciding:
+                is_had, is_to_undo = True, is_unwanted
+            if is_to_undo:
+                self._undo_acquire(session, token)
+
+        try:
+            await self._run("acquire_lease", acquire)
+        except BaseException:
+            with deciding:
+                is_unwanted, is_late = True, not is_had
+            if not is_late:
+                # The thread has ended: it did not see that nobody waits any more.
+                with suppress(LaunchError):  # without a thread it runs out by itself
+                    start_thread(self._undo_acquire, session, token, name="outrider-store")
+            raise
+        return token
+
+    async def renew_lease(self, key: SessionListSubkeysKey, token: str, seconds: float) -> None:
+        check_seconds(seconds)
+        await self._run("renew_lease", self._renew, Place.of(key).main, token, seconds)
+
+    async def release_lease(self, key: SessionListSubkeysKey, token: str) -> None:
+        await self._run("release_lease", self._let_go, Place.of(key).main, token)
+
+    async def close(self) -> None:
+        """Let go of connections and files; what is asked afterwards connects again."""
+        await self._run("close", self._close)
+
+    # What a store has to write. All of it blocks.
+
+    @abstractmethod
+    def _append(self, place: Place, lines: list[Line], batch: str | None) -> None:
+        """Add the lines whose uuid is not there yet, all or none, unless a batch of this id was added to this
+        transcript before. There is at least one line. In the same transaction: the lease is checked
+        (`_check_lease`), the batch id is kept, and if lines were added to a main transcript, its summary is
+        folded from these and its mtime is `later`."""
+
+    @abstractmethod
+    def _load(self, place: Place) -> list[SessionStoreEntry] | None: ...
+
+    @abstractmethod
+    def _list_sessions(self, project: str) -> list[SessionStoreListEntry]:
+        """Newest first."""
+
+    @abstractmethod
+    def _list_summaries(self, project: str) -> list[SessionSummaryEntry]:
+        """Newest first."""
+
+    @abstractmethod
+    def _delete(self, place: Place) -> None:
+        """Checks the lease as `_append` does; a lease itself is not removed. Batch ids and uuids are."""
+
+    @abstractmethod
+    def _list_subkeys(self, session: Place) -> list[str]: ...
+
+    @abstractmethod
+    def _list_projects(self) -> list[str]: ...
+
+    @abstractmethod
+    def _find_session(self, session_id: str) -> list[str]: ...
+
+    @abstractmethod
+    def _acquire(self, session: Place, token: str, holder: str, seconds: float) -> None:
+        """Keep this token for so long. Raises `SessionBusy` if there is another one that has not run out,
+        whoever has it."""
+
+    @abstractmethod
+    def _renew(self, session: Place, token: str, seconds: float) -> None:
+        """Raises `LeaseLost` unless the token that is kept, run out or not, is this one."""
+
+    @abstractmethod
+    def _release(self, session: Place, token: str) -> None:
+        """Forget the token, if it is the one that is kept."""
+
+    @abstractmethod
+    def _close(self) -> None: ...
+
+    @abstractmethod
+    def _forget(self) -> None:
+        """In a new process after a fork, where no other thread runs: forget connections, files and locks of
+        the parent's without closing them, which would disturb the parent."""
+
+    def _before_fork(self) -> None:
+        """In a process that is about to be forked."""
+
+    def _after_fork(self) -> None:
+        """In the parent, after that."""
+
+    @abstractmethod
+    def _explain(self, error: Exception) -> Explained | None:
+        """What went wrong, without a password in it, whether it may pass, and if it can be said what to do
+        next; None if this is no failure of the store."""
+
+    # For those.
+
+    def _token(self, session: Place) -> str | None:
+        """The token of the lease that this object has, or had."""
+        return self._tokens.get(session.main)
+
+    def _check_lease(self, place: Place, token: str | None, holder: str, seconds: float) -> None:
+        """Raises `SessionBusy` if the lease that is kept, with so many seconds to run, is somebody else's."""
+        if token is not None and seconds > 0 and token != self._token(place):
+            raise SessionBusy(place.session, holder, retry_after=round(seconds, 3))
+
+    @property
+    def _patience(self) -> float:
+        """How many seconds the driver should wait for others, and for its server."""
+        return (self._timeout or DEFAULT_TIMEOUT) * _TO_TELL
+
+    # Within.
+
+    def _encode_and_append(self, place: Place, entries: list[SessionStoreEntry], batch: str | None) -> None:
+        self._append(place, [Line.of(entry) for entry in entries], batch)
+
+    def _let_go(self, session: Place, token: str) -> None:
+        self._release(session, token)
+        if self._tokens.get(session) == token:
+            self._tokens.pop(session, None)
+
+    def _undo_acquire(self, session: Place, token: str) -> None:
+        # That nobody waits for the lease does not mean that it may be kept.
+        _given_up.set(None)
+        # If this fails, it runs out.
+        with suppress(Exception):
+            self._let_go(session, token)
+
+    async def _run(self, operation: str, call: Callable[..., T], *arguments: object) -> T:
+        given_up = Event()
+
+        def blocking() -> T:
+            _given_up.set(given_up)
+            try:
+                return call(*arguments)
+            except (OutriderError, _GivenUp):
+                raise
+            except Exception as error:
+                explained = self._explain(error)
+                if explained is None and isinstance(error, _UNREADABLE):
+                    explained = f"what is in it is damaged ({error})", False, "Restore it from a copy."
+                if explained is None:
+                    raise
+                reason, retryable, *hint = explained
+                raise StoreError(
+                    self._name, operation, reason, retryable=retryable, hint=" ".join(hint)
+                ) from error
+
+        try:
+            with anyio.move_on_after(self._timeout):
+                return await run_sync(blocking, abandon_on_cancel=True, limiter=self._limiter())
+        except LaunchError as error:
+            raise StoreError(self._name, operation, str(error), retryable=True) from error
+        finally:
+            given_up.set()
+        raise StoreTimedOut(self._name, operation, self._timeout)
+
+    def _limiter(self) -> anyio.CapacityLimiter:
+        # Not the default one of anyio: a store that hangs must not take the threads of all others.
+        try:
+            limiters = _limiters.get()
+        except LookupError:
+            _limiters.set(limiters := WeakKeyDictionary())
+        if self not in limiters:
+            limiters[self] = anyio.CapacityLimiter(_THREADS)
+        return limiters[self]
+
+    def _begin_in_child(self) -> None:
+        # A lease is the parent's: two processes would write under it.
+        self._tokens = {}
+        self._forget()
+
+
+class _GivenUp(Exception):
+    """Ends the thread of a call that nobody waits for."""
+
+
+def go_on() -> None:
+    """To be called in the thread of a call after it waited for something, before it writes: ends it if it
+    was given up meanwhile. What is written so late would come after what was written since."""
+    given_up = _given_up.get()
+    if given_up is not None and given_up.is_set():
+        raise _GivenUp
+
+
+def check_timeout(timeout: float | None) -> float | None:
+    """Raises `OptionsError` unless it is a number of seconds, or None for no limit."""
+    if timeout is not None and not 0 < timeout < float("inf"):
+        raise OptionsError(f"`timeout` is {timeout}; give a number of seconds above 0, or None for no limit")
+    return timeout
+
+
+def check_seconds(seconds: float) -> None:
+    """Raises `OptionsError` unless a lease can be this long."""
+    if not 0 < seconds < float("inf"):
+        raise OptionsError(f"a lease of {seconds} seconds cannot be; give a number above 0")
+
+
+class _Registry:
+    """The stores of this process, so that they can be told of a fork."""
+
+    def __init__(self) -> None:
+        self._stores: WeakSet[BlockingStore] = WeakSet()
+        self._told: tuple[BlockingStore, ...] = ()
+        self._lock = Lock()
+
+    def add(self, store: BlockingStore) -> None:
+        with self._lock:
+            self._stores.add(store)
+
+    def before(self) -> None:
+        # Held until the fork is over: one at a time, and no store begins meanwhile.
+        self._lock.acquire()
+        self._told = tuple(self._stores)
+        for store in self._told:
+            store._before_fork()  # pyright: ignore[reportPrivateUsage]
+
+    def after_in_parent(self) -> None:
+        try:
+            for store in self._told:
+                store._after_fork()  # pyright: ignore[reportPrivateUsage]
+        finally:
+            self._told = ()
+            self._lock.release()
+
+    def after_in_child(self) -> None:
+        self._lock = Lock()
+        for store in self._told:
+            store._begin_in_child()  # pyright: ignore[reportPrivateUsage]
+        self._told = ()
+
+
+_registry = _Registry()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_registry.before,
+        after_in_parent=_registry.after_in_parent,
+        after_in_child=_registry.after_in_child,
+    )

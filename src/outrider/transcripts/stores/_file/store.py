@@ -1,0 +1,511 @@
+"""Owns `FileStore`, a session store in a folder: a file of JSON lines for each transcript.
+
+The names of the files are in `_file_names`, what is in them in `_file_transcript`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections import OrderedDict
+from contextlib import ExitStack, contextmanager, suppress
+from hashlib import sha256
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Final, cast
+from uuid import uuid4
+
+from msgspec import convert
+from msgspec.structs import asdict
+
+from outrider._folders import remove_folder
+from outrider.errors import LeaseLost, SessionBusy, StoreError
+from outrider.transcripts._describe import fold_session_summary
+from outrider.transcripts.stores._blocking import DEFAULT_TIMEOUT, BlockingStore, Explained, go_on
+from outrider.transcripts.stores._file.transcript import (
+    Damaged,
+    Index,
+    Transcript,
+    locked,
+    make_folder,
+    sync_folder,
+    write_whole,
+)
+from outrider.transcripts.stores._records import (
+    RESTORE,
+    WAIT_LONGER,
+    LeaseTime,
+    Line,
+    Place,
+    decode,
+    encode,
+    explain_os_error,
+    later,
+)
+from outrider.transcripts.stores._urls import (
+    absolute_path,
+    local_path,
+    refuse_parameters,
+    take_parameters,
+    take_seconds,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from typing import Self
+
+    from outrider.transcripts.stores._base import (
+        SessionStoreEntry,
+        SessionStoreListEntry,
+        SessionSummaryEntry,
+    )
+
+__all__ = ["FileStore", "Layout", "name_of", "text_of"]
+
+
+_LONGEST: Final = 200
+"""Bytes of a name; most file systems allow 255, and an ending is added."""
+_CUT: Final = "~"
+"""Stands before the checksum of a long text; no other name has it."""
+_EMPTY: Final = "%"
+
+_ESCAPED: Final = re.compile(rb"[^a-z0-9_.\-]|^\.|\.$")
+_ESCAPE: Final = re.compile(r"%([0-9a-f]{2})")
+
+
+def name_of(text: str) -> str:
+    """The file name of a text: another one for each, also where upper and lower case, or two spellings of an
+    accent, are the same. `text_of` undoes it, but for long ones."""
+    data = text.encode("utf-8", "surrogatepass")
+    name = _ESCAPED.sub(lambda found: b"%%%02x" % found[0][0], data).decode()
+    if len(name) > _LONGEST:
+        return f"{name[:100]}{_CUT}{sha256(data).hexdigest()}"
+    return name or _EMPTY
+
+
+def text_of(name: str) -> str | None:
+    """The text of a file name; None if it was too long to be in it, or if it is no such name."""
+    if name == _EMPTY:
+        return ""
+    data = _ESCAPE.sub(lambda found: chr(int(found[1], 16)), name).encode("latin-1", "replace")
+    text = data.decode("utf-8", "surrogatepass") if _is_text(data) else ""
+    return text if text and name_of(text) == name else None
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+class Layout:
+    """The files of a store in a folder.
+
+    `PROJECT/SESSION/main.jsonl` is a transcript, `PROJECT/SESSION/parts/SUBPATH.jsonl` a part of it, each
+    with a `.log` of what was added when. What begins with a dot is the store's own.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.marker = root / "outrider.json"
+        self.locks = root / ".locks"
+        self.leases = root / ".leases"
+
+    def deleted(self, name: str) -> Path:
+        """Where a session is put that is about to be removed."""
+        return self.root / f".deleted-{name}"
+
+    def project(self, project: str) -> Path:
+        return self.root / name_of(project)
+
+    def session(self, place: Place) -> Path:
+        return self.project(place.project) / name_of(place.session)
+
+    def transcript(self, place: Place) -> Path:
+        """Without an ending."""
+        session = self.session(place)
+        return session / "main" if place.subpath is None else session / "parts" / name_of(place.subpath)
+
+    def summary(self, place: Place) -> Path:
+        return self.session(place) / "summary.json"
+
+    def lock(self, place: Place) -> Path:
+        return self.locks / f"{_checksum(place)}.lock"
+
+    def lease(self, place: Place) -> Path:
+        return self.leases / f"{_checksum(place)}.json"
+
+
+def _checksum(place: Place) -> str:
+    # Not a name: these are needed where the session is not there, or not any more.
+    return sha256(repr((place.project, place.session)).encode("utf-8", "surrogatepass")).hexdigest()[:40]
+
+
+_FORMAT: Final = 1
+_MOST_INDEXES: Final = 64
+"""Transcripts of which it is remembered what is in them; others are read again at the next append."""
+
+
+class FileStore(BlockingStore):
+    """Keeps sessions in a folder, which is made if it is not there; only its owner can read it.
+
+    `PROJECT/SESSION/main.jsonl` has the entries of a session, and `PROJECT/SESSION/parts/` those of its
+    parts. Others may read these; they must not write there. Several processes may use the folder at once, on
+    several machines if its file system has locks for them (`flock`). What was acknowledged outlives a loss of
+    power.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], *, timeout: float | None = DEFAULT_TIMEOUT) -> None:
+        """`timeout` is how many seconds a call may take, the wait for other writers included."""
+        self._folder = absolute_path(os.fspath(folder), "a folder", "Give the path of a folder.")
+        super().__init__(f"file://{self._folder}", timeout=timeout)
+        self._layout = Layout(self._folder)
+        self._indexes: OrderedDict[Place, Index] = OrderedDict()
+        self._guard = Lock()
+        self._latest = 0
+
+    @classmethod
+    def from_url(cls, url: str) -> Self:
+        """`file:///absolute/path`, with `?timeout=seconds`."""
+        url, taken = take_parameters(url, "timeout")
+        refuse_parameters(url, ("timeout",))
+        return cls(f"/{local_path(url)}", timeout=take_seconds(taken, "timeout", DEFAULT_TIMEOUT))
+
+    @property
+    def folder(self) -> Path:
+        """Where the files are."""
+        return self._folder
+
+    # Writing.
+
+    def _append(self, place: Place, lines: list[Line], batch: str | None) -> None:
+        with self._writing(place):
+            transcript = Transcript(self._layout.transcript(place))
+            index = transcript.index(self._taken_index(place))
+            if index is None:
+                self._make_folders(place)
+                if place.subpath is None:
+                    self._layout.summary(place).unlink(missing_ok=True)
+                index = transcript.create(place)
+            if batch is None or batch not in index.batches:
+                fresh = _fresh(lines, index)
+                if fresh or batch is not None:
+                    before = index.size
+                    transcript.add(index, fresh, batch)
+                    if fresh and place.subpath is None:
+                        self._summarise(place, index, before, fresh)
+            self._keep_index(place, index)
+
+    def _delete(self, place: Place) -> None:
+        with self._writing(place):
+            if place.subpath is not None:
+                self._taken_index(place)
+                Transcript(self._layout.transcript(place)).remove()
+                return
+            session = self._layout.session(place)
+            if not session.exists():
+                return
+            # In one step: no half of a session is left.
+            session.rename(self._layout.deleted(uuid4().hex))
+            sync_folder(session.parent)
+        # What others did not come to remove is removed too.
+        for gone in self._folder.glob(self._layout.deleted("*").name):
+            with suppress(OSError):
+                remove_folder(gone)
+
+    def _acquire(self, session: Place, token: str, holder: str, seconds: float) -> None:
+        with self._locked(session):
+            _, other, left = self._lease(session)
+            if left > 0:
+                raise SessionBusy(session.session, other, retry_after=round(left, 3))
+            self._write_lease(session, token, holder, seconds)
+
+    def _renew(self, session: Place, token: str, seconds: float) -> None:
+        with self._locked(session):
+            kept, holder, _ = self._lease(session)
+            if kept != token:
+                raise LeaseLost(session.session, holder)
+            self._write_lease(session, token, holder, seconds)
+
+    def _release(self, session: Place, token: str) -> None:
+        with self._locked(session):
+            if self._lease(session)[0] == token:
+                self._layout.lease(session).unlink()
+
+    # Reading.
+
+    def _load(self, place: Place) -> list[SessionStoreEntry] | None:
+        transcript = Transcript(self._layout.transcript(place))
+        if not self._is_ready() or not transcript.entries.exists():
+            return None
+        with self._reading(place):
+            index = transcript.index(None, uuids=False)
+            return None if index is None else transcript.load(0, index.size)
+
+    def _list_sessions(self, project: str) -> list[SessionStoreListEntry]:
+        return [
+            {"session_id": summary["session_id"], "mtime": summary["mtime"]}
+            for summary in self._list_summaries(project)
+        ]
+
+    def _list_summaries(self, project: str) -> list[SessionSummaryEntry]:
+        if not self._is_ready():
+            return []
+        found = [
+            summary
+            for folder in _folders(self._layout.project(project))
+            if (summary := self._summary(project, folder)) is not None
+        ]
+        return sorted(found, key=lambda summary: summary["mtime"], reverse=True)
+
+    def _list_subkeys(self, session: Place) -> list[str]:
+        if not self._is_ready():
+            return []
+        parts = self._layout.session(session) / "parts"
+        with self._reading(session):
+            stems = [path.with_suffix("") for path in parts.glob("*.jsonl")] if parts.exists() else []
+            places = [transcript.place() for stem in stems if (transcript := Transcript(stem)).is_there()]
+        return [place.subpath for place in places if place is not None and place.subpath is not None]
+
+    def _list_projects(self) -> list[str]:
+        if not self._is_ready():
+            return []
+        found = (self._project(folder) for folder in _folders(self._folder))
+        return [project for project in found if project is not None]
+
+    def _find_session(self, session_id: str) -> list[str]:
+        name = name_of(session_id)
+        found: list[str] = []
+        for project in self._list_projects():
+            folder = self._layout.project(project) / name
+            if folder.exists() and self._summary(project, folder) is not None:
+                found.append(project)
+        return found
+
+    # The rest.
+
+    def _close(self) -> None:
+        with self._guard:
+            self._indexes.clear()
+
+    def _forget(self) -> None:
+        self._guard = Lock()
+        self._indexes = OrderedDict()
+
+    def _explain(self, error: Exception) -> Explained | None:
+        if isinstance(error, Damaged):
+            return str(error), False, RESTORE
+        if isinstance(error, TimeoutError) and error.errno is None:
+            return str(error), True, WAIT_LONGER
+        return explain_os_error(error) if isinstance(error, OSError) else None
+
+    @contextmanager
+    def _locked(self, place: Place, *, shared: bool = False) -> Generator[None]:
+        self._make_ready()
+        with locked(self._layout.lock(place), shared=shared, wait=self._patience):
+            go_on()
+            yield
+
+    @contextmanager
+    def _reading(self, place: Place) -> Generator[None]:
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(self._locked(place, shared=True))
+            except OSError as error:
+                # Who may only read does so without a lock. What was acknowledged is not changed.
+                if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+                    raise
+            yield
+
+    @contextmanager
+    def _writing(self, place: Place) -> Generator[None]:
+        with self._locked(place):
+            self._check_lease(place, *self._lease(place))
+            yield
+
+    def _is_ready(self) -> bool:
+        """Whether there is a store. Raises `StoreError` if there is something else, or a newer one."""
+        try:
+            marker = self._layout.marker.read_bytes()
+        except FileNotFoundError:
+            if any(not name.startswith(".") for name in _names(self._folder)) and not self._marked():
+                raise StoreError(
+                    self._name, "open", "it is a folder of something else", hint="Give an empty folder."
+                ) from None
+            return False
+        try:
+            version: object = cast("dict[str, object]", decode(marker)).get("format")
+        except ValueError as error:
+            raise Damaged(f"{self._layout.marker} is damaged: {error}") from error
+        if version != _FORMAT:
+            raise StoreError(
+                self._name,
+                "open",
+                f"its files are of version {version}, and this Outrider knows {_FORMAT}",
+                hint="Update Outrider here, or use another folder.",
+            )
+        return True
+
+    def _marked(self) -> bool:
+        # Another process may have made the store since.
+        return self._layout.marker.exists()
+
+    def _make_ready(self) -> None:
+        if not self._is_ready():
+            make_folder(self._folder)
+            write_whole(self._layout.marker, encode({"format": _FORMAT}), sync=True)
+        for folder in (self._layout.locks, self._layout.leases):
+            make_folder(folder)
+
+    def _make_folders(self, place: Place) -> None:
+        make_folder(self._layout.project(place.project))
+        make_folder(self._layout.session(place))
+        if place.subpath is not None:
+            make_folder(self._layout.transcript(place).parent)
+
+    def _taken_index(self, place: Place) -> Index | None:
+        # Taken out: if the append fails, it is read anew.
+        with self._guard:
+            return self._indexes.pop(place, None)
+
+    def _keep_index(self, place: Place, index: Index) -> None:
+        with self._guard:
+            self._indexes[place] = index
+            if len(self._indexes) > _MOST_INDEXES:
+                self._indexes.popitem(last=False)
+
+    # Leases.
+
+    def _lease(self, place: Place) -> tuple[str | None, str, float]:
+        """Token, holder, and the seconds that it runs for; below zero if it has run out."""
+        path = self._layout.lease(place)
+        try:
+            lease = cast("dict[str, object]", decode(path.read_bytes()))
+        except FileNotFoundError:
+            return None, "", -1.0
+        except ValueError as error:
+            raise Damaged(f"{path} is damaged: {error}") from error
+        token, holder = lease.get("token"), lease.get("holder")
+        try:
+            # What older versions have written has the end alone.
+            when = convert(lease, LeaseTime)
+        except ValueError as error:
+            raise Damaged(f"{path} is damaged: {error}") from error
+        if not (isinstance(token, str) and isinstance(holder, str)):
+            raise Damaged(f"{path} is damaged: it has no token, holder and end")
+        return token, holder, when.left
+
+    def _write_lease(self, place: Place, token: str, holder: str, seconds: float) -> None:
+        lease = {"token": token, "holder": holder, **asdict(LeaseTime.of(seconds))}
+        write_whole(self._layout.lease(place), encode(lease), sync=True)
+
+    # Summaries: what is missing of them is read from the entries.
+
+    def _summarise(self, place: Place, index: Index, before: int, fresh: list[Line]) -> None:
+        known = self._read_summary(place)
+        if known is None or (known["id"], known["size"]) != (index.id, before):
+            previous = self._caught_up(place, index, before)
+        else:
+            previous = _public(place.session, known)
+        summary = fold_session_summary(previous, place.key, [line.entry for line in fresh])
+        with self._guard:
+            self._latest = later(max(self._latest, summary["mtime"]))
+            mtime = self._latest
+        kept = {"id": index.id, "size": index.size, "mtime": mtime, "data": summary["data"]}
+        try:
+            write_whole(self._layout.summary(place), encode(kept), sync=False)
+        except OSError:
+            # The entries are stored: this must not look as if they were not.
+            return
+
+    def _caught_up(self, place: Place, index: Index, size: int) -> SessionSummaryEntry | None:
+        """The summary of the first so many bytes of a transcript."""
+        if not size:
+            return None
+        transcript = Transcript(self._layout.transcript(place))
+        known = self._read_summary(place)
+        if known is None or known["id"] != index.id or not 0 < cast("int", known["size"]) <= size:
+            summary = fold_session_summary(None, place.key, transcript.load(0, size))
+        else:
+            start = cast("int", known["size"])
+            summary = fold_session_summary(
+                _public(place.session, known), place.key, transcript.load(start, size)
+            )
+        written = transcript.entries.stat().st_mtime_ns // 1_000_000
+        summary["mtime"] = max(summary["mtime"], written)
+        return summary
+
+    def _summary(self, project: str, folder: Path) -> SessionSummaryEntry | None:
+        """The summary of a session; None if it has no main transcript."""
+        transcript = Transcript(folder / "main")
+        try:
+            size = transcript.entries.stat().st_size
+            session = text_of(folder.name)
+            place = transcript.place() if session is None else Place(project, session)
+        except FileNotFoundError:
+            return None
+        if place is None or not size:
+            return None
+        known = self._read_summary(place)
+        if known is not None and known["size"] == size:
+            return _public(place.session, known)
+        with self._reading(place):
+            index = transcript.index(None, uuids=False)
+            return None if index is None else self._caught_up(place, index, index.size)
+
+    def _read_summary(self, place: Place) -> dict[str, object] | None:
+        """None if it is not there, or not whole, as after a loss of power: it can be made again."""
+        try:
+            known = cast("dict[str, object]", decode(self._layout.summary(place).read_bytes()))
+        except (OSError, ValueError):
+            return None
+        whole = {"id": str, "size": int, "mtime": int, "data": dict}
+        return known if all(isinstance(known.get(name), kind) for name, kind in whole.items()) else None
+
+    def _project(self, folder: Path) -> str | None:
+        """The project that a folder is of; None if it has no session."""
+        named = text_of(folder.name)
+        for session in _folders(folder):
+            place = Transcript(session / "main").place() if named is None else None
+            project = named if place is None else place.project
+            if project is not None and self._summary(project, session) is not None:
+                return project
+        return None
+
+
+def _fresh(lines: list[Line], index: Index) -> list[Line]:
+    known: set[str] = set()
+    fresh: list[Line] = []
+    for line in lines:
+        if line.uuid is not None:
+            if line.uuid in index.uuids or line.uuid in known:
+                continue
+            known.add(line.uuid)
+        fresh.append(line)
+    return fresh
+
+
+def _public(session: str, known: dict[str, object]) -> SessionSummaryEntry:
+    return {
+        "session_id": session,
+        "mtime": cast("int", known["mtime"]),
+        "data": cast("dict[str, object]", known["data"]),
+    }
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)  # noqa: PTH208 - names only
+    except FileNotFoundError:
+        return []
+
+
+def _folders(folder: Path) -> list[Path]:
+    try:
+        with os.scandir(folder) as found:
+            return [Path(one.path) for one in found if one.is_dir() and not one.name.startswith(".")]
+    except FileNotFoundError:
+        return []

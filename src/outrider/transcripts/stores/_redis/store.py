@@ -1,0 +1,447 @@
+"""Owns `RedisStore`, a session store in Redis.
+
+What has to be atomic is in `_redis_scripts`.
+"""
+
+from __future__ import annotations
+
+import threading
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast
+from urllib.parse import quote_from_bytes
+from uuid import uuid4
+
+from outrider.errors import LeaseLost, OptionsError, SessionBusy, StoreError
+from outrider.transcripts._describe import fold_session_summary
+from outrider.transcripts.stores._blocking import DEFAULT_TIMEOUT, BlockingStore, go_on
+from outrider.transcripts.stores._records import Place, decode, encode
+from outrider.transcripts.stores._redis import scripts
+from outrider.transcripts.stores._urls import shown, take_parameters, take_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Self
+
+    from outrider.transcripts.stores._base import (
+        SessionStoreEntry,
+        SessionStoreListEntry,
+        SessionSummaryEntry,
+    )
+    from outrider.transcripts.stores._records import Line
+
+__all__ = ["RedisStore"]
+
+_PARAMETERS: Final = ("prefix", "cluster", "timeout")
+_GRACE: Final = 0.25
+"""The driver gives up so much later than the call, which says so better."""
+
+_VERSION: Final = 1
+
+_Script: TypeAlias = "Callable[[Sequence[bytes], Sequence[bytes]], list[object]]"
+
+
+class _Commands(Protocol):
+    """What is used of the driver: its own types say that each answer may have to be awaited."""
+
+    def sadd(self, name: bytes, *values: bytes) -> object: ...
+    def srem(self, name: bytes, *values: bytes) -> object: ...
+    def smembers(self, name: bytes) -> set[bytes]: ...
+    def scard(self, name: bytes) -> int: ...
+    def lrange(self, name: bytes, start: int, end: int) -> list[bytes]: ...
+    def hmget(self, name: bytes, keys: list[str]) -> list[bytes | None]: ...
+    def set(self, name: bytes, value: bytes, *, nx: bool) -> object: ...
+    def get(self, name: bytes) -> bytes | None: ...
+
+
+class _Pipeline(_Commands, Protocol):
+    def execute(self) -> list[object]: ...
+
+
+class _Client(_Commands, Protocol):
+    def register_script(self, script: str) -> _Script: ...
+    def pipeline(self, *, transaction: bool) -> _Pipeline: ...
+    def close(self) -> None: ...
+
+
+class _Connected:
+    """A client, and the scripts as it runs them: by their hash, or whole where the server forgot it."""
+
+    def __init__(self, client: _Client) -> None:
+        self.client = client
+        self.look = client.register_script(scripts.LOOK)
+        self.put = client.register_script(scripts.PUT)
+        self.delete = client.register_script(scripts.DELETE)
+        self.lease = client.register_script(scripts.LEASE)
+
+
+class _Looked:
+    """What there was before an append."""
+
+    def __init__(self, answer: list[object]) -> None:
+        stamp, summary, is_known, known, token, holder, left = answer
+        self.stamp = cast("bytes", stamp)
+        self.summary = cast("bytes", summary) or None
+        self.is_known = bool(is_known)
+        self.known = [bool(one) for one in cast("list[int]", known)]
+        self.token = cast("bytes", token).decode() or None
+        self.holder = _text(cast("bytes", holder))
+        self.seconds = cast("int", left) / 1000
+
+
+class RedisStore(BlockingStore):
+    """Keeps sessions in Redis, or what is the same to a client, with redis-py.
+
+        RedisStore("redis://:password@host:6379/0")
+        RedisStore("rediss://host:7000", cluster=True)
+
+    All keys begin with `prefix`; those of a session are in one slot of a cluster. What one call writes, the
+    server does in one go. What was written outlives a crash of the server only if the server says so: set
+    `appendonly yes`, and `appendfsync always` where not even a second may be lost; and no `maxmemory-policy`
+    that drops keys.
+
+    Fails with a `StoreError`, whose `retryable` tells whether it may pass.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        prefix: str = "outrider",
+        cluster: bool = False,
+        timeout: float | None = DEFAULT_TIMEOUT,
+    ) -> None:
+        super().__init__(shown(url), timeout=timeout)
+        if not prefix or any(sign in prefix for sign in "{}"):
+            raise OptionsError(f"`prefix` is {prefix!r}", hint="Give some text without braces.")
+        self._driver = import_module("redis")
+        self._url, self._prefix, self._is_cluster = url, _bytes(prefix), cluster
+        self._connection: _Connected | None = None
+        self._is_checked = False
+        self._forget()
+        try:
+            # Makes an object, and no connection: each parameter of the URL has to be one of the driver's.
+            self._driver.ConnectionPool.from_url(url).make_connection()
+        except (ValueError, TypeError, AttributeError, self._driver.RedisError):
+            # The driver's text may hold a piece of the password.
+            raise OptionsError(
+                f"{self._name!r} is no address of a Redis server",
+                hint="Write redis://:password@host:6379/0, rediss://… or unix:///path; what follows a `?` has"
+                " to be a parameter of the driver.",
+            ) from None
+
+    @classmethod
+    def from_url(cls, url: str) -> Self:
+        """With `?prefix=`, `?cluster=1` and `?timeout=`; all else is the driver's."""
+        rest, given = take_parameters(url, *_PARAMETERS)
+        cluster = given.get("cluster", "0")
+        if cluster not in ("0", "1"):
+            raise OptionsError(f"`cluster` is {cluster!r}", hint="Give 0 or 1.")
+        return cls(
+            rest,
+            prefix=given.get("prefix", "outrider"),
+            cluster=cluster == "1",
+            timeout=take_seconds(given, "timeout", DEFAULT_TIMEOUT),
+        )
+
+    # Writing.
+
+    def _append(self, place: Place, lines: list[Line], batch: str | None) -> None:
+        redis, keys, stamp = self._connected(), self._keys(place), uuid4().hex.encode()
+        uuids = [None if line.uuid is None else b"=" + _bytes(line.uuid) for line in lines]
+        mark = b"" if batch is None else b"=" + _bytes(batch)
+        if batch is None and None in uuids:
+            # The driver sends again what was not answered, and others may have appended meanwhile.
+            mark = b"~" + stamp
+        asked = [uuid for uuid in uuids if uuid is not None]
+        while True:
+            seen = _Looked(redis.look([keys.session, keys.uuids, keys.batches], [keys.stamp, mark, *asked]))
+            if seen.stamp == stamp:
+                # The answer to the last try was lost on its way.
+                break
+            self._check_lease(place, seen.token, seen.holder, seen.seconds)
+            if seen.is_known:
+                return
+            fresh = _fresh(
+                lines, uuids, {uuid for uuid, is_in in zip(asked, seen.known, strict=True) if is_in}
+            )
+            if not fresh and batch is None:
+                return
+            if place.subpath is None and not seen.stamp:
+                self._list(place)
+            summary = b"" if place.subpath is not None else _folded(place, seen.summary, fresh)
+            values = [value for line, uuid in fresh for value in (uuid or b"", line.data)]
+            part = _bytes(place.part)
+            token = (self._token(place) or "").encode()
+            go_on()
+            answer = redis.put(
+                [keys.session, keys.parts, keys.entries, keys.uuids, keys.batches],
+                [token, keys.stamp, seen.stamp, stamp, part, mark, summary, *values],
+            )
+            if answer[0] == b"moved":
+                continue
+            self._refuse_busy(place, answer)
+            if place.subpath is not None or seen.stamp:
+                return
+            break
+        if place.subpath is None:
+            # Again: it may have been deleted in between, and taken off the list.
+            self._list(place)
+
+    def _list(self, place: Place) -> None:
+        pipeline = self._connected().client.pipeline(transaction=False)
+        project, session = _bytes(place.project), _bytes(place.session)
+        pipeline.sadd(self._named("projects"), project)
+        pipeline.sadd(self._named("project", place.project), session)
+        pipeline.sadd(self._named("session", place.session), project)
+        pipeline.execute()
+
+    def _delete(self, place: Place) -> None:
+        redis, keys = self._connected(), self._keys(place)
+        token = (self._token(place) or "").encode()
+        while True:
+            if place.subpath is not None:
+                going, told = keys.transcript, [b"part", _bytes(place.part), keys.stamp]
+            else:
+                parts = sorted(redis.client.smembers(keys.parts))
+                going = [*keys.transcript]
+                for part in parts:
+                    subpath = Place.subpath_of(_text(part))
+                    going += self._keys(place._replace(subpath=subpath)).transcript
+                told = [b"session", *parts]
+            go_on()
+            answer = redis.delete([keys.session, keys.parts, *going], [token, *told])
+            if answer[0] != b"moved":
+                break
+        self._refuse_busy(place, answer)
+        if place.subpath is None:
+            self._unlist(place)
+
+    def _unlist(self, place: Place) -> None:
+        client = self._connected().client
+        project, session = _bytes(place.project), _bytes(place.session)
+        client.srem(self._named("project", place.project), session)
+        client.srem(self._named("session", place.session), project)
+        if not client.scard(self._named("project", place.project)):
+            client.srem(self._named("projects"), project)
+        # Somebody may have written to it, or to another of the project, just now.
+        is_back = self._times([place])[0] is not None
+        if is_back or client.scard(self._named("project", place.project)):
+            client.sadd(self._named("projects"), project)
+        if is_back:
+            self._list(place)
+
+    # Reading.
+
+    def _load(self, place: Place) -> list[SessionStoreEntry] | None:
+        entries = self._connected().client.lrange(self._keys(place).entries, 0, -1)
+        return [decode(entry) for entry in entries] or None
+
+    def _list_sessions(self, project: str) -> list[SessionStoreListEntry]:
+        sessions = self._sessions(project)
+        listed: list[SessionStoreListEntry] = [
+            {"session_id": session.session, "mtime": mtime}
+            for session, mtime in zip(sessions, self._times(sessions), strict=True)
+            if mtime is not None
+        ]
+        return sorted(listed, key=lambda one: one["mtime"], reverse=True)
+
+    def _list_summaries(self, project: str) -> list[SessionSummaryEntry]:
+        sessions = self._sessions(project)
+        listed: list[SessionSummaryEntry] = [
+            {
+                "session_id": session.session,
+                "mtime": int(mtime),
+                "data": cast("dict[str, object]", decode(summary)),
+            }
+            for session, (mtime, summary) in zip(
+                sessions, self._fields(sessions, "mtime", "summary"), strict=True
+            )
+            if mtime is not None and summary is not None
+        ]
+        return sorted(listed, key=lambda one: one["mtime"], reverse=True)
+
+    def _list_subkeys(self, session: Place) -> list[str]:
+        parts = self._connected().client.smembers(self._keys(session).parts)
+        return [subpath for part in parts if (subpath := Place.subpath_of(_text(part))) is not None]
+
+    def _list_projects(self) -> list[str]:
+        projects = [_text(project) for project in self._connected().client.smembers(self._named("projects"))]
+        return [project for project in projects if self._list_sessions(project)]
+
+    def _find_session(self, session_id: str) -> list[str]:
+        found = self._connected().client.smembers(self._named("session", session_id))
+        places = [Place(_text(project), session_id) for project in found]
+        times = self._times(places)
+        return [place.project for place, time in zip(places, times, strict=True) if time is not None]
+
+    def _sessions(self, project: str) -> list[Place]:
+        """Those that are listed; whether one is there, it tells itself."""
+        listed = self._connected().client.smembers(self._named("project", project))
+        return [Place(project, _text(session)) for session in listed]
+
+    def _times(self, sessions: Iterable[Place]) -> list[int | None]:
+        return [None if time is None else int(time) for (time,) in self._fields(sessions, "mtime")]
+
+    def _fields(self, sessions: Iterable[Place], *fields: str) -> list[list[bytes | None]]:
+        pipeline = self._connected().client.pipeline(transaction=False)
+        for session in sessions:
+            pipeline.hmget(self._keys(session).session, list(fields))
+        return cast("list[list[bytes | None]]", pipeline.execute())
+
+    # Leases.
+
+    def _acquire(self, session: Place, token: str, holder: str, seconds: float) -> None:
+        answer = self._lease(session, "acquire", token, holder, seconds)
+        self._refuse_busy(session, answer)
+
+    def _renew(self, session: Place, token: str, seconds: float) -> None:
+        answer = self._lease(session, "renew", token, "", seconds)
+        if answer[0] == b"lost":
+            raise LeaseLost(session.session, _text(cast("bytes", answer[1])))
+
+    def _release(self, session: Place, token: str) -> None:
+        self._lease(session, "release", token, "", 0)
+
+    def _lease(self, session: Place, what: str, token: str, holder: str, seconds: float) -> list[object]:
+        told = [what.encode(), token.encode(), _bytes(holder), str(round(min(seconds, 1e9) * 1000)).encode()]
+        return self._connected().lease([self._keys(session).session], told)
+
+    def _refuse_busy(self, place: Place, answer: list[object]) -> None:
+        if answer[0] == b"busy":
+            holder, left = cast("bytes", answer[1]), cast("int", answer[2])
+            raise SessionBusy(place.session, _text(holder), retry_after=left / 1000)
+
+    # Keys and connections.
+
+    def _keys(self, place: Place) -> _Keys:
+        return _Keys(self._prefix, place)
+
+    def _named(self, what: str, name: str | None = None) -> bytes:
+        return b":".join([self._prefix, what.encode(), *([] if name is None else [_escaped(name)])])
+
+    def _connected(self) -> _Connected:
+        with self._connecting:
+            if self._connection is None:
+                self._connection = _Connected(self._make_client())
+            connection = self._connection
+        if not self._is_checked:
+            self._check_version(connection.client)
+            self._is_checked = True
+        return connection
+
+    def _make_client(self) -> _Client:
+        limit = None if self._timeout is None else self._timeout + _GRACE
+        retry = import_module("redis.retry").Retry
+        no_wait = import_module("redis.backoff").NoBackoff
+        # To try again is safe here, whatever the server had done: all is done once, or does the same twice.
+        lost = (self._driver.ConnectionError,)
+        options: dict[str, object] = {
+            "socket_timeout": limit,
+            "socket_connect_timeout": limit,
+            "decode_responses": False,
+            "protocol": 2,
+            "retry": retry(no_wait(), 1, supported_errors=lost),
+        }
+        if not self._url.startswith("unix:"):
+            options["socket_keepalive"] = True
+        if self._is_cluster:
+            return cast("_Client", self._driver.RedisCluster.from_url(self._url, **options))
+        return cast("_Client", self._driver.Redis.from_url(self._url, **options))
+
+    def _check_version(self, client: _Client) -> None:
+        name = self._named("version")
+        client.set(name, str(_VERSION).encode(), nx=True)
+        version = int(client.get(name) or _VERSION)
+        if version > _VERSION:
+            raise StoreError(
+                self._name,
+                "set up",
+                f"what is in it has the version {version}, and this Outrider knows up to {_VERSION}",
+                hint="Update Outrider, or give another `prefix`.",
+            )
+
+    def _close(self) -> None:
+        with self._connecting:
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.client.close()
+
+    def _forget(self) -> None:
+        self._connecting = threading.Lock()
+        self._connection = None
+        self._is_checked = False
+
+    def _explain(self, error: Exception) -> tuple[str, bool] | None:
+        driver = self._driver
+        # The second is none of the first, and is raised if no node can be reached.
+        if not isinstance(error, (driver.RedisError, driver.exceptions.RedisClusterException)):
+            return None
+        reason = str(error) or type(error).__name__
+        if isinstance(error, driver.AuthenticationError) or reason.startswith(("NOAUTH", "WRONGPASS")):
+            return f"{reason}; check user and password in the URL", False
+        if "DB index is out of range" in reason or "SELECT is not allowed" in reason:
+            return f"there is no such database ({reason}); give another number at the end of the URL", False
+        if reason.startswith("NOPERM"):
+            return f"{reason}; the user needs all commands on the keys {_text(self._prefix)}:*", False
+        if "'maxmemory'" in reason:
+            return f"{reason}; raise `maxmemory`, or delete sessions", True
+        passing = (
+            driver.ConnectionError,
+            driver.TimeoutError,
+            driver.ReadOnlyError,
+            driver.exceptions.RedisClusterException,
+        )
+        return reason, isinstance(error, passing) or reason.startswith(
+            ("TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN")
+        )
+
+
+class _Keys:
+    """The keys of a session and of one of its transcripts. What is in braces says which slot they are in."""
+
+    def __init__(self, prefix: bytes, place: Place) -> None:
+        tag = b"{%s:%s}" % (_escaped(place.project), _escaped(place.session))
+        base, part = prefix + b":" + tag, _bytes(place.part)
+        self.session = base
+        self.parts = base + b":parts"
+        self.entries = base + b":entries" + part
+        self.uuids = base + b":uuids" + part
+        self.batches = base + b":batches" + part
+        self.stamp = b"stamp" + part
+        """The field of the session that changes with each append to the transcript."""
+
+    @property
+    def transcript(self) -> list[bytes]:
+        return [self.entries, self.uuids, self.batches]
+
+
+def _fresh(
+    lines: list[Line], uuids: list[bytes | None], known: set[bytes]
+) -> list[tuple[Line, bytes | None]]:
+    fresh: list[tuple[Line, bytes | None]] = []
+    for line, uuid in zip(lines, uuids, strict=True):
+        if uuid is None or uuid not in known:
+            fresh.append((line, uuid))
+        if uuid is not None:
+            known.add(uuid)
+    return fresh
+
+
+def _folded(place: Place, known: bytes | None, fresh: list[tuple[Line, bytes | None]]) -> bytes:
+    previous: SessionSummaryEntry | None = None
+    if known is not None:
+        data = cast("dict[str, object]", decode(known))
+        previous = {"session_id": place.session, "mtime": 0, "data": data}
+    return encode(fold_session_summary(previous, place.key, [line.entry for line, _ in fresh])["data"])
+
+
+def _escaped(text: str) -> bytes:
+    return quote_from_bytes(_bytes(text), safe="").encode()
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogatepass")

@@ -1,0 +1,291 @@
+"""The host's side of the warden: a small process that ends what is left when the host dies without a word.
+
+`kill -9` gives no one a chance to clean up, and a plain SIGTERM skips `atexit`. Does not end anything itself:
+`watchdog_main.py` does. Where there is no interpreter to start it with, children are only told by the end of
+their input. One that dies is started again: the keepers of all children have an eye on it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import json
+import logging
+import os
+import secrets
+import select
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+log = logging.getLogger("outrider.process")
+
+_PROGRAM: Final = Path(__file__).with_name("watchdog_main.py")
+_AGAIN_SECONDS: Final = 1.0
+"""So long after one was started at the earliest, the next is: whatever ends it may well end the next."""
+_BEHIND_LIMIT: Final = 1024 * 1024
+"""A warden that is behind by so many bytes is stopped, or hangs, and is replaced."""
+
+
+class Warden:
+    """Starts the warden with the first child and tells it which ones there are."""
+
+    def __init__(self, host_id: str, tag: int = 0) -> None:
+        self._host_id = host_id
+        self._tag = tag
+        self._lock = Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pipe = self._reading = -1
+        self._known: dict[int, bytes] = {}
+        self._unsent = b""
+        """What the pipe has not taken yet."""
+        self._is_wanted = self._is_impossible = False
+        self._not_before = 0.0
+        """When another may be started, if this one dies."""
+
+    @property
+    def pid(self) -> int | None:
+        """None if it does not run."""
+        return None if self._process is None else self._process.pid
+
+    def start(self) -> None:
+        """Make sure that it runs. To be called before a child is started: the marker alone tells it what is
+        ours."""
+        if sys.platform != "win32":  # there, a job object ends what is left
+            with self._lock:
+                self._is_wanted = True
+                if self._process is None or self._process.poll() is not None:
+                    self._start()
+
+    def expect(self, number: int, folder: str) -> None:
+        """A child is about to be started, and this folder is about to be made for it."""
+        self._note(number, {"group": None, "started": None, "folder": folder})
+
+    # For the keepers, which poll anyway.
+
+    if sys.platform != "win32":
+
+        def register(self, poll: select.poll) -> int:
+            """Have a poll tell when `tend` is to be called; gives the number that it waits for, or -1."""
+            pipe = self._pipe
+            if pipe >= 0:
+                # That nobody reads from it any more is told whether it is asked for or not.
+                poll.register(pipe, select.POLLOUT if self._unsent else 0)
+            return pipe
+
+    def due_in(self) -> float | None:
+        """In how many seconds `tend` is to be called, whatever the poll tells; None: not at all."""
+        if self._pipe >= 0 or not self._is_wanted or self._is_impossible:
+            return None
+        return max(self._not_before - time.monotonic(), 0)
+
+    def tend(self) -> None:
+        """Tell it what it has not been told yet; if it has died, start another, which is told everything."""
+        with self._lock:
+            if not self._is_wanted or self._is_impossible:
+                return
+            if self._process is not None and self._process.poll() is None:
+                self._send()
+            elif time.monotonic() >= self._not_before:
+                if self._process is not None:
+                    log.warning("the warden has died; another is started")
+                self._start()
+            else:
+                self._close_pipe()
+
+    def watch(self, number: int, group: int, started: int, folder: str | None) -> None:
+        """A child has started. The marker finds it; this helps where it lost its environment."""
+        self._note(number, {"group": group, "started": started, "folder": folder})
+
+    def _note(self, number: int, told: dict[str, object]) -> None:
+        facts = {"do": "watch", "number": number, **told}
+        line = json.dumps(facts).encode() + b"\n"
+        with self._lock:
+            self._known[number] = line
+            self._tell(line)
+
+    def release(self, number: int) -> None:
+        """A child has ended, and all that was made for it is gone."""
+        with self._lock:
+            if self._known.pop(number, None) is not None:
+                self._tell(json.dumps({"do": "release", "number": number}).encode() + b"\n")
+
+    def dismiss(self) -> None:
+        """Nothing is left to watch: let it go."""
+        with self._lock:
+            process, self._process = self._process, None
+            self._is_wanted = False
+            if process is not None:
+                self._close_pipe()
+                # It sees the end of its input; nobody waits for it, and a reaped child needs no warning.
+                process.returncode = process.poll() or 0
+
+    def forget(self) -> None:
+        """In a forked process: it is the other one's."""
+        if self._process is not None:
+            self._process.returncode = 0
+        self._process = None
+        self._is_wanted = False
+        self._close_pipe()
+        if self._reading >= 0:
+            os.close(self._reading)
+
+    def _start(self) -> None:
+        if self._is_impossible:
+            return
+        if not sys.executable or getattr(sys, "frozen", False) or not _PROGRAM.is_file():
+            self._is_impossible = True
+            log.warning(
+                "no Python to start a warden with: if this process is killed, agents end by themselves only"
+            )
+            return
+        self._close_pipe()
+        self._not_before = time.monotonic() + _AGAIN_SECONDS
+        facts = [self._host_id, str(os.getpid()), str(self._tag)]
+        with suppress(OSError):  # there may be no folder for such things at all
+            facts.append(tempfile.gettempdir())
+        command = [sys.executable, "-I", "-S", str(_PROGRAM), *facts]
+        try:
+            self._reading, self._pipe = os.pipe()
+            if sys.platform != "win32":
+                os.set_blocking(self._pipe, False)
+            self._process = subprocess.Popen(
+                command,
+                stdin=self._reading,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                env={},
+                start_new_session=True,
+            )
+        except OSError as error:
+            log.warning("the warden cannot be started: %s", error)
+            self._close_pipe()
+            return
+        finally:
+            if self._reading >= 0:
+                os.close(self._reading)
+                self._reading = -1
+        self._unsent = b"".join(self._known.values())
+        self._send()
+
+    def _tell(self, line: bytes) -> None:
+        if self._pipe < 0:
+            return
+        self._unsent += line
+        if len(self._unsent) > _BEHIND_LIMIT + sum(map(len, self._known.values())) and self._process:
+            self._process.kill()
+        self._send()
+
+    def _send(self) -> None:
+        if self._pipe < 0 or not self._unsent:
+            return
+        try:
+            self._unsent = self._unsent[os.write(self._pipe, self._unsent) :]
+        except BlockingIOError:  # it is behind; a keeper goes on with it
+            pass
+        except OSError:  # it is gone, as a keeper notices
+            self._unsent = b""
+
+    def _close_pipe(self) -> None:
+        if self._pipe >= 0:
+            os.close(self._pipe)
+            self._pipe = -1
+
+
+TAG_BITS: Final = 20
+"""Of a tag, for the child; the warden looks at the rest, which is the host's."""
+_HOST_BITS: Final = 40
+
+
+class Kept(Protocol):
+    """A keeper, as the host sees it."""
+
+    def end(self, *, kill: bool = False) -> None: ...
+    def wait_blocking(self) -> None: ...
+    def forget(self) -> None: ...
+
+
+class Host:
+    """All children of this process. One for each process: a fork starts with an empty one."""
+
+    def __init__(self) -> None:
+        self.id = secrets.token_hex(8)
+        """In the *name* of the variable that marks children, so that hosts inside hosts add theirs."""
+        self._tag = secrets.randbits(_HOST_BITS) | 1
+        self._numbers: Iterator[int] = itertools.count(1)
+        self._live: dict[int, Kept] = {}
+        self._lock = Lock()
+        self.warden = Warden(self.id, self._tag)
+
+    def next_number(self) -> int:
+        return next(self._numbers)
+
+    def marker(self, number: int) -> tuple[str, str]:
+        """Name and value of the variable that marks the child of this number."""
+        return f"OUTRIDER_{self.id}", str(number)
+
+    def tag(self, number: int) -> int:
+        """What marks the child of this number where it has lost its environment; see `put_tag`."""
+        return self._tag << TAG_BITS | number & (1 << TAG_BITS) - 1
+
+    def enter(self, number: int, keeper: Kept) -> None:
+        with self._lock:
+            self._live[number] = keeper
+
+    def leave(self, number: int) -> None:
+        with self._lock:
+            self._live.pop(number, None)
+
+    def live(self) -> list[Kept]:
+        with self._lock:
+            return list(self._live.values())
+
+    def end_all(self) -> None:
+        """End every child and wait for it: the interpreter is about to go."""
+        keepers = self.live()
+        for keeper in keepers:
+            keeper.end()
+        for keeper in keepers:
+            keeper.wait_blocking()
+        self.warden.dismiss()
+
+    def forget(self) -> None:
+        """In a forked process: the children are the other one's. No lock is taken, it may have been held."""
+        for keeper in self._live.values():
+            keeper.forget()
+        self.warden.forget()
+
+
+_host = Host()
+
+
+def host() -> Host:
+    """The host that this process is."""
+    return _host
+
+
+def _start_anew() -> None:
+    global _host
+    # First: whatever happens, nothing of this process may carry the name of the other.
+    forgotten, _host = _host, Host()
+    forgotten.forget()
+
+
+def _end_all() -> None:
+    _host.end_all()
+
+
+# Threads cannot be started any more when these run; the keepers are there already.
+atexit.register(_end_all)
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=_start_anew)

@@ -1,0 +1,200 @@
+"""What all requests to the agent have in common: their name on the wire, their fields, the answer they get.
+
+The requests themselves are in the `_requests_*` modules, the way from a JSON object to one of them in
+`_request_table`.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Final,
+    Generic,
+    NamedTuple,
+    TypeAlias,
+    TypeVar,
+    cast,
+    get_args,
+)
+
+import msgspec
+
+from outrider.wire._value import JsonObject, Received, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Self
+
+
+T = TypeVar("T")
+
+_NULL: Final = "null"
+
+Nullable: TypeAlias = Annotated[T | None, _NULL]
+"""`T | None` where None travels as null. In other fields that may be None, it means: left out."""
+
+
+class Payload(Received):
+    """What the agent answers, or an object in it. Every field has a default; each object has its `raw`."""
+
+    @classmethod
+    def from_wire(cls, data: object) -> Self:
+        """Read what was received; never raises.
+
+        What is missing or of the wrong type takes its default, and items that do not fit are left out of
+        lists; `raw` has everything.
+        """
+        payload = super().from_wire(cast(JsonObject, data) if isinstance(data, dict) else {})
+        payload._remember_sources()
+        return payload
+
+    def to_wire(self) -> JsonObject:
+        """The object as it travels: the fields, then what was received beside them."""
+        fields = _fields_of(type(self))
+        wire: JsonObject = {}
+        for field in fields:
+            value: object = getattr(self, field.name)
+            if value is not None or field.keeps_null:
+                wire[field.wire_name] = _spell(value) if field.has_parts else value
+        known = {field.wire_name for field in fields}
+        received: JsonObject = getattr(self, "_raw", {})
+        return wire | {key: value for key, value in received.items() if key not in known}
+
+    def _remember_sources(self) -> None:
+        """Give every payload in this one the object that it was read from."""
+        for field in _fields_of(type(self)):
+            if field.has_parts:
+                for part, source in _parts(getattr(self, field.name), self._raw.get(field.wire_name)):
+                    part._raw = source
+                    part._remember_sources()
+
+
+class Acknowledged(Payload):
+    """The agent did as it was asked and has nothing to tell."""
+
+
+class Undocumented(Payload):
+    """An answer whose fields are published nowhere: `raw` has them."""
+
+
+class _Field(NamedTuple):
+    """How a field of a payload travels."""
+
+    name: str
+    wire_name: str
+    keeps_null: bool
+    has_parts: bool
+    """There are payloads in it."""
+
+
+@cache
+def _fields_of(kind: type[Payload]) -> tuple[_Field, ...]:
+    return tuple(
+        _Field(field.name, field.encode_name, _NULL in get_args(field.type), _has_parts(field.type))
+        for field in msgspec.structs.fields(kind)
+    )
+
+
+def _has_parts(annotation: object) -> bool:
+    if isinstance(annotation, type) and issubclass(annotation, Payload):
+        return True
+    return any(_has_parts(argument) for argument in get_args(annotation))
+
+
+def _parts(value: object, source: object) -> Iterator[tuple[Payload, JsonObject]]:
+    """The payloads that `value` consists of, each with the object that it was read from."""
+    if isinstance(value, Payload) and isinstance(source, dict):
+        yield value, cast(JsonObject, source)
+    elif isinstance(value, dict) and isinstance(source, dict):
+        for key, item in cast(JsonObject, value).items():
+            yield from _parts(item, cast(JsonObject, source).get(key))
+    elif isinstance(value, list) and isinstance(source, list) and value:
+        items, sources = cast(list[object], value), cast(list[object], source)
+        # An object fits wherever objects are wanted, and a list likewise: anything else was left out.
+        wanted = list if isinstance(items[0], list) else dict
+        taken: list[object] = [entry for entry in sources if isinstance(entry, wanted)]
+        for item, entry in zip(items, taken, strict=False):
+            yield from _parts(item, entry)
+
+
+def _spell(value: object) -> object:
+    if isinstance(value, Payload):
+        return value.to_wire()
+    if isinstance(value, dict):
+        return {key: _spell(item) for key, item in cast(JsonObject, value).items()}
+    if isinstance(value, list):
+        return [_spell(item) for item in cast(list[object], value)]
+    return value
+
+
+R = TypeVar("R")
+
+
+class Request(Value, Generic[R], tag_field="subtype"):
+    """A question to the agent. `answer` is the class that its success payload is read into.
+
+    Fields that may be None are left out when they are. Where the agent tells null from absent, the default
+    is `msgspec.UNSET`, which is left out, and None is sent as null.
+    """
+
+    answer: ClassVar[type[Any]] = Acknowledged
+
+    @property
+    def subtype(self) -> str:
+        """The name of the request on the wire."""
+        return cast(str, self.__struct_config__.tag)
+
+    def to_wire(self) -> JsonObject:
+        """The `request` object of a control request, made of plain JSON types."""
+        return cast(JsonObject, msgspec.to_builtins(self))
+
+    @classmethod
+    def from_wire(cls, data: JsonObject) -> Self:
+        """Read a `request` object of this subtype. Raises `msgspec.ValidationError` if it does not fit."""
+        return msgspec.convert(data, cls)
+
+    def read_answer(self, payload: object) -> R:
+        """Type the success payload; never raises. What is missing or mistyped takes its default."""
+        return cast(R, self.answer.from_wire(payload))
+
+
+class OpenRequest(Request[R], Generic[R]):
+    """A request whose fields are published nowhere: `fields` are sent beside `subtype` as they are."""
+
+    fields: JsonObject = {}
+
+    def to_wire(self) -> JsonObject:
+        return {"subtype": self.subtype, **self.fields}
+
+    @classmethod
+    def from_wire(cls, data: JsonObject) -> Self:
+        return cls({key: value for key, value in data.items() if key != "subtype"})
+
+
+class GenericRequest(Request[JsonObject], tag=False):
+    """A request that has no class of its own (yet); its answer stays a dict."""
+
+    answer: ClassVar[type[Any]] = dict
+
+    # A field of the same name: a stored text may stand in for a computed one.
+    subtype: str  # pyright: ignore[reportIncompatibleMethodOverride]
+    fields: JsonObject = {}
+    """Sent beside `subtype` as they are."""
+
+    def to_wire(self) -> JsonObject:
+        return {"subtype": self.subtype, **self.fields}
+
+    @classmethod
+    def from_wire(cls, data: JsonObject) -> Self:
+        """Any object will do; a subtype that is no text stays among the fields."""
+        subtype = data.get("subtype")
+        if isinstance(subtype, str):
+            return cls(subtype, {key: value for key, value in data.items() if key != "subtype"})
+        return cls("", dict(data))
+
+    def read_answer(self, payload: object) -> JsonObject:
+        return cast(JsonObject, payload) if isinstance(payload, dict) else {}

@@ -1,0 +1,443 @@
+"""Requests about how the session is set up, and about what it has used.
+
+What the agent answers is in the `_answers_*` modules.
+"""
+
+from __future__ import annotations
+
+from msgspec import field
+
+from outrider.wire._value import Json, JsonObject
+from outrider.wire.control._base import Acknowledged, Nullable, Payload, Request
+from outrider.wire.control._mcp import McpServerStatus
+from outrider.wire.control._session import AgentInfo, ModelInfo, SlashCommand
+from outrider.wire.control._usage import ContextUsage, SessionCost, UsageReport
+
+
+class SettingsSource(Payload):
+    """The settings of one source, before they are merged."""
+
+    source: str = ""
+    settings: JsonObject = {}
+
+
+class SettingsError(Payload):
+    """A settings file, or a value in one, that was skipped."""
+
+    file: str | None = None
+    path: str = ""
+    """Where in the file, as `a.b`; empty: all of it."""
+    message: str = ""
+
+
+class AppliedSettings(Payload, rename="camel"):
+    """What the session really uses, after settings, flags and its own choices."""
+
+    model: str | None = None
+    effort: Nullable[str] = None
+    advisor: Nullable[str] = None
+    ultracode: bool | None = None
+    ultracode_requested: bool | None = None
+    ultracode_available: bool | None = None
+    ultrathink_available: bool | None = None
+    outside_file_tool_reads_blocked: bool | None = None
+    outside_file_tool_writes_blocked: bool | None = None
+    outside_blocks_count_launch_folders_only: bool | None = None
+    launch_env_left_own_files_in_place: bool | None = None
+
+
+class SettingsReport(Payload):
+    """The settings, merged and by source."""
+
+    effective: JsonObject = {}
+    sources: list[SettingsSource] = []
+    """Later ones win."""
+    applied: AppliedSettings = field(default_factory=AppliedSettings)
+    errors: list[SettingsError] | None = None
+
+
+class ModelList(Payload):
+    """The models that the session can be switched to."""
+
+    models: list[ModelInfo] = []
+
+
+class BinaryVersion(Payload, rename="camel"):
+    """Which build of the program runs."""
+
+    version: str = ""
+    build_time: str | None = None
+
+
+class RuleDescription(Payload):
+    """A permission rule in words."""
+
+    prefix: str = ""
+    emphasis: str | None = None
+    suffix: str | None = None
+
+
+class PermissionRule(Payload, rename="camel"):
+    """A permission rule and where it comes from."""
+
+    behavior: str = ""
+    """`allow`, `deny` or `ask`."""
+    source: str = ""
+    rule: str = ""
+    description: RuleDescription | None = None
+    editability: str | None = None
+    not_in_effect: Json = None
+
+
+class WorkspaceDirectory(Payload):
+    """A directory that tools may work in."""
+
+    path: str = ""
+    source: str = ""
+
+
+class PermissionState(Payload, rename="camel"):
+    """The permission rules and the directories of the workspace."""
+
+    rules: list[PermissionRule] = []
+    workspace_directories: list[WorkspaceDirectory] = []
+    original_cwd: str = ""
+    managed_only: bool = False
+    """Only the rules of the organisation count."""
+    errors: list[Json] | None = None
+    withheld: Json = None
+
+
+class PermissionRules(Payload):
+    """The permission rules in force."""
+
+    state: PermissionState = field(default_factory=PermissionState)
+
+
+class HookEntry(Payload, rename="camel"):
+    """A hook that is set up."""
+
+    event: str = ""
+    matcher: str | None = None
+    source: str = ""
+    source_label: str | None = None
+    type: str = ""
+    """`command`, `prompt`, `callback`, …"""
+    display_text: str | None = None
+    command_text: str | None = None
+    content_label: str | None = None
+    condition: str | None = None
+    timeout: float | None = None
+    runs_once: bool | None = None
+    runs_in_background: bool | None = None
+    disabled: bool | None = None
+    editable: bool | None = None
+
+
+class HookEventInfo(Payload, rename="camel"):
+    """An event that hooks can be set on."""
+
+    name: str = ""
+    summary: str = ""
+    supports_matcher: bool = False
+
+
+class HookPolicy(Payload, rename="camel"):
+    """Which hooks may run at all."""
+
+    disabled_by_policy: bool = False
+    managed_only: bool = False
+    plugin_only: bool = False
+    all_disabled: bool = False
+    policy_hook_count: int = 0
+
+
+class HooksListing(Payload, rename="camel"):
+    """The hooks that are set up, and the events there are."""
+
+    events: list[Json] = []
+    hooks: list[HookEntry] = []
+    event_catalog: list[HookEventInfo] = []
+    policy: HookPolicy = field(default_factory=HookPolicy)
+    safe_mode: bool | None = None
+    bare_mode: bool | None = None
+    errors: list[Json] | None = None
+
+
+class PluginInfo(Payload):
+    """A plugin that is loaded."""
+
+    name: str = ""
+    path: str = ""
+    source: str | None = None
+    version: str | None = None
+
+
+class CacheImpact(Payload):
+    """What in the prompt would change, so that it has to be cached anew."""
+
+    mcp_servers_added: list[str] | None = None
+    mcp_servers_removed: list[str] | None = None
+    lsp_tool_change: Json = None
+
+
+class PluginsReloaded(Payload, rename={"mcp_servers": "mcpServers"}):
+    """What there is after the plugins were loaded again."""
+
+    commands: list[SlashCommand] = []
+    agents: list[AgentInfo] = []
+    plugins: list[PluginInfo] = []
+    mcp_servers: list[McpServerStatus] = []
+    error_count: int = 0
+    held: bool | None = None
+    """True: nothing was loaded, because of `cache_impact`."""
+    cache_impact: CacheImpact | None = None
+
+
+class SkillsReloaded(Payload):
+    """The skills and commands after they were read again."""
+
+    skills: list[SlashCommand] = []
+
+
+class OutputStylesReloaded(Payload):
+    """The output styles after they were read again."""
+
+    available_output_styles: list[str] = []
+
+
+class StatusRow(Payload):
+    """A line of the status display."""
+
+    label: str = ""
+    value: str = ""
+
+
+class StatusSection(Payload):
+    """A group of lines of the status display."""
+
+    title: str = ""
+    rows: list[StatusRow] = []
+
+
+class StatusReport(Payload):
+    """The status display: facts about the session for a person to read."""
+
+    sections: list[StatusSection] = []
+
+
+class MemoryFile(Payload):
+    """An instruction file that the session reads, or would read."""
+
+    kind: str = ""
+    path: str = ""
+    label: str = ""
+    description: str = ""
+    exists: bool = False
+
+
+class MemoryFolder(Payload):
+    """A folder that memories are kept in."""
+
+    kind: str = ""
+    path: str = ""
+    label: str = ""
+    description: str = ""
+
+
+class MemorySwitch(Payload):
+    """Whether the session keeps memories by itself."""
+
+    shown: bool | None = None
+    enabled: bool = False
+    toggleable: bool = False
+    status: str = ""
+    detail: str | None = None
+
+
+class MemoryDialog(Payload):
+    """What the memory dialog shows."""
+
+    files: list[MemoryFile] = []
+    folders: list[MemoryFolder] = []
+    memories: list[Json] = []
+    auto_memory: MemorySwitch = field(default_factory=MemorySwitch)
+    auto_dream: MemorySwitch = field(default_factory=MemorySwitch)
+
+
+class SkillEntry(Payload):
+    """A skill in the skills dialog."""
+
+    name: str = ""
+    display_name: str | None = None
+    description: str = ""
+    source: str = ""
+    tokens: int = 0
+    state: str = ""
+    advertised: bool = False
+    """The model is told about it."""
+    handles: JsonObject = {}
+
+
+class SkillsDialog(Payload):
+    """What the skills dialog shows."""
+
+    skills: list[SkillEntry] = []
+
+
+class SandboxDependencies(Payload):
+    """What the sandbox needs and does not find."""
+
+    errors: list[str] = []
+    warnings: list[str] = []
+
+
+class SandboxRestrictions(Payload):
+    """What a command in the sandbox may reach."""
+
+    fs_deny_read: list[str] = []
+    fs_allow_read: list[str] = []
+    fs_allow_write: list[str] = []
+    fs_deny_write: list[str] = []
+    network_allowed_domains: list[str] = []
+    network_denied_domains: list[str] = []
+    network_managed: bool = False
+    unix_sockets: list[str] = []
+    allow_all_unix_sockets: bool = False
+    ignored_glob_patterns: list[str] = []
+
+
+class SandboxDialog(Payload):
+    """What the sandbox dialog shows."""
+
+    supported: bool = False
+    locked: bool = False
+    """The organisation decides."""
+    overrides_locked: bool = False
+    policy_origins: list[Json] = []
+    enabled: bool = False
+    enabled_in_settings: bool = False
+    mode: str = ""
+    auto_allow_available: bool = False
+    no_sandbox_allowed: bool = False
+    unsandboxed_fallback: bool = False
+    dependencies: SandboxDependencies = field(default_factory=SandboxDependencies)
+    excluded_commands: list[str] = []
+    restrictions: SandboxRestrictions = field(default_factory=SandboxRestrictions)
+
+
+class ApplyFlagSettings(Request[Acknowledged], tag="apply_flag_settings"):
+    """Changes settings for this process only. One bad value, and nothing is changed."""
+
+    settings: JsonObject
+    """Laid over the settings key by key; None takes a key away."""
+
+
+class UpdateSettings(Request[Acknowledged], tag="update_settings"):
+    """Writes to a settings file. Only a few keys are allowed, such as `outputStyle`."""
+
+    source: str
+    """`localSettings` or `userSettings`."""
+    settings: JsonObject
+
+
+class GetSettings(Request[SettingsReport], tag="get_settings"):
+    """Asks for the settings, merged and by source, and for what was skipped."""
+
+    answer = SettingsReport
+
+
+class GetContextUsage(Request[ContextUsage], tag="get_context_usage"):
+    """Asks what fills the context window."""
+
+    answer = ContextUsage
+
+    detail: str | None = None
+    """`summary` is an estimate at once; `full`, the default, has the API count and takes a second."""
+
+
+class GetUsage(Request[UsageReport], tag="get_usage"):
+    """Asks what the session has used, and what the account has left."""
+
+    answer = UsageReport
+
+    skip_behaviors: bool | None = None
+    """Do not scan the transcripts on this machine."""
+
+
+class GetSessionCost(Request[SessionCost], tag="get_session_cost"):
+    """Asks for the cost display."""
+
+    answer = SessionCost
+
+
+class ListModels(Request[ModelList], tag="list_models"):
+    """Asks which models there are."""
+
+    answer = ModelList
+
+
+class GetBinaryVersion(Request[BinaryVersion], tag="get_binary_version"):
+    """Asks which build of the program runs."""
+
+    answer = BinaryVersion
+
+
+class GetHooksListing(Request[HooksListing], tag="get_hooks_listing"):
+    """Asks which hooks are set up."""
+
+    answer = HooksListing
+
+
+class ListPermissionRules(Request[PermissionRules], tag="list_permission_rules"):
+    """Asks which permission rules are in force."""
+
+    answer = PermissionRules
+
+
+class ReloadPlugins(Request[PluginsReloaded], tag="reload_plugins"):
+    """Loads plugins again, and with them commands, agents and servers."""
+
+    answer = PluginsReloaded
+
+    hold_on_cache_impact: bool | None = None
+    """Do nothing if the prompt would have to be cached anew; say so instead."""
+    add_plugins: list[JsonObject] | None = None
+    refuse_if_busy: bool | None = None
+    """Fail with `reload_plugins_busy` during a turn."""
+
+
+class ReloadSkills(Request[SkillsReloaded], tag="reload_skills"):
+    """Reads skills and commands again."""
+
+    answer = SkillsReloaded
+
+
+class ReloadOutputStyles(Request[OutputStylesReloaded], tag="reload_output_styles"):
+    """Reads output styles again."""
+
+    answer = OutputStylesReloaded
+
+
+class GetStatus(Request[StatusReport], tag="get_status"):
+    """Asks for the status display."""
+
+    answer = StatusReport
+
+
+class GetMemoryDialog(Request[MemoryDialog], tag="get_memory_dialog"):
+    """Asks for what the memory dialog shows."""
+
+    answer = MemoryDialog
+
+
+class GetSkillsDialog(Request[SkillsDialog], tag="get_skills_dialog"):
+    """Asks for what the skills dialog shows."""
+
+    answer = SkillsDialog
+
+
+class GetSandboxDialog(Request[SandboxDialog], tag="get_sandbox_dialog"):
+    """Asks for what the sandbox dialog shows."""
+
+    answer = SandboxDialog
