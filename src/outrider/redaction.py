@@ -194,8 +194,6 @@ def replaced(pattern: re.Pattern[str], replacement: Callable[[re.Match[str]], st
     return "".join((*pieces, text[done:]))
 
 
-__all__ += ["preview_value"]
-
 MASK = "***"
 """What stands in the place of a secret."""
 

@@ -134,14 +134,15 @@ KILLED = """
 import os, signal, sys, tempfile
 tempfile.tempdir = sys.argv[1]
 from outrider.command import Command, File
-from outrider.transports import _starting, ProcessTransport
+from outrider.transports import ProcessTransport
+from outrider.transports._process import spawn as starting
 import anyio
 
 def kill(*_):
     print(*(os.listdir(tempfile.tempdir + "/" + name) for name in os.listdir(tempfile.tempdir)), flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 
-_starting.spawn = kill
+starting.spawn = kill
 command = Command(("cat",), files=(File("mcp.json", b"sk-ant-secret"),))
 anyio.run(ProcessTransport(command).connect)
 """

@@ -91,7 +91,7 @@ _HOMES = {
     "stores._open": ("open_store",),
     "stores._postgres.store": ("PostgresStore",),
     "stores._redis.store": ("RedisStore",),
-    "stores._s3": ("S3Store",),
+    "stores._s3.store": ("S3Store",),
     "stores._sqlite": ("SqliteStore",),
 }
 """Where the names are."""
