@@ -8,8 +8,7 @@ import sys
 import pytest
 
 import outrider
-from outrider.app import _main as _commands
-from outrider.app import main
+from outrider.app import _main, main
 from tests import tapes
 from tests.app.machines import COMMAND, Screen, clean, run
 
@@ -150,7 +149,7 @@ def test_ctrl_c_before_anything_has_begun_is_no_traceback(monkeypatch: pytest.Mo
     def interrupted(*_: object) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_commands, "carry_out", interrupted)
+    monkeypatch.setattr(_main, "carry_out", interrupted)
     assert main(["--version"]) == 130
 
 

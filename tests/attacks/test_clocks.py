@@ -14,7 +14,7 @@ from outrider.errors import LeaseLost, SessionBusy
 from outrider.fleet import Gate
 from outrider.fleet._resilient.retry import Clock
 from outrider.transcripts import FileStore, SessionKey, SqliteStore
-from outrider.transcripts.stores import _records as _lease_time
+from outrider.transcripts.stores import _records
 from tests.transcripts.stores.remote import REMOTES, Remote, make_key
 
 Store: TypeAlias = FileStore | SqliteStore
@@ -48,7 +48,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """As if this were another machine, or the same after it was started anew."""
 
     def change(name: str) -> None:
-        monkeypatch.setattr(_lease_time, "_boot", lambda: name)
+        monkeypatch.setattr(_records, "_boot", lambda: name)
 
     return change
 
@@ -66,8 +66,8 @@ async def test_a_lease_is_held_and_runs_out_whatever_is_done_to_the_clock(
         with pytest.raises(SessionBusy):
             await other.append(KEY, [{"type": "user"}])
         # And so it is after as many seconds.
-        up = _lease_time._up
-        monkeypatch.setattr(_lease_time, "_up", lambda: up() + 31)
+        up = _records._up
+        monkeypatch.setattr(_records, "_up", lambda: up() + 31)
         await other.acquire_lease(KEY, "other", 30)
         with pytest.raises(LeaseLost):
             await one.renew_lease(KEY, token, 30)
@@ -126,9 +126,9 @@ async def test_a_lease_of_an_older_version_is_understood(
     """It has nothing but its end."""
     with monkeypatch.context() as patched:
         patched.setattr(
-            _lease_time.LeaseTime,
+            _records.LeaseTime,
             "of",
-            lambda seconds: _lease_time.LeaseTime(time.time() + seconds),
+            lambda seconds: _records.LeaseTime(time.time() + seconds),
         )
         async with make() as one:
             await one.acquire_lease(KEY, "one", 30)

@@ -16,8 +16,7 @@ import pexpect
 import pytest
 
 from outrider.testing import hang, say
-from outrider.transports._process import processes as _processes
-from outrider.transports._process import watchdog_main as _warden_main
+from outrider.transports._process import processes, watchdog_main
 from outrider.transports._process.processes import (
     NoTable,
     environment_of,
@@ -108,7 +107,7 @@ def test_what_an_agent_starts_before_it_is_marked_is_marked_with_it() -> None:
 
 @pytest.fixture
 def no_proc(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_processes, "_table", NoTable())
+    monkeypatch.setattr(processes, "_table", NoTable())
 
 
 @pytest.mark.anyio
@@ -147,9 +146,9 @@ async def test_without_proc_and_without_zombies_no_group_of_another_is_signalled
 
 
 def test_without_proc_the_warden_ends_the_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_warden_main, "PROC", str(tmp_path / "nothing"))
-    monkeypatch.setattr(_warden_main, "POLITE_SECONDS", 0.05)
-    monkeypatch.setattr(_warden_main, "TERM_SECONDS", 0.05)
+    monkeypatch.setattr(watchdog_main, "PROC", str(tmp_path / "nothing"))
+    monkeypatch.setattr(watchdog_main, "POLITE_SECONDS", 0.05)
+    monkeypatch.setattr(watchdog_main, "TERM_SECONDS", 0.05)
     # Of a host that has died, init reaps at once; here the system does.
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
@@ -165,7 +164,7 @@ def test_without_proc_the_warden_ends_the_groups(tmp_path: Path, monkeypatch: py
         notes: dict[int, dict[str, object]] = {
             number: {"group": group, "started": 0, "folder": None} for number, group in enumerate(groups)
         }
-        _warden_main.clean_up(b"OUTRIDER_test=", notes)
+        watchdog_main.clean_up(b"OUTRIDER_test=", notes)
         assert own_processes() == []
         wait_for(lambda: not any(one.is_alive for one in transports))
     finally:
@@ -212,10 +211,10 @@ def test_a_new_warden_is_told_of_more_children_than_a_pipe_holds(
     warden: Warden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that is stopped reads nothing, and is replaced by one that does."""
-    from outrider.transports._process import watchdog as _warden
+    from outrider.transports._process import watchdog
 
-    monkeypatch.setattr(_warden, "_BEHIND_LIMIT", 100_000)
-    monkeypatch.setattr(_warden, "_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(watchdog, "_BEHIND_LIMIT", 100_000)
+    monkeypatch.setattr(watchdog, "_AGAIN_SECONDS", 0.0)
     first = warden.pid
     assert first is not None
     os.kill(first, signal.SIGSTOP)

@@ -22,7 +22,7 @@ from outrider.fleet import Journal, JournalInvalid, Outcome, Task, map  # noqa: 
 from outrider.launch import search_agent
 from outrider.session._store.restore_files import Layout, Places
 from outrider.transcripts import MemoryStore, Sessions
-from outrider.transcripts._disk import files as _scanning
+from outrider.transcripts._disk import files
 from outrider.transcripts._entries import to_line
 from tests.fleet.working import AT_ONCE, Works, nobody_left
 from tests.transcripts.keeping import KEY
@@ -186,7 +186,7 @@ OF_ITS_ENDS = ("list", "info", "agents", "rename", "tag", "archive", "delete")
 async def test_a_line_without_an_end_takes_no_memory(
     path: Path, sessions: Sessions, operation: str, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_scanning, "_LONGEST_KEPT", 1 << 20)
+    monkeypatch.setattr(files, "_LONGEST_KEPT", 1 << 20)
     with path.open("r+b") as file:
         file.truncate(size)
     with anyio.fail_after(20):
@@ -200,20 +200,20 @@ async def test_a_line_without_an_end_takes_no_memory(
 def test_lines_that_are_too_long_are_left_out_however_a_file_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_scanning, "_LONGEST_KEPT", 100)
-    monkeypatch.setattr(_scanning, "_BUFFER", 32)
-    monkeypatch.setattr(_scanning, "_END", 16)
+    monkeypatch.setattr(files, "_LONGEST_KEPT", 100)
+    monkeypatch.setattr(files, "_BUFFER", 32)
+    monkeypatch.setattr(files, "_END", 16)
     lines = [b"a" * length for length in (5, 99, 300, 0, 7, 1000, 100, 3, 250)]
     (tmp_path / "file").write_bytes(b"\n".join(lines) + b"\n")
     short = [line for line in lines if line and len(line) < 100]
     with (tmp_path / "file").open("rb") as file:
-        assert [line.strip() for line in _scanning.lines(file) if line.strip()] == short
+        assert [line.strip() for line in files.lines(file) if line.strip()] == short
     with (tmp_path / "file").open("rb") as file:
-        joined = b"".join(_scanning.chunks(file))
+        joined = b"".join(files.chunks(file))
     assert joined.count(b"\n") == len(lines)
     assert [line for line in joined.split(b"\n") if line and len(line) < 100] == short
     with (tmp_path / "file").open("rb") as file:
-        found = [line for some in reversed(list(_scanning.backwards(file))) for line in some]
+        found = [line for some in reversed(list(files.backwards(file))) for line in some]
     assert [line for line in found if line and len(line) < 100] == short
     assert max(len(line) for line in (*found, *joined.split(b"\n"))) <= 300
 

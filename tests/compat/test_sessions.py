@@ -14,7 +14,7 @@ from uuid import UUID
 import anyio
 import pytest
 
-from outrider.compat._sessions import sessions as _sessions
+from outrider.compat._sessions import sessions
 from outrider.compat._sessions.sessions import (
     delete_session,
     fork_session,
@@ -27,8 +27,8 @@ from outrider.compat._sessions.sessions import (
     rename_session,
     tag_session,
 )
-from outrider.compat._stores import stores as _stores
-from outrider.compat._types import messages as _types_sessions
+from outrider.compat._stores import stores
+from outrider.compat._types import messages
 from scripts.reference_sessions import KEPT, ask
 from tests.compat.kept_sessions import WORLDS
 from tests.compat.scripts import reference_python
@@ -43,7 +43,7 @@ NAMES = {case["name"]: case for case in CASES}
 
 
 def lookup(name: str) -> Any:
-    for module in (_sessions, _stores, _types_sessions):
+    for module in (sessions, stores, messages):
         if hasattr(module, name):
             return getattr(module, name)
     raise AttributeError(name)
@@ -99,7 +99,7 @@ def test_no_store_is_asked_more_often(ours: dict[str, Any], theirs: dict[str, An
 
 
 def test_each_function_is_called_in_the_cases() -> None:
-    names = {*_sessions.__all__, *_stores.__all__}
+    names = {*sessions.__all__, *stores.__all__}
     assert names - {case["call"] for case in CASES} == set()
 
 

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outrider.errors import OptionsError
-from outrider.handlers._mcp import bridge as _mcp_bridge
+from outrider.handlers._mcp import bridge
 from outrider.handlers._mcp.bridge import as_bridge
 from outrider.handlers._mcp.library import low_server
 from outrider.wire import JsonObject
@@ -548,7 +548,7 @@ async def test_a_server_ends_in_order_while_a_call_is_open() -> None:
 
 
 async def test_a_lifespan_that_does_not_end_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_mcp_bridge, "_CLOSING_SECONDS", 0.05)
+    monkeypatch.setattr(bridge, "_CLOSING_SECONDS", 0.05)
     events: list[str] = []
     async with serving(high_level(lifespan=counting_lifespan(events, hangs=True))) as agent:
         assert await agent.text("add", a=1, b=2) == "3"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider.errors import OptionsError
-from outrider.handlers._policy import patterns as _policy_paths
+from outrider.handlers._policy import patterns
 from outrider.handlers._policy.patterns import (
     Match,
     Where,
@@ -204,7 +204,7 @@ def test_the_working_folder_may_have_wildcards_in_its_name(tmp_path: Path) -> No
 def test_case_and_accents_count_where_they_count_for_files(
     is_mac: bool, monkeypatch: pytest.MonkeyPatch, project: Path
 ) -> None:
-    monkeypatch.setattr(_policy_paths, "IGNORES_CASE", is_mac)
+    monkeypatch.setattr(patterns, "IGNORES_CASE", is_mac)
     where = Where(str(project))
     for pattern, path in (("secrets/**", "SECRETS/key"), ("cafe\u0301/**", "caf\u00e9/x")):
         assert path_match(pattern, path, where) is (Match.MAYBE if is_mac else Match.NO)

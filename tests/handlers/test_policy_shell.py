@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from outrider.handlers._policy import commands as _policy_commands
+from outrider.handlers._policy import commands
 from outrider.handlers._policy.commands import command_match
 from outrider.handlers._policy.patterns import Match
 from outrider.handlers._policy.programs import runs_of
@@ -416,7 +416,7 @@ def test_arguments_count_as_far_as_they_are_known(pattern: str, command: str, ex
 def test_case_counts_where_it_counts_for_programs(
     system: str, denied: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_policy_commands, "IGNORES_CASE", system == "mac")
+    monkeypatch.setattr(commands, "IGNORES_CASE", system == "mac")
     for command in ("RM x", "sudo RM x", "ls; Rm y"):
         assert (match(RM, command) is not Match.NO) is denied
     assert match("RM *", "rm x") is not Match.YES

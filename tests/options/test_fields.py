@@ -26,9 +26,8 @@ from outrider.options import (
     Timeouts,
     _options,
     _servers,
+    _values,
 )
-from outrider.options import _values as _parts
-from outrider.options import _values as _sandbox
 from outrider.options._table import READERS
 from tests.cases import every_case
 
@@ -161,13 +160,13 @@ def test_every_option_is_explained() -> None:
 
 
 def test_every_deadline_is_explained() -> None:
-    assert documented(_parts)["Timeouts"] == set(Timeouts.__struct_fields__)
+    assert documented(_values)["Timeouts"] == set(Timeouts.__struct_fields__)
 
 
 def test_what_is_exported_exists_and_every_part_is_exported() -> None:
     parts = [
         name
-        for module in (_parts, _servers, _sandbox)
+        for module in (_values, _servers, _values)
         for name, value in vars(module).items()
         if isinstance(value, type) and value.__module__ == module.__name__ and not name.startswith("_")
     ]

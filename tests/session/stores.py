@@ -13,7 +13,7 @@ from uuid import uuid4
 import anyio
 import pytest
 
-from outrider.session._store import mirror as _mirror
+from outrider.session._store import mirror
 from outrider.transcripts import MemoryStore, project_key
 from outrider.wire import JsonObject, MirrorErrorMessage
 from tests.session.other_end import SESSION
@@ -86,5 +86,5 @@ def on_disk(config: Path, cwd: Path, session_id: str) -> Path:
 
 def hurried(patch: pytest.MonkeyPatch) -> None:
     """Let no time pass between tries."""
-    patch.setattr(_mirror, "_QUICK_SECONDS", (0.0, 0.0))
-    patch.setattr(_mirror, "_SLOW_SECONDS", (0.001,))
+    patch.setattr(mirror, "_QUICK_SECONDS", (0.0, 0.0))
+    patch.setattr(mirror, "_SLOW_SECONDS", (0.001,))

@@ -20,8 +20,7 @@ import outrider
 from outrider.errors import SessionBusy, StoreError
 from outrider.session import Session, SessionState
 from outrider.session._connection import connection as _connection
-from outrider.session._store import link as _keeping
-from outrider.session._store import link as _leasing
+from outrider.session._store import link
 from outrider.session._store import mirror as _mirror
 from outrider.testing import Simulator, say, use_tool
 from outrider.transcripts import MemoryStore, SqliteStore, project_key
@@ -365,7 +364,7 @@ async def test_what_the_store_refuses_does_not_keep_the_rest_from_it(monkeypatch
 async def test_a_store_that_never_answers_does_not_keep_a_session_open(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(_keeping, "FLUSH_SECONDS", 0.05)
+    monkeypatch.setattr(link, "FLUSH_SECONDS", 0.05)
     monkeypatch.setattr(_mirror, "HOLD_SECONDS", 0.01)
     store = Told()
     store.barrier = anyio.Event()
@@ -386,8 +385,8 @@ async def test_a_store_that_cannot_be_cancelled_is_left_behind(monkeypatch: pyte
             with anyio.CancelScope(shield=True):
                 await super().append_batch(key, entries, batch)
 
-    monkeypatch.setattr(_keeping, "FLUSH_SECONDS", 0.05)
-    monkeypatch.setattr(_keeping, "LEAVE_SECONDS", 0.05)
+    monkeypatch.setattr(link, "FLUSH_SECONDS", 0.05)
+    monkeypatch.setattr(link, "LEAVE_SECONDS", 0.05)
     monkeypatch.setattr(_mirror, "HOLD_SECONDS", 0.01)
     store = Stuck()
     store.barrier = anyio.Event()
@@ -462,8 +461,8 @@ async def test_where_the_rest_is_can_be_read_if_nothing_could(isolation: Any, wh
 
 
 async def test_losing_the_lease_ends_the_mirror_and_not_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_leasing, "LEASE_SECONDS", 0.001)
-    monkeypatch.setattr(_leasing, "RENEW_SECONDS", 60.0)
+    monkeypatch.setattr(link, "LEASE_SECONDS", 0.001)
+    monkeypatch.setattr(link, "RENEW_SECONDS", 60.0)
     store = Told()
     async with playing(working(counting()), session_store=store) as session:
         await session.ask("go")
@@ -491,10 +490,10 @@ async def test_a_lease_is_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
     class Renewing(Told):
         async def renew_lease(self, key: Any, token: str, seconds: float) -> None:
             await super().renew_lease(key, token, seconds)
-            assert (key, seconds) == (MAIN, _leasing.LEASE_SECONDS)
+            assert (key, seconds) == (MAIN, link.LEASE_SECONDS)
             renewed.set()
 
-    monkeypatch.setattr(_leasing, "RENEW_SECONDS", 0.001)
+    monkeypatch.setattr(link, "RENEW_SECONDS", 0.001)
     async with playing(working(mirrored(1)), session_store=Renewing()) as session:
         await session.ask("go")
         await renewed.wait()
@@ -512,7 +511,7 @@ async def test_a_lease_whose_grant_got_lost_is_waited_for(monkeypatch: pytest.Mo
 
     holders: list[str] = []
     hurried(monkeypatch)
-    monkeypatch.setattr(_leasing, "LEASE_SECONDS", 0.05)
+    monkeypatch.setattr(link, "LEASE_SECONDS", 0.05)
     store = Forgetful()
     async with playing(working(counting()), session_store=store) as session:
         await session.ask("go")
@@ -524,8 +523,8 @@ async def test_a_lease_whose_grant_got_lost_is_waited_for(monkeypatch: pytest.Mo
 
 
 async def test_a_lease_that_ran_out_is_looked_at_before_a_write(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_leasing, "LEASE_SECONDS", 0.001)
-    monkeypatch.setattr(_leasing, "RENEW_SECONDS", 60.0)
+    monkeypatch.setattr(link, "LEASE_SECONDS", 0.001)
+    monkeypatch.setattr(link, "RENEW_SECONDS", 60.0)
     store = Told()
     async with playing(working(counting()), session_store=store) as session:
         await session.ask("go")
@@ -558,8 +557,8 @@ def test_the_bounds_are_those_of_the_documentation() -> None:
         ProcessTransport(Command(("true",))).bound,
         _connection._END_SECONDS,
         _connection._END_SECONDS,
-        _keeping.FLUSH_SECONDS,
-        _keeping.LEAVE_SECONDS,
+        link.FLUSH_SECONDS,
+        link.LEAVE_SECONDS,
     ]
     assert f"That is {sum(bounds):g} s, or {sum(bounds[:-2]):g} s without a store" in page
     turns = (docs / "turns.md").read_text(encoding="utf-8")
@@ -575,7 +574,7 @@ async def test_closing_is_bounded_whatever_the_store_does(monkeypatch: pytest.Mo
 
     done = anyio.Event()
     for name in ("FLUSH_SECONDS", "LEAVE_SECONDS"):
-        monkeypatch.setattr(_keeping, name, 0.1)
+        monkeypatch.setattr(link, name, 0.1)
     monkeypatch.setattr(_mirror, "HOLD_SECONDS", 0.01)
     store = Deaf()
     async with playing(working(counting()), session_store=store) as session:

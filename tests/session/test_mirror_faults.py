@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from outrider.errors import StoreError, StoreTimedOut
-from outrider.session._store import mirror as _mirror
+from outrider.session._store import mirror
 from outrider.transcripts import MemoryStore
 from outrider.wire import ResultMessage, UserMessage
 from tests.session.other_end import OtherEnd, init, playing, result
@@ -54,7 +54,7 @@ async def test_nothing_is_lost_and_nothing_is_there_twice(
     monkeypatch: pytest.MonkeyPatch, flush: Any, seed: int
 ) -> None:
     hurried(monkeypatch)
-    monkeypatch.setattr(_mirror, "HOLD_SECONDS", 0.05)
+    monkeypatch.setattr(mirror, "HOLD_SECONDS", 0.05)
     chance = random.Random(seed)
     store = Moody(chance)
     said: dict[str, list[int]] = {part: [] for part in PARTS}

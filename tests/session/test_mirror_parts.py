@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.session._store import mirror as _backlog
+from outrider.session._store import mirror
 from outrider.session._store.mirror import Backlog, Keys, rescue
 from tests.cases import every_case
 
@@ -123,7 +123,7 @@ def test_batches_are_not_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     backlog = Backlog()
     backlog.put(key("a"), [{"n": number} for number in range(1201)], 20_000)
     assert [len(batch.entries) for batch in backlog.drain()] == [500, 500, 201]
-    monkeypatch.setattr(_backlog, "BATCH_BYTES", 100)
+    monkeypatch.setattr(mirror, "BATCH_BYTES", 100)
     backlog.put(key("a"), [{"text": "x" * 60}] * 3, 210)
     backlog.put(key("a"), [{"text": "x" * 500}], 510)
     backlog.put(key("a"), [{}] * 10, 40)

@@ -9,7 +9,7 @@ import pytest
 
 from outrider.errors import McpServerFailed, OptionsError
 from outrider.options import HttpServer, Options, SdkServer, SseServer, StdioServer
-from outrider.session._connection import start as _required_servers
+from outrider.session._connection import start
 from outrider.session._connection.start import required_servers, wait_for_servers
 from outrider.wire.control import McpServerStatus
 
@@ -36,7 +36,7 @@ class Statuses:
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_required_servers, "_FIRST_PAUSE", 0)
+    monkeypatch.setattr(start, "_FIRST_PAUSE", 0)
 
 
 async def test_it_waits_until_all_are_connected() -> None:
@@ -117,7 +117,7 @@ async def test_the_agent_is_asked_less_and_less_often(monkeypatch: pytest.Monkey
     async def sleep(seconds: float) -> None:
         pauses.append(seconds)
 
-    monkeypatch.setattr(_required_servers, "_FIRST_PAUSE", 0.02)
+    monkeypatch.setattr(start, "_FIRST_PAUSE", 0.02)
     monkeypatch.setattr("outrider.session._connection.start.anyio.sleep", sleep)
     await wait_for_servers(Statuses(*[{"a": "pending"}] * 20, {"a": "connected"}), ["a"], 60)
     assert pauses[0] == 0.02

@@ -28,7 +28,7 @@ from outrider.errors import (
 )
 from outrider.launch import Prefix
 from outrider.session import Session
-from outrider.session._store import link as _leasing
+from outrider.session._store import link
 from outrider.session._store.restore_files import Layout, Places
 from outrider.testing import Simulator, record, replay, say, use_tool
 from outrider.transcripts import MemoryStore, SqliteStore, project_key
@@ -391,7 +391,7 @@ async def test_giving_up_does_not_wait_for_a_store_that_does_not_answer(
             await anyio.sleep_forever()
             return ""
 
-    monkeypatch.setattr(_leasing, "_ANSWER_SECONDS", 0.01)
+    monkeypatch.setattr(link, "_ANSWER_SECONDS", 0.01)
     kept = MemoryStore()
     id = await begun(kept, folder)
     store = Silent()
@@ -460,10 +460,11 @@ async def test_of_two_that_begin_one_session_the_second_is_refused(folder: Path)
 
 KILLED = """
     import os, signal, sys, anyio
-    from outrider.session import Session, _leasing
+    from outrider.session import Session
+    from outrider.session._store import link
     from outrider.testing import Simulator, say
 
-    _leasing.LEASE_SECONDS = 0.01
+    link.LEASE_SECONDS = 0.01
     store, cwd = sys.argv[1:]
 
     async def main():
@@ -750,4 +751,4 @@ def test_sessions_without_await_use_stores_too(tmp_path: Path, folder: Path) -> 
 
 
 def test_the_times_of_a_lease_fit_together() -> None:
-    assert _leasing.RENEW_SECONDS * 2 < _leasing.LEASE_SECONDS
+    assert link.RENEW_SECONDS * 2 < link.LEASE_SECONDS

@@ -10,7 +10,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from outrider.errors import OptionsError
-from outrider.testing._contracts import store_strict as _store_strict_clauses
+from outrider.testing._contracts import store_strict
 from outrider.testing._contracts.contract import ANOTHER, ContractBroken
 from outrider.testing._contracts.store import ALL_CLAUSES, CLAUSES, check_store
 from outrider.transcripts import MemoryStore, SessionKey, SessionStore, SessionStoreEntry
@@ -219,7 +219,7 @@ async def test_a_broken_clause_is_named_with_what_was_seen(
     kind: Any, clause: str, seen: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Nothing but the memory is slow here.
-    monkeypatch.setattr(_store_strict_clauses, "_SHORT", 0.05)
+    monkeypatch.setattr(store_strict, "_SHORT", 0.05)
     with pytest.raises(ContractBroken) as caught:
         await check_store(kind, again=kind, deadline=1 if kind is LeasesForEver else 30)
     broken = [one for one in caught.value.broken if one.clause.startswith(clause)]

@@ -17,8 +17,7 @@ import pytest
 import outrider
 from outrider.errors import OptionsError, SessionExists, SessionNotFound, TranscriptError
 from outrider.transcripts import Bundle, MemoryStore, Sessions
-from outrider.transcripts._disk import files as _files
-from outrider.transcripts._disk import search as _searching
+from outrider.transcripts._disk import files, search
 from outrider.transcripts._disk import write as _writing
 from outrider.transcripts._values import StoredSession
 from tests.cases import every_case
@@ -466,16 +465,16 @@ async def test_a_search_that_is_given_up_reads_no_further(
         if len(opened) == 1:
             begun.set()
             go_on.wait(DEADLINE)
-        return _files.open_file(path)
+        return files.open_file(path)
 
-    real_run = _searching.Search.run
+    real_run = search.Search.run
 
     def run(*arguments: Any) -> Any:
         yield from real_run(*arguments)
         left.set()
 
-    monkeypatch.setattr(_searching, "open_file", open_file)
-    monkeypatch.setattr(_searching.Search, "run", run)
+    monkeypatch.setattr(search, "open_file", open_file)
+    monkeypatch.setattr(search.Search, "run", run)
     hits = Sessions(config=tmp_path).search("nowhere")
     with anyio.fail_after(DEADLINE):
         async with anyio.create_task_group() as tasks:

@@ -141,8 +141,8 @@ if __name__ == "__main__":
     msgspec.json.decode(b"1")
     pretend()
 
-    from outrider.transports._process import windows as _windows
+    from outrider.transports._process import windows
 
     fake = FakeWindows(RealMachine()).system()
-    patch.object(_windows, "this_system", lambda: fake).start()
+    patch.object(windows, "this_system", lambda: fake).start()
     anyio.run(main, backend=sys.argv[1])

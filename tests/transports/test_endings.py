@@ -14,8 +14,7 @@ import pytest
 
 from outrider.errors import ConnectionLost, ProcessExited, TransportClosed
 from outrider.transports import ProcessTransport
-from outrider.transports._process import supervisor as _keeper
-from outrider.transports._process import watchdog_main as _warden_main
+from outrider.transports._process import supervisor, watchdog_main
 from outrider.transports._process.processes import stat_of
 from outrider.transports._process.supervisor import ENDING_LIMIT
 from outrider.wire import Arrival, ControlRequest, MalformedLine, UnknownMessage
@@ -239,7 +238,7 @@ async def test_a_grandchild_that_lost_its_environment_is_found_by_its_session() 
 
 @pytest.mark.requirement("D6")
 async def test_a_child_that_closes_stdout_and_lives_on_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_keeper, "SILENT_SECONDS", 0.05)
+    monkeypatch.setattr(supervisor, "SILENT_SECONDS", 0.05)
     async with impatient("closes_stdout") as transport:
         with pytest.raises(ConnectionLost, match="closed its stdout"):
             await everything(transport)
@@ -291,9 +290,9 @@ async def test_a_reader_goes_on_while_another_task_closes() -> None:
 async def test_a_flood_while_closing_is_kept_up_to_a_limit_and_then_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from outrider.transports._process import pipes as _output
+    from outrider.transports._process import pipes
 
-    monkeypatch.setattr(_output, "ENDING_LIMIT", 200_000)
+    monkeypatch.setattr(pipes, "ENDING_LIMIT", 200_000)
     transport = impatient("floods", grace=0.3)
     await transport.connect()
     await first(transport)
@@ -348,16 +347,16 @@ def test_the_bounds_are_those_of_the_documentation() -> None:
     bounds = [float(number) for number in re.findall(r"^\|[^|]*\| (\d+) s", table, re.MULTILINE)]
     transport = ProcessTransport(child("polite"))
     assert bounds == [
-        _keeper.FLUSH_SECONDS,
+        supervisor.FLUSH_SECONDS,
         5.0,
         5.0,
-        _keeper.LEFT_SECONDS,
-        _keeper.KILL_SECONDS,
-        _keeper.CALLBACK_SECONDS,
+        supervisor.LEFT_SECONDS,
+        supervisor.KILL_SECONDS,
+        supervisor.CALLBACK_SECONDS,
     ]
     assert sum(bounds) == transport.bound
     assert f"Added up it is {transport.bound:.0f} s" in page
-    assert f"It has {_keeper.SILENT_SECONDS:.0f} s to exit" in page
+    assert f"It has {supervisor.SILENT_SECONDS:.0f} s to exit" in page
     assert f"{ENDING_LIMIT // 2**20} MiB of it are kept" in page
-    assert f"waits {_warden_main.POLITE_SECONDS:.0f} s" in page
-    assert f"SIGKILL after {_warden_main.TERM_SECONDS:.0f} s" in page
+    assert f"waits {watchdog_main.POLITE_SECONDS:.0f} s" in page
+    assert f"SIGKILL after {watchdog_main.TERM_SECONDS:.0f} s" in page

@@ -20,9 +20,7 @@ import pytest
 from outrider.command import Command
 from outrider.errors import ConnectionLost, ProcessExited, TransportClosed, UsageError
 from outrider.transports import ProcessTransport, Transport, live_processes
-from outrider.transports._process import pipes as _output
-from outrider.transports._process import spawn as _starting
-from outrider.transports._process import stderr as _stderr
+from outrider.transports._process import pipes, spawn, stderr
 from outrider.transports._process import transport as _process
 from outrider.transports._process.pipes import Input, Output
 from outrider.transports._process.polling import PollingKeeper
@@ -111,7 +109,7 @@ async def test_a_lost_connection_is_raised_after_what_came_before_and_again() ->
 
 
 def test_after_a_gap_in_what_is_kept_nothing_more_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_output, "ENDING_LIMIT", 4)
+    monkeypatch.setattr(pipes, "ENDING_LIMIT", 4)
     reading, writing = os.pipe()
     output = Output(reading)
     output.hand_over()
@@ -176,7 +174,7 @@ async def test_a_program_that_is_gone_before_the_preamble_was_sent_is_reported_t
             super().start()
             wait_for(lambda: self.has_exited)
 
-    monkeypatch.setattr(_starting, "SystemKeeper", Slow)
+    monkeypatch.setattr(spawn, "SystemKeeper", Slow)
     command = Command(child("fails_at_once").argv, preamble=b"secret\n")
     async with ProcessTransport(command) as transport:
         with pytest.raises(ProcessExited, match="code 3"):
@@ -203,7 +201,7 @@ async def test_a_callback_that_wants_to_exit_is_called_again(error: type[BaseExc
 async def test_a_callback_that_is_stuck_takes_bounded_memory(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(_stderr, "_WAITING_LIMIT", 10)
+    monkeypatch.setattr(stderr, "_WAITING_LIMIT", 10)
     goes_on = threading.Event()
     lines: list[str] = []
 
@@ -341,7 +339,7 @@ async def test_a_transport_that_is_ended_while_it_starts_does_not_start(
 ) -> None:
     """As by another thread, or by a handler for a signal."""
     transport = impatient("ignores_everything")
-    start = _starting.start
+    start = spawn.start
 
     def end_and_start(*arguments: Any) -> Any:
         transport.end(kill=True)

@@ -11,9 +11,7 @@ import pytest
 
 from outrider.errors import ProcessExited
 from outrider.transports import ProcessTransport
-from outrider.transports._process import processes as _processes
-from outrider.transports._process import supervisor as _keeper
-from outrider.transports._process import tree as _tree
+from outrider.transports._process import processes, supervisor, tree
 from outrider.wire import KeepAlive, UnknownMessage
 from tests.transports.conftest import impatient, own_processes, wait_for
 
@@ -27,10 +25,10 @@ def old_system(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     elif request.param == "no /proc":
         if "leaves_an_escaped_one" in request.node.name:
             pytest.skip("without /proc, what leaves the group is not found")
-        monkeypatch.setattr(_processes, "_table", _processes.NoTable())
+        monkeypatch.setattr(processes, "_table", processes.NoTable())
     else:
         monkeypatch.delattr(os, "pidfd_open")
-        monkeypatch.setattr(_tree, "_HAS_PIDFD", False)
+        monkeypatch.setattr(tree, "_HAS_PIDFD", False)
 
 
 @pytest.mark.usefixtures("old_system")
@@ -96,7 +94,7 @@ async def test_a_process_that_cannot_be_killed_does_not_keep_close_from_returnin
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As one in an uninterruptible wait: signals are sent, and nothing happens."""
-    monkeypatch.setattr(_keeper, "KILL_SECONDS", 0.05)
+    monkeypatch.setattr(supervisor, "KILL_SECONDS", 0.05)
     transport = impatient("ignores_everything")
     await transport.connect()
     await anext(transport.messages())

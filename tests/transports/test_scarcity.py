@@ -21,7 +21,7 @@ from outrider.command import FOLDER, Command, File
 from outrider.errors import LaunchError
 from outrider.transports import ProcessTransport
 from outrider.transports._process import tree as _tree
-from outrider.transports._process import watchdog_main as _warden_main
+from outrider.transports._process import watchdog_main
 from outrider.transports._process.folder import remove_folder
 from outrider.transports._process.pipes import Input
 from outrider.transports._process.tree import Tree
@@ -227,7 +227,7 @@ def test_where_the_kernel_cannot_hold_a_number_what_is_ours_is_signalled_all_the
     tree = Tree(os.getpid(), MARKER)
     monkeypatch.setattr(tree, "_find_others", lambda: iter([stranger.pid, marked.pid, 2**22 + 1]))
     assert tree.signal_others(signal.SIGSTOP) == 3
-    _warden_main.send([stranger.pid, marked.pid, 2**22 + 1], b"OUTRIDER_test=", set(), signal.SIGKILL)
+    watchdog_main.send([stranger.pid, marked.pid, 2**22 + 1], b"OUTRIDER_test=", set(), signal.SIGKILL)
     assert marked.process.wait() == -signal.SIGKILL
     assert is_alive(stranger)
     assert _tree._HAS_PIDFD
@@ -243,8 +243,8 @@ async def test_one_that_forks_on_and_on_does_not_get_away(tmp_path: Path) -> Non
 
 
 def test_the_warden_catches_one_that_forks_on_and_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_warden_main, "POLITE_SECONDS", 0.05)
-    monkeypatch.setattr(_warden_main, "TERM_SECONDS", 0.05)
+    monkeypatch.setattr(watchdog_main, "POLITE_SECONDS", 0.05)
+    monkeypatch.setattr(watchdog_main, "TERM_SECONDS", 0.05)
     lock = tmp_path / "lock"
     command = child("leaves_one_that_forks_on_and_on", str(lock))
 
@@ -259,7 +259,7 @@ def test_the_warden_catches_one_that_forks_on_and_on(tmp_path: Path, monkeypatch
     assert transport._link is not None
     keeper = transport._link.keeper
     name, value = host().marker(keeper.number)
-    _warden_main.clean_up(f"{name}={value}".encode(), {})
+    watchdog_main.clean_up(f"{name}={value}".encode(), {})
     assert not is_locked(lock)
 
 
@@ -280,7 +280,7 @@ def test_a_note_that_the_warden_cannot_read_is_passed_over(monkeypatch: pytest.M
     os.write(writing, b'{"do":"wat\n{"do":"watch","number":2,"group":1,"started":1,"folder":null}\n')
     os.close(writing)
     try:
-        assert set(_warden_main.wait_for_death(os.getppid(), reading)) == {2}
+        assert set(watchdog_main.wait_for_death(os.getppid(), reading)) == {2}
     finally:
         os.close(reading)
 

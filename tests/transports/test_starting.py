@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 
 from outrider.errors import LaunchError
-from outrider.transports._process import polling as _polling
-from outrider.transports._process import supervisor as _keeper
+from outrider.transports._process import polling, supervisor
 from tests.transports.conftest import impatient, own_processes
 
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.parametrize("module, name", [(_keeper, "Flag"), (_polling, "Bell"), (_polling, "Output")])
+@pytest.mark.parametrize("module, name", [(supervisor, "Flag"), (polling, "Bell"), (polling, "Output")])
 async def test_when_no_file_can_be_opened_for_the_keeper_the_child_is_killed(
     module: Any, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

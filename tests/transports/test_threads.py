@@ -18,10 +18,7 @@ import pytest
 
 from outrider.errors import ConnectionLost, LaunchError, ProcessExited, TransportClosed
 from outrider.transports import ProcessTransport
-from outrider.transports._process import spawn as _starting
-from outrider.transports._process import supervisor as _keeper
-from outrider.transports._process import wakeup as _flags
-from outrider.transports._process import windows as _blocking
+from outrider.transports._process import spawn, supervisor, wakeup, windows
 from outrider.transports._process.tree import Tree
 from outrider.transports._process.watchdog import host
 from outrider.transports._process.windows import ThreadedKeeper
@@ -81,9 +78,9 @@ class GroupKeeper(ThreadedKeeper):
 
 @pytest.fixture(autouse=True)
 def keeper_is_threaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_starting, "SystemKeeper", GroupKeeper)
-    monkeypatch.setattr(_flags, "_open_pair", _flags.socket_pair)
-    monkeypatch.setattr(_keeper, "LEFT_SECONDS", 0.1)
+    monkeypatch.setattr(spawn, "SystemKeeper", GroupKeeper)
+    monkeypatch.setattr(wakeup, "_open_pair", wakeup.socket_pair)
+    monkeypatch.setattr(supervisor, "LEFT_SECONDS", 0.1)
 
 
 def keeper_of(transport: ProcessTransport) -> Any:
@@ -164,7 +161,7 @@ async def test_half_a_line_comes_before_the_failure() -> None:
 
 
 async def test_a_child_that_closes_stdout_and_lives_on_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_keeper, "SILENT_SECONDS", 0.05)
+    monkeypatch.setattr(supervisor, "SILENT_SECONDS", 0.05)
     async with impatient("closes_stdout") as transport:
         with pytest.raises(ConnectionLost, match="closed its stdout"):
             await everything(transport)
@@ -193,7 +190,7 @@ async def test_what_is_read_late_is_waited_for(monkeypatch: pytest.MonkeyPatch) 
         return os.read(number, 10)
 
     monkeypatch.setattr(GroupKeeper, "_are_pipes_closed", looked_for)
-    monkeypatch.setattr(_blocking, "read", read_late)
+    monkeypatch.setattr(windows, "read", read_late)
     async with impatient("dies_by_signal") as transport:
         assert await transport.wait_exited() == -9
         assert await transport.receive() == b'{"type":"ready"}\n'
@@ -202,7 +199,7 @@ async def test_what_is_read_late_is_waited_for(monkeypatch: pytest.MonkeyPatch) 
 async def test_a_flood_while_closing_is_kept_up_to_a_limit_and_then_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(_blocking, "ENDING_LIMIT", 300_000)
+    monkeypatch.setattr(windows, "ENDING_LIMIT", 300_000)
     transport = impatient("floods", grace=0.2)
     await transport.connect()
     await first(transport)
@@ -217,10 +214,10 @@ async def test_a_child_waits_while_nobody_reads() -> None:
     async with impatient("floods") as transport:
         await first(transport)
         output = keeper_of(transport).output
-        wait_for(lambda: output._kept_size >= _blocking.BUFFER_LIMIT)
+        wait_for(lambda: output._kept_size >= windows.BUFFER_LIMIT)
         # The thread is where it waits for room; whoever reads on gets all of it, in order.
         wait_for(lambda: len(output._changed._waiters) == 1)
-        assert output._kept_size < _blocking.BUFFER_LIMIT + _keeper.READ_SIZE
+        assert output._kept_size < windows.BUFFER_LIMIT + supervisor.READ_SIZE
         messages = transport.messages()
         for _ in range(1000):
             assert kinds([await anext(messages)]) == ["flood"]
@@ -269,7 +266,7 @@ async def test_what_was_taken_on_trust_goes_out_before_the_input_ends() -> None:
 async def test_a_write_that_is_cancelled_before_it_began_sends_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(_keeper, "FLUSH_SECONDS", 0.05)
+    monkeypatch.setattr(supervisor, "FLUSH_SECONDS", 0.05)
     async with impatient("never_reads", write_timeout=0.05) as transport:
         await first(transport)
         with pytest.raises(ConnectionLost, match=r"has not read its input for 0\.05 s"):
@@ -285,14 +282,14 @@ async def test_a_write_that_is_cancelled_before_it_began_sends_nothing(
 async def test_the_end_of_the_input_waits_for_what_was_taken_on_trust(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(_keeper, "FLUSH_SECONDS", 0.05)
+    monkeypatch.setattr(supervisor, "FLUSH_SECONDS", 0.05)
     async with impatient("never_reads") as transport:
         await first(transport)
         stdin = keeper_of(transport).input
         # The pipe takes the first, and the buffer the second.
         for _ in range(2):
             wait_for(lambda: not stdin.has_more)
-            await transport.send(b"x" * _blocking.BUFFER_LIMIT)
+            await transport.send(b"x" * windows.BUFFER_LIMIT)
         ticket = stdin.end("it ends")
         assert not ticket.flag.is_set
     assert (ticket.flag.is_set, ticket.was_sent) == (True, False)
@@ -339,7 +336,7 @@ async def test_when_a_thread_cannot_be_started_the_child_is_killed(
 
 
 async def test_a_flag_that_is_a_socket_can_be_waited_for_again_after_a_cancellation() -> None:
-    flag = _flags.Flag()
+    flag = wakeup.Flag()
     for _ in range(3):
         with anyio.move_on_after(0.001):
             await flag.wait()

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from outrider.transports import ProcessTransport
-from outrider.transports._process import processes as _processes
-from outrider.transports._process import watchdog_main as _warden_main
+from outrider.transports._process import processes, watchdog_main
 from outrider.transports._process.processes import environment_of, stat_of
 from outrider.transports._process.tree import Tree
 from tests.transports.conftest import child, wait_for
@@ -116,7 +115,7 @@ def test_where_there_is_no_proc_there_are_no_others(monkeypatch: pytest.MonkeyPa
         raise FileNotFoundError
 
     monkeypatch.setattr(os, "listdir", refuse)
-    assert list(_processes.process_ids()) == []
+    assert list(processes.process_ids()) == []
 
 
 @pytest.mark.anyio
@@ -147,33 +146,33 @@ async def test_nothing_is_signalled_after_the_child_was_reaped(monkeypatch: pyte
 
 def test_the_warden_knows_what_is_ours(stranger: Stranger, marked: Stranger) -> None:
     marker = b"OUTRIDER_test="
-    started = _warden_main.started_at(stranger.pid)
-    assert _warden_main.is_ours(marked.pid, marker, set())
-    assert not _warden_main.is_ours(stranger.pid, marker, set())
-    assert _warden_main.is_ours(stranger.pid, marker, {(stranger.pid, started)})
-    assert not _warden_main.is_ours(stranger.pid, marker, {(stranger.pid, 12)})
-    assert not _warden_main.is_ours(2**22 + 1, marker, set())
-    assert _warden_main.started_at(2**22 + 1) is None
+    started = watchdog_main.started_at(stranger.pid)
+    assert watchdog_main.is_ours(marked.pid, marker, set())
+    assert not watchdog_main.is_ours(stranger.pid, marker, set())
+    assert watchdog_main.is_ours(stranger.pid, marker, {(stranger.pid, started)})
+    assert not watchdog_main.is_ours(stranger.pid, marker, {(stranger.pid, 12)})
+    assert not watchdog_main.is_ours(2**22 + 1, marker, set())
+    assert watchdog_main.started_at(2**22 + 1) is None
 
 
 def test_the_warden_ends_what_is_ours_and_removes_the_folders(
     stranger: Stranger, marked: Stranger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_warden_main, "POLITE_SECONDS", 0.05)
+    monkeypatch.setattr(watchdog_main, "POLITE_SECONDS", 0.05)
     folder = tmp_path / "folder"
     folder.mkdir()
     children: dict[int, dict[str, object]] = {
         1: {"group": marked.pid, "started": 0, "folder": str(folder)},
         2: {"group": stranger.pid, "started": 0, "folder": None},
     }
-    _warden_main.clean_up(b"OUTRIDER_test=", children)
+    watchdog_main.clean_up(b"OUTRIDER_test=", children)
     assert marked.process.wait() == -signal.SIGTERM
     assert is_alive(stranger)
     assert not folder.exists()
 
 
 def test_the_warden_does_not_signal_a_number_that_went_to_another(stranger: Stranger) -> None:
-    _warden_main.send([stranger.pid, 2**22 + 1], b"OUTRIDER_test=", set(), signal.SIGKILL)
+    watchdog_main.send([stranger.pid, 2**22 + 1], b"OUTRIDER_test=", set(), signal.SIGKILL)
     assert is_alive(stranger)
 
 
@@ -187,7 +186,7 @@ def test_the_warden_hears_of_children_until_the_host_is_dead(
     monkeypatch.setattr(os, "getppid", lambda: stranger.pid)
     stranger.process.kill()
     try:
-        assert set(_warden_main.wait_for_death(stranger.pid, reading)) == {2}
+        assert set(watchdog_main.wait_for_death(stranger.pid, reading)) == {2}
     finally:
         os.close(reading)
         os.close(writing)
@@ -197,12 +196,12 @@ def test_the_warden_hears_of_children_until_the_host_is_dead(
 def test_the_warden_of_a_host_that_is_dead_already_does_not_wait(
     is_held: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_warden_main, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(watchdog_main, "LOOK_SECONDS", 0.01)
     reading, writing = os.pipe()
     if not is_held:
         os.close(writing)
     try:
-        assert _warden_main.wait_for_death(2**22 + 1, reading) == {}
+        assert watchdog_main.wait_for_death(2**22 + 1, reading) == {}
     finally:
         os.close(reading)
         if is_held:

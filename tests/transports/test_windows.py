@@ -14,7 +14,7 @@ import pytest
 
 from outrider.command import Command, UserId, is_batch_file
 from outrider.errors import AgentNotFound, CommandTooLong, FolderNotFound, LaunchError, UserNotFound
-from outrider.transports._process import windows as _windows
+from outrider.transports._process import windows
 from outrider.transports._process.spawn import check_for_windows, explain
 from tests.transports.conftest import marked_processes
 from tests.transports.fake_windows import ACCESS_DENIED, FakeWindows, Machine
@@ -27,8 +27,8 @@ class Started:
         self.pid = pid
 
 
-def job_with(fake: FakeWindows, *pids: int) -> _windows.WindowsJob:
-    job = _windows.WindowsJob(fake.system())
+def job_with(fake: FakeWindows, *pids: int) -> windows.WindowsJob:
+    job = windows.WindowsJob(fake.system())
     for pid in pids:
         started: Any = Started(pid)
         job.assign(started)
@@ -47,12 +47,12 @@ def fake() -> FakeWindows:
 @pytest.mark.parametrize(
     "structure, size, offsets",
     [
-        (_windows.BasicLimit, 64, {"LimitFlags": 16, "MinimumWorkingSetSize": 24, "SchedulingClass": 60}),
-        (_windows.IoCounters, 48, {"OtherTransferCount": 40}),
-        (_windows.ExtendedLimit, 144, {"IoInfo": 64, "ProcessMemoryLimit": 112, "PeakJobMemoryUsed": 136}),
-        (_windows.BasicAccounting, 48, {"TotalPageFaultCount": 32, "ActiveProcesses": 40}),
-        (_windows.ProcessList, 8 + 8 * 1024, {"NumberOfProcessIdsInList": 4, "ProcessIdList": 8}),
-        (_windows.MemoryCounters, 72, {"WorkingSetSize": 16, "PeakPagefileUsage": 64}),
+        (windows.BasicLimit, 64, {"LimitFlags": 16, "MinimumWorkingSetSize": 24, "SchedulingClass": 60}),
+        (windows.IoCounters, 48, {"OtherTransferCount": 40}),
+        (windows.ExtendedLimit, 144, {"IoInfo": 64, "ProcessMemoryLimit": 112, "PeakJobMemoryUsed": 136}),
+        (windows.BasicAccounting, 48, {"TotalPageFaultCount": 32, "ActiveProcesses": 40}),
+        (windows.ProcessList, 8 + 8 * 1024, {"NumberOfProcessIdsInList": 4, "ProcessIdList": 8}),
+        (windows.MemoryCounters, 72, {"WorkingSetSize": 16, "PeakPagefileUsage": 64}),
     ],
 )
 def test_structures_have_the_layout_of_the_system(
@@ -153,7 +153,7 @@ def test_a_job_that_does_not_answer_is_an_error(fake: FakeWindows, function: str
 
 def test_there_is_no_such_system_here() -> None:
     with pytest.raises(NotImplementedError):
-        _windows.this_system()
+        windows.this_system()
 
 
 # Starting.

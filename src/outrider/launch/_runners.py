@@ -1,6 +1,6 @@
 """Owns the runners: ways to start a command, here or elsewhere, by putting another command in front of it.
 
-Does not start anything, and does not know what is said on the far side (`_far_side` does).
+Does not start anything, and does not know what is said on the far side (`_remote` does).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 
 from outrider.command import Command
 from outrider.errors import OptionsError
-from outrider.launch import _remote as _far_side
+from outrider.launch import _remote
 from outrider.redaction import mask, mask_argv
 
 if TYPE_CHECKING:
@@ -246,10 +246,10 @@ def _carried(command: Command, runner: str, wrapped: Callable[[tuple[str, ...]],
             f"`user` is a user of this machine, and `{runner}` runs the agent on another",
             hint="Give the user to the runner, as in `Ssh(host, user=…)` or `Docker(container=…, user=…)`.",
         )
-    if not _far_side.needs_preamble(command):
+    if not _remote.needs_preamble(command):
         return Command(wrapped(command.argv), preamble=command.preamble, secrets=command.secrets)
     secrets = command.known_secrets({})
-    return Command(wrapped(_far_side.ARGV), preamble=_far_side.preamble(command), secrets=secrets)
+    return Command(wrapped(_remote.ARGV), preamble=_remote.preamble(command), secrets=secrets)
 
 
 def _freeze(runner: msgspec.Struct, field: str) -> None:

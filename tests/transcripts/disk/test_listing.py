@@ -10,10 +10,7 @@ from typing import Any
 import pytest
 
 from outrider.transcripts import SessionQuery, StoredSession, project_key
-from outrider.transcripts._disk import Disk
-from outrider.transcripts._disk import files as _files
-from outrider.transcripts._disk import read as _describing
-from outrider.transcripts._disk import read as _reading
+from outrider.transcripts._disk import Disk, files, read
 from outrider.wire import encode
 from tests.transcripts.disk.shelf import TALK, Shelf, at
 from tests.transcripts.lines import SESSION, answer, line, prompt, session_id, title, written
@@ -29,14 +26,14 @@ def listed(shelf: Shelf, **asked: Any) -> list[str]:
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the files that are opened."""
     names: list[str] = []
-    real = _files.open_file
+    real = files.open_file
 
     def open_file(path: str | os.PathLike[str], buffering: int = -1) -> Any:
         found = real(path, buffering)
         names.append(Path(path).name)
         return found
 
-    for module in (_describing, _reading):
+    for module in (read, read):
         monkeypatch.setattr(module, "open_file", open_file)
     return names
 
@@ -107,7 +104,7 @@ def test_a_pipe_is_not_waited_for(shelf: Shelf) -> None:
     os.mkfifo(shelf.path(2))
     assert listed(shelf) == ["1"]
     with pytest.raises(OSError, match="not a regular file"):
-        _files.open_file(shelf.path(2))
+        files.open_file(shelf.path(2))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")
@@ -153,14 +150,14 @@ def test_what_may_not_be_read_is_passed_over(users_shelf: Shelf) -> None:
 def test_a_file_that_cannot_be_opened_is_passed_over(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
     shelf.write(1, hour=1)
     shelf.write(2, hour=2)
-    real = _files.open_file
+    real = files.open_file
 
     def open_file(path: str | os.PathLike[str], buffering: int = -1) -> Any:
         if session_id(2) in os.fspath(path):
             raise FileNotFoundError(2, "it is gone by now", path)
         return real(path, buffering)
 
-    monkeypatch.setattr(_describing, "open_file", open_file)
+    monkeypatch.setattr(read, "open_file", open_file)
     assert listed(shelf, limit=1) == ["1"]
 
 
@@ -213,7 +210,7 @@ def test_sessions_of_other_worktrees_belong_to_a_project(
     shelf.write(2, project=tmp_path / "other", hour=2)
     shelf.write(3, project=tmp_path / "stranger", hour=3)
     places = [str(tmp_path / "main"), str(tmp_path / "other")]
-    monkeypatch.setattr(_reading, "worktrees", lambda _: places)
+    monkeypatch.setattr(read, "worktrees", lambda _: places)
     assert listed(shelf, project=tmp_path / "main") == ["2", "1"]
     assert listed(shelf, project=tmp_path / "main", worktrees=False) == ["1"]
     assert shelf.disk.find(session_id(2), tmp_path / "main").project == project_key(tmp_path / "other")

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider.errors import OptionsError, SessionNotFound, TranscriptError
-from outrider.transcripts._disk import files as _files
-from outrider.transcripts._disk import files as _scanning
+from outrider.transcripts._disk import files
 from outrider.transcripts._disk import read as _reading
 from outrider.wire import JsonObject, encode
 from tests.transcripts.disk.shelf import TALK, Shelf
@@ -79,7 +78,7 @@ def test_the_last_messages_are_the_end_of_all(
 ) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         # So small that there are many blocks.
-        patch.setattr(_scanning, "_END", block)
+        patch.setattr(files, "_END", block)
         shelf = Shelf(Path(folder))
         shelf.write(1, damage.join(written([each]) for each in lines) + end or b"\n")
         whole = shelf.disk.read(SESSION, history=history)
@@ -95,7 +94,7 @@ def test_only_the_end_of_a_large_file_is_read_for_the_last_messages(
         lines.append(make(f"e{number}", f"e{number - 1}"))
     path = shelf.write(1, lines)
     taken = 0
-    real = _scanning.backwards
+    real = files.backwards
 
     def backwards(file: Any) -> Any:
         nonlocal taken
@@ -113,20 +112,20 @@ def test_only_the_end_of_a_large_file_is_read_for_the_last_messages(
 def test_reading_backwards_gives_the_same_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: bytes, block: int
 ) -> None:
-    monkeypatch.setattr(_scanning, "_END", block)
+    monkeypatch.setattr(files, "_END", block)
     (tmp_path / "file").write_bytes(data)
     with (tmp_path / "file").open("rb", buffering=0) as file:
-        found = [each for some in reversed(list(_scanning.backwards(file))) for each in some if each]
+        found = [each for some in reversed(list(files.backwards(file))) for each in some if each]
     assert found == [each for each in data.split(b"\n") if each]
 
 
 @pytest.mark.parametrize("block", [1, 3, 64])
 def test_chunks_end_where_lines_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
     data = b"ab\n\nlong long line\nx\nno end"
-    monkeypatch.setattr(_scanning, "_BUFFER", block)
+    monkeypatch.setattr(files, "_BUFFER", block)
     (tmp_path / "file").write_bytes(data)
     with (tmp_path / "file").open("rb") as file:
-        found = list(_scanning.chunks(file))
+        found = list(files.chunks(file))
     assert b"".join(found) == data
     assert all(chunk.endswith(b"\n") for chunk in found[:-1])
 
@@ -136,7 +135,7 @@ def test_what_is_written_while_a_file_is_read_does_not_keep_it_from_ending(shelf
     more = path.open("ab", buffering=0)
     with path.open("rb") as file, more:
         seen = []
-        for each in _scanning.lines(file):
+        for each in files.lines(file):
             seen.append(each)
             more.write(each)
     assert len(seen) == len(TALK)
@@ -182,7 +181,7 @@ def test_a_session_that_is_not_there_is_not_found(shelf: Shelf, what: str) -> No
 
 def test_a_session_that_vanishes_is_not_found(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
     path = shelf.write()
-    real = _files.open_file
+    real = files.open_file
 
     def open_file(*arguments: Any) -> Any:
         path.unlink()

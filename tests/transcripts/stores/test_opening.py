@@ -11,7 +11,7 @@ import pytest
 
 from outrider.errors import OptionsError
 from outrider.transcripts import FileStore, MemoryStore, SessionStore, SqliteStore, open_store
-from outrider.transcripts.stores import _open as _opening
+from outrider.transcripts.stores import _open
 from outrider.transcripts.stores._urls import shown
 from tests.cases import every_case
 from tests.transcripts.stores.local import KEY, numbered
@@ -124,7 +124,7 @@ def test_a_driver_that_is_not_whole_is_told(monkeypatch: pytest.MonkeyPatch) -> 
     def fail(name: str) -> Any:
         raise ImportError("no pq wrapper available")
 
-    monkeypatch.setattr(_opening, "import_module", fail)
+    monkeypatch.setattr(_open, "import_module", fail)
     with pytest.raises(OptionsError, match=r"needs psycopg: no pq wrapper available. Run: pip install"):
         open_store("postgresql://host/db")
 

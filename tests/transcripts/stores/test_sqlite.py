@@ -13,7 +13,7 @@ import pytest
 
 from outrider.errors import StoreError
 from outrider.transcripts import SqliteStore
-from outrider.transcripts.stores import _sqlite as _sqlite_schema
+from outrider.transcripts.stores import _sqlite
 from tests.transcripts.stores.local import KEY, numbered
 
 pytestmark = pytest.mark.anyio
@@ -51,30 +51,30 @@ async def test_what_is_acknowledged_is_on_the_disk(path: Path) -> None:
         with store._connections.one() as connection:
             assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
             assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-    assert execute(path, "PRAGMA application_id") == [(_sqlite_schema.APPLICATION_ID,)]
+    assert execute(path, "PRAGMA application_id") == [(_sqlite.APPLICATION_ID,)]
 
 
 async def test_an_older_database_is_brought_up_to_date(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with SqliteStore(path) as store:
         await store.append(KEY, numbered(0, 2))
     newer = ("ALTER TABLE sessions ADD COLUMN made_up TEXT", "UPDATE sessions SET made_up = 'yes'")
-    first = _sqlite_schema.MIGRATIONS
-    monkeypatch.setattr(_sqlite_schema, "MIGRATIONS", (*first, newer))
+    first = _sqlite.MIGRATIONS
+    monkeypatch.setattr(_sqlite, "MIGRATIONS", (*first, newer))
     async with SqliteStore(path) as store:
         assert await store.load(KEY) == numbered(0, 2)
         await store.append_batch(KEY, numbered(2, 1), "one")
     assert execute(path, "PRAGMA user_version") == [(len(first) + 1,)]
     # A failing step leaves what was there.
     broken = ("ALTER TABLE entries ADD COLUMN made_up TEXT", "UPDATE absent SET made_up = 'yes'")
-    monkeypatch.setattr(_sqlite_schema, "MIGRATIONS", (*first, newer, broken))
+    monkeypatch.setattr(_sqlite, "MIGRATIONS", (*first, newer, broken))
     with pytest.raises(StoreError, match="no such table: absent"):
         await SqliteStore(path).load(KEY)
     assert execute(path, "PRAGMA user_version") == [(len(first) + 1,)]
-    monkeypatch.setattr(_sqlite_schema, "MIGRATIONS", (*first, newer))
+    monkeypatch.setattr(_sqlite, "MIGRATIONS", (*first, newer))
     async with SqliteStore(path) as store:
         assert await store.load(KEY) == numbered(0, 3)
     # And an older Outrider does not touch it.
-    monkeypatch.setattr(_sqlite_schema, "MIGRATIONS", first)
+    monkeypatch.setattr(_sqlite, "MIGRATIONS", first)
     with pytest.raises(
         StoreError, match=f"version {len(first) + 1}, and this Outrider knows up to {len(first)}"
     ):

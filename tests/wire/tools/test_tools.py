@@ -41,12 +41,9 @@ from outrider.wire.tools import (
     ToolSearchInput,
     WorkflowInput,
     WriteInput,
+    _inputs,
     typed_input,
 )
-from outrider.wire.tools import _inputs as _dialog
-from outrider.wire.tools import _inputs as _files
-from outrider.wire.tools import _inputs as _sources
-from outrider.wire.tools import _inputs as _tasks
 from tests.cases import every_case
 
 JsonObject = dict[str, Any]
@@ -203,7 +200,7 @@ def test_fields_have_python_names(tool: str) -> None:
 def test_all_classes_are_exported() -> None:
     defined = {
         name
-        for module in (_dialog, _files, _sources, _tasks)
+        for module in (_inputs, _inputs, _inputs, _inputs)
         for name, kind in inspect.getmembers(module, inspect.isclass)
         if kind.__module__ == module.__name__
     }

@@ -1,6 +1,6 @@
 """Owns what a batch came to: counts, cost, times and failures, worked out from its outcomes.
 
-Does not say it: `_report_text` and `_report_plot` do.
+Does not say it: `text` and `plot` do.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from outrider.fleet._journal import Journal
-from outrider.fleet._report import plot as _report_plot
-from outrider.fleet._report import text as _report_text
+from outrider.fleet._report import plot, text
 from outrider.fleet._task import Outcome
 from outrider.session import Usage
 
@@ -161,22 +160,22 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_markdown(self) -> str:
         """For people. What looks like a secret in an error is masked."""
-        return _report_text.markdown(self)
+        return text.markdown(self)
 
     def to_csv(self) -> str:
         """A line for each task that has ended."""
-        return _report_text.csv(self)
+        return text.csv(self)
 
     def to_json(self) -> str:
         """All of it, with the outcome of each task."""
-        return _report_text.json(self)
+        return text.json(self)
 
     def to_svg(self) -> str:
         """A plot: how many tasks had ended at each time of the work, and how long they took.
 
         It stands for itself, and suits light and dark pages.
         """
-        return _report_plot.svg(self, _at_work(each for each in self.outcomes if each.attempts))
+        return plot.svg(self, _at_work(each for each in self.outcomes if each.attempts))
 
 
 def _at_work(ran: Iterable[Outcome[object]]) -> list[tuple[float, float]]:

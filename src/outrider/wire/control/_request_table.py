@@ -8,11 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from outrider.wire._value import JsonObject
-from outrider.wire.control import _files as _requests_files
-from outrider.wire.control import _mcp as _requests_mcp
-from outrider.wire.control import _session as _requests_host
-from outrider.wire.control import _session as _requests_session
-from outrider.wire.control import _settings as _requests_settings
+from outrider.wire.control import _files, _mcp, _session, _settings
 from outrider.wire.control._base import GenericRequest, Request
 
 if TYPE_CHECKING:
@@ -27,11 +23,10 @@ def _requests_in(theme: ModuleType) -> Iterator[tuple[str, type[Request[Any]]]]:
 
 
 REQUESTS: Final[Mapping[str, type[Request[Any]]]] = {
-    **dict(_requests_in(_requests_session)),
-    **dict(_requests_in(_requests_settings)),
-    **dict(_requests_in(_requests_mcp)),
-    **dict(_requests_in(_requests_files)),
-    **dict(_requests_in(_requests_host)),
+    **dict(_requests_in(_session)),
+    **dict(_requests_in(_settings)),
+    **dict(_requests_in(_mcp)),
+    **dict(_requests_in(_files)),
 }
 """Every request that has a class, by `subtype`."""
 
