@@ -54,6 +54,7 @@ NAMES = (
     "fleet",
     "warm",
     "import",
+    "ways",
 )
 
 SMALL_GOAL = 10.0
@@ -615,6 +616,9 @@ def main() -> None:
         print()
         for line in bench.run(frozenset(options.only or NAMES)):
             print(line, flush=True)
+    if not options.only or "ways" in options.only:
+        print()
+        subprocess.run([sys.executable, "-m", "benchmarks.ways"], cwd=ROOT, check=True)
     if options.json is not None:
         saved = {
             "machine": machine(),
