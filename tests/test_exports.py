@@ -18,13 +18,16 @@ from tests.cases import every_case
 ROOT = Path(__file__).parents[1]
 PACKAGES = [
     "outrider",
+    "outrider.answers",
     "outrider.command",
     "outrider.errors",
     "outrider.handlers",
     "outrider.launch",
+    "outrider.messages",
     "outrider.options",
     "outrider.protocol",
     "outrider.redaction",
+    "outrider.runners",
     "outrider.session",
     "outrider.sync",
     "outrider.testing",

@@ -88,7 +88,7 @@ def unwinds_an_open_session() -> None:
     async def steal(key: SessionKey) -> None:
         try:
             await SqliteStore(FOLDER / "kept.db").acquire_lease(key, "a thief", 10)
-        except outrider.SessionBusy:
+        except outrider.errors.SessionBusy:
             print("the lease is held", flush=True)
 
     async def main() -> None:

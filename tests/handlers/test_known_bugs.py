@@ -97,7 +97,7 @@ async def test_that_a_turn_is_to_end_reaches_the_agent() -> None:
     """VA: `continue: false` was dropped, because it is false."""
 
     async def ends(_: object) -> outrider.Answer:
-        return outrider.stop("enough")
+        return outrider.answers.stop("enough")
 
     async def ends_by_dict(_: object) -> JsonObject:
         return {"continue_": False, "stopReason": "enough"}

@@ -104,7 +104,7 @@ class Supplied:
 
         return {"hooks": [on_tool], "permission": permit, "tools": [who], "on_elicitation": elicit}
 
-    def note(self, kind: str, context: outrider.CallContext) -> None:
+    def note(self, kind: str, context: outrider.handlers.CallContext) -> None:
         self.seen.append((kind, WHO.get(), context))
 
 

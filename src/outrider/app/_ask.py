@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from outrider import Answer, ElicitationRequest, PermissionRequest, Plan, Question
+    from outrider import Answer, PermissionRequest, Plan, Question
     from outrider.app._render.stream import Stream
     from outrider.app._terminal import Glyphs, Terminal
+    from outrider.handlers import ElicitationRequest
     from outrider.options import OptionFields
     from outrider.wire.control import ElicitationResult
     from outrider.wire.permissions import PermissionUpdate

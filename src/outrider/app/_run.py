@@ -151,7 +151,7 @@ def _print_answer(terminal: Terminal, result: Result[object], *, is_structured: 
 
 def _print_frame(terminal: Terminal, message: Message) -> None:
     line = message.raw_json.decode("utf-8", "replace")
-    if isinstance(message, outrider.MalformedLine | outrider.OversizedMessage):
+    if isinstance(message, outrider.messages.MalformedLine | outrider.messages.OversizedMessage):
         # What is no frame must not stand among them.
         terminal.note(Text(one_line(line)))
     else:

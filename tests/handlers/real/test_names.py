@@ -88,7 +88,7 @@ async def test_a_subagent_has_no_tool_that_is_denied_by_its_own_name() -> None:
     assert customers.deleted == []
 
 
-@pytest.mark.filterwarnings("ignore::outrider.PermissionShadowedWarning")
+@pytest.mark.filterwarnings("ignore::outrider.options.PermissionShadowedWarning")
 async def test_a_tool_that_is_allowed_by_its_own_name_is_not_asked_about() -> None:
     customers = Customers()
     asked: list[str] = []

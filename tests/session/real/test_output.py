@@ -132,7 +132,7 @@ async def test_what_never_fits_ends_the_turn() -> None:
 @pytest.mark.parametrize("event", ["PreToolUse", "UserPromptSubmit"])
 async def test_a_turn_that_a_hook_ends_has_none(event: Literal["PreToolUse", "UserPromptSubmit"]) -> None:
     def end(_: object) -> outrider.Answer:
-        return outrider.stop("not now")
+        return outrider.answers.stop("not now")
 
     script = [use_tool("Read", file_path="x"), use_tool("StructuredOutput", total=5), say("done")]
     with real_agent(*script) as agent:
