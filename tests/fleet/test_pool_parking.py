@@ -1,4 +1,4 @@
-"""Many lasting sessions on few processes: parked when others need the place, and back with what was said."""
+"""Many lasting sessions on few processes: parked when others need the slot, and back with what was said."""
 
 from __future__ import annotations
 
