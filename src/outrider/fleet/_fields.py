@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from outrider.fleet._resilient.retry import Restart, Retry
 
 __all__ = [
-    "LastingFields",
+    "ResilientFields",
     "PolicyFields",
     "apart",
     "of_kind",
@@ -51,8 +51,8 @@ class PolicyFields(OptionFields, total=False):
     """Where all that share it wait for a limit of the account. A run has one of its own, if none is given."""
 
 
-class LastingFields(PolicyFields, total=False):
-    """What a lasting session takes as keywords: these, and every option."""
+class ResilientFields(PolicyFields, total=False):
+    """What a resilient session takes as keywords: these, and every option."""
 
     tags: Mapping[str, str] | None
     """What its turns are found by in the ledger."""

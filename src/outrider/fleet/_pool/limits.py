@@ -22,7 +22,7 @@ from outrider.session import Session, SessionState
 if TYPE_CHECKING:
     from outrider.fleet._pool.scheduler import Scheduler
     from outrider.fleet._pool.slots import Slot
-    from outrider.fleet._resilient.session import LastingSession
+    from outrider.fleet._resilient.session import ResilientSession
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,7 +137,7 @@ def _checked(place: str, options: object) -> Options:
 
 
 class PooledStarter(Starter):
-    """Where one lasting session gets its processes from."""
+    """Where one resilient session gets its processes from."""
 
     def __init__(self, scheduler: Scheduler, tenant: str) -> None:
         self._scheduler = scheduler
@@ -145,14 +145,14 @@ class PooledStarter(Starter):
         self.slot: Slot | None = None
         self.is_parking = False
         # Not kept: one that nobody has any more gives up its slot.
-        self._owner: weakref.ref[LastingSession[object]] | None = None
+        self._owner: weakref.ref[ResilientSession[object]] | None = None
 
-    def attach(self, owner: LastingSession[object]) -> None:
+    def attach(self, owner: ResilientSession[object]) -> None:
         """It is this one's."""
         self._owner = weakref.ref(owner)
 
     @property
-    def owner(self) -> LastingSession[object] | None:
+    def owner(self) -> ResilientSession[object] | None:
         return None if self._owner is None else self._owner()
 
     async def start(self, options: Options, output: object) -> Session:
@@ -183,12 +183,12 @@ class PoolStats(msgspec.Struct, frozen=True, kw_only=True):
     warm: int = 0
     """Ready, and nobody's."""
     busy: int = 0
-    """Handed out, and not known to do nothing: all that were acquired, and lasting sessions in a turn."""
+    """Handed out, and not known to do nothing: all that were acquired, and resilient sessions in a turn."""
     idle: int = 0
-    """Held by lasting sessions that do nothing; parked when somebody needs the slot."""
+    """Held by resilient sessions that do nothing; parked when somebody needs the slot."""
     closing: int = 0
     parked: int = 0
-    """Lasting sessions without a process."""
+    """Resilient sessions without a process."""
     waiting: Mapping[str, int] = {}
     """How many wait for a process, by tenant."""
     memory: int | None = None
@@ -209,7 +209,7 @@ class PoolStats(msgspec.Struct, frozen=True, kw_only=True):
     evicted: int = 0
     """Warm ones that had to make room."""
     parkings: int = 0
-    """How often a lasting session gave up its process."""
+    """How often a resilient session gave up its process."""
     waits: int = 0
     """How often somebody had to wait for a slot."""
     waited_seconds: float = 0.0

@@ -13,11 +13,11 @@ from anyio.lowlevel import current_token
 
 from outrider.errors import UsageError
 from outrider.fleet._errors import PoolClosed
-from outrider.fleet._fields import LastingFields, apart, read_size
+from outrider.fleet._fields import ResilientFields, apart, read_size
 from outrider.fleet._pool.limits import PooledStarter, PoolStats, Rules, WarmOptions, check_can_park, stats_of
 from outrider.fleet._pool.scheduler import Scheduler
 from outrider.fleet._resilient.process import Starter
-from outrider.fleet._resilient.session import LastingSession
+from outrider.fleet._resilient.session import ResilientSession
 from outrider.options import Options
 from outrider.options._validators import any_text, fault, seconds
 from outrider.session import Session, SessionState, background
@@ -63,7 +63,7 @@ class Pool(Starter):
         room. The first are those of a session that is given none.
 
         `max_memory`: what all processes and their children may have together, measured (`"6GiB"`); past it,
-        nothing is started, and what is not used is ended. `park_after`: for how many seconds a lasting
+        nothing is started, and what is not used is ended. `park_after`: for how many seconds a resilient
         session may keep a process that it does not use, if nobody else needs it. `max_age` (seconds),
         `max_turns`, `max_process_memory`: a process past one of these is exchanged for a new one as soon as
         it is not used. `queue_limit`, `queue_seconds`: how many of one tenant may wait for a process, and how
@@ -109,7 +109,7 @@ class Pool(Starter):
     async def close(self, *, drain: bool = True, timeout: float | None = None) -> None:
         """Hand out nothing more, and end all processes.
 
-        `drain`: first wait until what was acquired is released and running turns of lasting sessions are
+        `drain`: first wait until what was acquired is released and running turns of resilient sessions are
         over, for `timeout` seconds at most. Those who wait for a process get `PoolClosed`. Cancelling the
         call ends everything at once, and does not wait for that. Closing twice does no harm.
         """
@@ -173,7 +173,7 @@ class Pool(Starter):
             not await self._scheduler.give_back(session) and session.state is not SessionState.CLOSED
         ):
             raise UsageError(
-                f"{session!r} is none of this pool's. Release what `acquire` gave; close a lasting session."
+                f"{session!r} is none of this pool's. Release what `acquire` gave; close a resilient session."
             )
 
     @asynccontextmanager
@@ -212,8 +212,8 @@ class Pool(Starter):
         *,
         output: Mapping[str, object] | None = None,
         tenant: str = "",
-        **fields: Unpack[LastingFields],
-    ) -> LastingSession[Json]: ...
+        **fields: Unpack[ResilientFields],
+    ) -> ResilientSession[Json]: ...
 
     @overload
     def session(
@@ -222,8 +222,8 @@ class Pool(Starter):
         *,
         output: type[T],
         tenant: str = "",
-        **fields: Unpack[LastingFields],
-    ) -> LastingSession[T]: ...
+        **fields: Unpack[ResilientFields],
+    ) -> ResilientSession[T]: ...
 
     @overload
     def session(
@@ -232,8 +232,8 @@ class Pool(Starter):
         *,
         output: object,
         tenant: str = "",
-        **fields: Unpack[LastingFields],
-    ) -> LastingSession[object]: ...
+        **fields: Unpack[ResilientFields],
+    ) -> ResilientSession[object]: ...
 
     def session(
         self,
@@ -241,27 +241,27 @@ class Pool(Starter):
         *,
         output: object = None,
         tenant: str = "",
-        **fields: Unpack[LastingFields],
-    ) -> LastingSession[object]:
-        """A session that has a process only while it needs one; the rest is as for `LastingSession`.
+        **fields: Unpack[ResilientFields],
+    ) -> ResilientSession[object]:
+        """A session that has a process only while it needs one; the rest is as for `ResilientSession`.
 
         When somebody else needs the slot, or after `park_after` seconds, an idle one is parked: its process
         is ended, its transcript kept, and the next prompt resumes it. Its turns may fail with what `acquire`
         raises, too. Raises `OptionsError`.
         """
-        own, single = apart(fields, LastingFields)
+        own, single = apart(fields, ResilientFields)
         checked = self._options(options).replace(**single)
         check_can_park(checked)
         starter = PooledStarter(self._scheduler, any_text("`tenant`", tenant))
-        lasting: LastingSession[object] = LastingSession(checked, output=output, starter=starter, **own)
-        starter.attach(lasting)
+        session: ResilientSession[object] = ResilientSession(checked, output=output, starter=starter, **own)
+        starter.attach(session)
         self._scheduler.starters.add(starter)
-        return lasting
+        return session
 
-    # For lasting sessions that are made elsewhere.
+    # For resilient sessions that are made elsewhere.
 
     async def start(self, options: Options, output: object) -> Session:
-        """A process for a lasting session that has this pool as its `starter`. It is not parked by the
+        """A process for a resilient session that has this pool as its `starter`. It is not parked by the
         pool."""
         return await self._scheduler.take(options, output, "")
 

@@ -39,7 +39,7 @@ _TICK: Final = 1.0
 """How often ages and idle times are looked at, in seconds."""
 
 _TICK_WHEN_WAITED_FOR: Final = 0.05
-"""How often it is looked whether a lasting session has become idle, while somebody waits for its slot."""
+"""How often it is looked whether a resilient session has become idle, while somebody waits for its slot."""
 
 _MEASURING_SHARE: Final = 20
 """Measuring may take one in so many seconds: it looks at every process of the machine."""
@@ -235,7 +235,7 @@ class Scheduler:
         return None
 
     def _make_room(self) -> None:
-        """End what nobody uses, for those who wait: warm processes, then those of idle lasting sessions."""
+        """End what nobody uses, for those who wait: warm processes, then those of idle resilient sessions."""
         wanted = {ticket.kind for ticket in self.queue}
         starting = self.slots.in_state("starting")
         coming = [slot for slot in starting if not slot.is_claimed and slot.kind in wanted]
@@ -358,7 +358,7 @@ class Scheduler:
     # Parking.
 
     def idle_starters(self) -> list[PooledStarter]:
-        """Lasting sessions that could be parked, the one that has been idle for longest first."""
+        """Resilient sessions that could be parked, the one that has been idle for longest first."""
         idle = [
             (seconds, number, starter)
             for number, starter in enumerate(self.starters)
@@ -367,7 +367,7 @@ class Scheduler:
         return [starter for _, _, starter in sorted(idle, reverse=True)]
 
     def park(self, starter: PooledStarter) -> None:
-        """Begin to park a lasting session. One that is in a turn is parked after it."""
+        """Begin to park a resilient session. One that is in a turn is parked after it."""
         if not starter.is_parking:
             starter.is_parking = True
             self.start_soon(self._park, starter)

@@ -53,7 +53,7 @@ class Slot:
         """Somebody waits for its start."""
         self.session: Session | None = None
         self.starter: PooledStarter | None = None
-        """The lasting session that has it."""
+        """The resilient session that has it."""
         self.turns = 0
         """Begun, since its start."""
         self.size: int | None = None
@@ -71,7 +71,7 @@ class Slot:
 
     @property
     def is_deserted(self) -> bool:
-        """Whether nobody can use it any more: it is dead, or its lasting session was dropped."""
+        """Whether nobody can use it any more: it is dead, or its resilient session was dropped."""
         return self.is_dead or (self.starter is not None and self.starter.owner is None)
 
 
