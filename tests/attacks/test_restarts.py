@@ -13,7 +13,7 @@ import pytest
 
 from outrider import fleet
 from outrider.errors import SessionNotFound
-from outrider.fleet._engine import Assignment, Attempted, Tell, attempt_here
+from outrider.fleet._engine import Assignment, Attempted, Tell, attempt_locally
 from outrider.fleet._errors import WorkerLost
 from outrider.fleet._resilient.retry import Restart
 from tests.fleet.resilient import Frail
@@ -67,7 +67,7 @@ class Losing(Stub):
         if restart is not None:
             last = min(restart.max, work.restarts + self._survived)
             shared = msgspec.structs.replace(shared, restart=msgspec.structs.replace(restart, max=last))
-        attempted = await attempt_here(work, shared, tell)
+        attempted = await attempt_locally(work, shared, tell)
         if isinstance(attempted.error, SessionNotFound):
             return attempted
         raise WorkerLost("node", "it was lost with its agent")

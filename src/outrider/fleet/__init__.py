@@ -11,7 +11,15 @@ if TYPE_CHECKING:
     from outrider.fleet._budget.account import Left, Spent
     from outrider.fleet._budget.budget import Budget, BudgetWarning, Gate
     from outrider.fleet._budget.ledger import Ledger, LedgerEntry
-    from outrider.fleet._engine import Assignment, Attempted, Engine, LocalEngine, Note, Shared, attempt_here
+    from outrider.fleet._engine import (
+        Assignment,
+        Attempted,
+        Engine,
+        LocalEngine,
+        Note,
+        Shared,
+        attempt_locally,
+    )
     from outrider.fleet._errors import (
         ClusterNotFound,
         JournalBusy,
@@ -63,7 +71,7 @@ _HOMES = {
         "LocalEngine",
         "Note",
         "Shared",
-        "attempt_here",
+        "attempt_locally",
     ),
     "_errors": (
         "ClusterNotFound",
@@ -195,7 +203,7 @@ __all__ = [
     "Workspace",
     "WorkspaceFailed",
     "Worktree",
-    "attempt_here",
+    "attempt_locally",
     "map",
     "read_lines",
     "resume",

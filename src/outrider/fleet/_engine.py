@@ -54,14 +54,14 @@ if TYPE_CHECKING:
 __all__ = [
     "Assignment",
     "Attempted",
-    "Course",
     "Ended",
     "Engine",
     "LocalEngine",
     "Note",
     "Shared",
+    "TaskAttempts",
     "Tell",
-    "attempt_here",
+    "attempt_locally",
 ]
 
 
@@ -184,7 +184,7 @@ _NOTED_EVERY: Final = 2.0
 """Seconds between two notes of what an attempt has used: each is written to disk."""
 
 
-async def attempt_here(work: Assignment, shared: Shared, tell: Tell) -> Attempted:
+async def attempt_locally(work: Assignment, shared: Shared, tell: Tell) -> Attempted:
     """Make one attempt in this process. Whatever the agent does is what it came to, and raises nothing.
 
     A session that is to be picked up and is not there is a `SessionNotFound`, and nothing was done.
@@ -407,7 +407,7 @@ class LocalEngine:
         self._shared = shared
 
     async def attempt(self, work: Assignment, tell: Tell) -> Attempted:
-        return await attempt_here(work, self._shared, tell)
+        return await attempt_locally(work, self._shared, tell)
 
     async def close(self) -> None:
         pass
@@ -421,7 +421,7 @@ class Ended(NamedTuple):
     tool_calls: int
 
 
-class Course:
+class TaskAttempts:
     """The attempts at one task."""
 
     def __init__(

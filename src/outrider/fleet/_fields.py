@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from outrider.fleet._resilient.retry import Restart, Retry
 
 __all__ = [
-    "ResilientFields",
     "PolicyFields",
-    "apart",
+    "ResilientFields",
     "of_kind",
     "read_ledger",
     "read_seconds",
     "read_size",
     "read_starter",
+    "split_keywords",
     "write_size",
 ]
 
@@ -58,7 +58,7 @@ class ResilientFields(PolicyFields, total=False):
     """What its turns are found by in the ledger."""
 
 
-def apart(fields: F, kind: type[F]) -> tuple[F, OptionFields]:
+def split_keywords(fields: F, kind: type[F]) -> tuple[F, OptionFields]:
     """The keywords that are this kind's own; the rest are options, or nothing that is known."""
     own = kind.__annotations__.keys() - OptionFields.__annotations__.keys()
     mine = {name: value for name, value in fields.items() if name in own}

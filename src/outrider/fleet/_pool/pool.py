@@ -13,7 +13,7 @@ from anyio.lowlevel import current_token
 
 from outrider.errors import UsageError
 from outrider.fleet._errors import PoolClosed
-from outrider.fleet._fields import ResilientFields, apart, read_size
+from outrider.fleet._fields import ResilientFields, read_size, split_keywords
 from outrider.fleet._pool.limits import PooledStarter, PoolStats, Rules, WarmOptions, check_can_park, stats_of
 from outrider.fleet._pool.scheduler import Scheduler
 from outrider.fleet._resilient.process import Starter
@@ -249,7 +249,7 @@ class Pool(Starter):
         is ended, its transcript kept, and the next prompt resumes it. Its turns may fail with what `acquire`
         raises, too. Raises `OptionsError`.
         """
-        own, single = apart(fields, ResilientFields)
+        own, single = split_keywords(fields, ResilientFields)
         checked = self._options(options).replace(**single)
         check_can_park(checked)
         starter = PooledStarter(self._scheduler, any_text("`tenant`", tenant))

@@ -21,7 +21,7 @@ import msgspec
 
 from outrider.errors import OptionsError, OutriderError
 from outrider.fleet._budget.account import Left
-from outrider.fleet._engine import Assignment, Attempted, Note, Shared, attempt_here
+from outrider.fleet._engine import Assignment, Attempted, Note, Shared, attempt_locally
 from outrider.fleet._ray.channel import (
     AskedFunction,
     AskedHook,
@@ -108,7 +108,7 @@ async def _run(desk: object, key: str, packed: bytes) -> Reply:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(line.hear, tasks.cancel_scope)
             tasks.start_soon(line.report)
-            attempted = await attempt_here(work, shared, line.note)
+            attempted = await attempt_locally(work, shared, line.note)
             tasks.cancel_scope.cancel()
         if attempted is None:
             return Reply()

@@ -16,7 +16,7 @@ from anyio.lowlevel import checkpoint
 
 from outrider.errors import SessionNotFound, TurnInterrupted, UsageError
 from outrider.fleet._budget.budget import Budget, Gate
-from outrider.fleet._fields import ResilientFields, apart, of_kind, read_ledger, read_starter
+from outrider.fleet._fields import ResilientFields, of_kind, read_ledger, read_starter, split_keywords
 from outrider.fleet._resilient.process import DirectStarter, Policies, ResilientProcess
 from outrider.fleet._resilient.retry import Clock, Restart, Restarts, Retry
 from outrider.fleet._resilient.turn_runner import Link, Position, TurnLog, TurnRunner
@@ -215,7 +215,7 @@ class ResilientSession(Generic[Output_co]):
 
         `starter`: where processes come from. Raises `OptionsError`.
         """
-        own, single = apart(fields, ResilientFields)
+        own, single = split_keywords(fields, ResilientFields)
         tags = own.get("tags")
         # A session is made only to have all of it checked before anything starts.
         self.options: Options = Session(options, output=output, **single).options
