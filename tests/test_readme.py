@@ -27,7 +27,7 @@ EXAMPLES = {
 }
 TALKS = re.compile(
     r"\boutrider\.(?:sync\.)?(?:run|stream|Session)\(|\bquery\(prompt=|\bClaudeSDKClient\("
-    r"|\b(?:Pool|LastingSession|fleet\.map)\("
+    r"|\b(?:Pool|ResilientSession|fleet\.map)\("
 )
 """What shows that an example needs an agent."""
 

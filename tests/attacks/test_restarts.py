@@ -13,10 +13,10 @@ import pytest
 
 from outrider import fleet
 from outrider.errors import SessionNotFound
-from outrider.fleet._engine import Assignment, Attempted, Tell, attempt_here
+from outrider.fleet._engine import Assignment, Attempted, Tell, attempt_locally
 from outrider.fleet._errors import WorkerLost
 from outrider.fleet._resilient.retry import Restart
-from tests.fleet.lasting import Frail
+from tests.fleet.resilient import Frail
 from tests.fleet.stub_engine import Stub
 from tests.transports.conftest import nothing_is_left
 
@@ -67,7 +67,7 @@ class Losing(Stub):
         if restart is not None:
             last = min(restart.max, work.restarts + self._survived)
             shared = msgspec.structs.replace(shared, restart=msgspec.structs.replace(restart, max=last))
-        attempted = await attempt_here(work, shared, tell)
+        attempted = await attempt_locally(work, shared, tell)
         if isinstance(attempted.error, SessionNotFound):
             return attempted
         raise WorkerLost("node", "it was lost with its agent")
@@ -76,12 +76,12 @@ class Losing(Stub):
 # Who drives it.
 
 
-async def lasting(frail: Frail, restart: Restart | None) -> None:
+async def resilient(frail: Frail, restart: Restart | None) -> None:
     async with frail.session(restart=restart) as session:
         await session.ask("go", check=False)
 
 
-async def lasting_unconnected(frail: Frail, restart: Restart | None) -> None:
+async def resilient_unconnected(frail: Frail, restart: Restart | None) -> None:
     session = frail.session(restart=restart)
     await session.ask("go", check=False)
     await session.close()
@@ -115,7 +115,7 @@ async def mapped_elsewhere_and_here(frail: Frail, restart: Restart | None) -> No
     await fleet.map(["go"], frail.options(), restart=restart, engine=Losing(survived=1))
 
 
-SESSIONS: list[Drive] = [lasting_unconnected, pooled]
+SESSIONS: list[Drive] = [resilient_unconnected, pooled]
 TASKS: list[Drive] = [
     *(mapped, mapped_in_a_pool, mapped_with_a_journal, mapped_elsewhere, mapped_elsewhere_and_here)
 ]
@@ -134,7 +134,7 @@ async def test_a_crashing_agent_is_started_as_often_as_the_policy_says(
     assert len(frail.starts) == (2 if is_final else 4)
 
 
-@pytest.mark.parametrize("drive", [lasting, *SESSIONS, *TASKS], ids=lambda drive: drive.__name__)
+@pytest.mark.parametrize("drive", [resilient, *SESSIONS, *TASKS], ids=lambda drive: drive.__name__)
 @pytest.mark.parametrize("restart", [None, Restart(max=0)], ids=["none", "max=0"])
 async def test_without_restarts_it_is_started_once(
     frail: Frail, drive: Drive, restart: Restart | None

@@ -7,6 +7,7 @@ import dataclasses
 import json
 import logging
 import pickle
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,8 +18,8 @@ import anyio
 import pytest
 
 from outrider.compat import ClaudeAgentOptions, SdkMcpTool, ToolAnnotations, create_sdk_mcp_server, tool
-from outrider.compat._tools.checking import fault_in
 from outrider.compat._tools.results import as_result
+from outrider.errors import OptionsError
 from outrider.handlers import Endpoint, Handled, Link, Origin, ToolHandled, ToolServer
 from tests.compat import tool_cases
 from tests.compat.scripts import run_reference
@@ -299,114 +300,35 @@ class TestToolAnnotations:
         assert listed["annotations"] == {"title": "T", "readOnlyHint": True}
 
 
-NODE = {
-    "$defs": {
-        "node": {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}, "n": {"type": "integer"}}}
-    },
-    "$ref": "#/$defs/node",
-}
-OBJECTS = {"anyOf": [{"type": "object", "properties": {"a": {"type": "integer"}}}, {"type": "string"}]}
+@pytest.mark.anyio
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_wrong_arguments_do_not_reach_the_tool(is_async: bool) -> None:
+    async def wait(args: Any) -> Any:
+        raise AssertionError(args)
+
+    def run(args: Any) -> Any:
+        raise AssertionError(args)
+
+    made: Any = tool("t", "", {"a": int})(wait if is_async else cast("Any", run))
+    wire = Wire(create_sdk_mcp_server("s", tools=[made])["instance"])
+    params = {"name": "t", "arguments": {"a": "x"}}
+    answer = await wire.ask({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+    text = "Input validation error: 'x' is not of type 'integer'"
+    assert answer["result"] == {"content": [{"type": "text", "text": text}], "isError": True}
 
 
-@pytest.mark.parametrize(
-    "schema, values",
-    [
-        ({"type": ["integer", "null"]}, [1, None, 1.0, 1.5, True, "x"]),
-        ({"type": "number"}, [1, 1.5, True, "1"]),
-        ({"enum": [1, "a", None]}, [1, True, "a", None, 2]),
-        ({"const": {"a": [1]}}, [{"a": [1]}, {"a": [True]}, {"a": [1, 2]}, {}]),
-        ({"minimum": 1, "maximum": 3}, [0, 1, 3, 4, "x", True]),
-        ({"exclusiveMinimum": 1, "exclusiveMaximum": 3}, [1, 2, 3]),
-        ({"multipleOf": 3}, [3, 4, 0, "x"]),
-        ({"multipleOf": 0.5}, [1.5, 1.2]),
-        ({"minLength": 1, "maxLength": 2, "pattern": "^a"}, ["", "a", "b", "abc", 5]),
-        ({"maxLength": 0, "maxItems": 0, "maxProperties": 0}, ["", "a", [], [1], {}, {"a": 1}]),
-        ({"minItems": 2, "maxItems": 3, "uniqueItems": True}, [[1], [1, 2], [1, 1], [1, True], [1, 2, 3, 4]]),
-        ({"minProperties": 2, "maxProperties": 3}, [{}, {"a": 1, "b": 1}, dict.fromkeys("abcd")]),
-        ({"minProperties": 1}, [{}]),
-        ({"items": {"type": "integer"}}, [[1], ["x", 1], "x"]),
-        (
-            {"additionalProperties": {"type": "integer"}, "properties": {"a": {}}},
-            [{"a": "x", "b": 1}, {"b": "x"}],
-        ),
-        ({"required": ["a"], "properties": {"b": {"type": "integer"}}}, [{"b": "x"}, {"a": 1, "b": "x"}, 5]),
-        ({"anyOf": [{"type": "integer"}, {"minLength": 3}]}, [1, "abc", "a"]),
-        (OBJECTS, [{"a": "x"}, "x", 5]),
-        ({"oneOf": [{"type": "integer"}, {"minimum": 5}]}, [1, 7, "x", 5.5]),
-        ({"oneOf": [{"type": "integer"}, {"type": "string"}]}, [1.5]),
-        ({"allOf": [{"type": "integer"}, {"minimum": 5}]}, [7, 1, "x"]),
-        ({"not": {"type": "integer"}}, [1, "x"]),
-        (NODE, [{"next": {"n": 1}}, {"next": {"next": {"n": "x"}}}]),
-        (True, [1]),
-        (False, [1]),
-        ({"uniqueItems": True}, [[[1], [True]], [{"a": [1]}, {"a": [1.0]}], [1, "1", None], [{}, []]]),
-        ({"prefixItems": [{"type": "string"}]}, [["a", 1], [1], [], "x"]),
-        ({"prefixItems": [{"type": "string"}], "items": {"type": "integer"}}, [["a", 1], ["a", "b"], [1]]),
-        ({"prefixItems": [{}], "items": False}, [["a"], ["a", 1], ["a", 1, 2]]),
-        ({"prefixItems": [{}, {}], "items": False}, [[1, 2, 3]]),
-        ({"contains": {"type": "integer"}}, [["a", 1], ["a"], [], "x"]),
-        ({"contains": {"type": "integer"}, "minContains": 2, "maxContains": 3}, [[1], [1, 2], [1, 2, 3, 4]]),
-        ({"contains": {"type": "integer"}, "minContains": 0}, [["a"], []]),
-        ({"patternProperties": {"^x": {"type": "integer"}}}, [{"x": 1}, {"x": "a"}, {"a": "a"}, 5]),
-        (
-            {
-                "patternProperties": {"^x": {}, "^a": {}},
-                "properties": {"p": {}},
-                "additionalProperties": False,
-            },
-            [{"x": 1, "a": 2, "p": 3}, {"q": 1}, {"q": 1, "r": 1}],
-        ),
-        (
-            {"patternProperties": {"^x": {}}, "additionalProperties": {"type": "integer"}},
-            [{"x": ""}, {"q": ""}],
-        ),
-        ({"propertyNames": {"pattern": "^a"}}, [{"a": 1}, {"b": 1}, "b"]),
-        ({"dependentRequired": {"a": ["b", "c"]}}, [{"a": 1}, {"a": 1, "b": 1, "c": 1}, {"b": 1}, 5]),
-        ({"dependentSchemas": {"a": {"required": ["b"]}}}, [{"a": 1}, {"a": 1, "b": 1}, {}, 5]),
-        (
-            {"if": {"type": "string"}, "then": {"minLength": 2}, "else": {"type": "integer"}},
-            ["a", "ab", 1, 1.5],
-        ),
-        ({"if": {"type": "string"}}, ["a", 1]),
-    ],
-)
-def test_arguments_are_checked_as_jsonschema_does(schema: Any, values: list[Any]) -> None:
-    jsonschema = pytest.importorskip("jsonschema")
-    validator = jsonschema.Draft202012Validator(schema)
-    for value in values:
-        best = jsonschema.exceptions.best_match(validator.iter_errors(value))
-        assert fault_in(value, schema) == (None if best is None else best.message), value
-
-
-@pytest.mark.parametrize(
-    "schema, values",
-    [
-        ({"minimum": 0, "exclusiveMinimum": True}, [-1, 0, 0.5, 1]),
-        ({"minimum": 0, "exclusiveMinimum": False}, [-1, 0, 1]),
-        ({"maximum": 3, "exclusiveMaximum": True}, [1, 3, 4]),
-        ({"maximum": 3, "exclusiveMaximum": False}, [1, 3, 4]),
-        ({"items": [{"type": "string"}]}, [["a", 1], [1]]),
-    ],
-)
-def test_schemas_of_the_fourth_draft_are_understood(schema: Any, values: list[Any]) -> None:
-    jsonschema = pytest.importorskip("jsonschema")
-    validator = jsonschema.Draft4Validator(schema)
-    for value in values:
-        best = jsonschema.exceptions.best_match(validator.iter_errors(value))
-        assert fault_in(value, schema) == (None if best is None else best.message), value
-
-
-def test_what_is_unknown_in_a_schema_is_left_to_the_tool() -> None:
-    assert fault_in("x", {"type": "strange", "format": "date", "pattern": "(", "then": False}) is None
-    assert fault_in(1, {"$ref": "#/nowhere"}) is None
-    assert fault_in({"a": 1}, {"patternProperties": {"(": False}, "additionalProperties": False}) is None
+def test_tools_need_the_library_for_schemas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jsonschema", None)
+    create_sdk_mcp_server("s")
+    with pytest.raises(OptionsError, match=re.escape("pip install 'outrider[compat]'")):
+        create_sdk_mcp_server("s", tools=[tool("t", "", {"a": int})(cast("Any", print))])
 
 
 def test_the_reference_still_answers_as_it_did(tmp_path: Path) -> None:
     assert json.loads(run_reference(str(tool_cases.__file__), cwd=tmp_path)) == REFERENCE
 
 
-def test_tools_do_not_load_the_mcp_library() -> None:
+def test_making_tools_loads_no_libraries() -> None:
     program = (
         "import sys; from outrider.compat import tool, create_sdk_mcp_server, ToolAnnotations\n"
         "create_sdk_mcp_server('s', tools=[tool('t', '', {'a': int}, ToolAnnotations())(lambda a: a)])\n"

@@ -12,7 +12,7 @@ import pytest
 from outrider.errors import OptionsError
 from outrider.fleet._budget.budget import Gate
 from outrider.fleet._resilient.retry import Clock
-from tests.fleet.lasting import NOW, FakeClock, until
+from tests.fleet.resilient import NOW, FakeClock, until
 
 pytestmark = pytest.mark.anyio
 

@@ -42,7 +42,7 @@ async def test_what_is_ready_is_handed_out_without_a_start(agents: Agents) -> No
         assert (stats.hits, stats.misses, stats.busy, stats.warm) == (2, 0, 2, 0)
         await pool.release(first)
         await pool.wait_warm()
-        # Its place is filled again, with a process that has heard nothing.
+        # Its slot is filled again, with a process that has heard nothing.
         third = await pool.acquire()
         assert (await third.ask("who?")).text == "who?"
         assert (agents.started, pool.stats().hits) == (3, 3)

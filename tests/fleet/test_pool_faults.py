@@ -15,7 +15,7 @@ from anyio import to_thread
 
 from outrider.errors import AgentNotFound, UsageError
 from outrider.fleet._pool.pool import Pool
-from outrider.fleet._resilient.session import LastingSession
+from outrider.fleet._resilient.session import ResilientSession
 from outrider.options import Options
 from outrider.testing import Simulator
 from tests.fleet.pool_agents import Agents, agents, anyio_backend, nobody_left, pooled, until
@@ -105,7 +105,7 @@ async def test_a_pool_of_another_loop_or_of_none_is_refused(agents: Agents) -> N
                 await to_thread.run_sync(elsewhere, call)
             await to_thread.run_sync(elsewhere, pool.release, session)
             for wrong in (None, pool.session()):
-                with pytest.raises(UsageError, match="close a lasting session"):
+                with pytest.raises(UsageError, match="close a resilient session"):
                     await pool.release(cast("Any", wrong))
             await pool.release(session)
 
@@ -185,7 +185,7 @@ async def test_figures_that_cannot_be_had_harm_nobody(agents: Agents) -> None:
 async def test_calls_that_are_cancelled_anywhere_leave_the_limit_as_it_is(agents: Agents) -> None:
     """By `Task.cancel`, which heeds no scope and no shield."""
 
-    async def use(pool: Pool, session: LastingSession, number: int) -> None:
+    async def use(pool: Pool, session: ResilientSession, number: int) -> None:
         if number % 2:
             await session.ask("one")
         else:

@@ -1,4 +1,4 @@
-"""Many lasting sessions on few processes: parked when others need the place, and back with what was said."""
+"""Many resilient sessions on few processes: parked when others need the slot, and back with what was said."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from outrider.errors import TurnFailed
 from outrider.fleet._errors import PoolClosed, QueueTimedOut
 from outrider.fleet._pool.pool import Pool
-from outrider.fleet._resilient.session import LastingSession
+from outrider.fleet._resilient.session import ResilientSession
 from outrider.testing import RealAgent, say
 from tests.fleet.pool_agents import Agents, agents, anyio_backend, nobody_left, pooled, until
 from tests.real_program import require_program
@@ -27,7 +27,7 @@ BOTH = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 
 @BOTH
 async def test_many_sessions_share_few_processes(agents: Agents) -> None:
-    async def ask(session: LastingSession, prompt: str, heard: str) -> None:
+    async def ask(session: ResilientSession, prompt: str, heard: str) -> None:
         assert (await session.ask(prompt)).text == heard
 
     async with pooled(agents, warm=1, max_processes=2) as pool:
@@ -150,7 +150,7 @@ async def test_an_end_that_is_cancelled_ends_running_turns(agents: Agents) -> No
 
 async def test_what_nobody_has_any_more_gives_up_its_place(agents: Agents) -> None:
     async with pooled(agents, warm=0, max_processes=1) as pool:
-        session: LastingSession | None = pool.session()
+        session: ResilientSession | None = pool.session()
         assert session is not None
         await session.ask("one")
         session = None
@@ -159,10 +159,10 @@ async def test_what_nobody_has_any_more_gives_up_its_place(agents: Agents) -> No
             pass
 
 
-async def test_a_lasting_session_may_be_given_a_pool(agents: Agents) -> None:
+async def test_a_resilient_session_may_be_given_a_pool(agents: Agents) -> None:
     async with pooled(agents, warm=1, max_processes=1) as pool:
         await pool.wait_warm()
-        async with LastingSession(agents.options(), starter=pool) as session:
+        async with ResilientSession(agents.options(), starter=pool) as session:
             assert (await session.ask("one")).text == "one"
             await session.park()
             assert (await session.ask("two")).text == "one two"

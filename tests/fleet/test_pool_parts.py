@@ -1,4 +1,4 @@
-"""What a pool is made of, without processes: sizes, rules, the fair queue, places and their memory."""
+"""What a pool is made of, without processes: sizes, rules, the fair queue, slots and their memory."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 from outrider.errors import OptionsError, OutriderError
 from outrider.fleet._errors import JournalBusy, PoolClosed, QueueFull, QueueTimedOut, WorkerLost
 from outrider.fleet._fields import read_seconds, read_size, write_size
-from outrider.fleet._pool.limits import Kinds, PoolStats
+from outrider.fleet._pool.limits import PoolStats, WarmOptions
 from outrider.fleet._pool.pool import Pool
-from outrider.fleet._pool.slots import FIRST_GUESS, FairQueue, Place, Places, Ticket
+from outrider.fleet._pool.slots import FIRST_GUESS, FairQueue, Slot, Slots, Ticket
 from outrider.options import Options
 from outrider.testing import Simulator
 from tests.cases import every_case
@@ -107,15 +107,15 @@ def test_options_are_told_apart() -> None:
 
     fork = Options(resume="a", fork_session=True)
     # Given twice is given once: nobody could tell which of them to hand out.
-    kinds = Kinds([Options(model="opus"), fork, Options(model="opus")])
-    assert len(kinds) == 2
-    assert kinds.number_of(Options(model="opus"), None) == 0
-    assert kinds.number_of(fork, None) == 1
-    assert kinds.number_of(Options(model="haiku"), None) is None
-    assert kinds.number_of(fork, dict[str, int]) is None
+    warm_options = WarmOptions([Options(model="opus"), fork, Options(model="opus")])
+    assert len(warm_options) == 2
+    assert warm_options.number_of(Options(model="opus"), None) == 0
+    assert warm_options.number_of(fork, None) == 1
+    assert warm_options.number_of(Options(model="haiku"), None) is None
+    assert warm_options.number_of(fork, dict[str, int]) is None
     odd = Options(stderr=Odd())
-    assert Kinds(odd).number_of(odd, None) == 0
-    assert Kinds(odd).number_of(Options(stderr=Odd()), None) is None
+    assert WarmOptions(odd).number_of(odd, None) == 0
+    assert WarmOptions(odd).number_of(Options(stderr=Odd()), None) is None
 
 
 def test_errors_have_their_facts_and_travel() -> None:
@@ -173,63 +173,63 @@ def test_those_over_the_limit_of_their_tenant_are_sent_away() -> None:
     assert (nobody.counts(), nobody.empty()) == ({}, [])
 
 
-# Places.
+# Slots.
 
 
-def held(places: Places, size: int | None) -> Place:
-    place = places.take(Options(), 0, 0.0)
-    place.state, place.size, place.peak = "held", size, size or 0
-    return place
+def held(slots: Slots, size: int | None) -> Slot:
+    slot = slots.take(Options(), 0, 0.0)
+    slot.state, slot.size, slot.peak = "held", size, size or 0
+    return slot
 
 
 @pytest.mark.anyio
 async def test_room_is_reckoned_with_what_processes_come_to_need() -> None:
-    places = Places(4, 1000 * MIB)
-    assert places.is_room()
-    starting = places.take(Options(), 0, 0.0)
-    assert places.is_room()  # 300 and 300
-    held(places, 400 * MIB)
+    slots = Slots(4, 1000 * MIB)
+    assert slots.is_room()
+    starting = slots.take(Options(), 0, 0.0)
+    assert slots.is_room()  # 300 and 300
+    held(slots, 400 * MIB)
     # One of 400, one that will come to it, and the next.
-    assert not places.is_room()
-    places.give_back(starting)
-    assert places.is_room()
-    small = held(places, 20 * MIB)
+    assert not slots.is_room()
+    slots.give_back(starting)
+    assert slots.is_room()
+    small = held(slots, 20 * MIB)
     # The mean is 210 now: 400, 210 for the small one, and the next.
-    assert places.is_room()
-    places.give_back(small)
-    places.give_back(small)
+    assert slots.is_room()
+    slots.give_back(small)
+    slots.give_back(small)
     assert small.gone.is_set()
-    assert places.is_room()
-    last = [held(places, 20 * MIB) for _ in range(3)]
-    assert places.is_full
-    assert not places.is_room()
-    for place in last:
-        places.give_back(place)
-    assert len(places) == 1
+    assert slots.is_room()
+    last = [held(slots, 20 * MIB) for _ in range(3)]
+    assert slots.is_full
+    assert not slots.is_room()
+    for slot in last:
+        slots.give_back(slot)
+    assert len(slots) == 1
 
 
 @pytest.mark.anyio
 async def test_the_next_has_no_less_than_one_that_waits() -> None:
-    places = Places(4, 1000 * MIB)
-    place = places.take(Options(), 0, 0.0)
-    place.state, place.size = "warm", 600 * MIB
+    slots = Slots(4, 1000 * MIB)
+    slot = slots.take(Options(), 0, 0.0)
+    slot.state, slot.size = "warm", 600 * MIB
     # It would be started and ended again and again.
-    assert not places.is_room()
-    place.size = 500 * MIB
-    assert places.is_room()
+    assert not slots.is_room()
+    slot.size = 500 * MIB
+    assert slots.is_room()
 
 
 @pytest.mark.anyio
 async def test_one_process_may_always_be_started_where_there_is_none() -> None:
-    places = Places(2, 1)
+    slots = Slots(2, 1)
     assert FIRST_GUESS > 1
-    assert places.is_room()
-    assert places.is_fresh(0.0)
-    place = held(places, None)
-    assert not places.is_room()
-    assert not places.is_fresh(0.0)
-    places.give_back(place)
-    assert places.is_room()
+    assert slots.is_room()
+    assert slots.is_fresh(0.0)
+    slot = held(slots, None)
+    assert not slots.is_room()
+    assert not slots.is_fresh(0.0)
+    slots.give_back(slot)
+    assert slots.is_room()
 
 
 def test_statistics_are_told_in_a_line() -> None:

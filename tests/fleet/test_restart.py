@@ -24,12 +24,12 @@ from outrider.fleet._budget.budget import Budget
 from outrider.fleet._budget.ledger import Ledger, LedgerEntry
 from outrider.fleet._resilient.process import DirectStarter
 from outrider.fleet._resilient.retry import Restart, Restarted
-from outrider.fleet._resilient.session import LastingSession
+from outrider.fleet._resilient.session import ResilientSession
 from outrider.options import Options
 from outrider.session import Result, Session, SessionState, Usage
 from outrider.testing import Faults, Faulty, Simulator, say
 from outrider.wire import AssistantMessage, ToolUseBlock
-from tests.fleet.lasting import NOW, ONE_LOOP, FakeClock, Frail, begun, kinds_of, state_of, until
+from tests.fleet.resilient import NOW, ONE_LOOP, FakeClock, Frail, begun, kinds_of, state_of, until
 from tests.transports.conftest import nothing_is_left, own_processes
 
 __all__ = ["nothing_is_left"]
@@ -45,7 +45,7 @@ def frail(tmp_path: Path) -> Frail:
     return Frail(tmp_path)
 
 
-def _is_gone(session: LastingSession[Any]) -> bool:
+def _is_gone(session: ResilientSession[Any]) -> bool:
     return session.session is None or session.session.state is SessionState.CLOSED
 
 
@@ -432,7 +432,7 @@ async def test_values_are_checked(fields: dict[str, Any]) -> None:
 async def test_a_lost_transport_of_the_users_cannot_be_replaced() -> None:
     agent = Faulty(Simulator([say("one"), say("two")]), seed=1, inbound=Faults(kill={10}))
     with anyio.fail_after(DEADLINE):
-        async with LastingSession(transport=agent) as session:
+        async with ResilientSession(transport=agent) as session:
             assert (await session.ask("one")).text == "one"
             for _ in range(2):
                 with pytest.raises(ConnectionLost):

@@ -11,10 +11,10 @@ import pytest
 from outrider.errors import ApiFailed, LimitReached, OptionsError
 from outrider.fleet._budget.budget import Budget, Gate
 from outrider.fleet._resilient.retry import CONTINUE, Clock, Retry, Retrying
-from outrider.fleet._resilient.session import LastingSession
+from outrider.fleet._resilient.session import ResilientSession
 from outrider.testing import Simulator, fail, say, use_tool
 from outrider.wire import ResultMessage, UserMessage
-from tests.fleet.lasting import NOW, ONE_LOOP, FakeClock, Frail, begun, kinds_of, state_of, until
+from tests.fleet.resilient import NOW, ONE_LOOP, FakeClock, Frail, begun, kinds_of, state_of, until
 from tests.transports.conftest import nothing_is_left, own_processes
 
 __all__ = ["nothing_is_left"]
@@ -122,7 +122,7 @@ async def test_a_turn_is_sent_again_until_the_api_answers() -> None:
     clock = FakeClock()
     script: list[Any] = [fail(529), fail(500), say("done", usage={"input_tokens": 7, "output_tokens": 3})]
     with Simulator(script, environment=NO_OWN_RETRIES) as agent, agent.stand_in(), anyio.fail_after(DEADLINE):
-        async with LastingSession(clock=clock) as session:
+        async with ResilientSession(clock=clock) as session:
             turn = await session.send("What is it?")
             told = await kinds_of(turn, Retrying)
             result = await turn.result()
@@ -142,7 +142,7 @@ async def test_the_last_failure_is_raised_when_the_tries_are_used_up() -> None:
     clock = FakeClock()
     script: list[Any] = [fail(529)] * 3 + [say("next")]
     with Simulator(script, environment=NO_OWN_RETRIES) as agent, agent.stand_in(), anyio.fail_after(DEADLINE):
-        async with LastingSession(clock=clock, retry=Retry(max_tries=3)) as session:
+        async with ResilientSession(clock=clock, retry=Retry(max_tries=3)) as session:
             with pytest.raises(ApiFailed) as raised:
                 await session.ask("go")
             assert raised.value.status == 529
@@ -156,7 +156,7 @@ async def test_the_last_failure_is_raised_when_the_tries_are_used_up() -> None:
 @pytest.mark.parametrize("retry", [None, Retry(kinds=frozenset({"server_error"}))])
 async def test_what_is_not_to_be_tried_again_is_raised_at_once(retry: Retry | None) -> None:
     with Simulator([fail(529)], environment=NO_OWN_RETRIES) as agent, agent.stand_in():
-        async with LastingSession(retry=retry) as session:
+        async with ResilientSession(retry=retry) as session:
             with anyio.fail_after(DEADLINE), pytest.raises(ApiFailed):
                 await session.ask("go")
 
@@ -165,7 +165,7 @@ async def test_retry_after_is_kept_to() -> None:
     clock = FakeClock()
     script: list[Any] = [fail(429, retry_after=120), say("done")]
     with Simulator(script) as agent, agent.stand_in(), anyio.fail_after(DEADLINE):
-        async with LastingSession(give_up_on=[429], clock=clock) as session:
+        async with ResilientSession(give_up_on=[429], clock=clock) as session:
             assert (await session.ask("go")).text == "done"
     assert clock.slept == [120.0]
 
@@ -174,7 +174,7 @@ async def test_a_turn_that_has_acted_is_told_to_go_on_and_never_sent_again() -> 
     script: list[Any] = [use_tool("Bash", command="echo x >> acts"), fail(529), say("done")]
     with Simulator(script, environment=NO_OWN_RETRIES) as agent, agent.stand_in(), anyio.fail_after(DEADLINE):
         options: Any = {"permission_mode": "bypassPermissions", "allow_dangerously_skip_permissions": True}
-        async with LastingSession(clock=FakeClock(), env={"IS_SANDBOX": "1"}, **options) as session:
+        async with ResilientSession(clock=FakeClock(), env={"IS_SANDBOX": "1"}, **options) as session:
             assert (await session.ask("Act once.")).text == "done"
         assert [request.prompt for request in agent.main_requests] == ["Act once.", "Act once.", CONTINUE]
         assert (agent.folder / "acts").read_text() == "x\n"

@@ -11,7 +11,15 @@ if TYPE_CHECKING:
     from outrider.fleet._budget.account import Left, Spent
     from outrider.fleet._budget.budget import Budget, BudgetWarning, Gate
     from outrider.fleet._budget.ledger import Ledger, LedgerEntry
-    from outrider.fleet._engine import Assignment, Attempted, Engine, LocalEngine, Note, Shared, attempt_here
+    from outrider.fleet._engine import (
+        Assignment,
+        Attempted,
+        Engine,
+        LocalEngine,
+        Note,
+        Shared,
+        attempt_locally,
+    )
     from outrider.fleet._errors import (
         ClusterNotFound,
         JournalBusy,
@@ -22,7 +30,7 @@ if TYPE_CHECKING:
         WorkerLost,
         WorkspaceFailed,
     )
-    from outrider.fleet._fields import LastingFields
+    from outrider.fleet._fields import ResilientFields
     from outrider.fleet._journal import Counts, Entry, Journal
     from outrider.fleet._map import RunFields, map, resume  # noqa: A004 - as it is called: `fleet.map`
     from outrider.fleet._pool.limits import PoolStats
@@ -32,7 +40,12 @@ if TYPE_CHECKING:
     from outrider.fleet._report.report import FailureKind, Latency, Part, Report
     from outrider.fleet._resilient.process import DirectStarter, Starter
     from outrider.fleet._resilient.retry import CONTINUE, Clock, Restart, Restarted, Retry, Retrying
-    from outrider.fleet._resilient.session import LastingReader, LastingSession, LastingState, LastingTurn
+    from outrider.fleet._resilient.session import (
+        ResilientReader,
+        ResilientSession,
+        ResilientState,
+        ResilientTurn,
+    )
     from outrider.fleet._run import Run
     from outrider.fleet._task import Outcome, Status, Task, read_lines
     from outrider.fleet._workspaces import Copy, Empty, Keep, Workspace, Worktree
@@ -58,7 +71,7 @@ _HOMES = {
         "LocalEngine",
         "Note",
         "Shared",
-        "attempt_here",
+        "attempt_locally",
     ),
     "_errors": (
         "ClusterNotFound",
@@ -70,7 +83,7 @@ _HOMES = {
         "WorkerLost",
         "WorkspaceFailed",
     ),
-    "_fields": ("LastingFields",),
+    "_fields": ("ResilientFields",),
     "_journal": (
         "Counts",
         "Entry",
@@ -108,10 +121,10 @@ _HOMES = {
         "Retrying",
     ),
     "_resilient.session": (
-        "LastingReader",
-        "LastingSession",
-        "LastingState",
-        "LastingTurn",
+        "ResilientReader",
+        "ResilientSession",
+        "ResilientState",
+        "ResilientTurn",
     ),
     "_run": ("Run",),
     "_task": (
@@ -153,11 +166,11 @@ __all__ = [
     "JournalBusy",
     "JournalInvalid",
     "Keep",
-    "LastingFields",
-    "LastingReader",
-    "LastingSession",
-    "LastingState",
-    "LastingTurn",
+    "ResilientFields",
+    "ResilientReader",
+    "ResilientSession",
+    "ResilientState",
+    "ResilientTurn",
     "Latency",
     "Ledger",
     "LedgerEntry",
@@ -190,7 +203,7 @@ __all__ = [
     "Workspace",
     "WorkspaceFailed",
     "Worktree",
-    "attempt_here",
+    "attempt_locally",
     "map",
     "read_lines",
     "resume",

@@ -30,7 +30,7 @@ from outrider.fleet._budget.account import Spent
 from outrider.fleet._budget.budget import Budget
 from outrider.fleet._errors import ClusterNotFound, WorkerLost
 from outrider.fleet._resilient.retry import Restarts, Retrying
-from outrider.fleet._resilient.session import LastingSession
+from outrider.fleet._resilient.session import ResilientSession
 from outrider.fleet._task import Outcome, Status, Task
 from outrider.fleet._workspaces import Workspace, discard, folder_name, has_folder, working_folder
 from outrider.options import Options
@@ -49,19 +49,19 @@ if TYPE_CHECKING:
     from outrider.fleet._map import Plan
     from outrider.fleet._resilient.process import Starter
     from outrider.fleet._resilient.retry import Restart, Retry
-    from outrider.fleet._resilient.session import LastingTurn
+    from outrider.fleet._resilient.session import ResilientTurn
 
 __all__ = [
     "Assignment",
     "Attempted",
-    "Course",
     "Ended",
     "Engine",
     "LocalEngine",
     "Note",
     "Shared",
+    "TaskAttempts",
     "Tell",
-    "attempt_here",
+    "attempt_locally",
 ]
 
 
@@ -184,7 +184,7 @@ _NOTED_EVERY: Final = 2.0
 """Seconds between two notes of what an attempt has used: each is written to disk."""
 
 
-async def attempt_here(work: Assignment, shared: Shared, tell: Tell) -> Attempted:
+async def attempt_locally(work: Assignment, shared: Shared, tell: Tell) -> Attempted:
     """Make one attempt in this process. Whatever the agent does is what it came to, and raises nothing.
 
     A session that is to be picked up and is not there is a `SessionNotFound`, and nothing was done.
@@ -272,7 +272,7 @@ class _Attempt:
 
     async def _talk(self, options: Options, prompt: str) -> Result[object]:
         work, shared = self._work, self._shared
-        session: LastingSession[object] = LastingSession(
+        session: ResilientSession[object] = ResilientSession(
             options,
             output=work.output,
             restart=self._restart(),
@@ -304,7 +304,7 @@ class _Attempt:
             return restart
         return msgspec.structs.replace(restart, continue_with=_PICK_UP)
 
-    async def _turn(self, session: LastingSession[object], prompt: str) -> Result[object]:
+    async def _turn(self, session: ResilientSession[object], prompt: str) -> Result[object]:
         turn = await session.send(prompt, until="idle")
         seconds = self._work.seconds
         with anyio.CancelScope(deadline=math.inf if seconds is None else self._began + seconds) as scope:
@@ -320,7 +320,7 @@ class _Attempt:
         self._see(session.id)
         return result
 
-    async def _follow(self, session: LastingSession[object], turn: LastingTurn[object]) -> None:
+    async def _follow(self, session: ResilientSession[object], turn: ResilientTurn[object]) -> None:
         """Tell what comes of a turn, until it is over."""
         try:
             async for message in turn:
@@ -341,7 +341,7 @@ class _Attempt:
             self._session_id = session_id
             self._tell(Note(session_id=session_id))
 
-    def _note(self, session: LastingSession[object]) -> None:
+    def _note(self, session: ResilientSession[object]) -> None:
         self._see(session.id)
         now = anyio.current_time()
         if now >= self._noted_at + _NOTED_EVERY:
@@ -407,7 +407,7 @@ class LocalEngine:
         self._shared = shared
 
     async def attempt(self, work: Assignment, tell: Tell) -> Attempted:
-        return await attempt_here(work, self._shared, tell)
+        return await attempt_locally(work, self._shared, tell)
 
     async def close(self) -> None:
         pass
@@ -421,7 +421,7 @@ class Ended(NamedTuple):
     tool_calls: int
 
 
-class Course:
+class TaskAttempts:
     """The attempts at one task."""
 
     def __init__(

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from outrider.fleet._resilient.retry import Restart, Retry
 
 __all__ = [
-    "LastingFields",
     "PolicyFields",
-    "apart",
+    "ResilientFields",
     "of_kind",
     "read_ledger",
     "read_seconds",
     "read_size",
     "read_starter",
+    "split_keywords",
     "write_size",
 ]
 
@@ -51,14 +51,14 @@ class PolicyFields(OptionFields, total=False):
     """Where all that share it wait for a limit of the account. A run has one of its own, if none is given."""
 
 
-class LastingFields(PolicyFields, total=False):
-    """What a lasting session takes as keywords: these, and every option."""
+class ResilientFields(PolicyFields, total=False):
+    """What a resilient session takes as keywords: these, and every option."""
 
     tags: Mapping[str, str] | None
     """What its turns are found by in the ledger."""
 
 
-def apart(fields: F, kind: type[F]) -> tuple[F, OptionFields]:
+def split_keywords(fields: F, kind: type[F]) -> tuple[F, OptionFields]:
     """The keywords that are this kind's own; the rest are options, or nothing that is known."""
     own = kind.__annotations__.keys() - OptionFields.__annotations__.keys()
     mine = {name: value for name, value in fields.items() if name in own}

@@ -20,11 +20,18 @@ from outrider._threads import run_sync
 from outrider.errors import OptionsError
 from outrider.fleet._budget.budget import Budget, Gate
 from outrider.fleet._engine import Assignment, Engine, LocalEngine, Shared
-from outrider.fleet._fields import PolicyFields, apart, of_kind, read_ledger, read_seconds, read_starter
+from outrider.fleet._fields import (
+    PolicyFields,
+    of_kind,
+    read_ledger,
+    read_seconds,
+    read_starter,
+    split_keywords,
+)
 from outrider.fleet._progress import Adaptive, read_concurrency
 from outrider.fleet._resilient.retry import Restart, Retry
 from outrider.fleet._run import Run
-from outrider.fleet._source import Journalled, Listed, unlike
+from outrider.fleet._source import IterableSource, JournalSource, check_unique_ids
 from outrider.fleet._task import Outcome, Status, Task, numbered
 from outrider.fleet._workspaces import discard, folder_name, read_workspace, sweep
 from outrider.options import Options
@@ -253,9 +260,9 @@ def map(  # noqa: A001
     plan = _plan(options, output, fields)
     if journal is None:
         if isinstance(tasks, Sequence):
-            for _ in unlike(numbered(tasks, plan.check)):
+            for _ in check_unique_ids(numbered(tasks, plan.check)):
                 pass
-        plan.source = Listed(tasks, plan.check)
+        plan.source = IterableSource(tasks, plan.check)
     else:
         _keep_journal(plan, path_text("`journal`", journal), tasks)
     return Run(plan)
@@ -324,13 +331,13 @@ def _keep_journal(
     plan: Plan, file: str, tasks: Iterable[Task | str] | None, retry: tuple[Status, ...] = ()
 ) -> None:
     env = {**os.environ, **plan.shared.options.env}
-    source = Journalled(file, tasks, plan.check, retry, env)
+    source = JournalSource(file, tasks, plan.check, retry, env)
     path = source.journal.path
     plan.source, plan.root = source, path.with_name(path.name + ".workspaces")
 
 
 def _plan(options: Options | None, output: object, fields: RunFields) -> Plan:
-    own, single = apart(fields, RunFields)
+    own, single = split_keywords(fields, RunFields)
     # It is made only to have all of it checked before anything starts.
     checked = Session(options, output=output, **single).options
     if checked.transport is not None:
@@ -346,7 +353,7 @@ def _plan(options: Options | None, output: object, fields: RunFields) -> Plan:
         options=checked,
     )
     return Plan(
-        source=Listed(()),
+        source=IterableSource(()),
         engine=_engine(own.get("engine", "local")),
         shared=shared,
         output=output,

@@ -1,7 +1,7 @@
 """Owns `Run`: tasks that are begun one after another, run side by side, and each brought to one end.
 
-How one task comes to its end is in `_course`, where it runs is the engine's business, what is written down
-the source's.
+How one task comes to its end is in `TaskAttempts`, where it runs is the engine's business, what is written
+down the source's.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 from anyio.lowlevel import checkpoint
 
 from outrider.errors import LimitReached, UsageError
-from outrider.fleet._engine import Course
+from outrider.fleet._engine import TaskAttempts
 from outrider.fleet._progress import Progress, Running, Tally, Width
 from outrider.fleet._task import Outcome, Output_co, Status
 from outrider.session import background
@@ -272,7 +272,7 @@ class Run(Generic[Output_co]):
 
     async def _run_one(self, entry: Entry, number: int) -> None:
         id = entry.task.id
-        course = Course(
+        attempts = TaskAttempts(
             self._plan,
             entry,
             lambda work: self._tally.begin(Running(id, work.attempt, time.time(), work.session_id)),
@@ -280,10 +280,10 @@ class Run(Generic[Output_co]):
             self._flush_notes,
         )
         try:
-            ended = await course.run()
+            ended = await attempts.run()
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
-                await self._cut_off(entry, course)
+                await self._cut_off(entry, attempts)
             raise
         with anyio.CancelScope(shield=True):
             ran = self._earlier + self._tally.ran
@@ -293,10 +293,10 @@ class Run(Generic[Output_co]):
             self._width.ended(number, ended.outcome.duration)
         self._give(cast("Outcome[Output_co]", ended.outcome))
 
-    async def _cut_off(self, entry: Entry, course: Course) -> None:
+    async def _cut_off(self, entry: Entry, attempts: TaskAttempts) -> None:
         self._tally.leave(entry.task.id)
         if self._is_draining:
-            self._give(self._unrun(entry._replace(attempts=course.attempt), "skipped"))
+            self._give(self._unrun(entry._replace(attempts=attempts.attempt), "skipped"))
         await self._plan.forget_folder(entry)
 
     # Tasks that are not run.

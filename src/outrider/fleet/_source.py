@@ -1,6 +1,6 @@
 """Owns where the tasks of a run come from, and where it is written down what becomes of them.
 
-`Listed` takes them from an iterable and writes nothing; `Journalled` has a journal between.
+`IterableSource` takes them from an iterable and writes nothing; `JournalSource` has a journal between.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from outrider.fleet._task import Outcome, Status
     from outrider.session import Usage
 
-__all__ = ["Journalled", "Listed", "Source", "unlike"]
+__all__ = ["IterableSource", "JournalSource", "Source", "check_unique_ids"]
 
 _AT_ONCE: Final = 500
 """Tasks that end together without having been begun."""
@@ -73,14 +73,14 @@ class Source(Protocol):
     async def close(self) -> None: ...
 
 
-class Listed:
+class IterableSource:
     """Tasks of an iterable, which is asked for one at a time, in a thread, because it may block."""
 
     journal: Journal | None = None
 
     def __init__(self, tasks: Iterable[Task | str], check: Callable[[Task], None] = lambda _: None) -> None:
         self._total = len(tasks) if isinstance(tasks, Sized) else None
-        self._tasks = unlike(numbered(tasks, check))
+        self._tasks = check_unique_ids(numbered(tasks, check))
 
     async def open(self) -> Known:
         return Known(None if self._total is None else Counts(pending=self._total))
@@ -109,7 +109,7 @@ class Listed:
         pass
 
 
-def unlike(tasks: Iterator[tuple[int, Task]]) -> Iterator[Entry]:
+def check_unique_ids(tasks: Iterator[tuple[int, Task]]) -> Iterator[Entry]:
     """Tasks as entries. Raises `OptionsError` where one has the id of another, and names both."""
     seen: dict[str, int] = {}
     for number, task in tasks:
@@ -127,7 +127,7 @@ def _is_made(task: Task, number: int) -> bool:
     return is_likely and msgspec.structs.replace(task, id="").placed(number).id == task.id
 
 
-class Journalled:
+class JournalSource:
     """Tasks of a journal. Those that are given are written into it first, all or none."""
 
     def __init__(

@@ -33,7 +33,7 @@ SYSTEM = {
 
 
 class Cluster:
-    """A head, which has the desk, and nodes beside it. All of them have workers."""
+    """A head, which has the mailbox, and nodes beside it. All of them have workers."""
 
     def __init__(self, folder: Path, nodes: int, cpus: float, memory: int) -> None:
         # Nothing goes out; nobody else is let in, and nothing is written to the home folder for that.

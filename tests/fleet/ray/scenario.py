@@ -125,8 +125,8 @@ async def a_node_is_lost(folder: Path, nodes: dict[str, int]) -> dict[str, Any]:
 
 
 async def much_happens_in_a_run(folder: Path, nodes: dict[str, int]) -> dict[str, Any]:
-    """The desk is lost; then an agent asks for a tool, a hook and a permission callback of this process; then
-    the run is stopped, when two tasks want most of the memory of the one node that is left."""
+    """The mailbox is lost; then an agent asks for a tool, a hook and a permission callback of this process;
+    then the run is stopped, when two tasks want most of the memory of the one node that is left."""
     import ray
 
     called: list[object] = []
@@ -156,7 +156,7 @@ async def much_happens_in_a_run(folder: Path, nodes: dict[str, int]) -> dict[str
 
     def tasks() -> Iterator[Task]:
         task = partial(Task, cpus=0.2)
-        yield task("hold desk", id="desk")
+        yield task("hold mailbox", id="mailbox")
         may_go_on.wait(DEADLINE)
         yield task(
             "Go.", id="asks", options={"cli_path": other.cli_path, "env": other.env}, workspace=fleet.Empty()
@@ -174,8 +174,8 @@ async def much_happens_in_a_run(folder: Path, nodes: dict[str, int]) -> dict[str
     engine = RayEngine(node_seconds=0.1)
     ended: dict[str, fleet.Outcome[Any]] = {}
     async with fleet.map(tasks(), options, engine=engine, concurrency=5) as run:
-        first = await held(folder, "desk")
-        ray.kill(engine._desk)
+        first = await held(folder, "mailbox")
+        ray.kill(engine._mailbox)
         while len(ended) < 5:
             outcome = await anext(run)
             ended[outcome.id] = outcome
@@ -186,7 +186,7 @@ async def much_happens_in_a_run(folder: Path, nodes: dict[str, int]) -> dict[str
     return {
         "gone": [await to_thread.run_sync(is_gone, pid) for pid in (first, second)],
         "said": {id: outcome.error or outcome.text for id, outcome in ended.items()},
-        "attempts": ended["desk"].attempts,
+        "attempts": ended["mailbox"].attempts,
         "rating": [type(rating).__name__, isinstance(rating, Rating) and rating.stars],
         "asked": [each["prompt"] for each in told(folder)],
         "called": called,

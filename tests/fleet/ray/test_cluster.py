@@ -59,7 +59,7 @@ def test_runs_on_a_cluster(tmp_path: Path) -> None:
     facts = scenes["much_happens_in_a_run"]
     assert facts["gone"] == [True, True]
     assert facts["attempts"] == 2
-    assert set(facts["said"]) == {"desk", "asks", "rate", "huge", "key"}
+    assert set(facts["said"]) == {"mailbox", "asks", "rate", "huge", "key"}
     assert facts["said"]["asks"] == "Over."
     assert facts["called"] == ["mcp__tools__lookup", 7, "hook", "Bash"]
     assert facts["traced"]

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Self, TypeVar, cast
 
-from outrider.compat._tools.checking import fault_in
+from outrider._json_schema import JsonSchema
 from outrider.compat._tools.results import as_result, json_schema
 from outrider.compat._types.options import McpSdkServerConfig
 from outrider.errors import ToolFailed
@@ -168,7 +168,12 @@ def _raw(given: SdkMcpTool[Any]) -> RawTool:
 def _checked(
     name: str, schema: dict[str, Any], handler: Callable[[Any], object]
 ) -> Callable[[dict[str, Any]], object]:
-    """The handler, called only with what fits; its errors are told to the model in their own words."""
+    """The handler, called only with valid arguments; the model reads its errors in their own words."""
+    checked = JsonSchema(schema, extra="compat")
+
+    def refusal(arguments: dict[str, Any]) -> dict[str, Any] | None:
+        error = checked.best_error(arguments)
+        return None if error is None else _error(f"Input validation error: {error.message}")
 
     async def finished(result: Awaitable[object]) -> object:
         try:
@@ -177,16 +182,16 @@ def _checked(
             raise _failed(name, error) from error
 
     async def called(arguments: dict[str, Any]) -> object:
-        if (fault := fault_in(arguments, schema)) is not None:
-            return _error(f"Input validation error: {fault}")
+        if (refused := refusal(arguments)) is not None:
+            return refused
         try:
             return as_result(await cast("Awaitable[object]", handler(arguments)))
         except Exception as error:
             raise _failed(name, error) from error
 
     def called_in_thread(arguments: dict[str, Any]) -> object:
-        if (fault := fault_in(arguments, schema)) is not None:
-            return _error(f"Input validation error: {fault}")
+        if (refused := refusal(arguments)) is not None:
+            return refused
         try:
             result = handler(arguments)
             return finished(result) if inspect.isawaitable(result) else as_result(result)

@@ -253,7 +253,7 @@ class Gate:
     """Lets sessions through, or makes all of them wait until a moment. One for each account.
 
         gate = Gate()
-        sessions = [LastingSession(cwd=each, gate=gate) for each in folders]
+        sessions = [ResilientSession(cwd=each, gate=gate) for each in folders]
 
     A session that meets a limit of the account pauses it, so that the others wait for the reset too, instead
     of failing one by one. It belongs to one event loop. `wait`, `pause` and `open` are async so that a gate

@@ -20,9 +20,9 @@ from outrider.options._validators import Reader, above_zero, fault, is_list, opt
 from outrider.session import Session, SessionState
 
 if TYPE_CHECKING:
-    from outrider.fleet._pool.scheduler import Steward
-    from outrider.fleet._pool.slots import Place
-    from outrider.fleet._resilient.session import LastingSession
+    from outrider.fleet._pool.scheduler import Scheduler
+    from outrider.fleet._pool.slots import Slot
+    from outrider.fleet._resilient.session import ResilientSession
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +62,7 @@ _READERS: dict[str, Reader] = {
 }
 
 
-class Kinds:
+class WarmOptions:
     """The options that a pool keeps processes ready for."""
 
     def __init__(self, options: Options | Sequence[Options] | None) -> None:
@@ -136,39 +136,39 @@ def _checked(place: str, options: object) -> Options:
     return options
 
 
-class Seat(Starter):
-    """Where one lasting session gets its processes from."""
+class PooledStarter(Starter):
+    """Where one resilient session gets its processes from."""
 
-    def __init__(self, steward: Steward, tenant: str) -> None:
-        self._steward = steward
+    def __init__(self, scheduler: Scheduler, tenant: str) -> None:
+        self._scheduler = scheduler
         self.tenant = tenant
-        self.place: Place | None = None
+        self.slot: Slot | None = None
         self.is_parking = False
-        # Not kept: one that nobody has any more gives up its place.
-        self._lasting: weakref.ref[LastingSession[object]] | None = None
+        # Not kept: one that nobody has any more gives up its slot.
+        self._owner: weakref.ref[ResilientSession[object]] | None = None
 
-    def seat(self, lasting: LastingSession[object]) -> None:
+    def attach(self, owner: ResilientSession[object]) -> None:
         """It is this one's."""
-        self._lasting = weakref.ref(lasting)
+        self._owner = weakref.ref(owner)
 
     @property
-    def lasting(self) -> LastingSession[object] | None:
-        return None if self._lasting is None else self._lasting()
+    def owner(self) -> ResilientSession[object] | None:
+        return None if self._owner is None else self._owner()
 
     async def start(self, options: Options, output: object) -> Session:
-        return await self._steward.take(options, output, self.tenant, seat=self)
+        return await self._scheduler.take(options, output, self.tenant, starter=self)
 
     async def stop(self, session: Session) -> None:
-        await self._steward.give_back(session)
+        await self._scheduler.give_back(session)
 
     def idle_seconds(self) -> float | None:
         """For how long it has had a process and not used it; None: it uses it, or has none."""
-        place, lasting = self.place, self.lasting
-        if place is None or place.state != "held" or place.session is None or lasting is None:
+        slot, owner = self.slot, self.owner
+        if slot is None or slot.state != "held" or slot.session is None or owner is None:
             return None
-        since = lasting.idle_since
+        since = owner.idle_since
         # The agent may go on by itself after the turn.
-        if since is None or place.session.state is not SessionState.IDLE:
+        if since is None or slot.session.state is not SessionState.IDLE:
             return None
         return anyio.current_time() - since
 
@@ -177,18 +177,18 @@ class PoolStats(msgspec.Struct, frozen=True, kw_only=True):
     """How a pool stands. A value: ask again for newer figures."""
 
     processes: int = 0
-    """All that hold a place: `starting + warm + busy + idle + closing`. Never more than `max_processes`."""
+    """All that hold a slot: `starting + warm + busy + idle + closing`. Never more than `max_processes`."""
     max_processes: int = 0
     starting: int = 0
     warm: int = 0
     """Ready, and nobody's."""
     busy: int = 0
-    """Handed out, and not known to do nothing: all that were acquired, and lasting sessions in a turn."""
+    """Handed out, and not known to do nothing: all that were acquired, and resilient sessions in a turn."""
     idle: int = 0
-    """Held by lasting sessions that do nothing; parked when somebody needs the place."""
+    """Held by resilient sessions that do nothing; parked when somebody needs the slot."""
     closing: int = 0
     parked: int = 0
-    """Lasting sessions without a process."""
+    """Resilient sessions without a process."""
     waiting: Mapping[str, int] = {}
     """How many wait for a process, by tenant."""
     memory: int | None = None
@@ -209,9 +209,9 @@ class PoolStats(msgspec.Struct, frozen=True, kw_only=True):
     evicted: int = 0
     """Warm ones that had to make room."""
     parkings: int = 0
-    """How often a lasting session gave up its process."""
+    """How often a resilient session gave up its process."""
     waits: int = 0
-    """How often somebody had to wait for a place."""
+    """How often somebody had to wait for a slot."""
     waited_seconds: float = 0.0
     """For how long, all together."""
     turned_away: int = 0
@@ -235,23 +235,23 @@ class Counters:
         self.waited_seconds = 0.0
 
 
-def stats_of(steward: Steward) -> PoolStats:
+def stats_of(scheduler: Scheduler) -> PoolStats:
     """How a pool stands."""
-    places, counters = steward.places, steward.counters
-    held = places.in_state("held")
-    idle = [place for place in held if place.seat is not None and place.seat.idle_seconds() is not None]
-    lasting = [seat.lasting for seat in steward.seats]
+    slots, counters = scheduler.slots, scheduler.counters
+    held = slots.in_state("held")
+    idle = [slot for slot in held if slot.starter is not None and slot.starter.idle_seconds() is not None]
+    owners = [starter.owner for starter in scheduler.starters]
     return PoolStats(
-        processes=len(places),
-        max_processes=steward.rules.max_processes,
-        starting=len(places.in_state("starting")),
-        warm=len(places.in_state("warm")),
+        processes=len(slots),
+        max_processes=scheduler.rules.max_processes,
+        starting=len(slots.in_state("starting")),
+        warm=len(slots.in_state("warm")),
         busy=len(held) - len(idle),
         idle=len(idle),
-        closing=len(places.in_state("closing")),
-        parked=sum(each is not None and each.state == "parked" for each in lasting),
-        waiting=steward.queue.counts(),
-        memory=places.memory,
-        max_memory=steward.rules.max_memory,
+        closing=len(slots.in_state("closing")),
+        parked=sum(each is not None and each.state == "parked" for each in owners),
+        waiting=scheduler.queue.counts(),
+        memory=slots.memory,
+        max_memory=scheduler.rules.max_memory,
         **vars(counters),
     )

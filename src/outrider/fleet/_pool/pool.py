@@ -1,7 +1,6 @@
 """Many sessions on few processes: `Pool`.
 
-The surface alone: places are counted in `_pool_places`, who waits in `_pool_queue`, and what is started
-and ended is the steward's business.
+The surface alone: slots are counted in `slots`, and what is started and ended is the scheduler's business.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ from anyio.lowlevel import current_token
 
 from outrider.errors import UsageError
 from outrider.fleet._errors import PoolClosed
-from outrider.fleet._fields import LastingFields, apart, read_size
-from outrider.fleet._pool.limits import Kinds, PoolStats, Rules, Seat, check_can_park, stats_of
-from outrider.fleet._pool.scheduler import Steward, Tending
+from outrider.fleet._fields import ResilientFields, read_size, split_keywords
+from outrider.fleet._pool.limits import PooledStarter, PoolStats, Rules, WarmOptions, check_can_park, stats_of
+from outrider.fleet._pool.scheduler import Scheduler
 from outrider.fleet._resilient.process import Starter
-from outrider.fleet._resilient.session import LastingSession
+from outrider.fleet._resilient.session import ResilientSession
 from outrider.options import Options
 from outrider.options._validators import any_text, fault, seconds
 from outrider.session import Session, SessionState, background
@@ -64,7 +63,7 @@ class Pool(Starter):
         room. The first are those of a session that is given none.
 
         `max_memory`: what all processes and their children may have together, measured (`"6GiB"`); past it,
-        nothing is started, and what is not used is ended. `park_after`: for how many seconds a lasting
+        nothing is started, and what is not used is ended. `park_after`: for how many seconds a resilient
         session may keep a process that it does not use, if nobody else needs it. `max_age` (seconds),
         `max_turns`, `max_process_memory`: a process past one of these is exchanged for a new one as soon as
         it is not used. `queue_limit`, `queue_seconds`: how many of one tenant may wait for a process, and how
@@ -85,8 +84,7 @@ class Pool(Starter):
             queue_seconds=queue_seconds,
             health_seconds=health_seconds,
         )
-        self._steward = Steward(rules, Kinds(options))
-        self._tending = Tending(self._steward)
+        self._scheduler = Scheduler(rules, WarmOptions(options))
         self._opening = anyio.Lock()
 
     def __repr__(self) -> str:
@@ -97,40 +95,40 @@ class Pool(Starter):
     async def open(self) -> None:
         """Begin to make processes ready; does not wait for them. A second call changes nothing, unless the
         first was cancelled. Raises `PoolClosed` or `UsageError`."""
-        steward = self._steward
-        steward.check_loop()
+        scheduler = self._scheduler
+        scheduler.check_loop()
         async with self._opening:
-            if not steward.is_closing and steward.token is None:
-                await (await background()).start(self._tending.run, name="outrider pool")
-                steward.token = current_token()
-            if steward.token is not None:
-                await self._tending.is_up.wait()
-        if steward.is_closing:
+            if not scheduler.is_closing and scheduler.token is None:
+                await (await background()).start(self._scheduler.run, name="outrider pool")
+                scheduler.token = current_token()
+            if scheduler.token is not None:
+                await self._scheduler.is_up.wait()
+        if scheduler.is_closing:
             raise PoolClosed
 
     async def close(self, *, drain: bool = True, timeout: float | None = None) -> None:
         """Hand out nothing more, and end all processes.
 
-        `drain`: first wait until what was acquired is released and running turns of lasting sessions are
+        `drain`: first wait until what was acquired is released and running turns of resilient sessions are
         over, for `timeout` seconds at most. Those who wait for a process get `PoolClosed`. Cancelling the
         call ends everything at once, and does not wait for that. Closing twice does no harm.
         """
         if timeout is not None:
             seconds("`timeout`", timeout)
-        tending = self._tending
-        if tending.is_gone.is_set():
+        scheduler = self._scheduler
+        if scheduler.is_gone.is_set():
             return
-        self._steward.check_loop()
-        tending.close(hurry=not drain)
-        if self._steward.token is None:
+        scheduler.check_loop()
+        scheduler.close(hurry=not drain)
+        if scheduler.token is None:
             return
         try:
             with anyio.move_on_after(timeout):
-                await tending.is_gone.wait()
-            tending.close(hurry=True)
-            await tending.is_gone.wait()
+                await scheduler.is_gone.wait()
+            scheduler.close(hurry=True)
+            await scheduler.is_gone.wait()
         except BaseException:
-            tending.close(hurry=True)
+            scheduler.close(hurry=True)
             raise
 
     async def __aenter__(self) -> Self:
@@ -138,7 +136,7 @@ class Pool(Starter):
             await self.open()
         except anyio.get_cancelled_exc_class():
             # The block is not entered, so nobody would close what is open by now.
-            self._tending.close(hurry=True)
+            self._scheduler.close(hurry=True)
             raise
         return self
 
@@ -152,30 +150,30 @@ class Pool(Starter):
     ) -> Session:
         """A connected session in a process of its own, which was ready if `options` are among the pool's.
 
-        `tenant`: whose it is; tenants that wait are served in turn. `timeout`: how long to wait for a place,
+        `tenant`: whose it is; tenants that wait are served in turn. `timeout`: how long to wait for a slot,
         instead of `queue_seconds`.
 
         Raises `QueueFull`, `QueueTimedOut`, `PoolClosed`, or what `Session.connect` raises. Give it back with
-        `release`: until then it holds its place. Cancelling the call leaves nothing behind.
+        `release`: until then it holds its slot. Cancelling the call leaves nothing behind.
         """
         if timeout is not None:
             seconds("`timeout`", timeout)
-        return await self._steward.take(
+        return await self._scheduler.take(
             self._options(options), None, any_text("`tenant`", tenant), timeout=timeout
         )
 
     async def release(self, session: Session) -> None:
-        """End a session that was acquired, and give its place back: a process serves one conversation, and
+        """End a session that was acquired, and give its slot back: a process serves one conversation, and
         nothing of it can get into another.
 
         Cancelling the call does not stop that. Raises `UsageError` if the session is none of this pool's.
         """
         is_one = isinstance(session, Session)  # pyright: ignore[reportUnnecessaryIsInstance]
         if not is_one or (
-            not await self._steward.give_back(session) and session.state is not SessionState.CLOSED
+            not await self._scheduler.give_back(session) and session.state is not SessionState.CLOSED
         ):
             raise UsageError(
-                f"{session!r} is none of this pool's. Release what `acquire` gave; close a lasting session."
+                f"{session!r} is none of this pool's. Release what `acquire` gave; close a resilient session."
             )
 
     @asynccontextmanager
@@ -214,8 +212,8 @@ class Pool(Starter):
         *,
         output: Mapping[str, object] | None = None,
         tenant: str = "",
-        **fields: Unpack[LastingFields],
-    ) -> LastingSession[Json]: ...
+        **fields: Unpack[ResilientFields],
+    ) -> ResilientSession[Json]: ...
 
     @overload
     def session(
@@ -224,8 +222,8 @@ class Pool(Starter):
         *,
         output: type[T],
         tenant: str = "",
-        **fields: Unpack[LastingFields],
-    ) -> LastingSession[T]: ...
+        **fields: Unpack[ResilientFields],
+    ) -> ResilientSession[T]: ...
 
     @overload
     def session(
@@ -234,8 +232,8 @@ class Pool(Starter):
         *,
         output: object,
         tenant: str = "",
-        **fields: Unpack[LastingFields],
-    ) -> LastingSession[object]: ...
+        **fields: Unpack[ResilientFields],
+    ) -> ResilientSession[object]: ...
 
     def session(
         self,
@@ -243,33 +241,33 @@ class Pool(Starter):
         *,
         output: object = None,
         tenant: str = "",
-        **fields: Unpack[LastingFields],
-    ) -> LastingSession[object]:
-        """A session that has a process only while it needs one; the rest is as for `LastingSession`.
+        **fields: Unpack[ResilientFields],
+    ) -> ResilientSession[object]:
+        """A session that has a process only while it needs one; the rest is as for `ResilientSession`.
 
-        When somebody else needs the place, or after `park_after` seconds, an idle one is parked: its process
+        When somebody else needs the slot, or after `park_after` seconds, an idle one is parked: its process
         is ended, its transcript kept, and the next prompt resumes it. Its turns may fail with what `acquire`
         raises, too. Raises `OptionsError`.
         """
-        own, single = apart(fields, LastingFields)
+        own, single = split_keywords(fields, ResilientFields)
         checked = self._options(options).replace(**single)
         check_can_park(checked)
-        seat = Seat(self._steward, any_text("`tenant`", tenant))
-        lasting: LastingSession[object] = LastingSession(checked, output=output, starter=seat, **own)
-        seat.seat(lasting)
-        self._steward.seats.add(seat)
-        return lasting
+        starter = PooledStarter(self._scheduler, any_text("`tenant`", tenant))
+        session: ResilientSession[object] = ResilientSession(checked, output=output, starter=starter, **own)
+        starter.attach(session)
+        self._scheduler.starters.add(starter)
+        return session
 
-    # For lasting sessions that are made elsewhere.
+    # For resilient sessions that are made elsewhere.
 
     async def start(self, options: Options, output: object) -> Session:
-        """A process for a lasting session that has this pool as its `starter`. It is not parked by the
+        """A process for a resilient session that has this pool as its `starter`. It is not parked by the
         pool."""
-        return await self._steward.take(options, output, "")
+        return await self._scheduler.take(options, output, "")
 
     async def stop(self, session: Session) -> None:
         """Take back what `start` gave."""
-        await self._steward.give_back(session)
+        await self._scheduler.give_back(session)
 
     # How it stands.
 
@@ -278,16 +276,16 @@ class Pool(Starter):
 
         Raises `PoolClosed`, or why a process could not be started.
         """
-        self._steward.check()
-        await self._tending.wait_warm()
+        self._scheduler.check()
+        await self._scheduler.wait_warm()
 
     def stats(self) -> PoolStats:
         """How it stands, and what it has done so far. Costs little: nothing is measured for it."""
-        return stats_of(self._steward)
+        return stats_of(self._scheduler)
 
     def _options(self, options: Options | None) -> Options:
         if options is None:
-            return self._steward.kinds.all[0]
+            return self._scheduler.warm_options.all[0]
         if not isinstance(options, Options):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise fault("`options`", "an `Options`", options)
         return options

@@ -1,7 +1,7 @@
 """Owns who is served next, and what is started, parked and ended for it.
 
 Everything that outlives a call is done in one task of the event loop's, so that no cancelled caller leaves a
-process or a place behind. What is done without being asked is in `_pool_tending`.
+process or a slot behind.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from anyio.lowlevel import EventLoopToken, current_token
 
 from outrider.errors import ConnectionLost, OutriderError, RequestTimedOut, UsageError
 from outrider.fleet._errors import PoolClosed, QueueFull, QueueTimedOut
-from outrider.fleet._pool.limits import Counters, Seat
-from outrider.fleet._pool.slots import FairQueue, Place, Places, Ticket
+from outrider.fleet._pool.limits import Counters, PooledStarter
+from outrider.fleet._pool.slots import FairQueue, Slot, Slots, Ticket
 from outrider.session import Session, observe
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
 
-    from outrider.fleet._pool.limits import Kinds, Rules
+    from outrider.fleet._pool.limits import Rules, WarmOptions
     from outrider.options import Options
     from outrider.wire import Message
 
@@ -34,6 +34,18 @@ log = logging.getLogger("outrider.fleet")
 _FIRST_BACKOFF: Final = 1.0
 _LONGEST_BACKOFF: Final = 60.0
 """How long nothing is made ready for options with which the last start failed."""
+
+_TICK: Final = 1.0
+"""How often ages and idle times are looked at, in seconds."""
+
+_TICK_WHEN_WAITED_FOR: Final = 0.05
+"""How often it is looked whether a resilient session has become idle, while somebody waits for its slot."""
+
+_MEASURING_SHARE: Final = 20
+"""Measuring may take one in so many seconds: it looks at every process of the machine."""
+
+_HEALTH_SECONDS: Final = 10.0
+"""How long a process may take to answer, at most."""
 
 
 class Backoff:
@@ -49,16 +61,16 @@ class Backoff:
         return self.until <= anyio.current_time()
 
 
-class Steward:
-    """Has the processes of a pool, and serves those who ask for one."""
+class Scheduler:
+    """Has the processes of a pool, serves those who ask for one, and looks after them while `run` runs."""
 
-    def __init__(self, rules: Rules, kinds: Kinds) -> None:
+    def __init__(self, rules: Rules, warm_options: WarmOptions) -> None:
         self.rules = rules
-        self.kinds = kinds
-        self.places = Places(rules.max_processes, rules.max_memory)
+        self.warm_options = warm_options
+        self.slots = Slots(rules.max_processes, rules.max_memory)
         self.queue = FairQueue(rules.queue_limit)
         self.counters = Counters()
-        self.seats: WeakSet[Seat] = WeakSet()
+        self.starters: WeakSet[PooledStarter] = WeakSet()
         self.backoff: dict[int, Backoff] = {}
         """By kind."""
         self.token: EventLoopToken | None = None
@@ -71,6 +83,11 @@ class Steward:
         self.wants_figures = False
         """Somebody cannot be served before memory is measured."""
         self.changed = anyio.Event()
+        self.is_up = anyio.Event()
+        self.is_gone = anyio.Event()
+        self._looked = anyio.Event()
+        """Set after each look, and made anew."""
+        self._checked_at = 0.0
 
     def wake(self) -> None:
         """Something has changed."""
@@ -99,12 +116,12 @@ class Steward:
         output: object,
         tenant: str,
         *,
-        seat: Seat | None = None,
+        starter: PooledStarter | None = None,
         timeout: float | None = None,
     ) -> Session:
-        """A connected session, which holds a place. Whatever is raised, nothing is held then."""
+        """A connected session, which holds a slot. Whatever is raised, nothing is held then."""
         self.check()
-        kind = self.kinds.number_of(options, output)
+        kind = self.warm_options.number_of(options, output)
         # Here, because what is wrong with them is the caller's business.
         own = None if kind is not None else cast("Session", Session(options, output=output))
         ticket = Ticket(options, own, kind, tenant)
@@ -118,13 +135,13 @@ class Steward:
             raise
         if ticket.error is not None:
             raise ticket.error
-        place = ticket.place
-        assert place is not None
-        assert place.session is not None
-        place.seat = seat
-        if seat is not None:
-            seat.place = place
-        return place.session
+        slot = ticket.slot
+        assert slot is not None
+        assert slot.session is not None
+        slot.starter = starter
+        if starter is not None:
+            starter.slot = slot
+        return slot.session
 
     async def _wait_for_promise(self, ticket: Ticket, limit: float | None) -> None:
         if ticket.is_promised.is_set():
@@ -147,46 +164,46 @@ class Steward:
         """Nobody waits for it any more. What is being made for it may serve somebody else."""
         ticket.is_gone = True
         self.queue.leave(ticket)
-        place = ticket.place
-        if place is not None and ticket.error is None:
+        slot = ticket.slot
+        if slot is not None and ticket.error is None:
             if ticket.is_over.is_set():
-                self._offer(place)
+                self._offer(slot)
             else:
-                place.is_claimed = False
-                if place.kind is None:
-                    self.give_up(place)
+                slot.is_claimed = False
+                if slot.kind is None:
+                    self.give_up(slot)
         self.wake()
 
     async def give_back(self, session: Session) -> bool:
-        """End a process that was handed out, and wait until its place is free. Cancelled, that goes on.
+        """End a process that was handed out, and wait until its slot is free. Cancelled, that goes on.
 
         Tells whether the session was one of this pool's.
         """
         self.check_loop()
-        place = self.places.of(session)
-        if place is None:
+        slot = self.slots.of(session)
+        if slot is None:
             return False
-        self.end(place)
-        await place.gone.wait()
+        self.end(slot)
+        await slot.gone.wait()
         return True
 
     # Serving.
 
     def serve(self) -> None:
-        """Serve those who wait, as far as that goes at this moment. Nothing in it waits, so that no place can
+        """Serve those who wait, as far as that goes at this moment. Nothing in it waits, so that no slot can
         be given to two."""
         if self.is_closing:
             return
         while (ticket := self.queue.next) is not None:
-            if (place := self._find_warm(ticket.kind)) is not None:
+            if (slot := self._find_warm(ticket.kind)) is not None:
                 self.queue.take()
                 self.counters.hits += 1
-                place.state = "held"
-                ticket.serve(place)
+                slot.state = "held"
+                ticket.serve(slot)
                 continue
             if not self.is_known():
                 return
-            if not self.places.is_room():
+            if not self.slots.is_room():
                 self._make_room()
                 break
             self.queue.take()
@@ -200,53 +217,55 @@ class Steward:
 
     def is_known(self) -> bool:
         """Whether it can be told if there is room. If not, memory is going to be measured."""
-        is_known = self.places.is_full or self.places.is_fresh(anyio.current_time())
+        is_known = self.slots.is_full or self.slots.is_fresh(anyio.current_time())
         if not is_known:
             self.wants_figures = True
             self.wake()
         return is_known
 
-    def _find_warm(self, kind: int | None) -> Place | None:
+    def _find_warm(self, kind: int | None) -> Slot | None:
         if kind is None:
             return None
-        for place in self.places.in_state("warm"):
-            if place.kind == kind:
-                if not place.is_dead:
-                    return place
+        for slot in self.slots.in_state("warm"):
+            if slot.kind == kind:
+                if not slot.is_dead:
+                    return slot
                 self.counters.replaced += 1
-                self.end(place)
+                self.end(slot)
         return None
 
     def _make_room(self) -> None:
-        """End what nobody uses, for those who wait: warm processes, then those of idle lasting sessions."""
+        """End what nobody uses, for those who wait: warm processes, then those of idle resilient sessions."""
         wanted = {ticket.kind for ticket in self.queue}
-        starting = self.places.in_state("starting")
-        coming = [place for place in starting if not place.is_claimed and place.kind in wanted]
-        going = [seat for seat in self.seats if seat.is_parking and seat.idle_seconds() is not None]
-        missing = len(self.queue) - len(coming) - len(going) - len(self.places.in_state("closing"))
-        for place in self.places.in_state("warm")[: max(0, missing)]:
+        starting = self.slots.in_state("starting")
+        coming = [slot for slot in starting if not slot.is_claimed and slot.kind in wanted]
+        going = [
+            starter for starter in self.starters if starter.is_parking and starter.idle_seconds() is not None
+        ]
+        missing = len(self.queue) - len(coming) - len(going) - len(self.slots.in_state("closing"))
+        for slot in self.slots.in_state("warm")[: max(0, missing)]:
             missing -= 1
             self.counters.evicted += 1
-            self.end(place)
-        for seat in self.idle_seats()[: max(0, missing)]:
-            self.park(seat)
+            self.end(slot)
+        for starter in self.idle_starters()[: max(0, missing)]:
+            self.park(starter)
 
     # Starting and ending.
 
-    def begin(self, options: Options, kind: int | None, ticket: Ticket | None) -> Place:
-        """Take a place and begin to start a process in it, for a ticket or to have it ready."""
-        place = self.places.take(options, kind, anyio.current_time())
-        place.is_claimed = ticket is not None
-        place.session = None if ticket is None else ticket.session
+    def begin(self, options: Options, kind: int | None, ticket: Ticket | None) -> Slot:
+        """Take a slot and begin to start a process in it, for a ticket or to have it ready."""
+        slot = self.slots.take(options, kind, anyio.current_time())
+        slot.is_claimed = ticket is not None
+        slot.session = None if ticket is None else ticket.session
         if ticket is None:
-            self.start_soon(self._start, place, None)
+            self.start_soon(self._start, slot, None)
         else:
             # In the context of whoever asked: callbacks outside of turns see it.
-            ticket.context.run(self.start_soon, self._start, place, ticket)
-        return place
+            ticket.context.run(self.start_soon, self._start, slot, ticket)
+        return slot
 
-    async def _start(self, place: Place, ticket: Ticket | None) -> None:
-        session = place.session = place.session or Session(place.options)
+    async def _start(self, slot: Slot, ticket: Ticket | None) -> None:
+        session = slot.session = slot.session or Session(slot.options)
         failure: BaseException | None = PoolClosed()
         try:
             await session.connect()
@@ -259,28 +278,28 @@ class Steward:
         finally:
             # Also if the event loop goes down.
             if failure is not None:
-                self._failed(place, ticket, failure)
+                self._failed(slot, ticket, failure)
         if failure is None:
-            self._started(place, session, ticket)
+            self._started(slot, session, ticket)
 
-    def _started(self, place: Place, session: Session, ticket: Ticket | None) -> None:
+    def _started(self, slot: Slot, session: Session, ticket: Ticket | None) -> None:
         self.counters.started += 1
-        if place.kind is not None:
-            self.backoff.pop(place.kind, None)
-        observe(session, _Watch(self, place))
+        if slot.kind is not None:
+            self.backoff.pop(slot.kind, None)
+        observe(session, _Watch(self, slot))
         if ticket is None or ticket.is_gone:
-            self._offer(place)
+            self._offer(slot)
         else:
-            place.state = "held"
-            ticket.serve(place)
+            slot.state = "held"
+            ticket.serve(slot)
 
-    def _failed(self, place: Place, ticket: Ticket | None, failure: BaseException) -> None:
+    def _failed(self, slot: Slot, ticket: Ticket | None, failure: BaseException) -> None:
         self.counters.failed += 1
         if ticket is not None:
             ticket.fail(failure)
-        elif place.kind is not None and not self.is_closing:
-            self._hold_off(place.kind, failure)
-        self._free(place)
+        elif slot.kind is not None and not self.is_closing:
+            self._hold_off(slot.kind, failure)
+        self._free(slot)
 
     def _hold_off(self, kind: int, failure: BaseException) -> None:
         before = self.backoff.get(kind)
@@ -289,45 +308,45 @@ class Steward:
             backoff = self.backoff[kind] = Backoff(before, failure)
             log.warning("no process could be made ready; next try in %g s: %s", backoff.seconds, failure)
 
-    def _offer(self, place: Place) -> None:
+    def _offer(self, slot: Slot) -> None:
         """A process that is ready and has done nothing yet: it serves the next, or waits."""
-        if place.kind is None or self.is_closing or place.is_dead:
-            self.end(place)
+        if slot.kind is None or self.is_closing or slot.is_dead:
+            self.end(slot)
             return
-        place.state, place.is_claimed = "warm", False
+        slot.state, slot.is_claimed = "warm", False
         self.serve()
         self.wake()
 
-    def end(self, place: Place) -> None:
-        """Begin to end a process; its place is free when it is gone."""
+    def end(self, slot: Slot) -> None:
+        """Begin to end a process; its slot is free when it is gone."""
         if self.tasks is None:
-            self.drop(place)
-        elif place.state != "closing":
-            place.state = "closing"
-            self.start_soon(self._close, place)
+            self.drop(slot)
+        elif slot.state != "closing":
+            slot.state = "closing"
+            self.start_soon(self._close, slot)
 
-    def give_up(self, place: Place) -> None:
-        """End a start that nobody needs: it fails then, and gives its place back."""
-        if place.session is not None:
-            self.start_soon(place.session.close)
+    def give_up(self, slot: Slot) -> None:
+        """End a start that nobody needs: it fails then, and gives its slot back."""
+        if slot.session is not None:
+            self.start_soon(slot.session.close)
 
-    def drop(self, place: Place) -> None:
+    def drop(self, slot: Slot) -> None:
         """Let go of a process when the event loop goes down, and there is nobody to wait for its end."""
-        if place.session is not None:
-            place.session.abandon()
-        self._free(place)
+        if slot.session is not None:
+            slot.session.abandon()
+        self._free(slot)
 
-    async def _close(self, place: Place) -> None:
+    async def _close(self, slot: Slot) -> None:
         try:
-            if place.session is not None:
-                await place.session.close()
+            if slot.session is not None:
+                await slot.session.close()
         finally:
-            self._free(place)
+            self._free(slot)
 
-    def _free(self, place: Place) -> None:
-        self.places.give_back(place)
-        if place.seat is not None and place.seat.place is place:
-            place.seat.place = None
+    def _free(self, slot: Slot) -> None:
+        self.slots.give_back(slot)
+        if slot.starter is not None and slot.starter.slot is slot:
+            slot.starter.slot = None
         self.serve()
         self.wake()
 
@@ -338,49 +357,251 @@ class Steward:
 
     # Parking.
 
-    def idle_seats(self) -> list[Seat]:
-        """Lasting sessions that could be parked, the one that has been idle for longest first."""
+    def idle_starters(self) -> list[PooledStarter]:
+        """Resilient sessions that could be parked, the one that has been idle for longest first."""
         idle = [
-            (seconds, number, seat)
-            for number, seat in enumerate(self.seats)
-            if not seat.is_parking and (seconds := seat.idle_seconds()) is not None
+            (seconds, number, starter)
+            for number, starter in enumerate(self.starters)
+            if not starter.is_parking and (seconds := starter.idle_seconds()) is not None
         ]
-        return [seat for _, _, seat in sorted(idle, reverse=True)]
+        return [starter for _, _, starter in sorted(idle, reverse=True)]
 
-    def park(self, seat: Seat) -> None:
-        """Begin to park a lasting session. One that is in a turn is parked after it."""
-        if not seat.is_parking:
-            seat.is_parking = True
-            self.start_soon(self._park, seat)
+    def park(self, starter: PooledStarter) -> None:
+        """Begin to park a resilient session. One that is in a turn is parked after it."""
+        if not starter.is_parking:
+            starter.is_parking = True
+            self.start_soon(self._park, starter)
 
-    async def _park(self, seat: Seat) -> None:
+    async def _park(self, starter: PooledStarter) -> None:
         try:
-            lasting = seat.lasting
+            owner = starter.owner
             # Since then it may have begun a turn. At the end that is waited for.
-            is_due = self.is_closing or seat.idle_seconds() is not None
-            if lasting is not None and seat.place is not None and is_due:
+            is_due = self.is_closing or starter.idle_seconds() is not None
+            if owner is not None and starter.slot is not None and is_due:
                 self.counters.parkings += 1
-                await lasting.park()
+                await owner.park()
         finally:
-            seat.is_parking = False
+            starter.is_parking = False
             self.wake()
+
+    # Running.
+
+    async def run(self) -> None:
+        """All of it, until `close` and what follows from it."""
+        try:
+            async with anyio.create_task_group() as self.tasks:
+                self._checked_at = anyio.current_time()
+                self.is_up.set()
+                while not self.is_closing:
+                    self.changed = anyio.Event()
+                    await self._look()
+                    with anyio.move_on_after(self._pause()):
+                        await self.changed.wait()
+                await self._wind_up()
+                self.tasks.cancel_scope.cancel()
+        finally:
+            self.tasks = None
+            self.close(hurry=True)
+            for slot in self.slots.in_state("starting", "warm", "held", "closing"):
+                # The event loop goes down.
+                self.drop(slot)
+            self.is_gone.set()
+
+    async def _look(self) -> None:
+        await self._measure()
+        self._exchange()
+        self._shrink()
+        self.serve()
+        self._refill()
+        self._check_health()
+        self._looked.set()
+        self._looked = anyio.Event()
+
+    def _pause(self) -> float:
+        is_waited_for = len(self.queue) > 0 and any(starter.slot is not None for starter in self.starters)
+        return _TICK_WHEN_WAITED_FOR if is_waited_for else _TICK
+
+    # Memory.
+
+    async def _measure(self) -> None:
+        rules, now = self.rules, anyio.current_time()
+        if rules.max_memory is None and rules.max_process_memory is None:
+            interval = rules.health_seconds or _TICK * _MEASURING_SHARE
+        else:
+            interval = max(_TICK, self.slots.measuring_took * _MEASURING_SHARE)
+        measured_at = self.slots.measured_at
+        if self.wants_figures or measured_at is None or now - measured_at >= interval:
+            await self.slots.measure()
+            self.wants_figures = False
+
+    def _shrink(self) -> None:
+        """Those that work have grown over the limit: what does not work has to go, the largest first."""
+        excess = self.slots.excess - sum(slot.size or 0 for slot in self.slots.in_state("closing"))
+        left = len(self.slots.in_state("starting", "warm", "held"))
+        for slot in sorted(self.slots.in_state("warm"), key=lambda slot: -(slot.size or 0)):
+            # The next one would be as large as the last, which may be there whatever it has.
+            if excess <= 0 or left == 1:
+                return
+            left -= 1
+            excess -= slot.size or 0
+            self.counters.evicted += 1
+            self.end(slot)
+        for starter in sorted(self.idle_starters(), key=lambda starter: -_size(starter)):
+            if excess <= 0:
+                return
+            excess -= _size(starter)
+            self.park(starter)
+
+    # Exchanging.
+
+    def _exchange(self) -> None:
+        """End processes that are dead or have had their time; park sessions that have been idle for long."""
+        for slot in self.slots.in_state("held"):
+            if slot.is_deserted:
+                self.end(slot)
+        for slot in self.slots.in_state("warm"):
+            if slot.is_dead:
+                self._replace(slot)
+            elif self._is_spent(slot):
+                self.counters.recycled += 1
+                self.end(slot)
+        park_after = self.rules.park_after
+        for starter in self.idle_starters():
+            idle = starter.idle_seconds()
+            if starter.slot is not None and self._is_spent(starter.slot):
+                self.counters.recycled += 1
+                self.park(starter)
+            elif park_after is not None and idle is not None and idle >= park_after:
+                self.park(starter)
+
+    def _is_spent(self, slot: Slot) -> bool:
+        rules = self.rules
+        return (
+            (rules.max_age is not None and anyio.current_time() - slot.began_at >= rules.max_age)
+            or (rules.max_turns is not None and slot.turns >= rules.max_turns)
+            or (rules.max_process_memory is not None and self._is_larger(slot, rules.max_process_memory))
+        )
+
+    def _is_larger(self, slot: Slot, most: int) -> bool:
+        # Instead of one that was larger from the start there would only be another such.
+        is_like_all = slot.state == "warm" and (slot.first_size or 0) > most
+        return (slot.size or 0) > most and not is_like_all
+
+    def _replace(self, slot: Slot) -> None:
+        self.counters.replaced += 1
+        self.end(slot)
+
+    # Health.
+
+    def _check_health(self) -> None:
+        interval, now = self.rules.health_seconds, anyio.current_time()
+        if interval is not None and now - self._checked_at >= interval:
+            self._checked_at = now
+            for slot in self.slots.in_state("warm"):
+                self.start_soon(self._probe, slot, min(interval, _HEALTH_SECONDS))
+
+    async def _probe(self, slot: Slot, limit: float) -> None:
+        """Ask a warm process something that costs nothing; one that does not answer is replaced."""
+        session = slot.session
+        assert session is not None
+        try:
+            await session.mcp_status(timeout=limit)
+        except (ConnectionLost, RequestTimedOut) as error:
+            if slot.state == "warm":
+                log.warning("a warm process did not answer and is replaced: %s", error)
+                self._replace(slot)
+        except OutriderError:
+            pass  # It answered.
+
+    # Keeping ready.
+
+    def _refill(self) -> None:
+        """Make processes ready, one of each kind in turn. Those who wait come first."""
+        warm = self.rules.warm
+        if self.is_closing or len(self.queue):
+            return
+        for count in range(1, warm + 1):
+            for kind, options in enumerate(self.warm_options.all):
+                if self._is_short(kind, count) and self.slots.is_room() and self.is_known():
+                    self.begin(options, kind, None)
+        for kind in range(len(self.warm_options)):
+            # Left over from callers who did not wait for them.
+            ready = self._ready(kind)
+            for slot in [slot for slot in ready if slot.state == "warm"][: max(0, len(ready) - warm)]:
+                self.end(slot)
+
+    def _is_short(self, kind: int, count: int) -> bool:
+        backoff, ready = self.backoff.get(kind), self._ready(kind)
+        if backoff is not None and not backoff.is_over:
+            return False
+        # After a failure, one alone is tried.
+        is_tried = backoff is not None and any(slot.state == "starting" for slot in ready)
+        return len(ready) < count and not is_tried
+
+    def _ready(self, kind: int) -> list[Slot]:
+        """Those of a kind that are ready for the next who asks, or will be."""
+        return [
+            slot
+            for slot in self.slots.in_state("starting", "warm")
+            if slot.kind == kind and not slot.is_claimed
+        ]
+
+    async def wait_warm(self) -> None:
+        """Wait until all is ready that there is room for. Raises why it cannot be."""
+        warm = self.rules.warm
+        while True:
+            if self.is_closing:
+                raise PoolClosed
+            for backoff in self.backoff.values():
+                raise backoff.error
+            ready = [slot.kind for slot in self.slots.in_state("warm")]
+            is_short = any(ready.count(kind) < warm for kind in range(len(self.warm_options)))
+            is_coming = bool(self.slots.in_state("starting", "closing")) or self.slots.is_room()
+            if not (is_short and is_coming):
+                return
+            await self._looked.wait()
+
+    # The end.
+
+    def close(self, *, hurry: bool) -> None:
+        """Begin to end: nobody is served any more. `hurry`: turns are not waited for either."""
+        self.is_hurried = self.is_hurried or hurry
+        self.is_closing = True
+        for ticket in self.queue.empty():
+            ticket.fail(PoolClosed())
+        self.wake()
+        self._looked.set()
+
+    async def _wind_up(self) -> None:
+        while len(self.slots):
+            self.changed = anyio.Event()
+            for slot in self.slots.in_state("warm", "held"):
+                if self.is_hurried or slot.state == "warm" or slot.is_deserted:
+                    self.end(slot)
+                elif slot.starter is not None:
+                    self.park(slot.starter)
+            for slot in self.slots.in_state("starting"):
+                if self.is_hurried or not slot.is_claimed:
+                    self.give_up(slot)
+            with anyio.move_on_after(_TICK):
+                await self.changed.wait()
 
 
 class _Watch:
     """Counts the turns of a process, and notices its end."""
 
-    def __init__(self, steward: Steward, place: Place) -> None:
-        self._steward = steward
-        self._place = place
+    def __init__(self, scheduler: Scheduler, slot: Slot) -> None:
+        self._scheduler = scheduler
+        self._slot = slot
 
     def begins(self) -> None:
-        self._place.turns += 1
+        self._slot.turns += 1
 
     def received(self, messages: Sequence[Message]) -> None:
         pass
 
     def ended(self) -> None:
-        self._steward.wake()
+        self._scheduler.wake()
 
 
 async def _quietly(function: Callable[..., Awaitable[object]], arguments: tuple[object, ...]) -> None:
@@ -391,237 +612,5 @@ async def _quietly(function: Callable[..., Awaitable[object]], arguments: tuple[
         log.exception("a task of a pool failed")
 
 
-_TICK: Final = 1.0
-"""How often ages and idle times are looked at, in seconds."""
-
-_TICK_WHEN_WAITED_FOR: Final = 0.05
-"""How often it is looked whether a lasting session has become idle, while somebody waits for its place."""
-
-_MEASURING_SHARE: Final = 20
-"""Measuring may take one in so many seconds: it looks at every process of the machine."""
-
-_HEALTH_SECONDS: Final = 10.0
-"""How long a process may take to answer, at most."""
-
-
-class Tending:
-    """Looks after the processes of a steward, as long as `run` runs."""
-
-    def __init__(self, steward: Steward) -> None:
-        self._steward = steward
-        self._rules = steward.rules
-        self._places = steward.places
-        self._counters = steward.counters
-        self.is_up = anyio.Event()
-        self.is_gone = anyio.Event()
-        self._looked = anyio.Event()
-        """Set after each look, and made anew."""
-        self._checked_at = 0.0
-
-    async def run(self) -> None:
-        """All of it, until `close` and what follows from it."""
-        steward = self._steward
-        try:
-            async with anyio.create_task_group() as steward.tasks:
-                self._checked_at = anyio.current_time()
-                self.is_up.set()
-                while not steward.is_closing:
-                    steward.changed = anyio.Event()
-                    await self._look()
-                    with anyio.move_on_after(self._pause()):
-                        await steward.changed.wait()
-                await self._wind_up()
-                steward.tasks.cancel_scope.cancel()
-        finally:
-            steward.tasks = None
-            self.close(hurry=True)
-            for place in self._places.in_state("starting", "warm", "held", "closing"):
-                # The event loop goes down.
-                steward.drop(place)
-            self.is_gone.set()
-
-    async def _look(self) -> None:
-        await self._measure()
-        self._exchange()
-        self._shrink()
-        self._steward.serve()
-        self._refill()
-        self._check_health()
-        self._looked.set()
-        self._looked = anyio.Event()
-
-    def _pause(self) -> float:
-        steward = self._steward
-        is_waited_for = len(steward.queue) > 0 and any(seat.place is not None for seat in steward.seats)
-        return _TICK_WHEN_WAITED_FOR if is_waited_for else _TICK
-
-    # Memory.
-
-    async def _measure(self) -> None:
-        rules, now = self._rules, anyio.current_time()
-        if rules.max_memory is None and rules.max_process_memory is None:
-            interval = rules.health_seconds or _TICK * _MEASURING_SHARE
-        else:
-            interval = max(_TICK, self._places.measuring_took * _MEASURING_SHARE)
-        measured_at = self._places.measured_at
-        if self._steward.wants_figures or measured_at is None or now - measured_at >= interval:
-            await self._places.measure()
-            self._steward.wants_figures = False
-
-    def _shrink(self) -> None:
-        """Those that work have grown over the limit: what does not work has to go, the largest first."""
-        excess = self._places.excess - sum(place.size or 0 for place in self._places.in_state("closing"))
-        left = len(self._places.in_state("starting", "warm", "held"))
-        for place in sorted(self._places.in_state("warm"), key=lambda place: -(place.size or 0)):
-            # The next one would be as large as the last, which may be there whatever it has.
-            if excess <= 0 or left == 1:
-                return
-            left -= 1
-            excess -= place.size or 0
-            self._counters.evicted += 1
-            self._steward.end(place)
-        for seat in sorted(self._steward.idle_seats(), key=lambda seat: -_size(seat)):
-            if excess <= 0:
-                return
-            excess -= _size(seat)
-            self._steward.park(seat)
-
-    # Exchanging.
-
-    def _exchange(self) -> None:
-        """End processes that are dead or have had their time; park sessions that have been idle for long."""
-        for place in self._places.in_state("held"):
-            if place.is_deserted:
-                self._steward.end(place)
-        for place in self._places.in_state("warm"):
-            if place.is_dead:
-                self._replace(place)
-            elif self._is_spent(place):
-                self._counters.recycled += 1
-                self._steward.end(place)
-        park_after = self._rules.park_after
-        for seat in self._steward.idle_seats():
-            idle = seat.idle_seconds()
-            if seat.place is not None and self._is_spent(seat.place):
-                self._counters.recycled += 1
-                self._steward.park(seat)
-            elif park_after is not None and idle is not None and idle >= park_after:
-                self._steward.park(seat)
-
-    def _is_spent(self, place: Place) -> bool:
-        rules = self._rules
-        return (
-            (rules.max_age is not None and anyio.current_time() - place.began_at >= rules.max_age)
-            or (rules.max_turns is not None and place.turns >= rules.max_turns)
-            or (rules.max_process_memory is not None and self._is_larger(place, rules.max_process_memory))
-        )
-
-    def _is_larger(self, place: Place, most: int) -> bool:
-        # In place of one that was larger from the start there would only be another such.
-        is_like_all = place.state == "warm" and (place.first_size or 0) > most
-        return (place.size or 0) > most and not is_like_all
-
-    def _replace(self, place: Place) -> None:
-        self._counters.replaced += 1
-        self._steward.end(place)
-
-    # Health.
-
-    def _check_health(self) -> None:
-        interval, now = self._rules.health_seconds, anyio.current_time()
-        if interval is not None and now - self._checked_at >= interval:
-            self._checked_at = now
-            for place in self._places.in_state("warm"):
-                self._steward.start_soon(self._check, place, min(interval, _HEALTH_SECONDS))
-
-    async def _check(self, place: Place, limit: float) -> None:
-        """Ask a warm process something that costs nothing; one that does not answer is replaced."""
-        session = place.session
-        assert session is not None
-        try:
-            await session.mcp_status(timeout=limit)
-        except (ConnectionLost, RequestTimedOut) as error:
-            if place.state == "warm":
-                log.warning("a warm process did not answer and is replaced: %s", error)
-                self._replace(place)
-        except OutriderError:
-            pass  # It answered.
-
-    # Keeping ready.
-
-    def _refill(self) -> None:
-        """Make processes ready, one of each kind in turn. Those who wait come first."""
-        steward, warm = self._steward, self._rules.warm
-        if steward.is_closing or len(steward.queue):
-            return
-        for count in range(1, warm + 1):
-            for kind, options in enumerate(steward.kinds.all):
-                if self._is_short(kind, count) and self._places.is_room() and steward.is_known():
-                    steward.begin(options, kind, None)
-        for kind in range(len(steward.kinds)):
-            # Left over from callers who did not wait for them.
-            ready = self._ready(kind)
-            for place in [place for place in ready if place.state == "warm"][: max(0, len(ready) - warm)]:
-                steward.end(place)
-
-    def _is_short(self, kind: int, count: int) -> bool:
-        backoff, ready = self._steward.backoff.get(kind), self._ready(kind)
-        if backoff is not None and not backoff.is_over:
-            return False
-        # After a failure, one alone is tried.
-        is_tried = backoff is not None and any(place.state == "starting" for place in ready)
-        return len(ready) < count and not is_tried
-
-    def _ready(self, kind: int) -> list[Place]:
-        """Those of a kind that are ready for the next who asks, or will be."""
-        return [
-            place
-            for place in self._places.in_state("starting", "warm")
-            if place.kind == kind and not place.is_claimed
-        ]
-
-    async def wait_warm(self) -> None:
-        """Wait until all is ready that there is room for. Raises why it cannot be."""
-        steward, warm = self._steward, self._rules.warm
-        while True:
-            if steward.is_closing:
-                raise PoolClosed
-            for backoff in steward.backoff.values():
-                raise backoff.error
-            ready = [place.kind for place in self._places.in_state("warm")]
-            is_short = any(ready.count(kind) < warm for kind in range(len(steward.kinds)))
-            is_coming = bool(self._places.in_state("starting", "closing")) or self._places.is_room()
-            if not (is_short and is_coming):
-                return
-            await self._looked.wait()
-
-    # The end.
-
-    def close(self, *, hurry: bool) -> None:
-        """Begin to end: nobody is served any more. `hurry`: turns are not waited for either."""
-        steward = self._steward
-        steward.is_hurried = steward.is_hurried or hurry
-        steward.is_closing = True
-        for ticket in steward.queue.empty():
-            ticket.fail(PoolClosed())
-        steward.wake()
-        self._looked.set()
-
-    async def _wind_up(self) -> None:
-        steward = self._steward
-        while len(self._places):
-            steward.changed = anyio.Event()
-            for place in self._places.in_state("warm", "held"):
-                if steward.is_hurried or place.state == "warm" or place.is_deserted:
-                    steward.end(place)
-                elif place.seat is not None:
-                    steward.park(place.seat)
-            for place in self._places.in_state("starting"):
-                if steward.is_hurried or not place.is_claimed:
-                    steward.give_up(place)
-            with anyio.move_on_after(_TICK):
-                await steward.changed.wait()
-
-
-def _size(seat: Seat) -> int:
-    return 0 if seat.place is None else seat.place.size or 0
+def _size(starter: PooledStarter) -> int:
+    return 0 if starter.slot is None else starter.slot.size or 0

@@ -1,6 +1,6 @@
-"""Owns the places of a pool: how many processes there may be, and how much memory they may have together.
+"""Owns the slots of a pool: how many processes there may be, and how much memory they may have together.
 
-A place is taken before a process is started and given back when it has ended, so that no limit can be passed
+A slot is taken before a process is started and given back when it has ended, so that no limit can be passed
 in between. Starts and ends nothing itself.
 """
 
@@ -20,7 +20,7 @@ from outrider.session import SessionState
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from outrider.fleet._pool.limits import Seat
+    from outrider.fleet._pool.limits import PooledStarter
     from outrider.options import Options
     from outrider.session import Session
 
@@ -37,23 +37,23 @@ _FRESH_SHARE: Final = 5
 _REMEMBERED: Final = 16
 """How many processes that have ended say what the next one will need."""
 
-PlaceState: TypeAlias = Literal["starting", "warm", "held", "closing"]
+SlotState: TypeAlias = Literal["starting", "warm", "held", "closing"]
 
 
-class Place:
-    """A place for one process, from before its start until after its end."""
+class Slot:
+    """A slot for one process, from before its start until after its end."""
 
     def __init__(self, options: Options, kind: int | None, began_at: float) -> None:
         self.options = options
         self.kind = kind
         """Which of the pool's own options it has; None: others, so that it can serve nobody else."""
         self.began_at = began_at
-        self.state: PlaceState = "starting"
+        self.state: SlotState = "starting"
         self.is_claimed = False
         """Somebody waits for its start."""
         self.session: Session | None = None
-        self.seat: Seat | None = None
-        """The lasting session that has it."""
+        self.starter: PooledStarter | None = None
+        """The resilient session that has it."""
         self.turns = 0
         """Begun, since its start."""
         self.size: int | None = None
@@ -71,17 +71,17 @@ class Place:
 
     @property
     def is_deserted(self) -> bool:
-        """Whether nobody can use it any more: it is dead, or its lasting session was dropped."""
-        return self.is_dead or (self.seat is not None and self.seat.lasting is None)
+        """Whether nobody can use it any more: it is dead, or its resilient session was dropped."""
+        return self.is_dead or (self.starter is not None and self.starter.owner is None)
 
 
-class Places:
-    """All places that are taken."""
+class Slots:
+    """All slots that are taken."""
 
     def __init__(self, limit: int, max_memory: int | None) -> None:
         self._limit = limit
         self._max_memory = max_memory
-        self._taken: list[Place] = []
+        self._taken: list[Slot] = []
         self._peaks: deque[int] = deque(maxlen=_REMEMBERED)
         """Of those that have ended."""
         self.measured_at: float | None = None
@@ -93,27 +93,27 @@ class Places:
     def __len__(self) -> int:
         return len(self._taken)
 
-    def in_state(self, *states: PlaceState) -> list[Place]:
+    def in_state(self, *states: SlotState) -> list[Slot]:
         """Those in any of these states, the oldest first."""
-        return [place for place in self._taken if place.state in states]
+        return [slot for slot in self._taken if slot.state in states]
 
-    def of(self, session: Session) -> Place | None:
-        """The place of a session, unless it has ended."""
-        return next((place for place in self._taken if place.session is session), None)
+    def of(self, session: Session) -> Slot | None:
+        """The slot of a session, unless it has ended."""
+        return next((slot for slot in self._taken if slot.session is session), None)
 
-    def take(self, options: Options, kind: int | None, now: float) -> Place:
-        """A place for a process that is about to be started. Look first whether there `is_room`."""
-        place = Place(options, kind, now)
-        self._taken.append(place)
-        return place
+    def take(self, options: Options, kind: int | None, now: float) -> Slot:
+        """A slot for a process that is about to be started. Look first whether there `is_room`."""
+        slot = Slot(options, kind, now)
+        self._taken.append(slot)
+        return slot
 
-    def give_back(self, place: Place) -> None:
+    def give_back(self, slot: Slot) -> None:
         """The process has ended. A second time does nothing."""
-        if place in self._taken:
-            self._taken.remove(place)
-            if place.peak:
-                self._peaks.append(place.peak)
-        place.gone.set()
+        if slot in self._taken:
+            self._taken.remove(slot)
+            if slot.peak:
+                self._peaks.append(slot.peak)
+        slot.gone.set()
 
     # How much.
 
@@ -129,7 +129,7 @@ class Places:
         """Whether what `is_room` says rests on measurements of this moment."""
         if self._max_memory is None or not self._taken:
             return True
-        if any(place.size is None and place.state != "starting" for place in self._taken):
+        if any(slot.size is None and slot.state != "starting" for slot in self._taken):
             return False
         fresh = max(_FRESH_SECONDS, _FRESH_SHARE * self.measuring_took)
         return self.measured_at is not None and now - self.measured_at <= fresh
@@ -144,7 +144,7 @@ class Places:
         """Resident bytes of all, when last measured."""
         if self.measured_at is None:
             return None
-        return sum(place.size or 0 for place in self._taken)
+        return sum(slot.size or 0 for slot in self._taken)
 
     @property
     def excess(self) -> int:
@@ -153,27 +153,27 @@ class Places:
 
     def _expected(self) -> int:
         """What a process comes to need, by those that there are and were; not less than one that waits."""
-        peaks = [*self._peaks, *(place.peak for place in self._taken if place.peak)]
-        least = max((place.size or 0 for place in self.in_state("warm")), default=0)
+        peaks = [*self._peaks, *(slot.peak for slot in self._taken if slot.peak)]
+        least = max((slot.size or 0 for slot in self.in_state("warm")), default=0)
         return max(least, sum(peaks) // len(peaks) if peaks else FIRST_GUESS)
 
     def _reckoned(self) -> int:
         """What they have, or will have: one that has done little yet is going to grow."""
         expected = self._expected()
-        return sum(expected if place.size is None else max(place.size, expected) for place in self._taken)
+        return sum(expected if slot.size is None else max(slot.size, expected) for slot in self._taken)
 
     async def measure(self) -> None:
         """Look at the trees of all processes, in a thread."""
-        looked_at = [place for place in self._taken if place.session is not None]
+        looked_at = [slot for slot in self._taken if slot.session is not None]
         sizes, self.measuring_took = await run_sync(
-            _measure, [place.session for place in looked_at], limiter=self._thread
+            _measure, [slot.session for slot in looked_at], limiter=self._thread
         )
-        for place, size in zip(looked_at, sizes, strict=True):
+        for slot, size in zip(looked_at, sizes, strict=True):
             # One that is only starting, or waits, says little about what it comes to need.
-            if place.state != "starting":
-                place.size = size
-                place.first_size = size if place.first_size is None else place.first_size
-                place.peak = max(place.size, place.peak) if place.state == "held" else place.peak
+            if slot.state != "starting":
+                slot.size = size
+                slot.first_size = size if slot.first_size is None else slot.first_size
+                slot.peak = max(slot.size, slot.peak) if slot.state == "held" else slot.peak
         self.measured_at = anyio.current_time()
 
 
@@ -192,7 +192,7 @@ def _size_of(session: Session | None) -> int:
 
 
 class Ticket:
-    """One that waits. It ends with a place, or with an error."""
+    """One that waits. It ends with a slot, or with an error."""
 
     def __init__(self, options: Options, session: Session | None, kind: int | None, tenant: str) -> None:
         self.options = options
@@ -202,7 +202,7 @@ class Ticket:
         """Which of the pool's own options it may be served with; None: a process has to be started for it."""
         self.tenant = tenant
         self.context: Context = copy_context()
-        self.place: Place | None = None
+        self.slot: Slot | None = None
         """Promised to it; the process may still be starting."""
         self.error: BaseException | None = None
         self.is_gone = False
@@ -212,14 +212,14 @@ class Ticket:
         self.is_promised = anyio.Event()
         self.is_over = anyio.Event()
 
-    def promise(self, place: Place) -> None:
+    def promise(self, slot: Slot) -> None:
         """A process is being started for it: it waits in no queue any more."""
-        self.place = place
+        self.slot = slot
         self.is_weighed.set()
         self.is_promised.set()
 
-    def serve(self, place: Place) -> None:
-        self.promise(place)
+    def serve(self, slot: Slot) -> None:
+        self.promise(slot)
         self.is_over.set()
 
     def fail(self, error: BaseException) -> None:

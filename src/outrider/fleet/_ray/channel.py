@@ -1,4 +1,4 @@
-"""Owns a worker's line to the driver: what an attempt there says, asks for, and is told.
+"""Owns a worker's channel to the driver: what an attempt there says, asks for, and is told.
 
 What stands for functions, hooks and servers of the driver in the options of the attempt uses it. Does not
 know who answers.
@@ -34,33 +34,33 @@ __all__ = [
     "AskedFunction",
     "AskedHook",
     "AskedServer",
-    "Desk",
+    "DriverChannel",
+    "DriverMessage",
     "FarGate",
     "FarLedger",
-    "Heard",
-    "Letter",
-    "LetterKind",
-    "Line",
+    "Mailbox",
+    "MessageKind",
     "Share",
-    "line_here",
+    "WorkerMessage",
+    "current_channel",
 ]
 
 
-LetterKind: TypeAlias = Literal["note", "charge", "call", "withdrawn", "end"]
+MessageKind: TypeAlias = Literal["note", "charge", "call", "withdrawn", "end"]
 
 
-class Letter(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerMessage(msgspec.Struct, frozen=True, kw_only=True):
     """What a worker has to say to the driver."""
 
     key: str
     """Which attempt it is from."""
-    kind: LetterKind
+    kind: MessageKind
     body: bytes = b""
     call: str = ""
     """For `call` and `withdrawn`: which one."""
 
 
-class Heard(msgspec.Struct, frozen=True, kw_only=True):
+class DriverMessage(msgspec.Struct, frozen=True, kw_only=True):
     """What the driver has to say to a worker."""
 
     is_wanted: bool
@@ -93,53 +93,53 @@ class _Call:
         self.answer: bytes | None = None
 
 
-class Desk:
-    """Letters, answers, and what is left of the budget."""
+class Mailbox:
+    """Messages, answers, and what is left of the budget."""
 
     def __init__(self) -> None:
-        self._letters: list[Letter] = []
+        self._messages: list[WorkerMessage] = []
         self._calls: dict[str, _Call] = {}
         self._visitors: dict[str, _Visitor] = {}
         self._left = b""
         self._version = 0
         self._came: anyio.Event | None = None
-        """Set when there is a letter for a driver that waits."""
+        """Set when there is a message for a driver that waits."""
 
     # For workers.
 
-    async def post(self, letter: Letter) -> None:
-        """Leave a letter. Those of one worker keep their order."""
-        self._put(letter)
+    async def post(self, message: WorkerMessage) -> None:
+        """Leave a message. Those of one worker keep their order."""
+        self._put(message)
 
-    async def ask(self, letter: Letter) -> bytes | None:
+    async def ask(self, message: WorkerMessage) -> bytes | None:
         """Leave a call, and wait for its answer; None if nobody will answer it any more."""
-        if letter.key not in self._visitors:
+        if message.key not in self._visitors:
             return None
-        call = self._calls[letter.call] = _Call(letter.key)
-        self._put(letter)
+        call = self._calls[message.call] = _Call(message.key)
+        self._put(message)
         try:
             await call.is_over.wait()
         finally:
-            self._calls.pop(letter.call, None)
+            self._calls.pop(message.call, None)
         return call.answer
 
-    async def withdraw(self, letter: Letter) -> None:
+    async def withdraw(self, message: WorkerMessage) -> None:
         """Wait for the answer to a call no longer."""
-        if (call := self._calls.get(letter.call)) is not None:
+        if (call := self._calls.get(message.call)) is not None:
             call.is_over.set()
-        self._put(letter)
+        self._put(message)
 
-    async def hear(self, key: str, version: int, seconds: float) -> Heard:
+    async def hear(self, key: str, version: int, seconds: float) -> DriverMessage:
         """Wait for news, for so many seconds at most."""
         visitor = self._visitors.get(key)
         if visitor is not None and not visitor.posts and version == self._version:
             with anyio.move_on_after(seconds):
                 await visitor.news.wait()
         if self._visitors.get(key) is None or visitor is None:
-            return Heard(is_wanted=False)
+            return DriverMessage(is_wanted=False)
         posts, visitor.posts = tuple(visitor.posts), []
         left = self._left if version != self._version else b""
-        return Heard(is_wanted=True, version=self._version, left=left, posts=posts)
+        return DriverMessage(is_wanted=True, version=self._version, left=left, posts=posts)
 
     # For the driver.
 
@@ -156,15 +156,15 @@ class Desk:
         if visitor is not None:
             visitor.wake()
 
-    async def collect(self, seconds: float) -> list[Letter]:
-        """Fetch all letters; wait for the first, for so many seconds at most."""
-        if not self._letters:
+    async def collect(self, seconds: float) -> list[WorkerMessage]:
+        """Fetch all messages; wait for the first, for so many seconds at most."""
+        if not self._messages:
             self._came = anyio.Event()
             with anyio.move_on_after(seconds):
                 await self._came.wait()
             self._came = None
-        letters, self._letters = self._letters, []
-        return letters
+        messages, self._messages = self._messages, []
+        return messages
 
     async def answer(self, call: str, body: bytes) -> None:
         """Answer a call. One that was withdrawn needs no answer."""
@@ -185,8 +185,8 @@ class Desk:
         for visitor in self._visitors.values():
             visitor.wake()
 
-    def _put(self, letter: Letter) -> None:
-        self._letters.append(letter)
+    def _put(self, message: WorkerMessage) -> None:
+        self._messages.append(message)
         if self._came is not None:
             self._came.set()
 
@@ -200,15 +200,15 @@ _SMALLEST: Final = {"usd": Spent(usd=1e-6), "tokens": Spent(tokens=1), "tool_cal
 _DUST: Final = 1e-9
 """Less money than this is an error of reckoning."""
 _HEARING: Final = 20.0
-"""Seconds that the desk is listened to at a time: whoever asks it again is alive."""
+"""Seconds that the mailbox is listened to at a time: whoever asks it again is alive."""
 
 
-class Line:
+class DriverChannel:
     """The way from one attempt to the driver and back."""
 
-    def __init__(self, desk: object, key: str, share: Share | None) -> None:
+    def __init__(self, mailbox: object, key: str, share: Share | None) -> None:
         # A handle of Ray's, whose methods are made when they are looked up.
-        self._desk: Final = cast("Any", desk)
+        self._mailbox: Final = cast("Any", mailbox)
         self._key: Final = key
         self._share: Final = share
         self._links: dict[str, Link] = {}
@@ -225,13 +225,13 @@ class Line:
         Cancelling the call cancels what was begun there.
         """
         call = uuid4().hex
-        letter = Letter(key=self._key, kind="call", call=call, body=pickle.dumps((kind, question)))
+        message = WorkerMessage(key=self._key, kind="call", call=call, body=pickle.dumps((kind, question)))
         answer: bytes | None = None
         try:
-            answer = await self._desk.ask.remote(letter)
+            answer = await self._mailbox.ask.remote(message)
         finally:
             if answer is None:
-                self._desk.withdraw.remote(Letter(key=self._key, kind="withdrawn", call=call))
+                self._mailbox.withdraw.remote(WorkerMessage(key=self._key, kind="withdrawn", call=call))
         if answer is None:
             raise UsageError("nobody waits for this attempt any more")
         try:
@@ -248,17 +248,17 @@ class Line:
         version = -1
         try:
             while True:
-                heard: Heard = await self._desk.hear.remote(self._key, version, _HEARING)
-                if not heard.is_wanted:
+                news: DriverMessage = await self._mailbox.hear.remote(self._key, version, _HEARING)
+                if not news.is_wanted:
                     break
-                version = heard.version
-                if heard.left and self._share is not None:
-                    self._share.correct(*pickle.loads(heard.left))
-                for body in heard.posts:
+                version = news.version
+                if news.left and self._share is not None:
+                    self._share.correct(*pickle.loads(news.left))
+                for body in news.posts:
                     server, message = pickle.loads(body)
                     if (link := self._links.get(server)) is not None:
                         link.post(message)
-        except Exception as error:  # noqa: BLE001 - Ray has many for it: the desk is gone, and the run with it
+        except Exception as error:  # noqa: BLE001 - Ray has many: the mailbox is gone, and the run with it
             log.warning("the driver cannot be reached any more: %s", error)
         scope.cancel()
 
@@ -276,18 +276,18 @@ class Line:
     async def end(self) -> None:
         """Say that nothing more comes. All that was said before has arrived then."""
         self.charge()
-        await self._desk.post.remote(Letter(key=self._key, kind="end"))
+        await self._mailbox.post.remote(WorkerMessage(key=self._key, kind="end"))
 
     def join(self, server: str, link: Link) -> None:
         """From here on, what the server has to say to the agent goes there."""
         self._links[server] = link
 
-    def _post(self, kind: LetterKind, body: object) -> None:
-        self._desk.post.remote(Letter(key=self._key, kind=kind, body=pickle.dumps(body)))
+    def _post(self, kind: MessageKind, body: object) -> None:
+        self._mailbox.post.remote(WorkerMessage(key=self._key, kind=kind, body=pickle.dumps(body)))
 
 
-line_here: Final[ContextVar[Line]] = ContextVar("outrider line to the driver")
-"""The line of the attempt that runs. Callbacks run in the context of what caused them."""
+current_channel: Final[ContextVar[DriverChannel]] = ContextVar("outrider channel to the driver")
+"""The channel of the attempt that runs. Callbacks run in the context of what caused them."""
 
 
 # What stands for the driver's own.
@@ -303,8 +303,8 @@ class AskedFunction:
     async def __call__(self, request: object) -> object:
         asked = cast("Any", request)
         if self.name == "on_question":
-            return await line_here.get().ask(self.name, asked.ask, asked.index, dict(asked.answers))
-        return await line_here.get().ask(self.name, asked.ask)
+            return await current_channel.get().ask(self.name, asked.ask, asked.index, dict(asked.answers))
+        return await current_channel.get().ask(self.name, asked.ask)
 
 
 class _AskedHookFunction:
@@ -316,7 +316,7 @@ class _AskedHookFunction:
         self.__qualname__ = name
 
     async def __call__(self, told: HookInput, context: HookContext) -> object:
-        return await line_here.get().ask("hook", self.event, self.place, told, context.tool_use_id)
+        return await current_channel.get().ask("hook", self.event, self.place, told, context.tool_use_id)
 
 
 class AskedHook(Hook[..., object]):
@@ -345,18 +345,18 @@ class AskedServer:
         self.name: Final = name
 
     def open(self, link: Link, observe: Observe) -> Endpoint:
-        line = line_here.get()
-        line.join(self.name, link)
-        return _AskedEndpoint(line, self.name)
+        channel = current_channel.get()
+        channel.join(self.name, link)
+        return _AskedEndpoint(channel, self.name)
 
 
 class _AskedEndpoint:
-    def __init__(self, line: Line, server: str) -> None:
-        self._line = line
+    def __init__(self, channel: DriverChannel, server: str) -> None:
+        self._channel = channel
         self._server = server
 
     async def receive(self, message: JsonObject, origin: Origin) -> JsonObject | None:
-        return cast("JsonObject | None", await self._line.ask("server", self._server, message))
+        return cast("JsonObject | None", await self._channel.ask("server", self._server, message))
 
     async def run(self) -> None:
         """Nothing has to be done here."""
@@ -365,30 +365,30 @@ class _AskedEndpoint:
 class FarGate(Gate):
     """Stands for the gate of the run."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, channel: DriverChannel) -> None:
         super().__init__()
-        self._line = line
+        self._channel = channel
 
     async def wait(self) -> None:
-        await self._line.ask("gate", "wait")
+        await self._channel.ask("gate", "wait")
 
     async def pause(self, until: float, why: str = "") -> None:
         await super().pause(until, why)
-        await self._line.ask("gate", "pause", until, why)
+        await self._channel.ask("gate", "pause", until, why)
 
     async def open(self) -> None:
         await super().open()
-        await self._line.ask("gate", "open")
+        await self._channel.ask("gate", "open")
 
 
 class FarLedger:
     """Stands for the ledger of the run."""
 
-    def __init__(self, line: Line) -> None:
-        self._line = line
+    def __init__(self, channel: DriverChannel) -> None:
+        self._channel = channel
 
     async def add(self, entry: LedgerEntry) -> None:
-        await self._line.ask("ledger", entry)
+        await self._channel.ask("ledger", entry)
 
 
 class Share:

@@ -1,7 +1,7 @@
 """Owns the engine that makes attempts on a Ray cluster, or on one that it starts on this machine.
 
 Ray decides where and when each runs, by the memory and processors that its task declares. What an attempt
-does is known to `_ray_worker`, what it may ask for to `_ray_serving`; the desk carries both.
+does is known to `worker`, what it may ask for to `serving`; the mailbox carries both.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from outrider.errors import LimitReached, OptionsError, UsageError
 from outrider.fleet._engine import Attempted, Note, Shared
 from outrider.fleet._errors import ClusterNotFound, WorkerLost
 from outrider.fleet._fields import write_size
-from outrider.fleet._ray.channel import Desk, Letter
+from outrider.fleet._ray.channel import Mailbox, WorkerMessage
 from outrider.fleet._ray.serving import Visit, keep_traces
 from outrider.fleet._ray.worker import (
     Order,
@@ -130,11 +130,11 @@ def lost_by(error: Exception, worker: str) -> OutriderError:
 log = logging.getLogger("outrider.fleet")
 
 _POLL: Final = 5.0
-"""Seconds that the desk is listened to at a time."""
+"""Seconds that the mailbox is listened to at a time."""
 _GRACE: Final = 5.0
 """Seconds that a worker may take to end an attempt, beyond what its agent may, before it is killed."""
 _LAST_WORDS: Final = 10.0
-"""Seconds that the last letters of a worker may take, once its result is here."""
+"""Seconds that the last messages of a worker may take, once its result is here."""
 
 
 class RayEngine:
@@ -186,14 +186,14 @@ class RayEngine:
         """Why nobody can be talked with any more."""
         # Ray makes its objects at run time.
         self._ray: Any = None
-        self._desk: Any = None
+        self._mailbox: Any = None
         self._run: Any = None
 
     # Beginning and end.
 
     async def open(self, shared: Shared) -> None:
-        """Connect, and start the desk. Raises `OptionsError`, and `ClusterNotFound` for a cluster that does
-        not answer."""
+        """Connect, and start the mailbox. Raises `OptionsError`, and `ClusterNotFound` for a cluster that
+        does not answer."""
         self._ray = _ray()
         if "trio" in current_token().backend_class.__module__:
             raise OptionsError("the engine 'ray' works on asyncio only", hint="Use the local engine on trio.")
@@ -214,17 +214,17 @@ class RayEngine:
         try:
             self._owns_connection = await connect(self._ray, self._address, self._connect_seconds)
             self._run = self._ray.remote(run_order)
-            await self._start_desk()
+            await self._start_mailbox()
             scope, self._has_collected = anyio.CancelScope(), anyio.Event()
-            await (await background()).start(self._collect, scope, name="outrider desk")
+            await (await background()).start(self._collect, scope, name="outrider mailbox")
             self._collecting = scope
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await self.close()
             raise
 
-    async def _start_desk(self) -> None:
-        """Start the desk here, because nodes may be lost, and this one takes the run with it.
+    async def _start_mailbox(self) -> None:
+        """Start the mailbox here, because nodes may be lost, and this one takes the run with it.
 
         Raises `ClusterNotFound`, and `OptionsError` for workers that cannot be started as they are wanted.
         """
@@ -232,20 +232,20 @@ class RayEngine:
         node = self._ray.get_runtime_context().get_node_id()
         here = strategies.NodeAffinitySchedulingStrategy(node, soft=False)
         try:
-            made = self._ray.remote(Desk).options(
+            made = self._ray.remote(Mailbox).options(
                 num_cpus=0,
                 max_concurrency=10_000,
                 scheduling_strategy=here,
                 runtime_env=self._runtime_env or None,
             )
-            self._desk = made.remote()
+            self._mailbox = made.remote()
         except (TypeError, ValueError) as error:
             raise OptionsError(f"`runtime_env` cannot be used: {preview(str(error))}") from error
         self._published = None
         where = self._address or ""
         try:
             with anyio.fail_after(self._connect_seconds):
-                await self._desk.__ray_ready__.remote()
+                await self._mailbox.__ray_ready__.remote()
                 await self._publish()
         except TimeoutError:
             late = f"no worker was started within {self._connect_seconds:g} s"
@@ -257,14 +257,14 @@ class RayEngine:
             ) from error
 
     async def close(self) -> None:
-        """End the desk; a cluster that was started here ends, too."""
+        """End the mailbox; a cluster that was started here ends, too."""
         if self._collecting is not None:
             self._collecting.cancel()
             await self._has_collected.wait()
             self._collecting = None
-        desk, self._desk = self._desk, None
-        if desk is not None and self._ray.is_initialized():
-            self._ray.kill(desk)
+        mailbox, self._mailbox = self._mailbox, None
+        if mailbox is not None and self._ray.is_initialized():
+            self._ray.kill(mailbox)
         if self._owns_connection:
             self._owns_connection = False
             await run_sync(self._ray.shutdown)
@@ -282,7 +282,7 @@ class RayEngine:
 
         Cancelling the call ends the attempt: its agent is ended by its worker, or with it.
         """
-        if self._desk is None:
+        if self._mailbox is None:
             raise UsageError("the engine is not open")
         if self._failure is not None:
             raise ClusterNotFound(self._address or "", str(self._failure)) from self._failure
@@ -293,14 +293,14 @@ class RayEngine:
             except LimitReached as error:
                 return Attempted(status="over_budget", session_id=work.session_id, error=error)
         await self._find_place(work.task)
-        key, desk = uuid4().hex, self._desk
-        visit = Visit(work.options, self._shared, tell, partial(desk.send.remote, key))
+        key, mailbox = uuid4().hex, self._mailbox
+        visit = Visit(work.options, self._shared, tell, partial(mailbox.send.remote, key))
         self._visits[key] = visit
         try:
             reply = await self._visited(key, visit, work, order)
         finally:
             del self._visits[key]
-            desk.drop.remote(key)
+            mailbox.drop.remote(key)
         if reply.attempted is None:
             raise _failure(reply)
         try:
@@ -332,7 +332,7 @@ class RayEngine:
         async with anyio.create_task_group() as tasks:
             visit.begin(tasks)
             with anyio.CancelScope() as scope:
-                # Cancelled when the desk is lost.
+                # Cancelled when the mailbox is lost.
                 self._scopes[key] = scope
                 try:
                     reply = await self._made(key, visit, work, order)
@@ -344,20 +344,20 @@ class RayEngine:
         if failed is not None:
             raise failed
         if reply is None:
-            raise WorkerLost("", "the desk of the run was lost")
+            raise WorkerLost("", "the mailbox of the run was lost")
         return reply
 
     async def _made(self, key: str, visit: Visit, work: Assignment, order: bytes) -> Reply:
-        desk = self._desk
+        mailbox = self._mailbox
         try:
-            await desk.expect.remote(key)
+            await mailbox.expect.remote(key)
             ref = self._run.options(
                 num_cpus=work.task.cpus,
                 memory=work.task.memory_bytes,
                 max_retries=0,
                 name=f"outrider {work.id}",
                 runtime_env=self._runtime_env or None,
-            ).remote(desk, key, order)
+            ).remote(mailbox, key, order)
         except self._ray.exceptions.RayError as error:
             raise lost_by(error, visit.worker) from error
         try:
@@ -412,14 +412,14 @@ class RayEngine:
             with scope:
                 while True:
                     try:
-                        for letter in await self._desk.collect.remote(_POLL):
-                            self._take(letter)
+                        for message in await self._mailbox.collect.remote(_POLL):
+                            self._take(message)
                         await self._publish()
                     except self._ray.exceptions.RayError as error:
-                        log.warning("the desk of the run was lost: %s", error)
+                        log.warning("the mailbox of the run was lost: %s", error)
                         for each in self._scopes.values():
                             each.cancel()
-                        await self._start_desk()
+                        await self._start_mailbox()
         except Exception as error:
             log.exception("the cluster cannot be used any more")
             self._failure = error
@@ -428,23 +428,23 @@ class RayEngine:
         finally:
             self._has_collected.set()
 
-    def _take(self, letter: Letter) -> None:
-        if letter.kind == "charge":
+    def _take(self, message: WorkerMessage) -> None:
+        if message.kind == "charge":
             # Whether the attempt is still wanted or not, it was spent.
             if self._shared.budget is not None:
-                self._shared.budget.charge(cast("Spent", pickle.loads(letter.body)))
+                self._shared.budget.charge(cast("Spent", pickle.loads(message.body)))
             return
-        visit = self._visits.get(letter.key)
+        visit = self._visits.get(message.key)
         if visit is None:
             return
-        if letter.kind == "note":
-            note = cast("Note", pickle.loads(letter.body))
+        if message.kind == "note":
+            note = cast("Note", pickle.loads(message.body))
             visit.worker = note.worker or visit.worker
             visit.tell(note)
-        elif letter.kind == "call":
-            visit.take(letter.call, letter.body, self._desk.answer.remote)
-        elif letter.kind == "withdrawn":
-            visit.withdraw(letter.call)
+        elif message.kind == "call":
+            visit.take(message.call, message.body, self._mailbox.answer.remote)
+        elif message.kind == "withdrawn":
+            visit.withdraw(message.call)
         else:
             visit.has_ended.set()
 
@@ -457,7 +457,7 @@ class RayEngine:
         told = (left.usd, left.tokens, left.tool_calls, budget.exceeded)
         if told != self._published:
             self._published = told
-            await self._desk.publish.remote(pickle.dumps((left, budget.exceeded)))
+            await self._mailbox.publish.remote(pickle.dumps((left, budget.exceeded)))
 
 
 def _ray() -> ModuleType:

@@ -1,6 +1,6 @@
-"""Runs one attempt in a worker of the cluster, on a line to the driver.
+"""Runs one attempt in a worker of the cluster, on a channel to the driver.
 
-What an attempt does is known to `_attempting`; where it runs is Ray's decision.
+What an attempt does is known to `attempt_locally`; where it runs is Ray's decision.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ import msgspec
 
 from outrider.errors import OptionsError, OutriderError
 from outrider.fleet._budget.account import Left
-from outrider.fleet._engine import Assignment, Attempted, Note, Shared, attempt_here
+from outrider.fleet._engine import Assignment, Attempted, Note, Shared, attempt_locally
 from outrider.fleet._ray.channel import (
     AskedFunction,
     AskedHook,
     AskedServer,
+    DriverChannel,
     FarGate,
     FarLedger,
-    Line,
     Share,
-    line_here,
+    current_channel,
 )
 from outrider.fleet._resilient.retry import Restart, Retry
 from outrider.fleet._task import WITH_SECRETS, is_secret, is_secret_variable
@@ -76,48 +76,48 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     """What went wrong that is no outcome of a task."""
 
 
-def run_order(desk: object, key: str, order: bytes) -> bytes:
+def run_order(mailbox: object, key: str, order: bytes) -> bytes:
     """Make the attempt. Ray calls this, in a process that does nothing else meanwhile.
 
     To cancel the task interrupts the process, which cancels the attempt: its agent is ended first.
     """
     try:
-        reply = anyio.run(_run, desk, key, order)
+        reply = anyio.run(_run, mailbox, key, order)
     except Exception:  # noqa: BLE001 - Ray's own form of it cannot be read everywhere
         reply = Reply(failure=traceback.format_exc())
     return pickle.dumps(reply)
 
 
-async def _run(desk: object, key: str, packed: bytes) -> Reply:
+async def _run(mailbox: object, key: str, packed: bytes) -> Reply:
     order = cast("Order", pickle.loads(packed))
     left = order.left
     share = None if left is None else Share(left, name=order.budget_name, grace=order.budget_grace)
-    line = Line(desk, key, share)
-    line_here.set(line)
-    line.note(Note(worker=_worker()))
+    channel = DriverChannel(mailbox, key, share)
+    current_channel.set(channel)
+    channel.note(Note(worker=_worker()))
     shared = Shared(
         budget=None if share is None else share.budget,
-        gate=FarGate(line) if order.has_gate else None,
+        gate=FarGate(channel) if order.has_gate else None,
         retry=order.retry,
         restart=order.restart,
-        ledger=cast("Ledger", FarLedger(line)) if order.has_ledger else None,
+        ledger=cast("Ledger", FarLedger(channel)) if order.has_ledger else None,
     )
     with tempfile.TemporaryDirectory(prefix="outrider-traces-") as folder:
         work = _traced(order.work, folder)
         attempted: Attempted | None = None
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(line.hear, tasks.cancel_scope)
-            tasks.start_soon(line.report)
-            attempted = await attempt_here(work, shared, line.note)
+            tasks.start_soon(channel.hear, tasks.cancel_scope)
+            tasks.start_soon(channel.report)
+            attempted = await attempt_locally(work, shared, channel.note)
             tasks.cancel_scope.cancel()
         if attempted is None:
             return Reply()
         traces = _traces(Path(folder))
     from ray.exceptions import RayError
 
-    # If the desk is gone, the driver knows.
+    # If the mailbox is gone, the driver knows.
     with suppress(RayError):
-        await line.end()
+        await channel.end()
     return Reply(attempted=_sendable(attempted), traces=traces)
 
 

@@ -1,4 +1,4 @@
-"""Owns the process of a lasting session: starts and resumes it, ends it, and adds up what its processes use.
+"""Owns the process of a resilient session: starts, resumes and ends it, and adds up what its processes use.
 
 Does not decide when. Whoever calls has the session to itself meanwhile.
 """
@@ -33,7 +33,7 @@ Phase: TypeAlias = Literal["busy", "waiting", "restarting"]
 
 
 class Policies(NamedTuple):
-    """What a lasting session goes by."""
+    """What a resilient session goes by."""
 
     restart: Restart | None
     retry: Retry | None
@@ -45,7 +45,7 @@ class Policies(NamedTuple):
     clock: Clock
 
 
-class LastingProcess:
+class ResilientProcess:
     """The processes of one conversation, one after the other."""
 
     def __init__(self, options: Options, output: object, policies: Policies) -> None:

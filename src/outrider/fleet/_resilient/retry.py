@@ -227,7 +227,7 @@ _LONGEST_SLEEP: Final = 30.0
 
 
 class Clock:
-    """What a `Gate` and a `LastingSession` tell the time by. Reset times of the API are Unix seconds."""
+    """What a `Gate` and a `ResilientSession` tell the time by. Reset times of the API are Unix seconds."""
 
     def time(self) -> float:
         """Now, in Unix seconds."""

@@ -1,6 +1,6 @@
-"""Owns `LastingSession`: a conversation that goes on when the agent's process does not.
+"""Owns `ResilientSession`: a conversation that goes on when the agent's process does not.
 
-Has the process and the one turn that runs. What is done in a turn is in `_driving`, what is decided in the
+Has the process and the one turn that runs. What is done in a turn is in `turn_runner`, what is decided in the
 policies.
 """
 
@@ -16,10 +16,10 @@ from anyio.lowlevel import checkpoint
 
 from outrider.errors import SessionNotFound, TurnInterrupted, UsageError
 from outrider.fleet._budget.budget import Budget, Gate
-from outrider.fleet._fields import LastingFields, apart, of_kind, read_ledger, read_starter
-from outrider.fleet._resilient.process import DirectStarter, LastingProcess, Policies
+from outrider.fleet._fields import ResilientFields, of_kind, read_ledger, read_starter, split_keywords
+from outrider.fleet._resilient.process import DirectStarter, Policies, ResilientProcess
 from outrider.fleet._resilient.retry import Clock, Restart, Restarts, Retry
-from outrider.fleet._resilient.turn_runner import Driving, Link, Position, Record
+from outrider.fleet._resilient.turn_runner import Link, Position, TurnLog, TurnRunner
 from outrider.options import Options
 from outrider.options._validators import any_text, mapped, text
 from outrider.session import CancelReceipt, Session, SessionState, Usage, background
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from outrider.wire import Json, Message
 
 
-class LastingTurn(Generic[Output_co]):
+class ResilientTurn(Generic[Output_co]):
     """A turn that outlives the agent's process, and failures of the API.
 
     `async for message in turn` gives what comes, with a `Restarted` or a `Retrying` where it was tried again;
@@ -44,33 +44,31 @@ class LastingTurn(Generic[Output_co]):
     before it stopped. Whether anybody reads it changes nothing: it goes on until it is over or cancelled.
     """
 
-    def __init__(self, record: Record) -> None:
-        """Made by `LastingSession.send`."""
-        self._record = record
-        self._position = Position(record.last)
-        self._reader: weakref.ref[LastingReader] | None = None
+    def __init__(self, turn_log: TurnLog) -> None:
+        """Made by `ResilientSession.send`."""
+        self._turn_log = turn_log
+        self._position = Position(turn_log.last)
+        self._reader: weakref.ref[ResilientReader] | None = None
 
     def __repr__(self) -> str:
-        return (
-            f"<LastingTurn, {'over' if self.is_over else 'running'}, {len(self._record.messages)} messages>"
-        )
+        return f"<ResilientTurn, {'over' if self.is_over else 'running'}, {len(self.messages)} messages>"
 
     @property
     def is_over(self) -> bool:
         """Whether it has come to its end, good or bad."""
-        return self._record.is_over
+        return self._turn_log.is_over
 
     @property
     def messages(self) -> tuple[Message, ...]:
         """All that the agent has said so far, in all tries; without stream events."""
-        return tuple(self._record.messages)
+        return tuple(self._turn_log.messages)
 
     @property
     def usage(self) -> Usage:
         """What all tries that have ended have used."""
-        return self._record.usage
+        return self._turn_log.usage
 
-    def __aiter__(self) -> LastingReader:
+    def __aiter__(self) -> ResilientReader:
         """What comes, up to the end.
 
         A turn that its result says has failed ends like any other; one that ended without a result raises
@@ -78,8 +76,8 @@ class LastingTurn(Generic[Output_co]):
         """
         if self._reader is not None and self._reader() is not None:
             # Another loop is at it. This one starts from there, and goes its own way.
-            return LastingReader(self._record, copy(self._position))
-        reader = LastingReader(self._record, self._position)
+            return ResilientReader(self._turn_log, copy(self._position))
+        reader = ResilientReader(self._turn_log, self._position)
         self._reader = weakref.ref(reader)
         return reader
 
@@ -91,10 +89,10 @@ class LastingTurn(Generic[Output_co]):
         With `check=False` the result is given back instead, with its `error`. Cancelling the call does not
         cancel the turn.
         """
-        await self._record.wait_over()
-        if self._record.crash is not None:
-            raise self._record.crash
-        result = cast("Result[Output_co]", self._record.result)
+        await self._turn_log.wait_over()
+        if self._turn_log.crash is not None:
+            raise self._turn_log.crash
+        result = cast("Result[Output_co]", self._turn_log.result)
         return result.raise_for_error() if check else result
 
     async def cancel(self) -> CancelReceipt:
@@ -103,13 +101,13 @@ class LastingTurn(Generic[Output_co]):
         If the agent does not react within `timeouts.interrupt`, it is ended; the next prompt resumes the
         session. Cancelling this call does not stop any of it.
         """
-        record = self._record
-        was_over = record.is_over
+        turn_log = self._turn_log
+        was_over = turn_log.is_over
         self.stop()
-        await record.wait_over()
-        if record.receipt is not None and not was_over:
-            return record.receipt
-        result = record.result
+        await turn_log.wait_over()
+        if turn_log.receipt is not None and not was_over:
+            return turn_log.receipt
+        result = turn_log.result
         message = None if result is None else result.message
         if was_over or (result is not None and result.error is None):
             return CancelReceipt("finished_first", message)
@@ -122,15 +120,15 @@ class LastingTurn(Generic[Output_co]):
 
     def stop(self) -> None:
         """Begin to cancel the turn, without waiting for it."""
-        if not self._record.is_over:
-            self._record.stop()
+        if not self._turn_log.is_over:
+            self._turn_log.stop()
 
 
-class LastingReader:
-    """Reads a lasting turn: `async for message in turn`. Leaving the loop leaves nothing behind."""
+class ResilientReader:
+    """Reads a resilient turn: `async for message in turn`. Leaving the loop leaves nothing behind."""
 
-    def __init__(self, record: Record, position: Position) -> None:
-        self._record = record
+    def __init__(self, turn_log: TurnLog, position: Position) -> None:
+        self._turn_log = turn_log
         self._position = position
 
     def __aiter__(self) -> Self:
@@ -140,10 +138,10 @@ class LastingReader:
         await checkpoint()
         position = self._position
         while (following := position.link.following) is None:
-            if self._record.is_over:
-                failure = self._record.failure
+            if self._turn_log.is_over:
+                failure = self._turn_log.failure
                 raise StopAsyncIteration if failure is None else failure
-            await self._record.wait()
+            await self._turn_log.wait()
         item, position.link = position.link.item, following
         if isinstance(item, Exception):
             raise copy(item)
@@ -152,18 +150,18 @@ class LastingReader:
 
 T = TypeVar("T")
 
-LastingState: TypeAlias = Literal["new", "idle", "busy", "waiting", "restarting", "parked", "closed"]
-"""What a lasting session is doing: `waiting` for the API, a gate or an answer of a person; `restarting` after
-its process was lost; `parked`, with no process until the next prompt."""
+ResilientState: TypeAlias = Literal["new", "idle", "busy", "waiting", "restarting", "parked", "closed"]
+"""What a resilient session is doing: `waiting` for the API, a gate or an answer of a person; `restarting`
+after its process was lost; `parked`, with no process until the next prompt."""
 
 _TAGS = mapped(text, any_text)
 
 
-class LastingSession(Generic[Output_co]):
+class ResilientSession(Generic[Output_co]):
     """A session that outlives its process: it is started again when it crashes, tries again when the API
     fails, and can be parked.
 
-        async with LastingSession(cwd="project", gate=gate) as session:
+        async with ResilientSession(cwd="project", gate=gate) as session:
             result = await session.ask("Fix the failing test")
 
     It may be used from several tasks, on one event loop; turns run one at a time. What was stopped on purpose
@@ -173,35 +171,35 @@ class LastingSession(Generic[Output_co]):
 
     @overload
     def __init__(
-        self: LastingSession[Json],
+        self: ResilientSession[Json],
         options: Options | None = None,
         *,
         output: Mapping[str, object] | None = None,
         starter: Starter | None = None,
         clock: Clock | None = None,
-        **fields: Unpack[LastingFields],
+        **fields: Unpack[ResilientFields],
     ) -> None: ...
 
     @overload
     def __init__(
-        self: LastingSession[T],
+        self: ResilientSession[T],
         options: Options | None = None,
         *,
         output: type[T],
         starter: Starter | None = None,
         clock: Clock | None = None,
-        **fields: Unpack[LastingFields],
+        **fields: Unpack[ResilientFields],
     ) -> None: ...
 
     @overload
     def __init__(
-        self: LastingSession[object],
+        self: ResilientSession[object],
         options: Options | None = None,
         *,
         output: object,
         starter: Starter | None = None,
         clock: Clock | None = None,
-        **fields: Unpack[LastingFields],
+        **fields: Unpack[ResilientFields],
     ) -> None: ...
 
     def __init__(
@@ -211,13 +209,13 @@ class LastingSession(Generic[Output_co]):
         output: object = None,
         starter: Starter | None = None,
         clock: Clock | None = None,
-        **fields: Unpack[LastingFields],
+        **fields: Unpack[ResilientFields],
     ) -> None:
-        """`options`, `output` and single options as for `Session`; the other keywords are in `LastingFields`.
+        """`options`, `output` and single options as for `Session`; other keywords are in `ResilientFields`.
 
         `starter`: where processes come from. Raises `OptionsError`.
         """
-        own, single = apart(fields, LastingFields)
+        own, single = split_keywords(fields, ResilientFields)
         tags = own.get("tags")
         # A session is made only to have all of it checked before anything starts.
         self.options: Options = Session(options, output=output, **single).options
@@ -231,18 +229,18 @@ class LastingSession(Generic[Output_co]):
             read_starter("starter", starter) or DirectStarter(),
             of_kind("clock", clock, Clock) or Clock(),
         )
-        self._process = LastingProcess(self.options, output, policies)
+        self._process = ResilientProcess(self.options, output, policies)
         self._place = anyio.Semaphore(1)
         """Whoever has it has the process to itself: a turn, or what starts or ends it."""
         self.restarts: Restarts | None = None
         """The count of starts, where it goes on from turn to turn; None: each turn has its own."""
-        self._record: Record | None = None
+        self._turn_log: TurnLog | None = None
         """The turn that runs."""
         self._connecting: anyio.CancelScope | None = None
         self._idle_since: float | None = None
 
     def __repr__(self) -> str:
-        return f"<LastingSession {self.id or '(no id yet)'}, {self.state}>"
+        return f"<ResilientSession {self.id or '(no id yet)'}, {self.state}>"
 
     # Beginning and end.
 
@@ -275,8 +273,8 @@ class LastingSession(Generic[Output_co]):
         stop any of it.
         """
         self._process.is_closed = True
-        if self._record is not None:
-            self._record.close()
+        if self._turn_log is not None:
+            self._turn_log.close()
         if self._connecting is not None:
             self._connecting.cancel()
         done = anyio.Event()
@@ -285,7 +283,7 @@ class LastingSession(Generic[Output_co]):
         while not is_begun:
             try:
                 with anyio.CancelScope(shield=True):
-                    await (await background()).start(self._close, done, name="outrider lasting session")
+                    await (await background()).start(self._close, done, name="outrider resilient session")
                 is_begun = True
             except anyio.get_cancelled_exc_class() as error:
                 # A bare cancel of asyncio's heeds no shield. It comes once for each time that it is called.
@@ -313,7 +311,7 @@ class LastingSession(Generic[Output_co]):
         await self._place.acquire()
         done = anyio.Event()
         try:
-            await (await background()).start(self._park, done, name="outrider lasting session")
+            await (await background()).start(self._park, done, name="outrider resilient session")
         except BaseException:
             self._place.release()
             raise
@@ -335,7 +333,7 @@ class LastingSession(Generic[Output_co]):
 
     # Talking.
 
-    async def send(self, prompt: Prompt, *, until: Until = "result") -> LastingTurn[Output_co]:
+    async def send(self, prompt: Prompt, *, until: Until = "result") -> ResilientTurn[Output_co]:
         """Send a prompt; gives the turn that it begins. Waits for the turn before it to end.
 
         `until="idle"`: the turn ends when its background work does. An iterable of prompts is refused, with
@@ -349,27 +347,29 @@ class LastingSession(Generic[Output_co]):
         try:
             self._process.check()
             # From here on, so that a `close` before it has begun ends it too.
-            self._record = record = Record()
-            turn: LastingTurn[Output_co] = LastingTurn(record)
-            await (await background()).start(self._drive, record, prompt, until, name="outrider lasting turn")
+            self._turn_log = turn_log = TurnLog()
+            turn: ResilientTurn[Output_co] = ResilientTurn(turn_log)
+            await (await background()).start(
+                self._run_turn, turn_log, prompt, until, name="outrider resilient turn"
+            )
         except BaseException:
-            self._record = None
+            self._turn_log = None
             self._place.release()
             raise
         return turn
 
-    async def _drive(self, record: Record, prompt: Prompt, until: Until) -> None:
+    async def _run_turn(self, turn_log: TurnLog, prompt: Prompt, until: Until) -> None:
         self._idle_since = None
         try:
             restarts = self.restarts or Restarts(self._process.policies.restart)
-            await Driving(self._process, record, prompt, until, restarts).drive()
+            await TurnRunner(self._process, turn_log, prompt, until, restarts).run()
         finally:
-            self._record = self._process.phase = None
+            self._turn_log = self._process.phase = None
             self._idle_since = anyio.current_time()
             self._place.release()
 
     async def ask(self, prompt: Prompt, *, until: Until = "result", check: bool = True) -> Result[Output_co]:
-        """Send a prompt and wait for what it comes to. Raises what `send` and `LastingTurn.result` raise.
+        """Send a prompt and wait for what it comes to. Raises what `send` and `ResilientTurn.result` raise.
 
         Cancelling the call cancels the turn.
         """
@@ -390,7 +390,7 @@ class LastingSession(Generic[Output_co]):
         return (None if session is None else session.id) or self._process.id
 
     @property
-    def state(self) -> LastingState:
+    def state(self) -> ResilientState:
         """What it is doing."""
         process = self._process
         if process.is_closed:

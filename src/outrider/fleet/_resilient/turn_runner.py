@@ -1,6 +1,6 @@
-"""Drives one turn of a lasting session: try after try, over failures of the API and lost processes.
+"""Runs one turn of a resilient session: try after try, over failures of the API and lost processes.
 
-Knows the policies. Processes are started and ended by `_lasting_process`, what came is kept in the record.
+Knows the policies. Processes are started and ended by `process`, what came is kept in the log.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from outrider.fleet._budget.budget import Gate
-    from outrider.fleet._resilient.process import LastingProcess
+    from outrider.fleet._resilient.process import ResilientProcess
     from outrider.fleet._resilient.retry import Restarts
     from outrider.session import Prompt, Session, Turn
     from outrider.session._streams.turn_state import Until
@@ -46,15 +46,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Driving:
+class TurnRunner:
     """One turn, until it is over. Runs in a task of its own, which nobody cancels but the event loop."""
 
     def __init__(
-        self, process: LastingProcess, record: Record, prompt: Prompt, until: Until, restarts: Restarts
+        self, process: ResilientProcess, turn_log: TurnLog, prompt: Prompt, until: Until, restarts: Restarts
     ) -> None:
         self._process = process
         self._policies = process.policies
-        self._record = record
+        self._turn_log = turn_log
         self._prompt = prompt
         self._until: Until = until
         self._inner: Turn[object] | None = None
@@ -69,13 +69,13 @@ class Driving:
         self._is_left_over = process.session is not None
         """Whether the process is one that an earlier turn has left."""
 
-    async def drive(self) -> None:
+    async def run(self) -> None:
         """Bring the turn to its end. Raises nothing but what cancels the task."""
-        process, record = self._process, self._record
+        process, turn_log = self._process, self._turn_log
         result: Result[object] | None = None
         try:
             try:
-                with record.stopping:
+                with turn_log.stopping:
                     result = await self._try_until_done()
                 if result is None:
                     result = await self._stopped()
@@ -83,13 +83,13 @@ class Driving:
                 result = Result(error=error)
             # A process that has ended is gone before the next turn, which starts another.
             await process.tidy()
-            record.finish(result, process.usage, process.id)
+            turn_log.finish(result, process.usage, process.id)
         except anyio.get_cancelled_exc_class():
-            record.fail(TransportClosed("the event loop ended under the turn"))
+            turn_log.fail(TransportClosed("the event loop ended under the turn"))
             raise
         except BaseException as error:  # noqa: BLE001 - whoever waits for the turn gets it
             # A handler was told to end the whole program, or something raised what nobody knows.
-            record.fail(error)
+            turn_log.fail(error)
 
     # Trying.
 
@@ -149,12 +149,12 @@ class Driving:
             try:
                 for message in await reader.batch():
                     self._look_at(message)
-                    self._record.add(message)
+                    self._turn_log.add(message)
             except StopAsyncIteration:
                 return
             except FrameTooLarge as error:
                 # In the place of one message. Those behind it come.
-                self._record.add(error)
+                self._turn_log.add(error)
             except OutriderError:
                 return
 
@@ -171,20 +171,20 @@ class Driving:
         """What a try came to. Done once for each."""
         result = await inner.result(check=False)
         self._inner = None
-        self._record.usage += result.usage
+        self._turn_log.usage += result.usage
         return await self._process.account(result, inner.uuid)
 
     async def _stopped(self) -> Result[object]:
         """The turn was cancelled, or the session is being closed."""
-        record, inner = self._record, self._inner
+        turn_log, inner = self._turn_log, self._inner
         if inner is None:
-            if record.is_closed:
+            if turn_log.is_closed:
                 return Result(error=TransportClosed("the session was closed"))
             return Result(error=TurnInterrupted(message="the turn was cancelled while no try was running"))
-        if not record.is_closed:
-            with record.closing, suppress(ConnectionLost):
-                record.receipt = await inner.cancel()
-        if record.is_closed:
+        if not turn_log.is_closed:
+            with turn_log.closing, suppress(ConnectionLost):
+                turn_log.receipt = await inner.cancel()
+        if turn_log.is_closed:
             await self._process.end()
         await self._collect(inner)
         return await self._account(inner)
@@ -208,7 +208,7 @@ class Driving:
             until = max(error.resets_at or 0.0, now + retry.max_backoff)
             if not await self._process.fall_back(retry.fallback_model, until):
                 return False
-        self._record.add(Retrying(error, self._tries, wait, now + wait))
+        self._turn_log.add(Retrying(error, self._tries, wait, now + wait))
         if is_usage_limit(error):
             self._failing_since += wait
         if wait:
@@ -305,7 +305,7 @@ class Driving:
             is_resent=was_gone or not self._has_acted,
         )
         is_resent = was_gone or await self._may_resend(told)
-        self._record.add(msgspec.structs.replace(told, is_resent=is_resent))
+        self._turn_log.add(msgspec.structs.replace(told, is_resent=is_resent))
         if is_resent:
             return _again(prompt)
         return None if self._policies.restart is None else self._policies.restart.continue_with
@@ -331,7 +331,7 @@ def _again(prompt: Prompt) -> Prompt:
 
 
 Item: TypeAlias = Message | Restarted | Retrying
-"""What comes in a lasting turn."""
+"""What comes in a resilient turn."""
 
 
 class Link:
@@ -354,7 +354,7 @@ class Position:
         self.link = link
 
 
-class Record:
+class TurnLog:
     """One turn, from its prompt to its end."""
 
     def __init__(self) -> None:

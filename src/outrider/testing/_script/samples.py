@@ -1,6 +1,6 @@
 """Owns values made from JSON Schemas, as a model would that takes them at their word.
 
-Does not check schemas: `_json_schema` checks each value that is made here.
+Does not check values: `JsonSchema` does, each one that is made here.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, count, islice
 from typing import Any, Final, TypeVar, cast
 
+from outrider._json_schema import JsonSchema
 from outrider.errors import OptionsError
-from outrider.testing._script.json_schema import fits, referred, same
 from outrider.wire import Json, JsonObject
 
 __all__ = ["sample", "text_for"]
@@ -224,10 +224,8 @@ def sample(schema: object) -> Json:
 
     Raises `OptionsError` if none is found.
     """
-    root = schema
-    for value in islice(_Maker(root).values(schema, 0), _TRIED):
-        if fits(value, schema, root):
-            return value
+    for value in _Maker(schema).first(schema, 0):
+        return value
     hint = "Write a script that calls the tool, or make its schema simpler."
     raise OptionsError(f"No value was found that fits the schema {schema!r:.300}", hint=hint)
 
@@ -237,6 +235,7 @@ class _Maker:
 
     def __init__(self, root: object) -> None:
         self._root = root
+        self._checked = JsonSchema(root, extra="testing")
 
     def values(self, schema: object, depth: int) -> Iterator[Json]:
         """Values that may fit, the likeliest first."""
@@ -260,8 +259,8 @@ class _Maker:
         """So many values that fit and differ from each other and from those that are taken."""
         found: list[Json] = []
         for value in islice(self.values(schema, depth), _TRIED):
-            if fits(value, schema, self._root) and not any(
-                same(value, other) for other in (*found, *(taken or ()))
+            if self._checked.is_valid(value, schema) and not any(
+                _same(value, other) for other in (*found, *(taken or ()))
             ):
                 found.append(value)
                 if len(found) == number:
@@ -333,7 +332,7 @@ class _Maker:
     def _property(self, rules: JsonObject, name: str) -> object:
         known = cast("JsonObject", rules.get("properties") or {})
         for pattern, schema in cast("JsonObject", rules.get("patternProperties") or {}).items():
-            if name not in known and fits(name, {"pattern": pattern}):
+            if name not in known and self._checked.is_valid(name, {"pattern": pattern}):
                 return schema
         return known.get(name, rules.get("additionalProperties", True))
 
@@ -364,7 +363,7 @@ def _alternatives(rules: JsonObject, root: object, level: int) -> Iterator[JsonO
         others: list[object] = _list(rules[name])
         match name:
             case "$ref":
-                others = [referred(str(rules[name]), root)]
+                others = [_referred(str(rules[name]), root)]
             case "allOf":
                 rest |= {"allOf": others[1:]} if others[1:] else {}
                 others = others[:1] or [True]
@@ -404,7 +403,7 @@ def _joined(one: JsonObject, other: JsonObject) -> JsonObject:
             case "type":
                 joined[key] = _shared_kinds(_kinds(one), _kinds(other))
             case "enum":
-                joined[key] = [value for value in first if any(same(value, each) for each in second)]
+                joined[key] = [value for value in first if any(_same(value, each) for each in second)]
             case "minimum" | "exclusiveMinimum" | "minLength" | "minItems" | "minProperties":
                 joined[key] = max(first, second)
             case "maximum" | "exclusiveMaximum" | "maxLength" | "maxItems" | "maxProperties":
@@ -424,7 +423,7 @@ def _joined(one: JsonObject, other: JsonObject) -> JsonObject:
 
 
 def _both(one: object, other: object) -> object:
-    if same(one, other) or one is True:
+    if _same(one, other) or one is True:
         return other
     return one if other is True else {"allOf": [one, other]}
 
@@ -515,6 +514,33 @@ def _in_turn(makers: list[Iterator[T]]) -> Iterator[T]:
                 yield value
                 going.append(maker)
         makers = going
+
+
+def _same(one: object, other: object) -> bool:
+    """Whether two JSON values are equal; a truth value is no number."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, list) and isinstance(other, list):
+        ones, others = cast("list[object]", one), cast("list[object]", other)
+        return len(ones) == len(others) and all(map(_same, ones, others))
+    if isinstance(one, dict) and isinstance(other, dict):
+        first, second = cast("JsonObject", one), cast("JsonObject", other)
+        return first.keys() == second.keys() and all(_same(first[key], second[key]) for key in first)
+    return one == other
+
+
+def _referred(reference: str, root: object) -> object:
+    """What a reference within a schema leads to; True, which anything fits, if that is nothing."""
+    found = root
+    for step in reference.removeprefix("#").split("/")[1:]:
+        name = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(found, dict) and name in found:
+            found = cast("object", found[name])
+        elif isinstance(found, list) and name.isdigit() and int(name) < len(cast("list[object]", found)):
+            found = cast("list[object]", found)[int(name)]
+        else:
+            return True
+    return found if reference.startswith("#") else True
 
 
 def _list(value: object) -> list[Any]:

@@ -17,7 +17,7 @@ from outrider.errors import OutriderError, UsageError
 from outrider.fleet import Budget, Gate, Spent
 from outrider.fleet._budget.account import Left
 from outrider.fleet._engine import Note, Shared
-from outrider.fleet._ray.channel import Desk, FarGate, Letter, Line, Share, line_here
+from outrider.fleet._ray.channel import DriverChannel, FarGate, Mailbox, Share, WorkerMessage, current_channel
 from outrider.fleet._ray.serving import Visit
 from outrider.fleet._ray.worker import travelling
 from outrider.handlers import PermissionRequest, Question
@@ -35,13 +35,13 @@ who: ContextVar[str] = ContextVar("who")
 
 
 class Handle:
-    """A desk as Ray hands it out: methods begin when they are called, whoever waits for them."""
+    """A mailbox as Ray hands it out: methods begin when they are called, whoever waits for them."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, mailbox: Mailbox) -> None:
+        self._mailbox = mailbox
 
     def __getattr__(self, name: str) -> Any:
-        method = getattr(self._desk, name)
+        method = getattr(self._mailbox, name)
 
         class Remote:
             @staticmethod
@@ -56,38 +56,38 @@ class Handle:
 
 
 class Driver:
-    """Fetches letters and answers them, as the engine does."""
+    """Fetches messages and answers them, as the engine does."""
 
-    def __init__(self, desk: Handle, visit: Visit) -> None:
-        self.desk = desk
+    def __init__(self, mailbox: Handle, visit: Visit) -> None:
+        self.mailbox = mailbox
         self.visit = visit
-        self.letters: list[Letter] = []
+        self.messages: list[WorkerMessage] = []
 
     async def serve(self) -> None:
         while True:
-            for letter in await self.desk.collect.remote(1.0):
-                self.letters.append(letter)
-                if letter.kind == "call":
-                    self.visit.take(letter.call, letter.body, self.desk.answer.remote)
-                elif letter.kind == "withdrawn":
-                    self.visit.withdraw(letter.call)
+            for message in await self.mailbox.collect.remote(1.0):
+                self.messages.append(message)
+                if message.kind == "call":
+                    self.visit.take(message.call, message.body, self.mailbox.answer.remote)
+                elif message.kind == "withdrawn":
+                    self.visit.withdraw(message.call)
 
 
 @asynccontextmanager
-async def elsewhere(options: Options, **shared: Any) -> AsyncGenerator[tuple[Line, Driver]]:
-    """A line from an attempt with these options to whoever serves them."""
-    desk = Handle(Desk())
-    await desk.expect.remote(KEY)
-    visit = Visit(options, Shared(**shared), lambda _: None, lambda body: desk.send.remote(KEY, body))
-    driver = Driver(desk, visit)
-    line = Line(desk, KEY, None)
-    line_here.set(line)
+async def elsewhere(options: Options, **shared: Any) -> AsyncGenerator[tuple[DriverChannel, Driver]]:
+    """A channel from an attempt with these options to whoever serves them."""
+    mailbox = Handle(Mailbox())
+    await mailbox.expect.remote(KEY)
+    visit = Visit(options, Shared(**shared), lambda _: None, lambda body: mailbox.send.remote(KEY, body))
+    driver = Driver(mailbox, visit)
+    channel = DriverChannel(mailbox, KEY, None)
+    current_channel.set(channel)
     with anyio.fail_after(DEADLINE):
         async with anyio.create_task_group() as tasks:
             visit.begin(tasks)
             tasks.start_soon(driver.serve)
-            tasks.start_soon(line.hear, anyio.CancelScope())
-            yield line, driver
+            tasks.start_soon(channel.hear, anyio.CancelScope())
+            yield channel, driver
             tasks.cancel_scope.cancel()
 
 
@@ -163,11 +163,11 @@ async def test_what_is_raised_here_is_raised_there() -> None:
         return True
 
     options = Options(permission=permit)
-    async with elsewhere(options) as (line, _):
+    async with elsewhere(options) as (channel, _):
         with pytest.raises(UsageError, match="another machine"):
-            await line.ask("permission", _asked())
+            await channel.ask("permission", _asked())
         with pytest.raises(KeyError):
-            await line.ask("nonsense")
+            await channel.ask("nonsense")
 
 
 class Odd(Exception):
@@ -181,9 +181,9 @@ async def test_what_cannot_be_read_there_is_an_error_there() -> None:
     def permit(request: PermissionRequest) -> bool:
         raise Odd("no", "because")
 
-    async with elsewhere(Options(permission=permit)) as (line, _):
+    async with elsewhere(Options(permission=permit)) as (channel, _):
         with pytest.raises(OutriderError, match="cannot be read here"):
-            await line.ask("permission", _asked())
+            await channel.ask("permission", _asked())
 
 
 async def test_a_call_that_is_given_up_is_cancelled_here() -> None:
@@ -196,8 +196,8 @@ async def test_a_call_that_is_given_up_is_cancelled_here() -> None:
         finally:
             ended.set()
 
-    async with elsewhere(Options(permission=permit)) as (line, _), anyio.create_task_group() as tasks:
-        tasks.start_soon(line.ask, "permission", _asked())
+    async with elsewhere(Options(permission=permit)) as (channel, _), anyio.create_task_group() as tasks:
+        tasks.start_soon(channel.ask, "permission", _asked())
         await begun.wait()
         tasks.cancel_scope.cancel()
         with anyio.CancelScope(shield=True):
@@ -205,44 +205,44 @@ async def test_a_call_that_is_given_up_is_cancelled_here() -> None:
 
 
 async def test_an_attempt_that_nobody_waits_for_is_told_so() -> None:
-    desk = Handle(Desk())
-    await desk.expect.remote(KEY)
-    line = Line(desk, KEY, None)
+    mailbox = Handle(Mailbox())
+    await mailbox.expect.remote(KEY)
+    channel = DriverChannel(mailbox, KEY, None)
     with anyio.fail_after(DEADLINE):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(line.hear, tasks.cancel_scope)
-            tasks.start_soon(_ask_in_vain, line)
-            while not (await desk.collect.remote(1.0)):
+            tasks.start_soon(channel.hear, tasks.cancel_scope)
+            tasks.start_soon(_ask_in_vain, channel)
+            while not (await mailbox.collect.remote(1.0)):
                 pass
-            await desk.drop.remote(KEY)
+            await mailbox.drop.remote(KEY)
             await anyio.sleep_forever()
         with pytest.raises(UsageError):
-            await line.ask("permission", _asked())
+            await channel.ask("permission", _asked())
 
 
-async def _ask_in_vain(line: Line) -> None:
+async def _ask_in_vain(channel: DriverChannel) -> None:
     with pytest.raises(UsageError):
-        await line.ask("permission", _asked())
+        await channel.ask("permission", _asked())
 
 
 async def test_letters_keep_their_order_and_the_last_one_is_the_last() -> None:
-    desk = Handle(Desk())
+    mailbox = Handle(Mailbox())
     share = Share(Left(), name="", grace=1)
-    line = Line(desk, KEY, share)
+    channel = DriverChannel(mailbox, KEY, share)
     for number in range(50):
-        line.note(Note(session_id=str(number)))
+        channel.note(Note(session_id=str(number)))
     share.budget.charge(Spent(usd=1))
-    await line.end()
-    letters = await desk.collect.remote(1.0)
-    assert [letter.kind for letter in letters] == ["note"] * 50 + ["charge", "end"]
-    assert [pickle.loads(letter.body).session_id for letter in letters[:50]] == list(map(str, range(50)))
-    assert pickle.loads(letters[50].body) == Spent(usd=1)
+    await channel.end()
+    messages = await mailbox.collect.remote(1.0)
+    assert [message.kind for message in messages] == ["note"] * 50 + ["charge", "end"]
+    assert [pickle.loads(message.body).session_id for message in messages[:50]] == list(map(str, range(50)))
+    assert pickle.loads(messages[50].body) == Spent(usd=1)
 
 
 async def test_the_gate_is_that_of_the_run() -> None:
     gate = Gate(jitter=0)
-    async with elsewhere(Options(), gate=gate) as (line, _):
-        far = FarGate(line)
+    async with elsewhere(Options(), gate=gate) as (channel, _):
+        far = FarGate(channel)
         await far.wait()
         await far.pause(4e9, "limit")
         assert (gate.opens_at, gate.why) == (4e9, "limit")

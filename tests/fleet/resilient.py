@@ -1,4 +1,4 @@
-"""What the tests of lasting sessions are played with: a frail agent, and a clock on which nobody waits.
+"""What the tests of resilient sessions are played with: a frail agent, and a clock on which nobody waits.
 
 Knows nothing of what the tests want to see.
 """
@@ -16,7 +16,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from outrider.fleet._resilient.retry import Clock
-from outrider.fleet._resilient.session import LastingSession, LastingTurn
+from outrider.fleet._resilient.session import ResilientSession, ResilientTurn
 from outrider.options import Options, Timeouts
 from outrider.wire import AssistantMessage, Json
 
@@ -92,28 +92,28 @@ class Frail:
         whole: dict[str, Any] = {"timeouts": QUICK, **fields}
         return Options(cli_path=self.path, cwd=self.folder, **whole)
 
-    def session(self, **fields: Any) -> LastingSession[Json]:
+    def session(self, **fields: Any) -> ResilientSession[Json]:
         policies = {name: fields.pop(name) for name in list(fields) if name in _POLICIES}
         clock = policies.pop("clock", None) or FakeClock()
-        return LastingSession(self.options(**fields), clock=clock, **policies)
+        return ResilientSession(self.options(**fields), clock=clock, **policies)
 
 
 _POLICIES = ("restart", "retry", "gate", "budget", "ledger", "tags", "starter", "clock")
 
 
-def state_of(session: LastingSession[Any]) -> str:
+def state_of(session: ResilientSession[Any]) -> str:
     """Its state, of which type checkers do not think that it stays."""
     return session.state
 
 
-async def begun(turn: LastingTurn[Any]) -> None:
+async def begun(turn: ResilientTurn[Any]) -> None:
     """Wait until the agent has said something in it."""
     async for message in turn:
         if isinstance(message, AssistantMessage):
             return
 
 
-async def kinds_of(turn: LastingTurn[Any], *wanted: type) -> list[Any]:
+async def kinds_of(turn: ResilientTurn[Any], *wanted: type) -> list[Any]:
     """What came in it that is of such a kind, up to its end, good or bad."""
     found: list[Any] = []
     try:

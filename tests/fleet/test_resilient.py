@@ -30,13 +30,13 @@ from outrider.fleet._budget.account import Spent
 from outrider.fleet._budget.budget import Budget, Gate
 from outrider.fleet._resilient.process import DirectStarter
 from outrider.fleet._resilient.retry import Restarted, Retrying
-from outrider.fleet._resilient.session import LastingSession, LastingTurn
+from outrider.fleet._resilient.session import ResilientSession, ResilientTurn
 from outrider.fleet._resilient.turn_runner import Link
 from outrider.options import Options, Timeouts
 from outrider.session import Session, SessionState
 from outrider.testing import Simulator, background_task, say, structured, use_tool
 from outrider.wire import AssistantMessage, Json, Message, ResultMessage, StreamEvent
-from tests.fleet.lasting import NOW, ONE_LOOP, FakeClock, Frail, begun, state_of, until
+from tests.fleet.resilient import NOW, ONE_LOOP, FakeClock, Frail, begun, state_of, until
 from tests.transports.conftest import nothing_is_left, own_processes
 
 __all__ = ["nothing_is_left"]
@@ -74,7 +74,7 @@ async def test_its_states_follow_what_it_does(frail: Frail) -> None:
         await begun(turn)
         assert repr(session).endswith("busy>")
         await turn.cancel()
-        assert repr(session) == f"<LastingSession {session.id}, idle>"
+        assert repr(session) == f"<ResilientSession {session.id}, idle>"
         await session.park()
         assert (state_of(session), session.session) == ("parked", None)
         assert own_processes() == []
@@ -101,7 +101,7 @@ async def test_several_tasks_use_one_session_a_turn_at_a_time(frail: Frail) -> N
 async def test_the_answer_has_the_form_that_is_asked_for_in_every_process() -> None:
     with Simulator([structured({"a": 1}), structured({"a": 2})]) as agent, agent.stand_in():
         with anyio.fail_after(DEADLINE):
-            async with LastingSession(output=dict[str, int]) as session:
+            async with ResilientSession(output=dict[str, int]) as session:
                 assert (await session.ask("one")).output == {"a": 1}
                 await session.park()
                 assert (await session.ask("two")).output == {"a": 2}
@@ -119,7 +119,7 @@ async def test_a_tool_sees_the_context_in_which_its_turn_was_sent() -> None:
 
     script = [use_tool("look"), say("one"), use_tool("look"), say("two")]
     with Simulator(script) as agent, agent.stand_in(), anyio.fail_after(DEADLINE):
-        async with LastingSession(tools=[look]) as session:
+        async with ResilientSession(tools=[look]) as session:
             for name in ("first", "second"):
                 variable.set(name)
                 await session.ask("look")
@@ -129,7 +129,7 @@ async def test_a_tool_sees_the_context_in_which_its_turn_was_sent() -> None:
 
 async def test_loops_go_on_where_the_one_before_stopped_and_see_pieces_too() -> None:
     with Simulator([say("one two three", chunks=3)]) as agent, agent.stand_in(), anyio.fail_after(DEADLINE):
-        async with LastingSession(include_partial_messages=True) as session:
+        async with ResilientSession(include_partial_messages=True) as session:
             turn = await session.send("go")
             first: list[Any] = []
             async for message in turn:
@@ -151,7 +151,7 @@ async def test_what_nobody_can_read_is_not_held(frail: Frail) -> None:
     with anyio.fail_after(DEADLINE):
         async with frail.session() as session, anyio.create_task_group() as tasks:
             tasks.start_soon(session.ask, "go")
-            await until(lambda: session._record is not None and len(session._record.messages) > 1)
+            await until(lambda: session._turn_log is not None and len(session._turn_log.messages) > 1)
             assert sum(isinstance(each, Link) for each in gc.get_objects()) <= 2
             tasks.cancel_scope.cancel()
 
@@ -195,7 +195,7 @@ async def test_what_goes_on_in_the_background_keeps_a_session_from_being_idle() 
     with Simulator(script) as agent, agent.stand_in(), anyio.fail_after(DEADLINE):
         os.mkfifo(agent.folder / "end")
         options: Any = {"permission_mode": "bypassPermissions", "allow_dangerously_skip_permissions": True}
-        async with LastingSession(env={"IS_SANDBOX": "1"}, **options) as session:
+        async with ResilientSession(env={"IS_SANDBOX": "1"}, **options) as session:
             await session.ask("go")
             assert session.session is not None
             await until(lambda: session.state == "idle")
@@ -223,7 +223,7 @@ async def test_a_deadline_that_ends_the_agent_does_not_end_the_session(frail: Fr
 
 async def test_a_parked_session_comes_back_with_its_context(simulated: Simulator) -> None:
     with anyio.fail_after(DEADLINE):
-        async with LastingSession() as session:
+        async with ResilientSession() as session:
             await session.ask("My name is Ada.")
             for _ in range(2):
                 await session.park()
@@ -315,7 +315,7 @@ async def test_waiting_for_a_turn_can_be_given_up_without_giving_up_the_turn(fra
 async def test_asking_can_be_cancelled_at_any_moment(simulated: Simulator) -> None:
     """Each time a moment later, and until it has come to its end: the next one always works."""
     with anyio.fail_after(DEADLINE):
-        async with LastingSession() as session:
+        async with ResilientSession() as session:
             outcomes: list[bool] = []
             for moments in range(0, 200, 3):
                 with anyio.CancelScope() as scope:
@@ -338,7 +338,7 @@ async def test_asking_can_be_cancelled_at_any_moment(simulated: Simulator) -> No
 @ONE_LOOP
 async def test_asking_can_be_cancelled_by_a_bare_cancel_at_any_moment(simulated: Simulator) -> None:
     with anyio.fail_after(DEADLINE):
-        async with LastingSession() as session:
+        async with ResilientSession() as session:
             outcomes: list[bool] = []
             for moments in range(0, 200, 3):
                 task = asyncio.ensure_future(session.ask("go"))
@@ -459,7 +459,7 @@ async def test_closing_that_is_cut_off_in_its_first_moments_gives_the_process_ba
     given_back: list[Session[Any]] = []
     with anyio.fail_after(DEADLINE):
         for moments in range(1, 6):
-            session = LastingSession(starter=Counting())
+            session = ResilientSession(starter=Counting())
             await session.connect()
             task = asyncio.ensure_future(session.close())
             for _ in range(moments):
@@ -542,7 +542,7 @@ async def test_closing_that_is_cancelled_goes_on(frail: Frail, is_bare: bool) ->
 
 
 async def test_a_tool_that_closes_its_session_does_not_wait_for_itself() -> None:
-    sessions: list[LastingSession[Any]] = []
+    sessions: list[ResilientSession[Any]] = []
 
     @outrider.tool
     async def leave() -> str:
@@ -551,7 +551,7 @@ async def test_a_tool_that_closes_its_session_does_not_wait_for_itself() -> None
         return "never"
 
     with Simulator([use_tool("leave"), say("never")]) as agent, agent.stand_in(), anyio.fail_after(DEADLINE):
-        async with LastingSession(tools=[leave]) as session:
+        async with ResilientSession(tools=[leave]) as session:
             sessions.append(session)
             with pytest.raises(TransportClosed):
                 await session.ask("go")
@@ -587,7 +587,7 @@ async def test_a_dropped_session_ends_its_agent(frail: Frail) -> None:
 
 def test_an_event_loop_that_ends_under_a_turn_leaves_nothing(frail: Frail) -> None:
     frail.plan(["hang"])
-    turns: list[LastingTurn[Any]] = []
+    turns: list[ResilientTurn[Any]] = []
 
     async def leave() -> None:
         session = frail.session()
@@ -608,7 +608,7 @@ async def test_what_ends_the_program_reaches_who_waits() -> None:
         raise KeyboardInterrupt("enough")
 
     with Simulator([use_tool("stop"), say("never")]) as agent, agent.stand_in(), anyio.fail_after(DEADLINE):
-        session: LastingSession[Any] = LastingSession(tools=[stop])
+        session: ResilientSession[Any] = ResilientSession(tools=[stop])
         turn = await session.send("go")
         for wait in (turn.result, _reading(turn)):
             with pytest.raises(KeyboardInterrupt, match="enough"):
@@ -671,7 +671,7 @@ async def test_a_starter_gets_back_every_session_that_it_gave(frail: Frail) -> N
 )
 async def test_bad_values_are_refused_before_anything_starts(fields: dict[str, Any], named: str) -> None:
     with pytest.raises(OptionsError) as raised:
-        LastingSession(**fields)
+        ResilientSession(**fields)
     assert named in str(raised.value)
 
 
@@ -684,7 +684,7 @@ async def test_what_cannot_be_sent_again_is_refused(simulated: Simulator) -> Non
     never: Any = "later"
     number: Any = 5
     with anyio.fail_after(DEADLINE):
-        async with LastingSession() as session:
+        async with ResilientSession() as session:
             for stream in streams:
                 with pytest.raises(UsageError, match="iterable"):
                     await session.send(stream)
@@ -698,7 +698,7 @@ async def test_what_cannot_be_sent_again_is_refused(simulated: Simulator) -> Non
 @ONE_LOOP
 async def test_a_session_with_a_transport_cannot_be_parked() -> None:
     with anyio.fail_after(DEADLINE):
-        async with LastingSession(transport=Simulator([say("done")])) as session:
+        async with ResilientSession(transport=Simulator([say("done")])) as session:
             assert (await session.ask("go")).text == "done"
             with pytest.raises(UsageError, match="transport"):
                 await session.park()
@@ -706,8 +706,8 @@ async def test_a_session_with_a_transport_cannot_be_parked() -> None:
 
 async def check_types() -> None:
     """Read by type checkers, and never run."""
-    assert_type(await LastingSession().ask("a"), outrider.Result[Json])
-    typed = LastingSession(output=list[int])
+    assert_type(await ResilientSession().ask("a"), outrider.Result[Json])
+    typed = ResilientSession(output=list[int])
     assert_type(await typed.ask("a"), outrider.Result[list[int]])
     async for message in await typed.send("a"):
         assert_type(message, Message | Restarted | Retrying)

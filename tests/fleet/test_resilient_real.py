@@ -1,4 +1,4 @@
-"""Lasting sessions with the real program: what is killed comes back with its context."""
+"""Resilient sessions with the real program: what is killed comes back with its context."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from anyio import to_thread
 
 from outrider.errors import ApiFailed, ProcessExited
 from outrider.fleet._resilient.retry import Restarted, Retry, Retrying
-from outrider.fleet._resilient.session import LastingSession
+from outrider.fleet._resilient.session import ResilientSession
 from outrider.testing import RealAgent, fail, hang, say, use_tool
-from tests.fleet.lasting import FakeClock, kinds_of
+from tests.fleet.resilient import FakeClock, kinds_of
 from tests.fleet.working import until
 from tests.session.real.talking import HOLD, RETRIES, make_pipes, real_agent
 from tests.transports.conftest import nothing_is_left, own_processes
@@ -33,7 +33,7 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-def kill(session: LastingSession[Any]) -> None:
+def kill(session: ResilientSession[Any]) -> None:
     assert session.session is not None
     assert session.session.pid is not None
     os.kill(session.session.pid, signal.SIGKILL)
@@ -47,7 +47,7 @@ def transcripts(agent: RealAgent) -> str:
 async def test_one_that_is_killed_comes_back_with_its_context() -> None:
     with real_agent(say("Hello, Ada."), hang(), say("Ada."), say("Still Ada.")) as agent:
         with anyio.fail_after(DEADLINE):
-            async with LastingSession(agent.options(), clock=FakeClock()) as session:
+            async with ResilientSession(agent.options(), clock=FakeClock()) as session:
                 await session.ask("My name is Ada.")
                 kept = session.id
                 # In the middle of a turn, in which nothing was done.
@@ -73,7 +73,7 @@ async def test_one_that_is_killed_at_work_is_not_asked_again() -> None:
         make_pipes(agent)
         options = agent.options(permission_mode="bypassPermissions", allow_dangerously_skip_permissions=True)
         with anyio.fail_after(DEADLINE):
-            async with LastingSession(options, clock=FakeClock()) as session:
+            async with ResilientSession(options, clock=FakeClock()) as session:
                 turn = await session.send("Work.")
                 await to_thread.run_sync((agent.folder / "began").read_text)
                 await until(lambda: "cat end" in transcripts(agent))
@@ -97,7 +97,7 @@ async def test_a_failing_api_is_tried_again_in_the_same_process() -> None:
     with real_agent(fail(529), say("done"), fail(401)) as agent:
         options = agent.options(env={RETRIES: "0"})
         with anyio.fail_after(DEADLINE):
-            async with LastingSession(options, clock=FakeClock(), retry=Retry(max_tries=2)) as session:
+            async with ResilientSession(options, clock=FakeClock(), retry=Retry(max_tries=2)) as session:
                 turn = await session.send("go")
                 (told,) = await kinds_of(turn, Retrying)
                 assert told.error.kind == "overloaded"
