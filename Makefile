@@ -66,6 +66,12 @@ test: $(STAMP) agent servers ## run the tests, in parallel and in random order
 	echo "== once more, alone: what failed"; \
 	$(PY) -m pytest --last-failed --last-failed-no-failures none -x -v $(ARGS)
 
+# macOS has no /proc. Some of these are among all others.
+.PHONY: test-psutil
+test-psutil: $(STAMP) ## run the tests of processes and their endings with psutil in the place of /proc
+	@OUTRIDER_PROCESS_TABLE=psutil $(PY) -m pytest -n $(WORKERS) tests/transports tests/attacks/test_endings.py \
+		tests/attacks/test_forks.py $(ARGS)
+
 # The last before 2.0: its servers have another inside. With the newest one these tests are among all others.
 .PHONY: test-mcp1
 test-mcp1: ## run the tests of the bridge to servers of the `mcp` library with an older one
@@ -110,7 +116,6 @@ types: $(STAMP) ## check the types with mypy and pyright
 	@$(PY) -m pyright --pythonpath $(PY) $(TYPED) >build/pyright.log 2>&1 & pyright=$$!; \
 	trap 'kill $$pyright 2>/dev/null' EXIT; \
 	echo "== mypy" && $(PY) -m mypy $(TYPED) && \
-	echo "== mypy, as on Windows" && $(PY) -m mypy --platform win32 src/outrider/transports && \
 	echo "== pyright" && { wait $$pyright; code=$$?; cat build/pyright.log; exit $$code; }
 
 # Not part of `check`: on Python 3.11 it makes the tests take two to three times as much CPU.

@@ -272,7 +272,7 @@ class Bench:
         for number in range(11 if self._quick else 101):
             for side, child in self._children.items():
                 answer = child.order("start", program)
-                # The first one starts what is started once: a warden here, threads there.
+                # The first one starts what is started once: a watchdog here, threads there.
                 if number:
                     times[side].append(answer)
             bare.append(_bare_start(program))

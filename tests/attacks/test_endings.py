@@ -16,9 +16,10 @@ import pexpect
 import pytest
 
 from outrider.testing import hang, say
-from outrider.transports._process import processes, watchdog_main
+from outrider.transports._process import processes as _processes
+from outrider.transports._process import watchdog_main as _watchdog_main
 from outrider.transports._process.processes import (
-    NoTable,
+    ProcessTable,
     environment_of,
     process_ids,
     put_tag,
@@ -26,7 +27,7 @@ from outrider.transports._process.processes import (
     tag_of,
 )
 from outrider.transports._process.spawn import run_uninterrupted
-from outrider.transports._process.watchdog import Warden
+from outrider.transports._process.watchdog import Watchdog
 from tests.app.machines import COMMAND, DEADLINE, clean, machine
 from tests.session.surroundings import make_program
 from tests.transports.conftest import (
@@ -74,7 +75,7 @@ def test_a_daemon_without_an_environment_ends_with_the_host(started: list[Starte
     wait_for(lambda: environment_of(daemon) == b"\0")
     one.process.kill()
     wait_for(lambda: not is_running(daemon))
-    wait_for(lambda: not one.warden_is_there())
+    wait_for(lambda: not one.watchdog_is_there())
     assert one.left() == []
 
 
@@ -107,7 +108,7 @@ def test_what_an_agent_starts_before_it_is_marked_is_marked_with_it() -> None:
 
 @pytest.fixture
 def no_proc(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "_table", NoTable())
+    monkeypatch.setattr(_processes, "_table", ProcessTable())
 
 
 @pytest.mark.anyio
@@ -145,10 +146,10 @@ async def test_without_proc_and_without_zombies_no_group_of_another_is_signalled
     assert signalled == []
 
 
-def test_without_proc_the_warden_ends_the_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watchdog_main, "PROC", str(tmp_path / "nothing"))
-    monkeypatch.setattr(watchdog_main, "POLITE_SECONDS", 0.05)
-    monkeypatch.setattr(watchdog_main, "TERM_SECONDS", 0.05)
+@pytest.mark.usefixtures("no_proc")
+def test_without_proc_the_watchdog_ends_the_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_watchdog_main, "POLITE_SECONDS", 0.05)
+    monkeypatch.setattr(_watchdog_main, "TERM_SECONDS", 0.05)
     # Of a host that has died, init reaps at once; here the system does.
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
@@ -164,17 +165,17 @@ def test_without_proc_the_warden_ends_the_groups(tmp_path: Path, monkeypatch: py
         notes: dict[int, dict[str, object]] = {
             number: {"group": group, "started": 0, "folder": None} for number, group in enumerate(groups)
         }
-        watchdog_main.clean_up(b"OUTRIDER_test=", notes)
+        _watchdog_main.clean_up(b"OUTRIDER_test=", notes)
         assert own_processes() == []
         wait_for(lambda: not any(one.is_alive for one in transports))
     finally:
         signal.signal(signal.SIGCHLD, before)
 
 
-# The warden is killed.
+# The watchdog is killed.
 
 
-def wardens_of(one: Started) -> list[int]:
+def watchdogs_of(one: Started) -> list[int]:
     marker = f"\0{one.first_line.split()[0]}\0".encode()
     found: list[int] = []
     for pid in process_ids():
@@ -184,71 +185,71 @@ def wardens_of(one: Started) -> list[int]:
     return found
 
 
-def test_a_warden_that_is_killed_is_there_again_and_knows_everything(started: list[Started]) -> None:
+def test_a_watchdog_that_is_killed_is_there_again_and_knows_everything(started: list[Started]) -> None:
     one = Started("waits_to_be_killed")
     started.append(one)
     for _ in range(2):
-        (warden,) = wardens_of(one)
-        os.kill(warden, signal.SIGKILL)
-        wait_for(lambda killed=warden: [killed] != wardens_of(one) != [])  # type: ignore[misc]
+        (watchdog,) = watchdogs_of(one)
+        os.kill(watchdog, signal.SIGKILL)
+        wait_for(lambda killed=watchdog: [killed] != watchdogs_of(one) != [])  # type: ignore[misc]
     assert len(one.folders()) == 3
     one.process.kill()
     one.process.wait()
     wait_for(lambda: not one.left())
-    wait_for(lambda: not wardens_of(one))
+    wait_for(lambda: not watchdogs_of(one))
     assert one.folders() == []
 
 
 @pytest.fixture
-def warden() -> Iterator[Warden]:
-    one = Warden("test")
+def watchdog() -> Iterator[Watchdog]:
+    one = Watchdog("test")
     one.start()
     yield one
-    one.dismiss()
+    one.stop()
 
 
-def test_a_new_warden_is_told_of_more_children_than_a_pipe_holds(
-    warden: Warden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_new_watchdog_is_told_of_more_children_than_a_pipe_holds(
+    watchdog: Watchdog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that is stopped reads nothing, and is replaced by one that does."""
-    from outrider.transports._process import watchdog
+    from outrider.transports._process import watchdog as _watchdog
 
-    monkeypatch.setattr(watchdog, "_BEHIND_LIMIT", 100_000)
-    monkeypatch.setattr(watchdog, "_AGAIN_SECONDS", 0.0)
-    first = warden.pid
+    monkeypatch.setattr(_watchdog, "_BEHIND_LIMIT", 100_000)
+    monkeypatch.setattr(_watchdog, "_AGAIN_SECONDS", 0.0)
+    first = watchdog.pid
     assert first is not None
     os.kill(first, signal.SIGSTOP)
     for number in range(3000):
-        warden.watch(number, 2**22 + 1 + number, 1, str(tmp_path / str(number)))
+        watchdog.watch(number, 2**22 + 1 + number, 1, str(tmp_path / str(number)))
     for number in range(3000):
-        warden.release(number)
+        watchdog.release(number)
     for number in range(1000):
         (tmp_path / str(number)).mkdir()
-        warden.watch(number, 2**22 + 1 + number, 1, str(tmp_path / str(number)))
+        watchdog.watch(number, 2**22 + 1 + number, 1, str(tmp_path / str(number)))
     wait_for(lambda: not is_running(first))
 
     def has_told() -> bool:
-        warden.tend()
-        return warden.pid != first and not warden._unsent
+        watchdog.maintain()
+        return watchdog.pid != first and not watchdog._unsent
 
     wait_for(has_told)
-    second = warden.pid
+    second = watchdog.pid
     assert second is not None
-    warden.dismiss()
+    watchdog.stop()
     wait_for(lambda: not is_running(second))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_warden_that_dies_at_once_is_not_started_again_at_once(
-    warden: Warden, caplog: pytest.LogCaptureFixture
+def test_a_watchdog_that_dies_at_once_is_not_started_again_at_once(
+    watchdog: Watchdog, caplog: pytest.LogCaptureFixture
 ) -> None:
-    first = warden.pid
+    first = watchdog.pid
     assert first is not None
     os.kill(first, signal.SIGKILL)
     wait_for(lambda: not is_running(first))
-    warden.tend()
-    assert warden.pid == first
-    assert 0 < (warden.due_in() or 0) <= 1
+    watchdog.maintain()
+    assert watchdog.pid == first
+    assert 0 < (watchdog.due_in() or 0) <= 1
     assert caplog.text == ""
 
 
@@ -285,7 +286,7 @@ def test_sighup_ends_a_command_and_its_agent_in_order(command: str, when: str, w
                 assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status)
         assert here.is_empty()
         if when == "connect":
-            # It saw the end of its input, and was not killed by a warden.
+            # It saw the end of its input, and was not killed by a watchdog.
             assert (here.folder / "end").read_text() == "in order\n"
 
 

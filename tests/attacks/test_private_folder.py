@@ -156,7 +156,7 @@ def test_a_host_killed_before_its_child_was_started_leaves_no_folder(temporary: 
     wait_for(lambda: not list(temporary.iterdir()))
 
 
-def test_the_warden_is_told_before_there_is_a_folder(temporary: Path) -> None:
+def test_the_watchdog_is_told_before_there_is_a_folder(temporary: Path) -> None:
     told: list[str] = []
 
     def expect(path: str) -> None:
@@ -170,11 +170,11 @@ def test_the_warden_is_told_before_there_is_a_folder(temporary: Path) -> None:
 
 @pytest.mark.anyio
 async def test_a_start_that_fails_leaves_neither_a_folder_nor_a_note(temporary: Path) -> None:
-    known = dict(host().warden._known)
+    known = dict(host().watchdog._known)
     with pytest.raises(LaunchError):
         await ProcessTransport(Command(("/no/such/program",), files=COMMAND.files)).connect()
     assert children_of(temporary) == []
-    assert host().warden._known == known
+    assert host().watchdog._known == known
 
 
 # What the next host finds.
@@ -183,7 +183,7 @@ NEXT = """
 import sys, tempfile
 tempfile.tempdir = sys.argv[1]
 from outrider.transports._process.watchdog import host
-host().warden.start()
+host().watchdog.start()
 sys.stdin.read()
 """
 

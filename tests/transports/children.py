@@ -145,6 +145,16 @@ def leaves_one_without_environment() -> None:
     polite()
 
 
+def leaves_a_hidden_one() -> None:
+    """What the agent's shell tool does on macOS: a session of its own, an environment that is hidden."""
+    pid = os.fork()
+    if pid == 0:
+        os.setsid()
+        os.execve("/bin/sleep", ["sleep", str(FOREVER)], {})
+    say(f'{{"type":"grandchild","pid":{pid}}}')
+    polite()
+
+
 def leaves_a_daemon() -> None:
     """A process that is nobody's: twice forked, in a session of its own, with no environment."""
     reading, writing = os.pipe()

@@ -37,8 +37,8 @@ BACKENDS: list[object] = [
 if find_spec("uvloop") is not None:
     BACKENDS.append(pytest.param(("asyncio", {"use_uvloop": True}), id="uvloop"))
 
-# The ways to end are the keeper's, whichever loop waits for them: in the large tables, loops take turns.
-LARGE = ("test_nothing_is_left", "test_old_systems.py", "test_windows.py")
+# The ways to end are the supervisor's, whichever loop waits for them: in the large tables, loops take turns.
+LARGE = ("test_nothing_is_left", "test_old_systems.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -98,8 +98,8 @@ def libraries_are_warm() -> None:
 
 @pytest.fixture(autouse=True)
 def nothing_is_left() -> Iterator[None]:
-    # The warden is started once and stays; it is not the test's.
-    host().warden.start()
+    # The watchdog is started once and stays; it is not the test's.
+    host().watchdog.start()
     # So are threads of other tests: that of `outrider.sync` stays as long as the process.
     descriptors, folders, threads = _descriptors(), _folders(), _threads()
     yield
@@ -108,8 +108,8 @@ def nothing_is_left() -> Iterator[None]:
         # A child that was not closed but dropped ends by itself, a moment later.
         wait_for(lambda: not live_processes() and not _threads() - threads)
     finally:
-        for keeper in host().live():
-            keeper.end(kill=True)
+        for supervisor in host().live():
+            supervisor.end(kill=True)
     # What a thread held until now may have been part of a cycle, and one may be about to close it.
     with suppress(AssertionError):
         wait_for(lambda: not _opened_since(descriptors))

@@ -35,7 +35,7 @@ async def start(*names: str) -> list[ProcessTransport]:
 
 
 def announce(worker: int = 0) -> None:
-    print(host().id, host().warden.pid, worker, flush=True)
+    print(host().id, host().watchdog.pid, worker, flush=True)
 
 
 def waits_to_be_killed() -> None:
@@ -46,11 +46,11 @@ def waits_to_be_killed() -> None:
     signal.pause()
 
 
-def waits_with_a_daemon() -> None:
+def waits_with_a_daemon(name: str = "leaves_a_daemon") -> None:
     """One tree, which has left a daemon without an environment; says its number."""
 
     async def begin() -> tuple[ProcessTransport, int]:
-        argv = (sys.executable, "-I", "-S", str(CHILDREN), "leaves_a_daemon")
+        argv = (sys.executable, "-I", "-S", str(CHILDREN), name)
         transport = ProcessTransport(Command(argv, folders=("a",)))
         await transport.connect()
         message: Any = await anext(transport.messages())
@@ -60,6 +60,11 @@ def waits_with_a_daemon() -> None:
     announce(daemon)
     assert kept.is_alive
     signal.pause()
+
+
+def waits_with_a_hidden_one() -> None:
+    """The same, but its parent is there."""
+    waits_with_a_daemon("leaves_a_hidden_one")
 
 
 def is_killed_while_its_worker_lives() -> None:
@@ -168,7 +173,7 @@ def is_given_orphans() -> None:
         await transport.close()
 
     anyio.run(main)
-    # Only the warden is left to wait for, and it runs.
+    # Only the watchdog is left to wait for, and it runs.
     announce(os.waitpid(-1, os.WNOHANG)[0])
 
 

@@ -14,9 +14,10 @@ import pytest
 
 from outrider.errors import ConnectionLost, ProcessExited, TransportClosed
 from outrider.transports import ProcessTransport
-from outrider.transports._process import supervisor, watchdog_main
+from outrider.transports._process import supervisor as _supervisor
+from outrider.transports._process import watchdog_main as _watchdog_main
+from outrider.transports._process.pipes import ENDING_LIMIT
 from outrider.transports._process.processes import stat_of
-from outrider.transports._process.supervisor import ENDING_LIMIT
 from outrider.wire import Arrival, ControlRequest, MalformedLine, UnknownMessage
 from tests.transports.conftest import child, impatient, own_processes, wait_for
 
@@ -203,7 +204,7 @@ async def test_a_consumer_that_does_not_read_holds_the_child_up_and_loses_nothin
         await anext(messages)
         assert transport._link is not None
         # It is done only when somebody reads on: a megabyte does not fit into a pipe.
-        assert not transport._link.keeper.has_exited
+        assert not transport._link.supervisor.has_exited
         numbers = [
             message.data["number"] async for message in messages if isinstance(message, UnknownMessage)
         ]
@@ -238,7 +239,7 @@ async def test_a_grandchild_that_lost_its_environment_is_found_by_its_session() 
 
 @pytest.mark.requirement("D6")
 async def test_a_child_that_closes_stdout_and_lives_on_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervisor, "SILENT_SECONDS", 0.05)
+    monkeypatch.setattr(_supervisor, "SILENT_SECONDS", 0.05)
     async with impatient("closes_stdout") as transport:
         with pytest.raises(ConnectionLost, match="closed its stdout"):
             await everything(transport)
@@ -290,9 +291,9 @@ async def test_a_reader_goes_on_while_another_task_closes() -> None:
 async def test_a_flood_while_closing_is_kept_up_to_a_limit_and_then_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from outrider.transports._process import pipes
+    from outrider.transports._process import pipes as _output
 
-    monkeypatch.setattr(pipes, "ENDING_LIMIT", 200_000)
+    monkeypatch.setattr(_output, "ENDING_LIMIT", 200_000)
     transport = impatient("floods", grace=0.3)
     await transport.connect()
     await first(transport)
@@ -347,16 +348,16 @@ def test_the_bounds_are_those_of_the_documentation() -> None:
     bounds = [float(number) for number in re.findall(r"^\|[^|]*\| (\d+) s", table, re.MULTILINE)]
     transport = ProcessTransport(child("polite"))
     assert bounds == [
-        supervisor.FLUSH_SECONDS,
+        _supervisor.FLUSH_SECONDS,
         5.0,
         5.0,
-        supervisor.LEFT_SECONDS,
-        supervisor.KILL_SECONDS,
-        supervisor.CALLBACK_SECONDS,
+        _supervisor.LEFT_SECONDS,
+        _supervisor.KILL_SECONDS,
+        _supervisor.CALLBACK_SECONDS,
     ]
     assert sum(bounds) == transport.bound
     assert f"Added up it is {transport.bound:.0f} s" in page
-    assert f"It has {supervisor.SILENT_SECONDS:.0f} s to exit" in page
+    assert f"It has {_supervisor.SILENT_SECONDS:.0f} s to exit" in page
     assert f"{ENDING_LIMIT // 2**20} MiB of it are kept" in page
-    assert f"waits {watchdog_main.POLITE_SECONDS:.0f} s" in page
-    assert f"SIGKILL after {watchdog_main.TERM_SECONDS:.0f} s" in page
+    assert f"waits {_watchdog_main.POLITE_SECONDS:.0f} s" in page
+    assert f"SIGKILL after {_watchdog_main.TERM_SECONDS:.0f} s" in page

@@ -33,7 +33,7 @@ class Started:
         return f"OUTRIDER_{self.first_line.split()[0]}="
 
     @property
-    def warden(self) -> int:
+    def watchdog(self) -> int:
         return int(self.first_line.split()[1])
 
     @property
@@ -46,8 +46,8 @@ class Started:
     def folders(self) -> list[Path]:
         return list(Path(tempfile.gettempdir()).glob(f"outrider-{self.process.pid}-*"))
 
-    def warden_is_there(self) -> bool:
-        stat = stat_of(self.warden)
+    def watchdog_is_there(self) -> bool:
+        stat = stat_of(self.watchdog)
         return stat is not None and stat.is_running
 
 
@@ -73,7 +73,7 @@ def test_when_the_host_is_killed_everything_goes(
     one.process.send_signal(number)
     one.process.wait()
     wait_for(lambda: not one.left())
-    wait_for(lambda: not one.warden_is_there())
+    wait_for(lambda: not one.watchdog_is_there())
     assert one.folders() == []
     if one.worker:
         os.kill(one.worker, signal.SIGKILL)
@@ -99,7 +99,7 @@ def test_when_the_interpreter_ends_everything_is_gone_already(
     assert ("Traceback" in errors) == bool(code), errors
     assert one.left() == []
     assert one.folders() == []
-    wait_for(lambda: not one.warden_is_there())
+    wait_for(lambda: not one.watchdog_is_there())
 
 
 def test_a_forked_process_leaves_the_children_of_its_parent_alone(started: list[Started]) -> None:
@@ -119,30 +119,30 @@ def test_orphans_that_become_children_of_the_host_are_reaped(started: list[Start
     assert one.worker == 0
 
 
-def test_a_warden_that_was_killed_is_replaced_with_the_next_child(started: list[Started]) -> None:
+def test_a_watchdog_that_was_killed_is_replaced_with_the_next_child(started: list[Started]) -> None:
     from outrider.transports._process.watchdog import Host
 
     owner = Host()
     try:
-        owner.warden.start()
-        first = owner.warden.pid
+        owner.watchdog.start()
+        first = owner.watchdog.pid
         assert first is not None
         os.kill(first, signal.SIGKILL)
         wait_for(lambda: (stat := stat_of(first)) is None or not stat.is_running)
-        owner.warden.start()
-        assert owner.warden.pid not in (None, first)
+        owner.watchdog.start()
+        assert owner.watchdog.pid not in (None, first)
     finally:
-        owner.warden.dismiss()
+        owner.watchdog.stop()
 
 
-def test_without_an_interpreter_there_is_no_warden_and_a_warning(
+def test_without_an_interpreter_there_is_no_watchdog_and_a_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     from outrider.transports._process.watchdog import Host
 
     monkeypatch.setattr(sys, "frozen", True, raising=False)
     owner = Host()
-    owner.warden.start()
-    owner.warden.start()
-    assert owner.warden.pid is None
-    assert caplog.text.count("no Python to start a warden with") == 1
+    owner.watchdog.start()
+    owner.watchdog.start()
+    assert owner.watchdog.pid is None
+    assert caplog.text.count("no Python to start a watchdog with") == 1

@@ -20,12 +20,14 @@ import pytest
 from outrider.command import Command
 from outrider.errors import ConnectionLost, ProcessExited, TransportClosed, UsageError
 from outrider.transports import ProcessTransport, Transport, live_processes
-from outrider.transports._process import pipes, spawn, stderr
+from outrider.transports._process import pipes as _output
+from outrider.transports._process import spawn as _starting
+from outrider.transports._process import stderr as _stderr
 from outrider.transports._process import transport as _process
-from outrider.transports._process.pipes import Input, Output
-from outrider.transports._process.polling import PollingKeeper
+from outrider.transports._process.pipes import Output
 from outrider.transports._process.spawn import run_uninterrupted
 from outrider.transports._process.stderr import StderrLog
+from outrider.transports._process.supervisor import Supervisor
 from outrider.wire import Arrival, KeepAlive, MalformedLine, UnknownMessage
 from tests.transports.conftest import child, impatient, own_processes, wait_for
 
@@ -109,7 +111,7 @@ async def test_a_lost_connection_is_raised_after_what_came_before_and_again() ->
 
 
 def test_after_a_gap_in_what_is_kept_nothing_more_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipes, "ENDING_LIMIT", 4)
+    monkeypatch.setattr(_output, "ENDING_LIMIT", 4)
     reading, writing = os.pipe()
     output = Output(reading)
     output.hand_over()
@@ -131,8 +133,7 @@ async def test_ending_the_input_does_not_wait_for_a_write_that_was_given_up() ->
     async with impatient("never_reads", write_timeout=None) as transport:
         await anext(transport.messages())
         assert transport._link is not None
-        stdin = transport._link.keeper.input
-        assert isinstance(stdin, Input)
+        stdin = transport._link.supervisor.input
         await transport.send(b"x" * fcntl.fcntl(stdin.fileno(), fcntl.F_GETPIPE_SZ))
         scope = anyio.CancelScope()
 
@@ -169,12 +170,12 @@ async def test_a_program_that_reads_slowly_is_not_taken_for_one_that_does_not_re
 async def test_a_program_that_is_gone_before_the_preamble_was_sent_is_reported_to_the_reader(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    class Slow(PollingKeeper):
-        def start(self) -> None:
-            super().start()
+    class Slow(Supervisor):
+        def start(self, folder: str | None) -> None:
+            super().start(folder)
             wait_for(lambda: self.has_exited)
 
-    monkeypatch.setattr(spawn, "SystemKeeper", Slow)
+    monkeypatch.setattr(_starting, "Supervisor", Slow)
     command = Command(child("fails_at_once").argv, preamble=b"secret\n")
     async with ProcessTransport(command) as transport:
         with pytest.raises(ProcessExited, match="code 3"):
@@ -201,7 +202,7 @@ async def test_a_callback_that_wants_to_exit_is_called_again(error: type[BaseExc
 async def test_a_callback_that_is_stuck_takes_bounded_memory(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(stderr, "_WAITING_LIMIT", 10)
+    monkeypatch.setattr(_stderr, "_WAITING_LIMIT", 10)
     goes_on = threading.Event()
     lines: list[str] = []
 
@@ -290,9 +291,9 @@ async def test_a_keeper_that_cannot_even_kill_lets_everybody_go(
     def fail() -> bool:
         raise LookupError("a bug")
 
-    monkeypatch.setattr(transport._link.keeper, "_kill", fail)
+    monkeypatch.setattr(transport._link.supervisor, "_kill", fail)
     await transport.close()
-    with pytest.raises(ConnectionLost, match="keeper of the process failed"):
+    with pytest.raises(ConnectionLost, match="supervisor of the process failed"):
         await transport.receive()
     assert "could not be killed either" in caplog.text
     assert transport.pid is not None
@@ -339,7 +340,7 @@ async def test_a_transport_that_is_ended_while_it_starts_does_not_start(
 ) -> None:
     """As by another thread, or by a handler for a signal."""
     transport = impatient("ignores_everything")
-    start = spawn.start
+    start = _starting.start
 
     def end_and_start(*arguments: Any) -> Any:
         transport.end(kill=True)

@@ -9,26 +9,33 @@ from collections.abc import Iterator
 import anyio
 import pytest
 
-from outrider.errors import ProcessExited
+from outrider.errors import LaunchError, ProcessExited
 from outrider.transports import ProcessTransport
-from outrider.transports._process import processes, supervisor, tree
+from outrider.transports._process import processes as _processes
+from outrider.transports._process import supervisor as _supervisor
+from outrider.transports._process import tree as _tree
+from outrider.transports._process.processes import ProcessTable, PsutilTable
 from outrider.wire import KeepAlive, UnknownMessage
 from tests.transports.conftest import impatient, own_processes, wait_for
 
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(params=["no eventfd", "no pidfd", "no /proc"])
+@pytest.fixture(params=["no eventfd", "no pidfd", "no /proc", "psutil", "macOS"])
 def old_system(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param == "no eventfd":
-        monkeypatch.delattr(os, "eventfd")
-    elif request.param == "no /proc":
+    if request.param == "no /proc":
         if "leaves_an_escaped_one" in request.node.name:
-            pytest.skip("without /proc, what leaves the group is not found")
-        monkeypatch.setattr(processes, "_table", processes.NoTable())
-    else:
+            pytest.skip("without /proc and psutil, what leaves the group is not found")
+        monkeypatch.setattr(_processes, "_table", ProcessTable())
+    if request.param in ("psutil", "macOS"):
+        monkeypatch.setattr(_processes, "_table", PsutilTable())
+    if request.param in ("no eventfd", "macOS"):
+        monkeypatch.delattr(os, "eventfd")
+    if request.param in ("no pidfd", "macOS"):
         monkeypatch.delattr(os, "pidfd_open")
-        monkeypatch.setattr(tree, "_HAS_PIDFD", False)
+        monkeypatch.setattr(_tree, "_HAS_PIDFD", False)
+    if request.param == "macOS":  # before Python 3.13
+        monkeypatch.delattr(os, "waitid")
 
 
 @pytest.mark.usefixtures("old_system")
@@ -63,6 +70,14 @@ async def test_large_messages_go_both_ways() -> None:
                 assert len(note.data["text"]) == 300_000
 
 
+async def test_a_system_on_which_no_exit_can_be_noticed_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_processes, "_table", ProcessTable())
+    monkeypatch.delattr(os, "waitid")
+    with pytest.raises(LaunchError, match="needs psutil") as raised:
+        await impatient("polite").connect()
+    assert "pip install psutil" in raised.value.hint
+
+
 @pytest.fixture
 def ignored_sigchld() -> Iterator[None]:
     """What some servers do: the system then reaps their children, and no status is left."""
@@ -94,7 +109,7 @@ async def test_a_process_that_cannot_be_killed_does_not_keep_close_from_returnin
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As one in an uninterruptible wait: signals are sent, and nothing happens."""
-    monkeypatch.setattr(supervisor, "KILL_SECONDS", 0.05)
+    monkeypatch.setattr(_supervisor, "KILL_SECONDS", 0.05)
     transport = impatient("ignores_everything")
     await transport.connect()
     await anext(transport.messages())
@@ -119,11 +134,11 @@ async def test_a_keeper_that_fails_kills_its_child(
     def fail() -> None:
         raise LookupError("a bug")
 
-    monkeypatch.setattr(transport._link.keeper, "_go_down", fail)
+    monkeypatch.setattr(transport._link.supervisor, "_shut_down", fail)
     await transport.close()
-    assert "the keeper of process" in caplog.text
+    assert "the supervisor of process" in caplog.text
     assert "a bug" in caplog.text
-    assert "keeper of the process failed" in str(transport.exit_error)
+    assert "supervisor of the process failed" in str(transport.exit_error)
     wait_for(lambda: not own_processes())
     caplog.clear()
 

@@ -21,12 +21,12 @@ from outrider.command import FOLDER, Command, File
 from outrider.errors import LaunchError
 from outrider.transports import ProcessTransport
 from outrider.transports._process import tree as _tree
-from outrider.transports._process import watchdog_main
+from outrider.transports._process import watchdog_main as _watchdog_main
 from outrider.transports._process.folder import remove_folder
 from outrider.transports._process.pipes import Input
 from outrider.transports._process.tree import Tree
-from outrider.transports._process.wakeup import Flag
-from outrider.transports._process.watchdog import Warden, host
+from outrider.transports._process.wakeup import EventFd
+from outrider.transports._process.watchdog import Watchdog, host
 from outrider.wire import Arrival, UnknownMessage
 from tests.transports.conftest import child, impatient, own_processes
 from tests.transports.test_tree import MARKER, Stranger, is_alive, marked, stranger
@@ -147,15 +147,15 @@ def test_with_a_single_file_to_open_it_is_looked_at_before_it_is_signalled(
 
 
 @pytest.mark.anyio
-async def test_a_flag_without_a_descriptor_can_be_waited_for() -> None:
+async def test_an_event_without_a_descriptor_can_be_waited_for() -> None:
     with few_files():
-        flag = Flag()
-    assert not flag.wait_blocking(0.01)
+        event = EventFd()
+    assert not event.wait_blocking(0.01)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(flag.wait)
+        tasks.start_soon(event.wait)
         await anyio.lowlevel.checkpoint()
-        flag.set()
-    assert flag.wait_blocking()
+        event.set()
+    assert event.wait_blocking()
 
 
 def test_a_piece_that_has_begun_stays_in_the_queue_when_there_is_no_descriptor_for_its_ticket() -> None:
@@ -173,10 +173,10 @@ def test_a_piece_that_has_begun_stays_in_the_queue_when_there_is_no_descriptor_f
     os.close(reading)
 
 
-def test_a_warden_that_cannot_be_started_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_watchdog_that_cannot_be_started_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     with few_files(1):
-        Warden("test").start()
-    assert "the warden cannot be started" in caplog.text
+        Watchdog("test").start()
+    assert "the watchdog cannot be started" in caplog.text
 
 
 # The temporary folder.
@@ -227,7 +227,8 @@ def test_where_the_kernel_cannot_hold_a_number_what_is_ours_is_signalled_all_the
     tree = Tree(os.getpid(), MARKER)
     monkeypatch.setattr(tree, "_find_others", lambda: iter([stranger.pid, marked.pid, 2**22 + 1]))
     assert tree.signal_others(signal.SIGSTOP) == 3
-    watchdog_main.send([stranger.pid, marked.pid, 2**22 + 1], b"OUTRIDER_test=", set(), signal.SIGKILL)
+    for pid in (stranger.pid, marked.pid, 2**22 + 1):
+        _watchdog_main.Marked(b"OUTRIDER_test=", {}).signal_one(pid, signal.SIGKILL)
     assert marked.process.wait() == -signal.SIGKILL
     assert is_alive(stranger)
     assert _tree._HAS_PIDFD
@@ -242,9 +243,11 @@ async def test_one_that_forks_on_and_on_does_not_get_away(tmp_path: Path) -> Non
     assert not is_locked(lock)
 
 
-def test_the_warden_catches_one_that_forks_on_and_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watchdog_main, "POLITE_SECONDS", 0.05)
-    monkeypatch.setattr(watchdog_main, "TERM_SECONDS", 0.05)
+def test_the_watchdog_catches_one_that_forks_on_and_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_watchdog_main, "POLITE_SECONDS", 0.05)
+    monkeypatch.setattr(_watchdog_main, "TERM_SECONDS", 0.05)
     lock = tmp_path / "lock"
     command = child("leaves_one_that_forks_on_and_on", str(lock))
 
@@ -257,9 +260,9 @@ def test_the_warden_catches_one_that_forks_on_and_on(tmp_path: Path, monkeypatch
     transport = anyio.run(start)
     assert is_locked(lock)
     assert transport._link is not None
-    keeper = transport._link.keeper
-    name, value = host().marker(keeper.number)
-    watchdog_main.clean_up(f"{name}={value}".encode(), {})
+    supervisor = transport._link.supervisor
+    name, value = host().marker(supervisor.number)
+    _watchdog_main.clean_up(f"{name}={value}".encode(), {})
     assert not is_locked(lock)
 
 
@@ -275,12 +278,12 @@ def is_locked(path: Path) -> bool:
         os.close(number)
 
 
-def test_a_note_that_the_warden_cannot_read_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_note_that_the_watchdog_cannot_read_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     reading, writing = os.pipe()
     os.write(writing, b'{"do":"wat\n{"do":"watch","number":2,"group":1,"started":1,"folder":null}\n')
     os.close(writing)
     try:
-        assert set(watchdog_main.wait_for_death(os.getppid(), reading)) == {2}
+        assert set(_watchdog_main.wait_for_death(os.getppid(), reading)) == {2}
     finally:
         os.close(reading)
 

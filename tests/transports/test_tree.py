@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from outrider.transports import ProcessTransport
-from outrider.transports._process import processes, watchdog_main
-from outrider.transports._process.processes import environment_of, stat_of
+from outrider.transports._process import processes as _processes
+from outrider.transports._process import watchdog_main as _watchdog_main
+from outrider.transports._process.processes import environment_of, processes, stat_of
 from outrider.transports._process.tree import Tree
+from outrider.transports._process.watchdog_main import Marked
 from tests.transports.conftest import child, wait_for
 
 MARKER = "OUTRIDER_test=1"
@@ -115,7 +117,7 @@ def test_where_there_is_no_proc_there_are_no_others(monkeypatch: pytest.MonkeyPa
         raise FileNotFoundError
 
     monkeypatch.setattr(os, "listdir", refuse)
-    assert list(processes.process_ids()) == []
+    assert list(_processes.process_ids()) == []
 
 
 @pytest.mark.anyio
@@ -141,42 +143,43 @@ async def test_nothing_is_signalled_after_the_child_was_reaped(monkeypatch: pyte
     assert calls == sorted(calls, reverse=True)
 
 
-# The warden's own look at processes. It has none of Outrider's modules, so it has its own.
+# What the watchdog finds. It knows no child, only the host.
 
 
-def test_the_warden_knows_what_is_ours(stranger: Stranger, marked: Stranger) -> None:
+def test_the_watchdog_knows_what_is_ours(stranger: Stranger, marked: Stranger) -> None:
     marker = b"OUTRIDER_test="
-    started = watchdog_main.started_at(stranger.pid)
-    assert watchdog_main.is_ours(marked.pid, marker, set())
-    assert not watchdog_main.is_ours(stranger.pid, marker, set())
-    assert watchdog_main.is_ours(stranger.pid, marker, {(stranger.pid, started)})
-    assert not watchdog_main.is_ours(stranger.pid, marker, {(stranger.pid, 12)})
-    assert not watchdog_main.is_ours(2**22 + 1, marker, set())
-    assert watchdog_main.started_at(2**22 + 1) is None
+    stat = processes().stat_of(stranger.pid)
+    assert stat is not None
+    assert Marked(marker, {}).has(marked.pid)
+    assert not Marked(marker, {}).has(stranger.pid)
+    assert Marked(marker, {stranger.pid: stat.started}).has(stranger.pid)
+    assert not Marked(marker, {stranger.pid: 12}).has(stranger.pid)
+    assert not Marked(marker, {}).has(2**22 + 1)
 
 
-def test_the_warden_ends_what_is_ours_and_removes_the_folders(
+def test_the_watchdog_ends_what_is_ours_and_removes_the_folders(
     stranger: Stranger, marked: Stranger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watchdog_main, "POLITE_SECONDS", 0.05)
+    monkeypatch.setattr(_watchdog_main, "POLITE_SECONDS", 0.05)
     folder = tmp_path / "folder"
     folder.mkdir()
     children: dict[int, dict[str, object]] = {
         1: {"group": marked.pid, "started": 0, "folder": str(folder)},
         2: {"group": stranger.pid, "started": 0, "folder": None},
     }
-    watchdog_main.clean_up(b"OUTRIDER_test=", children)
+    _watchdog_main.clean_up(b"OUTRIDER_test=", children)
     assert marked.process.wait() == -signal.SIGTERM
     assert is_alive(stranger)
     assert not folder.exists()
 
 
-def test_the_warden_does_not_signal_a_number_that_went_to_another(stranger: Stranger) -> None:
-    watchdog_main.send([stranger.pid, 2**22 + 1], b"OUTRIDER_test=", set(), signal.SIGKILL)
+def test_the_watchdog_does_not_signal_a_number_that_went_to_another(stranger: Stranger) -> None:
+    for pid in (stranger.pid, 2**22 + 1):
+        Marked(b"OUTRIDER_test=", {}).signal_one(pid, signal.SIGKILL)
     assert is_alive(stranger)
 
 
-def test_the_warden_hears_of_children_until_the_host_is_dead(
+def test_the_watchdog_hears_of_children_until_the_host_is_dead(
     stranger: Stranger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reading, writing = os.pipe()
@@ -186,22 +189,22 @@ def test_the_warden_hears_of_children_until_the_host_is_dead(
     monkeypatch.setattr(os, "getppid", lambda: stranger.pid)
     stranger.process.kill()
     try:
-        assert set(watchdog_main.wait_for_death(stranger.pid, reading)) == {2}
+        assert set(_watchdog_main.wait_for_death(stranger.pid, reading)) == {2}
     finally:
         os.close(reading)
         os.close(writing)
 
 
 @pytest.mark.parametrize("is_held", [False, True])
-def test_the_warden_of_a_host_that_is_dead_already_does_not_wait(
+def test_the_watchdog_of_a_host_that_is_dead_already_does_not_wait(
     is_held: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watchdog_main, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(_watchdog_main, "LOOK_SECONDS", 0.01)
     reading, writing = os.pipe()
     if not is_held:
         os.close(writing)
     try:
-        assert watchdog_main.wait_for_death(2**22 + 1, reading) == {}
+        assert _watchdog_main.wait_for_death(2**22 + 1, reading) == {}
     finally:
         os.close(reading)
         if is_held:

@@ -3,13 +3,14 @@ your own."""
 
 from outrider.command import Command
 from outrider.transports._memory import MemoryTransport, memory_pair
-from outrider.transports._process.supervisor import LiveProcess, live_processes
 from outrider.transports._process.transport import (
     Closer,
     Finished,
+    LiveProcess,
     ProcessTransport,
     Reader,
     Writer,
+    live_processes,
     run_to_end,
 )
 from outrider.transports._trace.format import Recording, TraceRecord, TraceRun, read_trace

@@ -1,5 +1,5 @@
 """The private folder of a child: made before it starts, readable by its user alone, removed when it has
-ended, or by the warden, or by the next host that is started.
+ended, or by the watchdog, or by the next host that is started.
 
 Does not decide what is in it; the command does.
 """
@@ -7,24 +7,15 @@ Does not decide what is in it; the command does.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import logging
 import os
-import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from outrider.errors import LaunchError
-
-if sys.platform == "win32":
-    from shutil import rmtree
-
-    def remove_tree(path: str, _: float) -> None:
-        rmtree(path, ignore_errors=True)
-else:
-    import fcntl
-
-    from outrider.transports._process.removal import lock, new_name, remove_tree
+from outrider.transports._process.removal import lock, new_name, remove_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,14 +33,14 @@ _NAMES: Final = 10
 """That are tried for a folder, each of them nobody else's as far as anybody can tell."""
 
 _locks: Final[dict[Path, int]] = {}
-"""Descriptors that tell other hosts that a folder is in use. They are gone with this process, however it
+"""Descriptors that show other hosts that a folder is in use. They are gone with this process, however it
 ends."""
 
 
 def make_folder(command: Command, expect: Callable[[str], object]) -> Path:
     """Make the folder with the command's files in it. Raises `LaunchError`, and nothing is left behind.
 
-    `expect` is told its path before it is there, for when this process is killed the next moment.
+    `expect` gets its path before it is there, for when this process is killed the next moment.
     """
     for name in (*command.folders, *(file.name for file in command.files)):
         if Path(name).is_absolute() or ".." in Path(name).parts:
@@ -102,29 +93,25 @@ def remove_folder(folder: Path) -> None:
 
 def _make_locked(expect: Callable[[str], object]) -> Path:
     """A new folder that no other host takes for one that was left behind."""
-    if sys.platform == "win32":
-        return Path(tempfile.mkdtemp(prefix=f"outrider-{os.getpid()}-"))
-    else:
-        for _ in range(_NAMES):
-            folder = Path(tempfile.gettempdir(), new_name())
-            expect(str(folder))
-            folder.mkdir(mode=0o700)
-            try:
-                _locks[folder] = lock(str(folder))
-            except FileNotFoundError:
-                continue
-            except BaseException:
-                folder.rmdir()
-                raise
-            return folder
-        raise FileNotFoundError(f"every folder made in {tempfile.gettempdir()} is taken away at once")
+    for _ in range(_NAMES):
+        folder = Path(tempfile.gettempdir(), new_name())
+        expect(str(folder))
+        folder.mkdir(mode=0o700)
+        try:
+            _locks[folder] = lock(str(folder))
+        except FileNotFoundError:
+            continue
+        except BaseException:
+            folder.rmdir()
+            raise
+        return folder
+    raise FileNotFoundError(f"every folder made in {tempfile.gettempdir()} is taken away at once")
 
 
 def _unlock(folder: Path) -> None:
     if (number := _locks.pop(folder, None)) is not None:
-        if sys.platform != "win32":
-            # A process that is just being forked may hold a copy, and the lock with it.
-            fcntl.flock(number, fcntl.LOCK_UN)
+        # A process that is just being forked may hold a copy, and the lock with it.
+        fcntl.flock(number, fcntl.LOCK_UN)
         os.close(number)
 
 
@@ -135,8 +122,7 @@ def _forget() -> None:
     _locks.clear()
 
 
-if sys.platform != "win32":
-    os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(after_in_child=_forget)
 
 
 def _make_path(folder: Path, name: Path, user: UserId | None) -> Path:
@@ -150,5 +136,5 @@ def _make_path(folder: Path, name: Path, user: UserId | None) -> Path:
 
 
 def _give(path: Path, user: UserId | None) -> None:
-    if user is not None and sys.platform != "win32":
+    if user is not None:
         os.chown(path, user.uid, user.gid)

@@ -1,7 +1,7 @@
-"""The child's stdin: what is sent, in order and each piece whole, without ever blocking the sender's thread.
+"""The child's stdin and stdout, without ever blocking the thread that sends or receives.
 
-Does not wait: what the pipe does not take at once is left for the keeper thread, and the sender gets a
-ticket.
+What is sent goes out in order, each piece whole. Does not wait: what the pipe does not take at once is left
+for the supervisor thread, and the sender gets a ticket.
 """
 
 from __future__ import annotations
@@ -15,18 +15,24 @@ from typing import TYPE_CHECKING, Final
 
 from anyio import wait_readable
 
-from outrider.transports._process.supervisor import ENDING_LIMIT, READ_SIZE
-from outrider.transports._process.wakeup import Bell, Flag, forget_in_forks
+from outrider.transports._process.wakeup import EventFd, WakeupFd, forget_in_forks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+READ_SIZE: Final = 65536
+"""Larger reads and larger pipes measured no better."""
+ENDING_LIMIT: Final = 64 * 1024 * 1024
+"""So much is kept of what a child writes while it is being ended; the rest is only counted."""
+LEFT_LIMIT: Final = 1024 * 1024
+"""So much is read after the exit at most: no pipe holds more, so the rest is not the child's."""
+
 
 class Ticket:
-    """A piece that is still on its way: all of it in the pipe, or never, once `flag` is set."""
+    """A piece that is still on its way: all of it in the pipe, or never, once `settled` is set."""
 
     def __init__(self, data: memoryview) -> None:
-        self.flag = Flag()
+        self.settled = EventFd()
         self.rest = data
         self.has_begun = False
         self.was_sent = False
@@ -36,8 +42,7 @@ class Input:
     """The writing end of the child's stdin. Every method may be called from any thread, and none blocks."""
 
     def __init__(self, number: int, wake: Callable[[], None]) -> None:
-        if sys.platform != "win32":
-            os.set_blocking(number, False)
+        os.set_blocking(number, False)
         self._number = number
         self._wake = wake
         self._lock = Lock()
@@ -99,8 +104,8 @@ class Input:
         with self._lock:
             if not ticket.has_begun and ticket in self._queue:
                 self._queue.remove(ticket)
-                # Whoever ends the input may wait for it as the last one.
-                ticket.flag.set()
+                # The task that ends the input may wait for it as the last one.
+                ticket.settled.set()
                 if not self._queue and self._refusal is not None:
                     self._close()
 
@@ -115,7 +120,7 @@ class Input:
             return None
 
     def pump(self) -> None:
-        """Write what the pipe takes. Called by the keeper when it is writable."""
+        """Write what the pipe takes. Called by the supervisor when it is writable."""
         with self._lock:
             while self._queue:
                 ticket = self._queue[0]
@@ -133,7 +138,7 @@ class Input:
                     return
                 self._queue.popleft()
                 ticket.was_sent = True
-                ticket.flag.set()
+                ticket.settled.set()
             if self._refusal is not None:
                 self._close()
 
@@ -159,7 +164,7 @@ class Input:
 
     def _fail_all(self) -> None:
         while self._queue:
-            self._queue.popleft().flag.set()
+            self._queue.popleft().settled.set()
 
     def _close(self) -> None:
         number, self._number = self._number, -1
@@ -171,15 +176,8 @@ class InputClosed(Exception):
     """Nothing can be sent; the text says why."""
 
 
-# Not for Windows: there, type checkers need not look further.
-assert sys.platform != "win32"
-
-_LEFT_LIMIT: Final = 1024 * 1024
-"""So much is read after the exit at most: no pipe holds more, so the rest is not the child's."""
-
-
 class Output:
-    """The reading end of the child's stdout. `take` is the event loop's, all else the keeper's."""
+    """The reading end of the child's stdout. `take` is the event loop's, all else the supervisor's."""
 
     def __init__(self, number: int) -> None:
         os.set_blocking(number, False)
@@ -193,12 +191,12 @@ class Output:
         self._is_closed = False
         self._is_over = False
         self._is_drained = False
-        self._is_news = False
-        """Whether the bell has been rung and not been cleared."""
-        self._news = Bell()
+        self._is_notified = False
+        """Whether the reader has been notified and has not looked since."""
+        self._wakeup = WakeupFd()
         self._readiness = Readiness()
         self._readiness.add(number)
-        self._readiness.add(self._news.fileno())
+        self._readiness.add(self._wakeup.fileno())
 
     @property
     def is_closed(self) -> bool:
@@ -235,19 +233,19 @@ class Output:
             elif not (self._is_handed_over or self._is_closed) and (read := self._read()):
                 self._is_drained = len(read) < READ_SIZE
                 return read
-            if self._is_news:
-                self._is_news = False
-                self._news.clear()
+            if self._is_notified:
+                self._is_notified = False
+                self._wakeup.clear()
             return None
 
     async def wait(self) -> None:
         """Wait until `take` may have something."""
         await self._readiness.wait()
 
-    # The keeper's side.
+    # The supervisor's side.
 
     def hand_over(self) -> None:
-        """From now on the keeper reads."""
+        """From now on the supervisor reads."""
         with self._lock:
             self._is_handed_over = True
             if self._number >= 0:
@@ -264,13 +262,13 @@ class Output:
     def finish(self) -> None:
         """The child is gone: keep what is left in the pipe, and let `take` come to an end."""
         self.hand_over()
-        left = _LEFT_LIMIT
+        left = LEFT_LIMIT
         while left > 0 and self.drain():
             left -= READ_SIZE
         with self._lock:
             self._close()
             self._is_over = True
-            self._ring()
+            self._notify()
 
     def forget(self) -> None:
         """Close all of it, in a forked process, where the thread that may have held the lock is not."""
@@ -297,11 +295,11 @@ class Output:
             return
         self._kept.append(data)
         self._kept_size += len(data)
-        self._ring()
+        self._notify()
 
-    def _ring(self) -> None:
-        self._is_news = True
-        self._news.ring()
+    def _notify(self) -> None:
+        self._is_notified = True
+        self._wakeup.notify()
 
     def _close(self) -> None:
         number, self._number = self._number, -1

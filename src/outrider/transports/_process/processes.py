@@ -1,68 +1,76 @@
-"""What the system tells of its processes: the one place where it is asked.
+"""The process table: the one place where the system is asked about its processes.
 
-Does not know what a process belongs to. A system that tells nothing has `NoTable`; one that can be asked in
-another way gets a table of its own here, and nothing else changes.
+Does not know what a process belongs to. Linux has `/proc`. Where there is none (macOS), `psutil` is asked;
+where that is not installed either, nothing is known but the process group.
+
+The watchdog uses this too, with the bare interpreter: so it imports nothing of Outrider, and not `typing`.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import resource
 import sys
-from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, Protocol
 
+if sys.platform == "linux":
+    import resource
+
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Final
 
-# Not for Windows: there, type checkers need not look further.
-assert sys.platform != "win32"
+SWITCH: Final = "OUTRIDER_PROCESS_TABLE"
+"""The variable that has `psutil` used although there is a `/proc`: what macOS does can be tested on Linux."""
 
-_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _OUT_OF_FILES: Final = (errno.EMFILE, errno.ENFILE)
 
 
-class Stat(NamedTuple):
+class Stat:
     """What is known of a process."""
 
-    state: str
-    """A letter, as in `/proc/<pid>/stat`: `Z` and `X` have ended."""
-    group: int
-    session: int
-    started: int
-    """In clock ticks since the machine started: with the pid, it names one process for ever."""
+    __slots__ = ("group", "is_running", "parent", "session", "started")
 
-    @property
-    def is_running(self) -> bool:
-        return self.state not in "ZX"
+    def __init__(self, *, is_running: bool, parent: int, group: int, session: int, started: int) -> None:
+        self.is_running = is_running
+        """False for a zombie."""
+        self.parent = parent
+        self.group = group
+        self.session = session
+        self.started = started
+        """When it started, in a unit of the table's: with the pid, it names one process for ever."""
 
 
-class ProcessTable(Protocol):
-    """The processes of this machine. Each method raises `OSError` if no file can be opened to look."""
+class ProcessTable:
+    """The processes of this machine. As it is here: of a system that says nothing about them.
 
-    can_be_searched: ClassVar[bool]
-    """Whether it tells anything at all."""
+    Each method raises `OSError` if no file can be opened to look.
+    """
+
+    can_be_searched = False
+    has_tags = False
+    """Whether `put_tag` marks a process for good. Where it does not, descent counts as well."""
 
     def stat_of(self, pid: int) -> Stat | None:
         """None if there is no such process."""
-        ...
+        return None
 
     def environment_of(self, pid: int) -> bytes:
         """The variables that a process was started with, NUL before and after each; empty if they may not be
         read."""
-        ...
+        return b""
 
     def tag_of(self, pid: int) -> int:
         """What `put_tag` has given to it, or to one that it comes from; 0 if nothing has."""
-        ...
+        return 0
 
     def process_ids(self) -> Iterator[int]:
         """All that can be seen, the newest first."""
-        ...
+        return iter(())
 
     def resident_bytes_of(self, pid: int) -> int:
         """The memory that it has in use; 0 if it is gone."""
-        ...
+        return 0
 
 
 def stat_of(pid: int) -> Stat | None:
@@ -76,7 +84,13 @@ def stat_of(pid: int) -> Stat | None:
         return None
     # The name is in brackets and may hold anything, brackets and spaces included.
     fields = text[text.rfind(b")") + 2 :].split(None, 20)
-    return Stat(fields[0].decode(), int(fields[2]), int(fields[3]), int(fields[19]))
+    return Stat(
+        is_running=fields[0] not in (b"Z", b"X"),
+        parent=int(fields[1]),
+        group=int(fields[2]),
+        session=int(fields[3]),
+        started=int(fields[19]),
+    )
 
 
 def environment_of(pid: int) -> bytes:
@@ -145,47 +159,127 @@ def tag_of(pid: int) -> int:
         return 0
 
 
-class ProcTable:
+class ProcTable(ProcessTable):
     """Of a system that has `/proc`: Linux."""
 
-    can_be_searched: ClassVar[bool] = True
-    stat_of = staticmethod(stat_of)
-    environment_of = staticmethod(environment_of)
-    tag_of = staticmethod(tag_of)
-    process_ids = staticmethod(process_ids)
+    can_be_searched = True
+    has_tags = True
+
+    def stat_of(self, pid: int) -> Stat | None:
+        return stat_of(pid)
+
+    def environment_of(self, pid: int) -> bytes:
+        return environment_of(pid)
+
+    def tag_of(self, pid: int) -> int:
+        return tag_of(pid)
+
+    def process_ids(self) -> Iterator[int]:
+        return process_ids()
 
     def resident_bytes_of(self, pid: int) -> int:
         try:
             with open(f"/proc/{pid}/statm", "rb", buffering=0) as file:  # noqa: PTH123 - as above
-                return int(file.read(256).split()[1]) * _PAGE
+                return int(file.read(256).split()[1]) * os.sysconf("SC_PAGE_SIZE")
         except (OSError, IndexError):
             return 0
 
 
-class NoTable:
-    """Of a system that tells nothing that is understood here. What is left is the process group."""
+class PsutilTable(ProcessTable):
+    """Of a system without `/proc`: macOS. Raises `ImportError` if there is no psutil."""
 
-    can_be_searched: ClassVar[bool] = False
+    can_be_searched = True
+
+    def __init__(self) -> None:
+        import psutil
+
+        self._psutil = psutil
+        self.path = os.path.dirname(os.path.dirname(psutil.__file__))  # noqa: PTH120
+        """Where psutil can be imported from."""
 
     def stat_of(self, pid: int) -> Stat | None:
-        return None
+        try:
+            process = self._psutil.Process(pid)
+            # Not `create_time`, which changes when the clock is set.
+            started: float | None = vars(process)["_ident"][1]
+            with process.oneshot():
+                is_running = process.status() not in (self._psutil.STATUS_ZOMBIE, self._psutil.STATUS_DEAD)
+                parent = process.ppid()
+        except self._psutil.Error:
+            return None
+        try:
+            group, session = os.getpgid(pid), os.getsid(pid)
+        except OSError:  # macOS does not give those of a zombie
+            group = session = 0
+        return Stat(
+            is_running=is_running,
+            parent=parent,
+            group=group,
+            session=session,
+            started=round((started or 0) * 1_000_000),
+        )
 
     def environment_of(self, pid: int) -> bytes:
-        return b""
-
-    def tag_of(self, pid: int) -> int:
-        return 0
+        # macOS hides those of its own programs, the shells among them.
+        try:
+            variables = self._psutil.Process(pid).environ()
+        except self._psutil.Error:
+            return b""
+        lines = [os.fsencode(f"{name}={value}") for name, value in variables.items()]
+        return b"\0" + b"\0".join(lines) + b"\0" if lines else b""
 
     def process_ids(self) -> Iterator[int]:
-        return iter(())
+        # The first is the kernel, and its number means this process to some calls.
+        return iter(sorted(filter(None, self._psutil.pids()), reverse=True))
 
     def resident_bytes_of(self, pid: int) -> int:
-        return 0
+        try:
+            return self._psutil.Process(pid).memory_info().rss
+        except (OSError, self._psutil.Error):
+            return 0
 
 
-_table: ProcessTable = ProcTable() if stat_of(os.getpid()) is not None else NoTable()
+def add_descendants(known: dict[int, int], table: ProcessTable) -> None:
+    """Add to these processes, by number and start, all that they have started.
+
+    What has lost its parent cannot be found any more: it has to be known by then.
+    """
+    stats = {pid: stat for pid in table.process_ids() if (stat := table.stat_of(pid)) is not None}
+    children: dict[int, list[int]] = {}
+    for pid, stat in stats.items():
+        children.setdefault(stat.parent, []).append(pid)
+    pending = [pid for pid, started in known.items() if pid in stats and stats[pid].started == started]
+    while pending:
+        for child in children.get(pending.pop(), ()):
+            if known.get(child) != stats[child].started:
+                known[child] = stats[child].started
+                pending.append(child)
+
+
+def _choose() -> ProcessTable:
+    if os.environ.get(SWITCH) != "psutil" and stat_of(os.getpid()) is not None:
+        return ProcTable()
+    try:
+        return PsutilTable()
+    except ImportError:
+        return ProcessTable()
+
+
+_table: ProcessTable = _choose()
 
 
 def processes() -> ProcessTable:
     """The table of this system."""
     return _table
+
+
+def use_psutil(path: str) -> None:
+    """Use psutil, from this folder. For the watchdog, which has no packages."""
+    global _table
+    sys.path.append(path)
+    try:
+        _table = PsutilTable()
+    except ImportError:  # it was removed meanwhile
+        pass
+    finally:
+        sys.path.remove(path)

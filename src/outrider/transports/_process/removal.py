@@ -1,22 +1,17 @@
 """Removes private folders: one that is known, however deep or read-only it is, and those that hosts which
 were killed have left behind.
 
-Used by the host and by its warden, which runs with the bare interpreter: so it imports nothing but the
+Used by the host and by its watchdog, which runs with the bare interpreter: so it imports nothing but the
 standard library, and little of that. Follows no link, and needs two descriptors for a tree of any size.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
-import sys
 import time
 from contextlib import suppress
-
-# Not for Windows: there, type checkers need not look further.
-assert sys.platform != "win32"
-
-import fcntl  # noqa: E402 - there is none on Windows
 
 PREFIX = "outrider-"
 _RANDOM_LENGTH = 16

@@ -1,6 +1,6 @@
 """The child's stderr: always drained, the last lines kept, each line given to the user's callback.
 
-Does not read by itself: the keeper thread does, and hands over what it has read.
+Does not read by itself: the supervisor thread does, and hands over what it has read.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class StderrLog:
 
 
 class Callback:
-    """Calls the user's function for each line, in a thread of its own: it may be slow, the keeper may not.
+    """Calls the user's function for each line, in a thread of its own: it may be slow.
 
     Holds it weakly: it often is a method of what holds the transport, which could never be garbage collected
     then.

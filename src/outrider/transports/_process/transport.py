@@ -1,11 +1,13 @@
 """A transport to a child process: its pipes, seen from an event loop.
 
-Does not know what the program is. What must happen whatever becomes of the event loop is the keeper's
-business.
+Does not know what the program is. What must happen whatever becomes of the event loop is up to the
+supervisor. Nothing of Outrider starts a process on Windows, but all of it can be imported there.
 """
 
 from __future__ import annotations
 
+import os
+import sys
 import weakref
 from contextlib import suppress
 from copy import copy
@@ -14,12 +16,22 @@ from typing import TYPE_CHECKING, NamedTuple
 import anyio
 from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
-from outrider.errors import ConnectionLost, OptionsError, ProcessExited, TransportClosed, UsageError
+from outrider.errors import (
+    ConnectionLost,
+    LaunchError,
+    OptionsError,
+    ProcessExited,
+    TransportClosed,
+    UsageError,
+)
 from outrider.transports._process.pipes import InputClosed
-from outrider.transports._process.spawn import run_uninterrupted, start
-from outrider.transports._process.supervisor import Keeper, Patience
+from outrider.transports._process.supervisor import ShutdownTimeouts, Supervisor
 from outrider.transports._process.wakeup import FreshLock
+from outrider.transports._process.watchdog import host
 from outrider.transports._transport import Inbox, Messages, Receiver, Sendable, Transport, line_of
+
+if sys.platform != "win32":
+    from outrider.transports._process.spawn import run_uninterrupted, start
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,21 +46,21 @@ _EXIT_SECONDS = 0.5
 
 
 class Link:
-    """A child that has been started, for whoever holds an end of it."""
+    """A child that has been started, for those who hold an end of it."""
 
     def __init__(
-        self, keeper: Keeper, write_timeout: float | None, stderr: Callable[[str], object] | None
+        self, supervisor: Supervisor, write_timeout: float | None, stderr: Callable[[str], object] | None
     ) -> None:
-        self.keeper = keeper
-        # The keeper holds it weakly: it may well hold whoever holds this.
+        self.supervisor = supervisor
+        # The supervisor holds it weakly: it may well hold the owner of this.
         self._stderr = stderr
         self._write_timeout = write_timeout
         self._is_receiving = False
 
     @property
     def is_ready(self) -> bool:
-        keeper = self.keeper
-        return keeper.input.refusal is None and not keeper.is_ending and not keeper.has_exited
+        supervisor = self.supervisor
+        return supervisor.input.refusal is None and not supervisor.is_ending and not supervisor.has_exited
 
     async def receive(self) -> bytes:
         if self._is_receiving:
@@ -57,30 +69,30 @@ class Link:
             )
         self._is_receiving = True
         try:
-            output = self.keeper.output
+            output = self.supervisor.output
             if not output.is_drained:
                 # First, because what is read must not be lost to a cancellation; and a reader that never has
-                # to wait would starve whoever consumes.
+                # to wait would starve the consumer.
                 await checkpoint()
             while (data := output.take()) is None:
                 if output.is_closed and not output.is_handed_over:
-                    self.keeper.notice_closed_output()
+                    self.supervisor.notice_closed_output()
                 await output.wait()
         finally:
             self._is_receiving = False
         if not data:
             # The pipe ends a moment before the reason is known.
-            await self.keeper.ended.wait()
-            if self.keeper.error is not None:
+            await self.supervisor.ended.wait()
+            if self.supervisor.error is not None:
                 # A copy: the traceback of a raised one would hold on to everything in its frames.
-                raise copy(self.keeper.error)
+                raise copy(self.supervisor.error)
         return data
 
     async def send(self, data: bytes) -> None:
-        # No more than that: whoever sends a request waits for the answer anyway.
+        # No more than that: the sender of a request waits for the answer anyway.
         await checkpoint_if_cancelled()
         try:
-            ticket = self.keeper.input.put(data)
+            ticket = self.supervisor.input.put(data)
         except InputClosed as error:
             raise await self._why_closed(str(error)) from None
         if ticket is None:
@@ -88,48 +100,50 @@ class Link:
         try:
             await self._wait_while_read(ticket)
         finally:
-            self.keeper.input.withdraw(ticket)
+            self.supervisor.input.withdraw(ticket)
         if not ticket.was_sent:
-            raise await self._why_closed(self.keeper.input.refusal or "it is closed")
+            raise await self._why_closed(self.supervisor.input.refusal or "it is closed")
 
     async def _wait_while_read(self, ticket: Ticket) -> None:
         """Wait until it is sent. A program that reads slowly reads: what counts is the time in which nothing
         is read."""
         sent_bytes = -1
-        while sent_bytes != (sent_bytes := self.keeper.input.sent_bytes):
+        while sent_bytes != (sent_bytes := self.supervisor.input.sent_bytes):
             with anyio.move_on_after(self._write_timeout):
-                await ticket.flag.wait()
+                await ticket.settled.wait()
                 return
         raise ConnectionLost(
             f"the program has not read its input for {self._write_timeout:g} s"
-            f" ({self.keeper.input.waiting_bytes} bytes wait)",
+            f" ({self.supervisor.input.waiting_bytes} bytes wait)",
             hint="It hangs, or is stopped: close the session. A longer limit is `timeouts.write`.",
         )
 
     async def end_input(self) -> None:
         await checkpoint()
-        ticket = self.keeper.input.end("its input has been ended")
+        ticket = self.supervisor.input.end("its input has been ended")
         if ticket is not None:
             with anyio.move_on_after(self._write_timeout):
-                await ticket.flag.wait()
+                await ticket.settled.wait()
 
     async def close(self, *, kill: bool = False) -> None:
-        self.keeper.end(kill=kill)
+        self.supervisor.end(kill=kill)
         # Shielded: an anyio scope waits for what has to be done anyway. A raw cancel gets through, and the
-        # keeper goes on without us.
+        # supervisor goes on without us.
         with anyio.CancelScope(shield=True):
-            await self.keeper.ended.wait()
+            await self.supervisor.ended.wait()
 
     async def _why_closed(self, why: str) -> OutriderError:
-        keeper = self.keeper
+        supervisor = self.supervisor
         # With an error, it failed before anybody asked it to end.
-        if keeper.is_ending and keeper.error is None:
+        if supervisor.is_ending and supervisor.error is None:
             return TransportClosed("it is closed")
-        if keeper.input.is_broken or keeper.has_exited:
+        if supervisor.input.is_broken or supervisor.has_exited:
             with anyio.move_on_after(_EXIT_SECONDS):
-                await keeper.ended.wait()
-        if keeper.ended.is_set:
-            return copy(keeper.error) or ProcessExited(keeper.returncode, stderr_tail=keeper.stderr.tail)
+                await supervisor.ended.wait()
+        if supervisor.ended.is_set:
+            return copy(supervisor.error) or ProcessExited(
+                supervisor.returncode, stderr_tail=supervisor.stderr.tail
+            )
         return TransportClosed(why)
 
 
@@ -141,7 +155,7 @@ class ProcessTransport(Transport):
     child
     does. It may be used from any thread and on one event loop after another; one task receives at a time.
 
-    `connect` raises a `LaunchError` if the process cannot be started.
+    `connect` raises a `LaunchError` if the process cannot be started, and on Windows, where none can.
     """
 
     def __init__(
@@ -168,7 +182,7 @@ class ProcessTransport(Transport):
         self.command = command
         self.max_buffer_size = max_buffer_size
         self._stderr = stderr
-        self._patience = Patience(grace, terminate)
+        self._timeouts = ShutdownTimeouts(grace, terminate)
         self._write_timeout = write_timeout
         self._lock = FreshLock()
         self._link: Link | None = None
@@ -178,6 +192,12 @@ class ProcessTransport(Transport):
 
     async def connect(self) -> None:
         await checkpoint()
+        if sys.platform == "win32":
+            raise LaunchError(
+                "Outrider cannot run Claude Code on Windows",
+                argv=self.command.argv,
+                hint="Run it in WSL: `wsl --install`, then install Python, Outrider and Claude Code there.",
+            )
         # It takes a millisecond, so there is nothing to gain by not waiting for it.
         with self._lock:
             if self._is_split:
@@ -190,13 +210,13 @@ class ProcessTransport(Transport):
                     raise TransportClosed("it has been closed")
 
     def _start(self) -> None:
-        keeper = start(self.command, self._stderr, self._patience)
-        keeper.cleanups.extend(self._cleanups)
-        self._link = Link(keeper, self._write_timeout, self._stderr)
-        self._finalizer = _end_with(self, keeper)
+        supervisor = start(self.command, self._stderr, self._timeouts)
+        supervisor.cleanups.extend(self._cleanups)
+        self._link = Link(supervisor, self._write_timeout, self._stderr)
+        self._finalizer = _end_with(self, supervisor)
         if self._is_closed:
             # By `end`, in another thread or a signal handler, which cannot wait for the lock.
-            keeper.end()
+            supervisor.end()
 
     async def receive(self) -> bytes:
         """The next bytes that the process wrote.
@@ -244,20 +264,20 @@ class ProcessTransport(Transport):
         """Send without waiting, from any thread. What can no longer be sent is dropped."""
         if self._link is not None and not self._is_split:
             with suppress(InputClosed):
-                self._link.keeper.input.put(data)
+                self._link.supervisor.input.put(data)
 
     def end(self, *, kill: bool = False) -> None:
         """Begin to end the process, from any thread, without waiting for it."""
         self._is_closed = True
         if self._link is not None and not self._is_split:
-            self._link.keeper.end(kill=kill)
+            self._link.supervisor.end(kill=kill)
 
     async def wait_exited(self) -> int | None:
         """Wait until the process and all that it started is gone; gives its exit code, None if it got
         lost."""
-        keeper = self._connected().keeper
-        await keeper.ended.wait()
-        return keeper.returncode
+        supervisor = self._connected().supervisor
+        await supervisor.ended.wait()
+        return supervisor.returncode
 
     def split(self) -> tuple[Reader, Writer, Closer]:
         """Three ends for different tasks; this object is of no more use then. The process ends with the
@@ -281,7 +301,7 @@ class ProcessTransport(Transport):
         with self._lock:
             self._cleanups.append(clean_up)
             if self._link is not None:
-                self._link.keeper.cleanups.append(clean_up)
+                self._link.supervisor.cleanups.append(clean_up)
 
     def on_stderr(self, tell: Callable[[str], object]) -> None:
         """Have each line on stderr given to this function too, before the callback gets it.
@@ -300,43 +320,43 @@ class ProcessTransport(Transport):
     @property
     def is_alive(self) -> bool:
         """Whether the process runs, or anything that it started."""
-        return self._link is not None and not self._link.keeper.ended.is_set
+        return self._link is not None and not self._link.supervisor.ended.is_set
 
     @property
     def pid(self) -> int | None:
         """None before `connect`."""
-        return None if self._link is None else self._link.keeper.pid
+        return None if self._link is None else self._link.supervisor.pid
 
     @property
     def returncode(self) -> int | None:
         """Negative for a signal; None while it runs."""
-        return None if self._link is None else self._link.keeper.returncode
+        return None if self._link is None else self._link.supervisor.returncode
 
     @property
     def exit_error(self) -> OutriderError | None:
         """Why the process ended, if it was a failure and not asked for. Known whether anybody reads or
         not."""
-        return None if self._link is None else self._link.keeper.error
+        return None if self._link is None else self._link.supervisor.error
 
     @property
     def stderr_tail(self) -> str:
         """The last 100 lines on stderr."""
-        return "" if self._link is None else self._link.keeper.stderr.tail
+        return "" if self._link is None else self._link.supervisor.stderr.tail
 
     @property
     def dropped_bytes(self) -> int:
         """How much a process that wrote more than 64 MiB while it was being ended wrote for nothing."""
-        return 0 if self._link is None else self._link.keeper.output.dropped_bytes
+        return 0 if self._link is None else self._link.supervisor.output.dropped_bytes
 
     @property
     def bound(self) -> float:
         """The longest that `close` takes, in seconds."""
-        return self._patience.bound
+        return self._timeouts.bound
 
     def resident_bytes(self) -> int:
         """The memory that the process and all that it started has in use. Looks at every process of the
         machine."""
-        return 0 if self._link is None else self._link.keeper.resident_bytes()
+        return 0 if self._link is None else self._link.supervisor.tree.resident_bytes()
 
     def _may_connect(self) -> bool:
         return not self._is_closed
@@ -368,7 +388,7 @@ class Reader(Receiver):
     async def receive(self) -> bytes:
         """The next bytes, as those of the transport."""
         data = await self._link.receive()
-        if not data and self._link.keeper.is_ending:
+        if not data and self._link.supervisor.is_ending:
             raise TransportClosed("it has been closed")
         return data
 
@@ -405,15 +425,15 @@ class Closer:
 
     def __init__(self, link: Link) -> None:
         self._link = link
-        _end_with(self, link.keeper)
+        _end_with(self, link.supervisor)
 
     @property
     def exit_error(self) -> OutriderError | None:
-        return self._link.keeper.error
+        return self._link.supervisor.error
 
     @property
     def returncode(self) -> int | None:
-        return self._link.keeper.returncode
+        return self._link.supervisor.returncode
 
     async def close(self) -> None:
         """End the process and all that it started."""
@@ -433,15 +453,43 @@ def _both(first: Callable[[str], object], second: Callable[[str], object] | None
     return call
 
 
-def _end_with(owner: object, keeper: Keeper) -> weakref.finalize[..., object]:
+def _end_with(owner: object, supervisor: Supervisor) -> weakref.finalize[..., object]:
     """End the child when its owner is gone. At exit the host does it, for all of them at once."""
-    finalizer = weakref.finalize(owner, keeper.end)
+    finalizer = weakref.finalize(owner, supervisor.end)
     finalizer.atexit = False
     return finalizer
 
 
 def _split_error() -> UsageError:
     return UsageError("the transport has been split; use the reader, the writer and the closer that it gave")
+
+
+class LiveProcess(NamedTuple):
+    """A child of this process, with all that it started."""
+
+    pid: int
+    argv: tuple[str, ...]
+    """Its command line, secrets masked."""
+    started_at: float
+    """Seconds since the epoch."""
+    is_ending: bool
+    """Whether it has been asked to end."""
+    marker: str
+    """The variable that it and all that it started carry in their environment."""
+
+
+def live_processes() -> list[LiveProcess]:
+    """All of them, the oldest first. One leaves the list when it and all that it started is gone."""
+    return [
+        LiveProcess(
+            supervisor.pid,
+            tuple(supervisor.command.redaction(os.environ).mask_argv(supervisor.command.argv)),
+            supervisor.started_at,
+            supervisor.is_ending,
+            "=".join(host().marker(supervisor.number)),
+        )
+        for supervisor in host().live()
+    ]
 
 
 _SAID_LIMIT = 1024 * 1024

@@ -1,4 +1,4 @@
-"""The processes that belong to a child: its group, and whatever carries one of its marks.
+"""The processes that belong to a child: its group, whatever carries one of its marks, and its descendants.
 
 The agent's shell tool starts a session of its own for each command, so a group alone misses them. Does not
 decide when anything is signalled, nor how processes are looked at: where they cannot be, there is the group.
@@ -10,20 +10,14 @@ import errno
 import os
 import select
 import signal
-import sys
 from typing import TYPE_CHECKING, Final
 
-if sys.platform != "win32":
-    from outrider.transports._process.processes import processes
+from outrider.transports._process.processes import add_descendants, processes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    if sys.platform != "win32":
-        from outrider.transports._process.processes import Stat
-
-# Not for Windows: there, type checkers need not look further.
-assert sys.platform != "win32"
+    from outrider.transports._process.processes import Stat
 
 _HAS_PIDFD: Final = hasattr(os, "pidfd_open") and hasattr(signal, "pidfd_send_signal")
 _LOOKS: Final = 20
@@ -40,9 +34,20 @@ class Tree:
         stat = self._table.stat_of(pid)
         self.started: Final = 0 if stat is None else stat.started
         """When the child started; whatever started earlier is not of its making."""
+        self._descendants = {pid: self.started}
+        """By number, with their start. Only where the table has no tags."""
         self._signalled: dict[int, int] = {}
         self._marker = b"\0" + os.fsencode(marker) + b"\0"
         self._tag = tag
+
+    def note_descendants(self) -> None:
+        """Remember what the child has started: once it has ended, that has another parent. To be called
+        before it is ended; a table with tags does not need it."""
+        if not self._table.has_tags:
+            try:
+                add_descendants(self._descendants, self._table)
+            except OSError:  # no file can be opened to look: there are other marks
+                pass
 
     def members(self) -> list[int]:
         """The processes of it that run, the child itself included."""
@@ -61,6 +66,17 @@ class Tree:
         except OSError:
             return True
 
+    def has_exited(self) -> bool:
+        """Whether the child has ended. Does not reap it."""
+        if hasattr(os, "waitid"):
+            try:
+                return os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+            except ChildProcessError:  # somebody has reaped it
+                return True
+        # macOS, before Python 3.13.
+        stat = self._table.stat_of(self._pid)
+        return stat is None or not stat.is_running
+
     def signal_group(self, number: int) -> bool:
         """Signal the group; says whether anything may be in it. Only while the child has not been reaped:
         until then nobody else can get its number."""
@@ -77,6 +93,7 @@ class Tree:
             # killed has not to be looked at again.
             return int(self._keeps_its_number() and self.signal_group(number) and number != signal.SIGKILL)
         count = 0
+        self.note_descendants()
         try:
             if self._keeps_its_number():
                 # All at once: one that forks on and on does not get away.
@@ -98,22 +115,20 @@ class Tree:
             try:
                 stat = self._table.stat_of(pid)
                 if stat is not None and not stat.is_running and stat.started == started:
-                    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG)
+                    os.waitpid(pid, os.WNOHANG)
             except OSError:  # somebody else's, as usual
                 pass
 
     def resident_bytes(self) -> int:
         """The memory that the processes have in use, added up; pages they share count for each."""
-        return sum(map(self._table.resident_bytes_of, self._members_if_possible()))
-
-    def _members_if_possible(self) -> list[int]:
+        self.note_descendants()
         try:
-            return self.members()
+            return sum(map(self._table.resident_bytes_of, self.members()))
         except OSError:
-            return []
+            return 0
 
     def _find_others(self) -> Iterator[int]:
-        """Give each as soon as it is found; not the child itself. Raises `OSError` if it cannot be told.
+        """Give each as soon as it is found; not the child itself. Raises `OSError` if it is unclear.
 
         One that forks and ends, on and on, has ended when its turn in the list comes, and one that is just
         becoming another program has no environment for a moment: then the list is read again.
@@ -148,7 +163,7 @@ class Tree:
     def _is_ours(self, pid: int, stat: Stat) -> bool:
         if stat.started < self.started or not stat.is_running:
             return False
-        if self._pid in (stat.group, stat.session):
+        if self._pid in (stat.group, stat.session) or self._descendants.get(pid) == stat.started:
             return True
         if self._tag and self._table.tag_of(pid) == self._tag:
             return True

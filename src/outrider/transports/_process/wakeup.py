@@ -8,8 +8,6 @@ from __future__ import annotations
 import math
 import os
 import select
-import socket
-import sys
 import time
 from threading import Lock
 from typing import TYPE_CHECKING, Final, Protocol
@@ -63,14 +61,14 @@ def _forget_all() -> None:
     _all.clear()
 
 
-if sys.platform != "win32":
+if hasattr(os, "register_at_fork"):  # not on Windows
     os.register_at_fork(after_in_child=_forget_all)
 
 
 _MARK: Final = b"\1\0\0\0\0\0\0\0"
 """What an eventfd takes; for the others any byte would do."""
-_LOOK_SECONDS: Final = 0.02
-"""Between two looks at a flag for which there is no descriptor."""
+_POLL_SECONDS: Final = 0.02
+"""Between two looks at an event for which there is no descriptor."""
 
 
 class Descriptor:
@@ -118,61 +116,18 @@ class Descriptor:
             pass
 
 
-class _Socket(socket.socket):
-    """Closed by the garbage collector without a warning, as a `Descriptor` is."""
-
-    __slots__ = ()
-
-    def __del__(self) -> None:
-        self.close()
-
-
-class SocketDescriptor(Descriptor):
-    """Owns a socket: on Windows nothing else can be waited for, and a socket's number is no file's."""
-
-    __slots__ = ("_socket",)
-
-    def __init__(self, owned: socket.socket) -> None:
-        own = _Socket(owned.family, owned.type, owned.proto, fileno=owned.detach())
-        own.setblocking(False)
-        super().__init__(own.fileno())
-        self._socket = own
-
-    def close(self) -> None:
-        self._number = -1
-        self._socket.close()
-
-    def duplicate(self) -> Descriptor:
-        return SocketDescriptor(self._socket.dup())
-
-    def read(self, size: int) -> bytes:
-        return self._socket.recv(size)
-
-    def write(self, data: bytes) -> int:
-        return self._socket.send(data)
-
-
-def socket_pair() -> tuple[Descriptor, Descriptor]:
-    """Two ends: what is written to the second makes the first readable."""
-    readable, writable = socket.socketpair()
-    return SocketDescriptor(readable), SocketDescriptor(writable)
-
-
 def _open_pair() -> tuple[Descriptor, Descriptor]:
-    """The same, with what costs least here."""
-    if sys.platform == "win32":
-        return socket_pair()
-    elif hasattr(os, "eventfd"):
+    """Two ends: what is written to the second makes the first readable."""
+    if hasattr(os, "eventfd"):
         both = Descriptor(os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
         return both, both
-    else:
-        readable, writable = os.pipe()
-        os.set_blocking(readable, False)
-        os.set_blocking(writable, False)
-        return Descriptor(readable), Descriptor(writable)
+    readable, writable = os.pipe()
+    os.set_blocking(readable, False)
+    os.set_blocking(writable, False)
+    return Descriptor(readable), Descriptor(writable)
 
 
-class Flag:
+class EventFd:
     """An event that is set once and stays set. `set` never blocks and may be called anywhere.
 
     Where no more files can be opened, those who wait for it look at it now and then.
@@ -184,14 +139,13 @@ class Flag:
             self._readable, self._writable = _open_pair()
         except OSError:
             self._readable = self._writable = Descriptor(-1)
-        self._spare: list[Descriptor] = []
 
     @property
     def is_set(self) -> bool:
         return self._is_set
 
     def fileno(self) -> int:
-        """Readable from the moment on when the flag is set."""
+        """Readable from the moment on when the event is set."""
         return self._readable.fileno()
 
     def set(self) -> None:
@@ -205,74 +159,47 @@ class Flag:
         if self._is_set:
             await checkpoint()
             return
-        # A loop takes one waiter for each number, so each waiter has its own.
-        own = self._take_own()
-        if own is None:
-            while not self.is_set:  # noqa: ASYNC110 - there is nothing else to wait for
-                await sleep(_LOOK_SECONDS)
-            return
         try:
+            # A loop takes one waiter for each number, so each waiter has its own.
+            own = self._readable.duplicate()
+        except OSError:
+            while not self.is_set:  # noqa: ASYNC110 - there is nothing else to wait for
+                await sleep(_POLL_SECONDS)
+            return
+        with own:
             await wait_readable(own.fileno())
-        finally:
-            if isinstance(own, SocketDescriptor):
-                # On Windows a thread of anyio may still be looking at it, and a closed one would end that
-                # thread: it is used again, and closed after the flag is set.
-                self._spare.append(own)
-            else:
-                own.close()
 
     def wait_blocking(self, timeout: float | None = None) -> bool:
         """Wait in a thread; says whether it is set."""
         if self._readable.fileno() < 0:
             deadline = time.monotonic() + (math.inf if timeout is None else timeout)
             while not self._is_set and time.monotonic() < deadline:
-                time.sleep(_LOOK_SECONDS)
+                time.sleep(_POLL_SECONDS)
         elif not self._is_set:
-            if sys.platform == "win32":
-                select.select([self._readable.fileno()], [], [], timeout)
-            else:
-                poll = select.poll()
-                poll.register(self._readable.fileno(), select.POLLIN)
-                poll.poll(None if timeout is None else timeout * 1000)
+            poll = select.poll()
+            poll.register(self._readable.fileno(), select.POLLIN)
+            poll.poll(None if timeout is None else timeout * 1000)
         return self._is_set
 
-    def _take_own(self) -> Descriptor | None:
-        try:
-            return self._spare.pop()
-        except IndexError:
-            pass
-        try:
-            return self._readable.duplicate()
-        except OSError:
-            return None
 
-
-class Bell:
-    """Wakes a thread that polls. Rung any number of times, it is heard at least once."""
+class WakeupFd:
+    """Wakes a thread that polls. However often it is notified, the thread wakes at least once."""
 
     def __init__(self) -> None:
-        self._hears, self._rings = _open_pair()
+        self._readable, self._writable = _open_pair()
 
     def fileno(self) -> int:
-        return self._hears.fileno()
+        return self._readable.fileno()
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         try:
-            self._rings.write(_MARK)
-        except (BlockingIOError, OSError):  # full: it rings already; closed: nobody is there
+            self._writable.write(_MARK)
+        except (BlockingIOError, OSError):  # full: it is readable already; closed: nobody is there
             pass
 
     def clear(self) -> None:
         try:
-            while len(self._hears.read(4096)) == 4096:
+            while len(self._readable.read(4096)) == 4096:
                 pass
         except BlockingIOError:
             pass
-
-    async def wait(self) -> None:
-        """Wait in a task until it is rung, or has been since it was cleared. One task at a time."""
-        await wait_readable(self._hears.fileno())
-
-    def close(self) -> None:
-        self._hears.close()
-        self._rings.close()

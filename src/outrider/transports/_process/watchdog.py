@@ -1,8 +1,8 @@
-"""The host's side of the warden: a small process that ends what is left when the host dies without a word.
+"""The host's side of the watchdog: a small process that ends what is left when the host is killed.
 
 `kill -9` gives no one a chance to clean up, and a plain SIGTERM skips `atexit`. Does not end anything itself:
-`watchdog_main.py` does. Where there is no interpreter to start it with, children are only told by the end of
-their input. One that dies is started again: the keepers of all children have an eye on it.
+`watchdog_main.py` does. Where there is no interpreter to start it with, children only see the end of their
+input. One that dies is started again: the supervisors of all children poll its pipe.
 """
 
 from __future__ import annotations
@@ -21,10 +21,14 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
+
+from outrider.transports._process.processes import PsutilTable, processes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from outrider.transports._process.supervisor import Supervisor
 
 
 log = logging.getLogger("outrider.process")
@@ -33,11 +37,11 @@ _PROGRAM: Final = Path(__file__).with_name("watchdog_main.py")
 _AGAIN_SECONDS: Final = 1.0
 """So long after one was started at the earliest, the next is: whatever ends it may well end the next."""
 _BEHIND_LIMIT: Final = 1024 * 1024
-"""A warden that is behind by so many bytes is stopped, or hangs, and is replaced."""
+"""A watchdog that is behind by so many bytes is stopped, or hangs, and is replaced."""
 
 
-class Warden:
-    """Starts the warden with the first child and tells it which ones there are."""
+class Watchdog:
+    """Starts the watchdog with the first child and keeps it informed of which ones there are."""
 
     def __init__(self, host_id: str, tag: int = 0) -> None:
         self._host_id = host_id
@@ -58,38 +62,35 @@ class Warden:
         return None if self._process is None else self._process.pid
 
     def start(self) -> None:
-        """Make sure that it runs. To be called before a child is started: the marker alone tells it what is
-        ours."""
-        if sys.platform != "win32":  # there, a job object ends what is left
-            with self._lock:
-                self._is_wanted = True
-                if self._process is None or self._process.poll() is not None:
-                    self._start()
+        """Make sure that it runs. To be called before a child is started: it finds what is ours by the marker
+        alone."""
+        with self._lock:
+            self._is_wanted = True
+            if self._process is None or self._process.poll() is not None:
+                self._start()
 
     def expect(self, number: int, folder: str) -> None:
         """A child is about to be started, and this folder is about to be made for it."""
         self._note(number, {"group": None, "started": None, "folder": folder})
 
-    # For the keepers, which poll anyway.
+    # For the supervisors, which poll anyway.
 
-    if sys.platform != "win32":
-
-        def register(self, poll: select.poll) -> int:
-            """Have a poll tell when `tend` is to be called; gives the number that it waits for, or -1."""
-            pipe = self._pipe
-            if pipe >= 0:
-                # That nobody reads from it any more is told whether it is asked for or not.
-                poll.register(pipe, select.POLLOUT if self._unsent else 0)
-            return pipe
+    def register(self, poll: select.poll) -> int:
+        """Have a poll say when to call `maintain`; gives the number that it waits for, or -1."""
+        pipe = self._pipe
+        if pipe >= 0:
+            # That nobody reads from it any more is reported whether it is asked for or not.
+            poll.register(pipe, select.POLLOUT if self._unsent else 0)
+        return pipe
 
     def due_in(self) -> float | None:
-        """In how many seconds `tend` is to be called, whatever the poll tells; None: not at all."""
+        """In how many seconds to call `maintain`, whatever the poll says; None: not at all."""
         if self._pipe >= 0 or not self._is_wanted or self._is_impossible:
             return None
         return max(self._not_before - time.monotonic(), 0)
 
-    def tend(self) -> None:
-        """Tell it what it has not been told yet; if it has died, start another, which is told everything."""
+    def maintain(self) -> None:
+        """Send what it has not been sent yet; if it has died, start another, which is sent everything."""
         with self._lock:
             if not self._is_wanted or self._is_impossible:
                 return
@@ -97,7 +98,7 @@ class Warden:
                 self._send()
             elif time.monotonic() >= self._not_before:
                 if self._process is not None:
-                    log.warning("the warden has died; another is started")
+                    log.warning("the watchdog has died; another is started")
                 self._start()
             else:
                 self._close_pipe()
@@ -106,21 +107,21 @@ class Warden:
         """A child has started. The marker finds it; this helps where it lost its environment."""
         self._note(number, {"group": group, "started": started, "folder": folder})
 
-    def _note(self, number: int, told: dict[str, object]) -> None:
-        facts = {"do": "watch", "number": number, **told}
+    def _note(self, number: int, child: dict[str, object]) -> None:
+        facts = {"do": "watch", "number": number, **child}
         line = json.dumps(facts).encode() + b"\n"
         with self._lock:
             self._known[number] = line
-            self._tell(line)
+            self._queue(line)
 
     def release(self, number: int) -> None:
         """A child has ended, and all that was made for it is gone."""
         with self._lock:
             if self._known.pop(number, None) is not None:
-                self._tell(json.dumps({"do": "release", "number": number}).encode() + b"\n")
+                self._queue(json.dumps({"do": "release", "number": number}).encode() + b"\n")
 
-    def dismiss(self) -> None:
-        """Nothing is left to watch: let it go."""
+    def stop(self) -> None:
+        """Nothing is left to watch: let it end."""
         with self._lock:
             process, self._process = self._process, None
             self._is_wanted = False
@@ -145,19 +146,20 @@ class Warden:
         if not sys.executable or getattr(sys, "frozen", False) or not _PROGRAM.is_file():
             self._is_impossible = True
             log.warning(
-                "no Python to start a warden with: if this process is killed, agents end by themselves only"
+                "no Python to start a watchdog with: if this process is killed, agents end by themselves only"
             )
             return
         self._close_pipe()
         self._not_before = time.monotonic() + _AGAIN_SECONDS
-        facts = [self._host_id, str(os.getpid()), str(self._tag)]
+        table = processes()
+        psutil = table.path if isinstance(table, PsutilTable) else ""
+        arguments = [self._host_id, str(os.getpid()), str(self._tag), psutil]
         with suppress(OSError):  # there may be no folder for such things at all
-            facts.append(tempfile.gettempdir())
-        command = [sys.executable, "-I", "-S", str(_PROGRAM), *facts]
+            arguments.append(tempfile.gettempdir())
+        command = [sys.executable, "-I", "-S", str(_PROGRAM), *arguments]
         try:
             self._reading, self._pipe = os.pipe()
-            if sys.platform != "win32":
-                os.set_blocking(self._pipe, False)
+            os.set_blocking(self._pipe, False)
             self._process = subprocess.Popen(
                 command,
                 stdin=self._reading,
@@ -168,7 +170,7 @@ class Warden:
                 start_new_session=True,
             )
         except OSError as error:
-            log.warning("the warden cannot be started: %s", error)
+            log.warning("the watchdog cannot be started: %s", error)
             self._close_pipe()
             return
         finally:
@@ -178,7 +180,7 @@ class Warden:
         self._unsent = b"".join(self._known.values())
         self._send()
 
-    def _tell(self, line: bytes) -> None:
+    def _queue(self, line: bytes) -> None:
         if self._pipe < 0:
             return
         self._unsent += line
@@ -191,9 +193,9 @@ class Warden:
             return
         try:
             self._unsent = self._unsent[os.write(self._pipe, self._unsent) :]
-        except BlockingIOError:  # it is behind; a keeper goes on with it
+        except BlockingIOError:  # it is behind; a supervisor sends the rest
             pass
-        except OSError:  # it is gone, as a keeper notices
+        except OSError:  # it is gone, as a supervisor notices
             self._unsent = b""
 
     def _close_pipe(self) -> None:
@@ -203,16 +205,8 @@ class Warden:
 
 
 TAG_BITS: Final = 20
-"""Of a tag, for the child; the warden looks at the rest, which is the host's."""
+"""Of a tag, for the child; the watchdog looks at the rest, which is the host's."""
 _HOST_BITS: Final = 40
-
-
-class Kept(Protocol):
-    """A keeper, as the host sees it."""
-
-    def end(self, *, kill: bool = False) -> None: ...
-    def wait_blocking(self) -> None: ...
-    def forget(self) -> None: ...
 
 
 class Host:
@@ -223,9 +217,9 @@ class Host:
         """In the *name* of the variable that marks children, so that hosts inside hosts add theirs."""
         self._tag = secrets.randbits(_HOST_BITS) | 1
         self._numbers: Iterator[int] = itertools.count(1)
-        self._live: dict[int, Kept] = {}
+        self._live: dict[int, Supervisor] = {}
         self._lock = Lock()
-        self.warden = Warden(self.id, self._tag)
+        self.watchdog = Watchdog(self.id, self._tag)
 
     def next_number(self) -> int:
         return next(self._numbers)
@@ -238,32 +232,32 @@ class Host:
         """What marks the child of this number where it has lost its environment; see `put_tag`."""
         return self._tag << TAG_BITS | number & (1 << TAG_BITS) - 1
 
-    def enter(self, number: int, keeper: Kept) -> None:
+    def enter(self, number: int, supervisor: Supervisor) -> None:
         with self._lock:
-            self._live[number] = keeper
+            self._live[number] = supervisor
 
     def leave(self, number: int) -> None:
         with self._lock:
             self._live.pop(number, None)
 
-    def live(self) -> list[Kept]:
+    def live(self) -> list[Supervisor]:
         with self._lock:
             return list(self._live.values())
 
     def end_all(self) -> None:
         """End every child and wait for it: the interpreter is about to go."""
-        keepers = self.live()
-        for keeper in keepers:
-            keeper.end()
-        for keeper in keepers:
-            keeper.wait_blocking()
-        self.warden.dismiss()
+        supervisors = self.live()
+        for supervisor in supervisors:
+            supervisor.end()
+        for supervisor in supervisors:
+            supervisor.wait_blocking()
+        self.watchdog.stop()
 
     def forget(self) -> None:
         """In a forked process: the children are the other one's. No lock is taken, it may have been held."""
-        for keeper in self._live.values():
-            keeper.forget()
-        self.warden.forget()
+        for supervisor in self._live.values():
+            supervisor.forget()
+        self.watchdog.forget()
 
 
 _host = Host()
@@ -285,7 +279,7 @@ def _end_all() -> None:
     _host.end_all()
 
 
-# Threads cannot be started any more when these run; the keepers are there already.
+# Threads cannot be started any more when these run; the supervisors are there already.
 atexit.register(_end_all)
-if sys.platform != "win32":
+if hasattr(os, "register_at_fork"):  # not on Windows
     os.register_at_fork(after_in_child=_start_anew)

@@ -1,12 +1,11 @@
-"""The warden: a program that waits for the death of its host, then ends the processes that the host left
+"""The watchdog: a program that waits for the death of its host, then ends the processes that the host left
 behind.
 
-Run by itself with the bare interpreter, so it imports nothing but the standard library and `removal`, which
-does so too. When it is started, it removes what earlier hosts have left of their folders.
-It finds what it has to end by the marker in the environment, `OUTRIDER_<host id>=…`, and by the tag in a
-limit, see `processes.py`.
-Its input has one JSON object a line about each child, for those that lost both, and for
-the folders to remove.
+Run by itself with the bare interpreter, so it imports nothing but the standard library, and `processes` and
+`removal`, which do so too. When it is started, it removes what earlier hosts have left of their folders.
+It finds what it has to end by the marker in the environment, `OUTRIDER_<host id>=…`, by the tag in a limit,
+and by descent, see `processes.py`. Its input has one JSON object a line about each child, for those that lost
+all of that, and for the folders to remove.
 """
 
 from __future__ import annotations
@@ -14,27 +13,29 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import resource
 import select
 import signal
 import sys
 import time
 from _thread import start_new_thread
 
-# Not for Windows: there, type checkers need not look further.
-assert sys.platform != "win32"
-
 if __package__:
+    from outrider.transports._process.processes import add_descendants, processes, use_psutil
     from outrider.transports._process.removal import remove_tree, sweep
-else:  # as a program of its own, it finds nothing but what it is told
+else:  # as a program of its own, it finds nothing but what is beside it
     sys.path.insert(0, os.path.dirname(__file__))
+    from processes import (  # type: ignore[import-not-found,no-redef]
+        add_descendants,
+        processes,
+        use_psutil,
+    )
     from removal import remove_tree, sweep  # type: ignore[import-not-found,no-redef]
 
     del sys.path[0]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # `typing` takes longer to import than all the rest
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
 POLITE_SECONDS = 2.0
 """Most agents end by themselves when their input ends with the host."""
@@ -46,23 +47,21 @@ LOOKS = 1000
 LOOK_SECONDS = 1.0
 """Where the death of a process is not announced, it is looked for so often."""
 
-PROC = "/proc"
 TAG_BITS = 20
 """Of a tag, for the child; the rest is the host's."""
-TAG_BIT = 1 << 61
-host_tag = 0
 
 
 def main() -> None:
-    global host_tag
-    host_id, host_pid, host_tag, *temporary = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:]
+    host_id, host_pid, tag, psutil, *temporary = sys.argv[1:]
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     for folder in temporary:
         # What other hosts have left. It may take its time, and the host may not wait for it.
         start_new_thread(sweep, (folder,))
-    children = wait_for_death(host_pid)
-    clean_up(f"OUTRIDER_{host_id}=".encode(), children)
+    if psutil:
+        use_psutil(psutil)
+    children = wait_for_death(int(host_pid))
+    clean_up(f"OUTRIDER_{host_id}=".encode(), children, int(tag))
 
 
 def wait_for_death(host_pid: int, notes: int = 0) -> dict[int, dict[str, object]]:
@@ -97,25 +96,110 @@ def wait_for_death(host_pid: int, notes: int = 0) -> dict[int, dict[str, object]
     return children
 
 
-def clean_up(marker: bytes, children: dict[int, dict[str, object]]) -> None:
-    groups = {(note["group"], note["started"]) for note in children.values() if note["group"]}
-    if os.path.isdir(PROC):
-        end_marked(marker, groups)
+def clean_up(marker: bytes, children: dict[int, dict[str, object]], tag: int = 0) -> None:
+    groups = {
+        group: started
+        for note in children.values()
+        if isinstance(group := note["group"], int) and isinstance(started := note["started"], int)
+    }
+    if processes().can_be_searched:
+        Marked(marker, groups, tag).end()
     else:
-        end_groups({group for group, _ in groups if isinstance(group, int)})
+        end_groups(set(groups))
     for note in children.values():
         if note["folder"]:
             remove_tree(str(note["folder"]))
 
 
-def end_marked(marker: bytes, groups: set[tuple[object, object]]) -> None:
-    wait(marker, groups, POLITE_SECONDS)
-    for number in (signal.SIGTERM, signal.SIGCONT):
-        send(find(marker, groups), marker, groups, number)
-    wait(marker, groups, TERM_SECONDS)
-    deadline = time.monotonic() + KILL_SECONDS
-    while send(find(marker, groups), marker, groups, signal.SIGKILL) and time.monotonic() < deadline:
-        time.sleep(STEP_SECONDS)
+class Marked:
+    """The processes of a host: those that carry its marker or its tag, and the groups that it has reported,
+    with the start of the first of each."""
+
+    def __init__(self, marker: bytes, groups: dict[int, int], tag: int = 0) -> None:
+        self._marker = b"\0" + marker
+        self._groups = groups
+        self._tag = tag
+        self._table = processes()
+        self._descendants = dict(groups)
+
+    def end(self) -> None:
+        self._wait(POLITE_SECONDS)
+        for number in (signal.SIGTERM, signal.SIGCONT):
+            self.signal(number)
+        self._wait(TERM_SECONDS)
+        deadline = time.monotonic() + KILL_SECONDS
+        while self.signal(signal.SIGKILL) and time.monotonic() < deadline:
+            time.sleep(STEP_SECONDS)
+
+    def signal(self, number: int) -> int:
+        """Says how many there were."""
+        count = 0
+        for pid in self.find():
+            count += 1
+            self.signal_one(pid, number)
+        return count
+
+    def signal_one(self, pid: int, number: int) -> None:
+        with contextlib.suppress(OSError):
+            handle = hold(pid)
+            try:
+                # Looked at again now that the number is held: it may have gone to another process in between.
+                if not self.has(pid):
+                    return
+                if handle < 0:
+                    os.kill(pid, number)
+                elif not select.select([handle], [], [], 0)[0]:
+                    signal.pidfd_send_signal(handle, number)
+            finally:
+                if handle >= 0:
+                    os.close(handle)
+
+    def find(self) -> Iterator[int]:
+        """Give each as soon as it is found, the newest first. If one has ended before its turn came, it may
+        have started another: then the list is read again."""
+        settled = {os.getpid()}
+        for _ in range(LOOKS):
+            is_found = is_unclear = False
+            try:
+                if not self._table.has_tags:
+                    add_descendants(self._descendants, self._table)
+                for pid in self._table.process_ids():
+                    if pid in settled:
+                        continue
+                    if self.has(pid):
+                        is_found = True
+                        yield pid
+                    else:
+                        settled.add(pid)
+                        stat = self._table.stat_of(pid)
+                        is_unclear |= stat is None or not stat.is_running
+            except OSError:  # the system has no more files to open: it may have some in a moment
+                time.sleep(STEP_SECONDS)
+                continue
+            if is_found or not is_unclear:
+                return
+
+    def has(self, pid: int) -> bool:
+        """Whether a process runs and is one of them. Raises `OSError` if no file can be opened to look."""
+        stat = self._table.stat_of(pid)
+        if stat is None or not stat.is_running:
+            return False
+        if self._descendants.get(pid) == stat.started:
+            return True
+        # These are ours while their leader lives and is the one that was reported: numbers are used again.
+        for leader in (stat.group, stat.session):
+            if leader in self._groups:
+                first = self._table.stat_of(leader)
+                if first is not None and first.started == self._groups[leader]:
+                    return True
+        if self._tag and self._table.tag_of(pid) >> TAG_BITS == self._tag:
+            return True
+        return self._marker in self._table.environment_of(pid)
+
+    def _wait(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while any(self.find()) and time.monotonic() < deadline:
+            time.sleep(STEP_SECONDS)
 
 
 def end_groups(groups: set[int]) -> None:
@@ -141,93 +225,6 @@ def is_signalled(group: int, number: int) -> bool:
     except OSError:
         return False
     return True
-
-
-def wait(marker: bytes, groups: set[tuple[object, object]], seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while any(find(marker, groups)) and time.monotonic() < deadline:
-        time.sleep(STEP_SECONDS)
-
-
-def find(marker: bytes, groups: set[tuple[object, object]]) -> Iterator[int]:
-    """Give each as soon as it is found, the newest first. If one has ended before its turn came, it may have
-    started another: then the list is read again."""
-    settled = {os.getpid()}
-    for _ in range(LOOKS):
-        is_found = is_unclear = False
-        names = os.listdir(PROC)
-        for pid in sorted((int(name) for name in names if name.isdecimal()), reverse=True):
-            if pid in settled:
-                continue
-            if is_ours(pid, marker, groups):
-                is_found = True
-                yield pid
-            else:
-                settled.add(pid)
-                is_unclear |= has_ended(pid)
-        if is_found or not is_unclear:
-            return
-
-
-def has_ended(pid: int) -> bool:
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:
-        text = file.read()
-        return text[text.rfind(b")") + 2 :][:1] in b"ZX"
-    return True
-
-
-def is_ours(pid: int, marker: bytes, groups: set[tuple[object, object]]) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            text = file.read()
-        fields = text[text.rfind(b")") + 2 :].split()
-        if fields[0] in (b"Z", b"X"):
-            return False
-        group, session = int(fields[2]), int(fields[3])
-        # These are ours while their leader lives and is the one that was reported: numbers are used again.
-        if any(known in (group, session) and started_at(known) == start for known, start in groups):
-            return True
-        if host_tag and tag_of(pid) >> TAG_BITS == host_tag:
-            return True
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            return b"\0" + marker in b"\0" + file.read()
-    except OSError:
-        return False
-
-
-def tag_of(pid: int) -> int:
-    """What the host has given to its child, and the child to all that it started."""
-    with contextlib.suppress(OSError, ValueError):
-        soft, _ = resource.prlimit(pid, resource.RLIMIT_RTTIME)
-        return soft & ~TAG_BIT if soft > 0 and soft & TAG_BIT else 0
-    return 0
-
-
-def started_at(pid: object) -> int | None:
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:
-        text = file.read()
-        return int(text[text.rfind(b")") + 2 :].split()[19])
-    return None
-
-
-def send(pids: Iterable[int], marker: bytes, groups: set[tuple[object, object]], number: int) -> int:
-    """Says how many there were."""
-    count = 0
-    for pid in pids:
-        count += 1
-        with contextlib.suppress(OSError):
-            handle = hold(pid)
-            try:
-                if not is_ours(pid, marker, groups):
-                    continue
-                if handle < 0:
-                    os.kill(pid, number)
-                elif not select.select([handle], [], [], 0)[0]:
-                    signal.pidfd_send_signal(handle, number)
-            finally:
-                if handle >= 0:
-                    os.close(handle)
-    return count
 
 
 def hold(pid: int) -> int:
