@@ -11,13 +11,13 @@ from typing import Generic, Self, Unpack, cast, overload
 from outrider.handlers import Handled
 from outrider.options import OptionFields, Options
 from outrider.session import _session, _turn
-from outrider.session._connection import observers as _following
+from outrider.session._connection import observers
 from outrider.session._info import SessionInfo
 from outrider.session._prompts import Prompt, Prompts
 from outrider.session._requests import UNSET, Timeout
 from outrider.session._result import Output_co, Result, UnfinishedTask
 from outrider.session._session import SessionState, T
-from outrider.session._streams import stream as _stream
+from outrider.session._streams import stream
 from outrider.session._streams.turn_state import Until
 from outrider.session._turn import CancelReceipt, Delivery
 from outrider.session._usage import Usage
@@ -33,8 +33,8 @@ class Reader(Wrapper):
     """
 
     @property
-    def _async(self) -> _stream.Reader:
-        return cast(_stream.Reader, self._wrapped)
+    def _async(self) -> stream.Reader:
+        return cast(stream.Reader, self._wrapped)
 
     def __iter__(self) -> Self:
         return self
@@ -62,8 +62,8 @@ class Following(Wrapper):
     """
 
     @property
-    def _async(self) -> _following.Following:
-        return cast(_following.Following, self._wrapped)
+    def _async(self) -> observers.Following:
+        return cast(observers.Following, self._wrapped)
 
     @property
     def missed(self) -> int:
