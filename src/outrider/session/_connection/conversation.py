@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from outrider.session._connection.answering import Answerer
     from outrider.session._prompts import Prompt, Prompts
     from outrider.session._session import Session
-    from outrider.session._store.link import Keeping, Restored
+    from outrider.session._store.link import Restored, StoreLink
     from outrider.session._streams.stream import Position
     from outrider.session._streams.turn_state import TurnState, Until
     from outrider.wire import JsonObject
@@ -129,28 +129,28 @@ class Conversation:
             if self.options.session_store is None:
                 await self._open(self.options)
             else:
-                await self._open_kept()
+                await self._open_with_store()
             self.is_ready = True
 
-    async def _open_kept(self) -> None:
+    async def _open_with_store(self) -> None:
         # Here, because most sessions have no store.
-        from outrider.session._store.link import Keeping
+        from outrider.session._store.link import StoreLink
 
-        keeping = Keeping(self.options)
-        restored = await keeping.begin(self.options)
+        store_link = StoreLink(self.options)
+        restored = await store_link.begin(self.options)
         try:
-            await self._open(self.options if restored is None else restored.options, keeping, restored)
+            await self._open(self.options if restored is None else restored.options, store_link, restored)
         except BaseException:
-            await keeping.finish()
+            await store_link.finish()
             raise
 
     async def _open(
-        self, options: Options, keeping: Keeping | None = None, restored: Restored | None = None
+        self, options: Options, store_link: StoreLink | None = None, restored: Restored | None = None
     ) -> None:
         request = self.handlers.complete(make_initialize(options))
         transport = make_transport(options, restored)
         connection = Connection(
-            transport, self.handlers, options, keeping=keeping, budget=self.budget, ceiling=self.ceiling
+            transport, self.handlers, options, store_link=store_link, budget=self.budget, ceiling=self.ceiling
         )
         self._context = copy_context()
         self.handlers.begin()

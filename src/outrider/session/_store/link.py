@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FLUSH_SECONDS",
-    "Keeping",
+    "StoreLink",
     "LEASE_SECONDS",
     "LEAVE_SECONDS",
     "Leases",
@@ -362,7 +362,7 @@ LEAVE_SECONDS: Final = 2.0
 """How long the lease may take to be given back, and a store of the session's own to be closed."""
 
 
-class Keeping:
+class StoreLink:
     """The store of one connection. Runs in a task of the event loop, from `begin` until `finish`.
 
     It does not keep the options, which may well lead to the session: that could not be dropped then.
