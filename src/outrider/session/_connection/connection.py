@@ -341,7 +341,7 @@ class Connection:
         self._is_closing = True
         self.flow.moved()
         if self.mirror is not None:
-            self.mirror.open_gates()
+            self.mirror.release_results()
         try:
             if is_first and self.routing.outstanding:
                 for state in self.routing.outstanding:
@@ -495,10 +495,10 @@ class Connection:
             elif self.mirror is not None and self.mirror.takes(event):
                 pass
             elif isinstance(event, ResultMessage) and self.mirror is not None and not self._is_closing:
-                gate = self.mirror.gate(event)
+                hold = self.mirror.hold(event)
                 hand_on()
                 self._watch.heard_at = now
-                self.routing.receive([event], share, now, gate)
+                self.routing.receive([event], share, now, hold)
             elif not isinstance(event, _SERVICE):
                 messages.append(cast("Message", event))
                 if isinstance(event, ApiRetryMessage):

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from outrider.protocol import TurnEvent
     from outrider.session._connection.observers import Observer
-    from outrider.session._streams.stream import Flow, Gate
+    from outrider.session._streams.stream import Flow, ResultHold
     from outrider.session._streams.turn_state import TurnState
     from outrider.wire import Message
 
@@ -215,16 +215,16 @@ class Routing:
 
     # What arrives.
 
-    def receive(self, messages: list[Message], size: int, now: float, gate: Gate | None = None) -> None:
-        """Take messages that came together; behind a gate, a result alone."""
+    def receive(self, messages: list[Message], size: int, now: float, hold: ResultHold | None = None) -> None:
+        """Take messages that came together; with a hold, a result alone."""
         if self._current is not None and _PLAIN.issuperset(map(type, messages)):
             # By far the most of them, where partial messages were asked for.
             for state in self._current or self._hearing:
                 state.take_partials(messages)
                 state.stream.append(messages, size)
         else:
-            self._sort(messages, size // len(messages), now, gate)
-        self.everything.append(messages, size, gate)
+            self._sort(messages, size // len(messages), now, hold)
+        self.everything.append(messages, size, hold)
         for observer in list(self.observers):
             observer.received(messages)
 
@@ -250,7 +250,7 @@ class Routing:
         """Its background work has been waited for long enough."""
         self._settled(state, now)
 
-    def _sort(self, messages: list[Message], share: int, now: float, gate: Gate | None) -> None:
+    def _sort(self, messages: list[Message], share: int, now: float, hold: ResultHold | None) -> None:
         pending: dict[TurnState, list[Message]] = {}
         for message in messages:
             events = self.turns.receive(message)
@@ -263,14 +263,14 @@ class Routing:
                 self._reports.began(message, states)
             for state in states:
                 state.take(message, now)
-                if gate is not None:
-                    state.hold(gate)
+                if hold is not None:
+                    state.hold(hold)
                 pending.setdefault(state, []).append(message)
             if events:
                 # Before a stream is ended: it takes nothing more then.
-                _deliver(pending, share, gate)
+                _deliver(pending, share, hold)
                 self._apply(events, now)
-        _deliver(pending, share, gate)
+        _deliver(pending, share, hold)
 
     def _recipients(self, message: Message, events: list[TurnEvent]) -> list[TurnState]:
         if isinstance(message, ResultMessage):
@@ -413,7 +413,7 @@ class Routing:
             state.is_owed_report = self._reports.is_owed_to(state)
 
 
-def _deliver(pending: dict[TurnState, list[Message]], share: int, gate: Gate | None) -> None:
+def _deliver(pending: dict[TurnState, list[Message]], share: int, hold: ResultHold | None) -> None:
     for state, messages in pending.items():
-        state.stream.append(messages, share * len(messages), gate)
+        state.stream.append(messages, share * len(messages), hold)
     pending.clear()

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from anyio import CancelScope
 
-    from outrider.session._streams.stream import Gate
+    from outrider.session._streams.stream import ResultHold
     from outrider.session._usage import Usage
 
 Until: TypeAlias = Literal["result", "idle"]
@@ -75,7 +75,7 @@ class TurnState:
         """All that came for it, but for the pieces of messages that have come whole."""
         self._partials: deque[Message] = deque(maxlen=_KEPT_PARTIALS)
         self.results: list[ResultMessage] = []
-        self._gate: Gate | None = None
+        self._hold: ResultHold | None = None
         self._held_from = 0
         self.usage: Usage | None = None
         self.failure: BaseException | None = None
@@ -153,14 +153,14 @@ class TurnState:
     @property
     def is_held(self) -> bool:
         """Whether its result is there, but not for its readers yet."""
-        return self._gate is not None and not self._gate.is_open
+        return self._hold is not None and not self._hold.is_released
 
-    def hold(self, gate: Gate) -> None:
+    def hold(self, hold: ResultHold) -> None:
         """The result that just came has to wait."""
         if not self.is_held:
             self._held_from = len(self.messages) - 1
-        self._gate = gate
-        gate.hold_turn(self)
+        self._hold = hold
+        hold.add_turn(self)
 
     def reading_position(self) -> Position | None:
         """Where to read it from, from now on; None if it is not kept."""
