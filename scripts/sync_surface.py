@@ -25,7 +25,7 @@ LAYOUT: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "_surface": {
         "session._streams.stream": ("Reader",),
-        "session._connection.observers": ("Following",),
+        "session._connection.observers": ("EventReader",),
         "session._turn": ("TextReader", "Queued", "Turn"),
         "session._session": ("Session",),
     },

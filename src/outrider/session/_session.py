@@ -17,7 +17,7 @@ from outrider.options import Options
 from outrider.options._validators import fault, text
 from outrider.protocol import RunState
 from outrider.session._connection.conversation import Conversation, wait_idle
-from outrider.session._connection.observers import Following
+from outrider.session._connection.observers import EventReader
 from outrider.session._requests import UNSET, Requests, Timeout, check_fields
 from outrider.session._result import Output_co, output_shape
 from outrider.session._turn import Turn, queue
@@ -311,14 +311,14 @@ class Session(Requests, Generic[Output_co]):
         """What the agent says about itself; kept up to date."""
         return self._conversation.opened().info
 
-    def handled(self) -> Following:
+    def handled(self) -> EventReader:
         """What is answered to the agent from now on: each tool call, hook and decision, with its latency.
 
             async for event in session.handled(): ...
 
         It ends with the session.
         """
-        return self._conversation.followers.follow(self._conversation)
+        return self._conversation.event_feed.subscribe(self._conversation)
 
     @property
     def usage(self) -> Usage:

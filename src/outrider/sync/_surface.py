@@ -54,7 +54,7 @@ class Reader(Wrapper):
         return wrap(Reader, self._read(self._async.fork), self._portal)
 
 
-class Following(Wrapper):
+class EventReader(Wrapper):
     """Events as they come, for one reader: `for event in session.handled(): ...`.
 
     It ends with the session. Of more than 10,000 that are not read the oldest are dropped, and counted in
@@ -62,8 +62,8 @@ class Following(Wrapper):
     """
 
     @property
-    def _async(self) -> observers.Following:
-        return cast(observers.Following, self._wrapped)
+    def _async(self) -> observers.EventReader:
+        return cast(observers.EventReader, self._wrapped)
 
     @property
     def missed(self) -> int:
@@ -396,14 +396,14 @@ class Session(Requests, Generic[Output_co]):
         """What the agent says about itself; kept up to date."""
         return self._read(lambda: self._async.info)
 
-    def handled(self) -> Following:
+    def handled(self) -> EventReader:
         """What is answered to the agent from now on: each tool call, hook and decision, with its latency.
 
             for event in session.handled(): ...
 
         It ends with the session.
         """
-        return wrap(Following, self._read(self._async.handled), self._portal)
+        return wrap(EventReader, self._read(self._async.handled), self._portal)
 
     @property
     def usage(self) -> Usage:

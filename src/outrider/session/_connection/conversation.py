@@ -24,7 +24,7 @@ from outrider.options._validators import seconds
 from outrider.protocol import RunState
 from outrider.session._connection.answering import Serving, TurnOrigin
 from outrider.session._connection.connection import Connection
-from outrider.session._connection.observers import Followers
+from outrider.session._connection.observers import EventFeed
 from outrider.session._connection.start import initialize, make_transport, prepared
 from outrider.session._prompts import feed, has_files, is_prompt_stream, make_message
 from outrider.session._requests import UNSET, Timeout, Unset
@@ -94,8 +94,8 @@ class Conversation:
     ) -> None:
         self.given = options
         """The options of the user."""
-        self.followers = Followers()
-        self.handlers = Handlers(options, self.followers)
+        self.event_feed = EventFeed()
+        self.handlers = Handlers(options, self.event_feed)
         self.options = prepared(options, self.handlers, shape)
         self.shape = shape
         """What the structured output of each turn must be."""
@@ -154,7 +154,7 @@ class Conversation:
         )
         self._context = copy_context()
         self.handlers.begin()
-        self.followers.begin()
+        self.event_feed.begin()
         self._take(connection)
         try:
             await connection.open()
@@ -182,7 +182,7 @@ class Conversation:
         def on_end() -> None:
             if (conversation := this()) is not None:
                 conversation.handlers.close()
-                conversation.followers.close()
+                conversation.event_feed.close()
 
         connection.on_end = on_end
         connection.answering.find_answerer = find_answerer
@@ -213,7 +213,7 @@ class Conversation:
         self.is_closed = True
         self.handlers.close()
         if self.connection is None:
-            self.followers.close()
+            self.event_feed.close()
         else:
             self._finalizer.detach()
             await self.connection.close()
