@@ -41,7 +41,7 @@ from outrider.session._failures import failure_of_retry, hide_known
 from outrider.session._info import CHANGES_INFO, SessionInfo
 from outrider.session._streams.routing import Routing
 from outrider.session._streams.stream import BUDGET, CEILING, Flow
-from outrider.session._streams.turn_state import Doom, TurnState, Until
+from outrider.session._streams.turn_state import MakeFailure, TurnState, Until
 from outrider.wire import (
     UNSUPPORTED_REQUEST,
     ApiRetryMessage,
@@ -345,7 +345,7 @@ class Connection:
         try:
             if is_first and self.routing.outstanding:
                 for state in self.routing.outstanding:
-                    state.doom = state.doom or self._told_closed
+                    state.make_failure = state.make_failure or self._closed_failure
                 await self._interrupt()
             await self.transport.close()
         except Exception:
@@ -367,7 +367,7 @@ class Connection:
         with anyio.move_on_after(limit, shield=_serves.get() is not self._gone):
             await self._gone.wait()
 
-    def _told_closed(self, _: TurnState) -> BaseException:
+    def _closed_failure(self, _: TurnState) -> BaseException:
         return self.crash or TransportClosed(self._why_closed, session_id=self.info.session_id)
 
     async def _interrupt(self) -> None:
@@ -631,8 +631,10 @@ class Connection:
         self._watch.look_again()
         return state
 
-    def begin_stop(self, state: TurnState, doom: Doom | None = None, grace: float | None = None) -> None:
-        """End a turn that is not over. `doom` makes the failure that it gets, unless it is answered first."""
+    def begin_stop(
+        self, state: TurnState, make_failure: MakeFailure | None = None, grace: float | None = None
+    ) -> None:
+        """End a turn that is not over; if it is cut off by that, it gets what `make_failure` makes."""
         if state.is_over:
             return
         if state.is_stopping:
@@ -640,7 +642,7 @@ class Connection:
                 state.hurry(anyio.current_time(), grace)
             return
         state.is_stopping = True
-        state.doom = doom
+        state.make_failure = make_failure
         state.grace = self.timeouts.interrupt if grace is None else grace
         if state.feeding is not None:
             state.feeding.cancel()

@@ -43,8 +43,8 @@ too."""
 read_until: Final = choice(*get_args(Until))
 """Raises `OptionsError` for what is none of these."""
 
-Doom: TypeAlias = "Callable[[TurnState], BaseException]"
-"""What makes the failure of a turn out of what has come by then."""
+MakeFailure: TypeAlias = "Callable[[TurnState], BaseException]"
+"""Makes the error of a turn that failed, from what has come by then."""
 
 _KEPT_PARTIALS: Final = 4096
 """How many pieces of an unfinished message are kept, to show how far it came."""
@@ -82,8 +82,8 @@ class TurnState:
         """Why it failed, where its result does not say it, or not rightly."""
         self.is_doubtful = False
         """Whether it is unknown if the agent got its prompt, and nobody has a handle to it."""
-        self.doom: Doom | None = None
-        """What makes the failure of a turn that is being stopped, unless it is answered first."""
+        self.make_failure: MakeFailure | None = None
+        """Makes the failure of a turn that is being stopped, unless it is answered first."""
         self.input_error: BaseException | None = None
         """Why not all of its messages could be sent."""
         self.feeding: CancelScope | None = None
@@ -227,8 +227,8 @@ class TurnState:
             return
         self.is_over = True
         self.ended_at = now
-        if self.doom is not None and self._is_cut_off:
-            failure = self.doom(self)
+        if self.make_failure is not None and self._is_cut_off:
+            failure = self.make_failure(self)
         self.failure = self.failure or self.input_error or failure
         if self.until == "result" or self.failure is not None:
             self.stream.end(self.failure)
