@@ -1,11 +1,14 @@
-"""Write the tables in docs/control.md, from the methods of `outrider.session.Requests`."""
+"""Write the tables in docs/control.md, from the methods of `outrider.session.Requests` and the requests of
+`outrider.wire.control`."""
 
 import ast
 import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import msgspec
 
 from outrider.session import Requests
 from outrider.wire import control
@@ -13,43 +16,62 @@ from outrider.wire import control
 PAGE = Path(__file__).parents[1] / "docs" / "control.md"
 START, END = "<!-- tables -->\n", "<!-- end of tables -->\n"
 
-# Over what stands before the first heading of a class.
-FIRST_HEADINGS = {"McpRequests": "MCP servers"}
+HEADINGS = {
+    "_session": "Requests about the session and the conversation",
+    "_settings": "Requests about settings, what is loaded, and consumption",
+    "_mcp": "Requests about MCP servers",
+    "_files": "Requests about files and background tasks",
+}
+"""Over the requests of each module of `outrider.wire.control`."""
+
+OUR_OWN = {"initialize", "mcp_message"}
+"""Requests that the session sends by itself."""
 
 
-class Method(NamedTuple):
-    """A method as it is written down in the source."""
+class Row(NamedTuple):
+    """A way to ask the agent."""
 
     heading: str
     call: str
     text: str
-    """The first paragraph of its docstring."""
     answer: str
     request: str
     """The name of the request on the wire."""
 
 
-def methods() -> Iterator[Method]:
-    for part in Requests.__bases__:
-        lines = inspect.getsource(part).splitlines(keepends=True)
-        (body,) = [node.body for node in ast.parse("".join(lines)).body if isinstance(node, ast.ClassDef)]
-        headings = {
-            number: found[1]
-            for number, line in enumerate(lines, 1)
-            if (found := re.match(r"    # (.+)\.$", line))
-        }
-        for node in body:
-            if isinstance(node, ast.AsyncFunctionDef):
-                over = [number for number in headings if number < node.lineno]
-                heading = headings[max(over)] if over else FIRST_HEADINGS[part.__name__]
-                yield method(heading, node)
+def rows() -> Iterator[Row]:
+    (body,) = [
+        node.body for node in ast.parse(inspect.getsource(Requests)).body if isinstance(node, ast.ClassDef)
+    ]
+    methods = [
+        method(node) for node in body if isinstance(node, ast.AsyncFunctionDef) and node.name != "request"
+    ]
+    yield from methods
+    asked = {row.request for row in methods}
+    for name, kind in control.REQUESTS.items():
+        if name not in asked | OUR_OWN:
+            yield request(name, kind)
 
 
-def method(heading: str, node: ast.AsyncFunctionDef) -> Method:
+def request(name: str, kind: type[control.Request[Any]]) -> Row:
+    """A request that is asked with `request`."""
+    fields = msgspec.structs.fields(kind)
+    given = [field.name if field.required else f"{field.name}={shown(field)}" for field in fields]
+    text = " ".join(inspect.cleandoc(kind.__doc__ or "").split("\n\n")[0].split())
+    heading = HEADINGS[kind.__module__.rpartition(".")[2]]
+    return Row(heading, f"request({kind.__name__}({', '.join(given)}))", text, kind.answer.__name__, name)
+
+
+def shown(field: msgspec.structs.FieldInfo) -> str:
+    default = field.default_factory() if field.default_factory is not msgspec.NODEFAULT else field.default
+    return "…" if default is msgspec.UNSET else repr(default)
+
+
+def method(node: ast.AsyncFunctionDef) -> Row:
     text = " ".join((ast.get_docstring(node) or "").split("\n\n")[0].split())
     assert text, f"{node.name} has no docstring"
     answer = ast.unparse(node.returns) if node.returns is not None else ""
-    return Method(heading, call(node), text, re.sub(r"\bcontrol\.", "", answer), subtype(node))
+    return Row("Methods", call(node), text, re.sub(r"\bcontrol\.", "", answer), subtype(node))
 
 
 def call(node: ast.AsyncFunctionDef) -> str:
@@ -92,8 +114,8 @@ def subtype(node: ast.AsyncFunctionDef) -> str:
 
 def tables() -> str:
     parts: list[str] = []
-    sections: dict[str, list[Method]] = {}
-    for each in methods():
+    sections: dict[str, list[Row]] = {}
+    for each in rows():
         sections.setdefault(each.heading, []).append(each)
     for heading, listed in sections.items():
         parts.append(

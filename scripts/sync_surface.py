@@ -1,7 +1,7 @@
 """Write the generated modules of `outrider.sync`, from the async ones that they wrap.
 
 Each class becomes one of the same name that waits for what the other gives, and each function likewise. What
-waits is in `outrider.sync._portal` and `_wrapper`: here are only names, signatures and docstrings.
+waits is in `outrider.sync._portal`: here are only names, signatures and docstrings.
 """
 
 from __future__ import annotations
@@ -21,37 +21,23 @@ TARGETS = ROOT / "src" / "outrider" / "sync"
 
 LAYOUT: dict[str, dict[str, tuple[str, ...]]] = {
     "_requests": {
-        "_requests": ("Requests",),
+        "session._requests": ("Requests",),
     },
     "_surface": {
-        "_stream": ("Reader",),
-        "_following": ("Following",),
-        "_turn": ("TextReader", "Queued", "Turn"),
-        "_session": ("Session",),
+        "session._streams.stream": ("Reader",),
+        "session._connection.observers": ("EventReader",),
+        "session._turn": ("TextReader", "Queued", "Turn"),
+        "session._session": ("Session",),
     },
     "_run": {
-        "_run": ("TurnContext", "run", "stream"),
+        "session._run": ("TurnContext", "run", "stream"),
     },
     "_transcripts": {
-        "_hits": ("Hits",),
-        "_sessions": ("Sessions",),
+        "transcripts._values": ("Hits",),
+        "transcripts._sessions": ("Sessions",),
     },
 }
-"""What each module has, and from which: a class before those that derive from it."""
-
-PACKAGES = {"_hits": "transcripts", "_sessions": "transcripts"}
-"""Where the async modules are that are not in `session`."""
-
-PARTS = {
-    "Requests": (
-        ("_requests_asking", "Asking"),
-        ("_requests_conversation", "ConversationRequests"),
-        ("_requests_settings", "SettingsRequests"),
-        ("_requests_files", "FileRequests"),
-        ("_requests_mcp", "McpRequests"),
-    )
-}
-"""Classes that are put together of others: here they are one."""
+"""What each module has, and from which of `outrider`: a class before those that derive from it."""
 
 ATTRIBUTES = {"Session": {"options": "Options"}, "Queued": {"turn": "Turn"}}
 """What objects have beside methods and properties, and of which type."""
@@ -108,23 +94,21 @@ def main() -> None:
 def written(target: str) -> str:
     """The text of a generated module."""
     sources = {name: Source.read(name) for name in LAYOUT[target]}
-    parts = (
-        [Source.read(part) for parts in PARTS.values() for part, _ in parts] if target == "_requests" else []
-    )
     body: list[str] = []
     for source, names in LAYOUT[target].items():
         for name in names:
             node = sources[source].definitions[name]
+            module = source.rpartition(".")[2]
             if isinstance(node, ast.ClassDef):
-                made = made_class(source, node)
+                made = made_class(module, node)
             else:
-                made = made_function(source, node, sources[source].overloads.get(name, []))
+                made = made_function(module, node, sources[source].overloads.get(name, []))
             body.append("\n".join(made))
     text = "\n\n".join(body)
     head = (
         f'"""{HEADS[target]}\n\nWritten by `scripts/sync_surface.py`: run that instead of changing it.\n"""'
     )
-    imports = imported(target, names_in(text), [*sources.values(), *parts])
+    imports = imported(target, names_in(text), list(sources.values()))
     return formatted("\n".join([head, "from __future__ import annotations", *imports, text]))
 
 
@@ -140,8 +124,7 @@ class Source(NamedTuple):
 
     @classmethod
     def read(cls, name: str) -> Source:
-        package = package_of(name)
-        path = SOURCES / package / f"{name}.py"
+        path = SOURCES.joinpath(*name.split(".")).with_suffix(".py")
         tree = ast.parse(path.read_text(encoding="utf-8"))
         definitions: dict[str, ast.ClassDef | Function] = {}
         overloads: dict[str, list[Function]] = {}
@@ -155,17 +138,12 @@ class Source(NamedTuple):
                     overloads.setdefault(node.name, []).append(node)
                 case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
                     definitions[node.name] = node
-                    places[node.name] = f"outrider.{package}.{name}"
+                    places[node.name] = f"outrider.{name}"
                 case ast.Assign(targets=[ast.Name(variable)]) | ast.AnnAssign(target=ast.Name(variable)):
-                    places[variable] = f"outrider.{package}.{name}"
+                    places[variable] = f"outrider.{name}"
                 case _:
                     pass
         return cls(name, definitions, overloads, places)
-
-
-def package_of(source: str) -> str:
-    """The package that an async module is in."""
-    return PACKAGES.get(source, "session")
 
 
 def imported(target: str, used: set[str], sources: list[Source]) -> Iterator[str]:
@@ -175,7 +153,8 @@ def imported(target: str, used: set[str], sources: list[Source]) -> Iterator[str
     for name in sorted(used & TYPING):
         yield f"from typing import {name}"
     for name in LAYOUT[target]:
-        yield f"from outrider.{package_of(name)} import {name}"
+        package, _, module = name.rpartition(".")
+        yield f"from outrider.{package} import {module}"
     for name in sorted(used & {"Wrapper", "wrap"}):
         yield f"from outrider.sync._portal import {name}"
     if "portal" in used:
@@ -228,12 +207,9 @@ def is_offered(node: Function) -> bool:
 
 
 def all_methods(name: str) -> list[Function]:
-    """The methods of a class, with those of its parts."""
-    places = PARTS.get(name) or [
-        (source, name) for module in LAYOUT.values() for source, names in module.items() if name in names
-    ]
-    nodes = [Source.read(source).definitions[part] for source, part in places]
-    return [item for node in nodes for item in node.body if isinstance(item, Function)]
+    """The methods of a class."""
+    (source,) = (source for module in LAYOUT.values() for source, names in module.items() if name in names)
+    return [item for item in Source.read(source).definitions[name].body if isinstance(item, Function)]
 
 
 def made_constructor(source: str, name: str, node: Function) -> Iterator[str]:

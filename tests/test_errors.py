@@ -460,7 +460,7 @@ def test_whether_a_retry_can_help(error: OutriderError, retryable: bool) -> None
     [
         ("failed", "Check its command or its address"),
         ("pending", "`timeouts.connect`"),
-        ("needs-auth", "`Session.mcp_authenticate`"),
+        ("needs-auth", "`McpAuthenticate`"),
         ("disabled", "Enable it in the settings"),
         (None, "Check its command"),
     ],

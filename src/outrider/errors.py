@@ -396,7 +396,7 @@ class McpServerFailed(OutriderError):
         if self.status == "pending":
             return "Give it more time with `timeouts.connect`, or leave out `required` to start without it."
         if self.status == "needs-auth":
-            return "Log in to it once, with `claude mcp` or `Session.mcp_authenticate`, or give it a header."
+            return "Log in to it once, with `claude mcp` or a `McpAuthenticate` request, or give it a header."
         if self.status == "disabled":
             return "Enable it in the settings, or leave out `required` to start without it."
         return type(self).hint

@@ -44,7 +44,6 @@ TASKS = """\
 "What is 6 times 7?"
 """
 OLDER = {
-    "requirements.txt": "anyio\nclaude-agent-sdk>=0.2\n",
     "src/agent.py": "from claude_agent_sdk import query\n",
     "agent.py": """\
 import asyncio
@@ -53,8 +52,8 @@ from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient
 
 async def main():
     async with ClaudeSDKClient(ClaudeAgentOptions()) as client:
-        print(client._transport)
-        await asyncio.wait_for(client.query("Hello"), 60)
+        await client.query("Hello")
+        print("Asked with claude_agent_sdk.")
 """,
 }
 """Files of a program that was written for another SDK."""

@@ -20,7 +20,7 @@ from outrider._folders import remove_folder
 from outrider.errors import OptionsError, StoreError, TranscriptError
 from outrider.fleet import Journal, JournalInvalid, Outcome, Task, map  # noqa: A004
 from outrider.launch import search_agent
-from outrider.session._store.restore_files import Layout, Places
+from outrider.session._store.restore_files import ConfigLocation, SessionFiles
 from outrider.transcripts import MemoryStore, Sessions
 from outrider.transcripts._disk import files
 from outrider.transcripts._entries import to_line
@@ -249,7 +249,7 @@ async def test_no_name_in_an_export_leads_elsewhere(
     assert not [each for each in tmp_path.joinpath("new").rglob("*") if each.is_file()]
 
 
-# Sessions that are laid out for the program
+# Sessions that are restored for the program
 
 
 @pytest.mark.parametrize(
@@ -269,27 +269,29 @@ async def test_what_is_no_file_holds_up_no_resumption(
     there = path if not place else path.with_suffix("") / f"{place}.jsonl"
     there.unlink(missing_ok=True)
     make(there)
-    layout = Layout(SESSION, {"": [{"type": "user", "uuid": "x"}]}, KEY, KEY)
-    places = Places(path.parents[2], False)
+    session_files = SessionFiles(SESSION, {"": [{"type": "user", "uuid": "x"}]}, KEY, KEY)
+    location = ConfigLocation(path.parents[2], False)
     with anyio.fail_after(20):
         if there.is_symlink() and there.exists() and there.resolve().is_file() and not place:
             # It is replaced.
-            await layout.place(places, None)
+            await session_files.restore(location, None)
             assert not there.is_symlink()
         else:
-            with pytest.raises(TranscriptError, match="cannot be laid out"):
-                await layout.place(places, None)
+            with pytest.raises(TranscriptError, match="cannot be restored"):
+                await session_files.restore(location, None)
 
 
 @pytest.mark.parametrize("link", [link_all, link_folder])
-async def test_nothing_is_laid_out_where_a_link_leads(
+async def test_nothing_is_restored_where_a_link_leads(
     path: Path, outside: Path, link: Callable[[Path, Path], None]
 ) -> None:
     link(path, outside)
     before = state(outside)
-    layout = Layout(SESSION, {"": [], "subagents/agent-new": [{"type": "user", "uuid": "x"}]}, KEY, KEY)
+    session_files = SessionFiles(
+        SESSION, {"": [], "subagents/agent-new": [{"type": "user", "uuid": "x"}]}, KEY, KEY
+    )
     with pytest.raises(TranscriptError, match="link"):
-        await layout.place(Places(path.parents[2], False), None)
+        await session_files.restore(ConfigLocation(path.parents[2], False), None)
     assert state(outside) == before
 
 

@@ -19,7 +19,7 @@ from typing import Any, Literal
 import pytest
 
 from outrider import sync
-from outrider.app._migrate.files import files_in
+from outrider.app._migrate import files_in
 from outrider.errors import OutriderError
 from outrider.fleet import Copy, Task, Workspace, Worktree, map, resume  # noqa: A004
 from outrider.fleet._errors import WorkspaceFailed

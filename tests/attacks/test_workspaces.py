@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from outrider._folders import copy_folder, remove_folder
-from outrider.app._migrate.files import files_in
+from outrider.app._migrate import files_in
 from outrider.fleet import Copy, Empty, Task, Worktree, map, resume  # noqa: A004
 from outrider.fleet._errors import WorkspaceFailed
 from outrider.fleet._journal import Journal

@@ -20,8 +20,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from uuid import uuid4
 
 from benchmarks.reference import interpreter
-from outrider.app._migrate.code import applied, read_code
-from outrider.app._migrate.migrate import counterpart
+from outrider.app._migrate import counterpart, read_code
 from outrider.testing import MessagesApi, clean_environment
 from outrider.testing._simulator.program.process import SCRIPT_VARIABLE, write_launcher
 from outrider.transports._process.processes import environment_of, process_ids, stat_of
@@ -102,7 +101,7 @@ def _with_trio(place: Path) -> Path:
 
 def migrated(text: str) -> str:
     """The program after `outrider migrate --write`."""
-    return applied(text, read_code(text, counterpart()).edits)
+    return read_code(text, counterpart()).after
 
 
 @contextmanager

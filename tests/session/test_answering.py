@@ -485,16 +485,16 @@ async def test_each_answer_is_an_event_with_its_latency() -> None:
 
 
 async def test_of_too_many_events_the_last_are_kept() -> None:
-    from outrider.session._connection.observers import Followers
+    from outrider.session._connection.observers import EventFeed
 
-    followers = Followers()
-    following = followers.follow()
+    feed = EventFeed()
+    events = feed.subscribe()
     for number in range(10_005):
-        followers(Handled(seconds=float(number), outcome="answered"))
-    followers.close()
-    seconds = [event.seconds async for event in following]
+        feed(Handled(seconds=float(number), outcome="answered"))
+    feed.close()
+    seconds = [event.seconds async for event in events]
     assert (seconds[0], seconds[-1], len(seconds)) == (5.0, 10_004.0, 10_000)
-    assert following.missed == 5
+    assert events.missed == 5
 
 
 async def test_events_may_be_followed_before_and_after_a_session_could_not_be_opened() -> None:
@@ -556,14 +556,14 @@ async def test_events_may_be_followed_before_and_after_a_session_could_not_be_op
 
 
 async def test_two_may_read_from_one_follower() -> None:
-    from outrider.session._connection.observers import Followers
+    from outrider.session._connection.observers import EventFeed
 
-    followers = Followers()
-    following = followers.follow()
+    feed = EventFeed()
+    events = feed.subscribe()
     read: list[Handled] = []
 
     async def take() -> None:
-        read.append(await anext(following))
+        read.append(await anext(events))
 
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
@@ -571,7 +571,7 @@ async def test_two_may_read_from_one_follower() -> None:
             tasks.start_soon(take)
             await anyio.wait_all_tasks_blocked()
             for number in range(2):
-                followers(Handled(seconds=number, outcome="answered"))
+                feed(Handled(seconds=number, outcome="answered"))
     assert len(read) == 2
 
 

@@ -29,7 +29,7 @@ from outrider.errors import (
 from outrider.launch import Prefix
 from outrider.session import Session
 from outrider.session._store import link
-from outrider.session._store.restore_files import Layout, Places
+from outrider.session._store.restore_files import ConfigLocation, SessionFiles
 from outrider.testing import Simulator, record, replay, say, use_tool
 from outrider.transcripts import MemoryStore, SqliteStore, project_key
 from tests.session.other_end import OtherEnd
@@ -649,7 +649,7 @@ async def test_a_folder_that_cannot_be_written_is_an_error(config: Path, folder:
     store = MemoryStore()
     id = await begun(store, folder)
     write_lines(config, [])
-    with pytest.raises(TranscriptError, match="cannot be laid out"):
+    with pytest.raises(TranscriptError, match="cannot be restored"):
         await program_resumes(store, config, folder, id)
     assert not store._leases
     assert not own_processes()
@@ -694,11 +694,11 @@ async def test_a_fork_leaves_the_store_as_it_is(config: Path, folder: Path, is_s
 
 
 @pytest.mark.skipif(os.name == "nt" or os.geteuid() != 0, reason="only root can give files away")
-async def test_what_is_laid_out_belongs_to_the_user_of_the_program(tmp_path: Path) -> None:
+async def test_what_is_restored_belongs_to_the_user_of_the_program(tmp_path: Path) -> None:
     entries: list[Any] = [{"type": "user", "uuid": "a"}]
     told: list[Any] = [{"type": "agent_metadata", "agentType": "x"}]
-    layout = Layout(UNKNOWN, {"": entries, "subagents/agent-a": [*entries, *told]}, "-p", "-p")
-    await layout.place(Places(tmp_path / "config", False, UserId(12345, 23456)), None)
+    session_files = SessionFiles(UNKNOWN, {"": entries, "subagents/agent-a": [*entries, *told]}, "-p", "-p")
+    await session_files.restore(ConfigLocation(tmp_path / "config", False, UserId(12345, 23456)), None)
     made = made_in(tmp_path)
     assert len(made) == 8
     assert set(made.values()) == {(12345, 23456)}

@@ -18,6 +18,7 @@ import outrider.sync
 from outrider.errors import RequestFailed
 from outrider.testing import RealAgent, hang, say, use_tool
 from outrider.transports._process.processes import stat_of
+from outrider.wire import control
 from outrider.wire.hooks import PreToolUseInput
 from scripts.agent_program import VERSION
 from tests.real_program import require_program
@@ -87,15 +88,16 @@ def test_output_has_the_type_that_is_asked_for(agent: RealAgent) -> None:
 def test_it_is_asked(agent: RealAgent) -> None:
     with outrider.sync.Session(agent.options(enable_file_checkpointing=True)) as session:
         pid = session.pid
-        assert session.binary_version().version == VERSION
+        assert session.request(control.GetBinaryVersion()).version == VERSION
         assert session.set_permission_mode("plan") == "plan"
         assert session.set_model("sonnet").startswith("claude-sonnet")
-        assert "sonnet" in {model.value for model in session.list_models()}
-        session.set_thinking(max_tokens=2000, display="omitted")
+        assert "sonnet" in {model.value for model in session.request(control.ListModels()).models}
+        session.request(control.SetMaxThinkingTokens(2000, "omitted"))
         session.apply_settings({"permissions": {"allow": ["Bash(ls *)"]}})
-        assert "Bash(ls *)" in {rule.rule for rule in session.permission_rules().rules}
+        rules = session.request(control.ListPermissionRules()).state.rules
+        assert "Bash(ls *)" in {rule.rule for rule in rules}
         with pytest.raises(RequestFailed, match="localSettings source is disabled"):
-            session.update_settings("local", {"outputStyle": "Concise"})
+            session.request(control.UpdateSettings("localSettings", {"outputStyle": "Concise"}))
         session.rename("A name")
         assert session.context_usage(detail="summary").max_tokens > 0
         assert session.usage_report(skip_behaviors=True).session.total_cost_usd == 0
@@ -105,7 +107,7 @@ def test_it_is_asked(agent: RealAgent) -> None:
             report = session.rewind_files("aaaaaaaa-0000-4000-8000-000000000001", dry_run=dry_run)
             assert not report.can_rewind
             assert "checkpoint" in (report.error or "")
-        changed = session.set_cwd("/no/such/folder")
+        changed = session.request(control.SetCwd("/no/such/folder"))
         assert changed.status == "rejected"
     assert not is_running(pid)
 

@@ -254,7 +254,7 @@ def migrate(
     json: _Json = False,
 ) -> int:
     """Show what changes for a program that used claude_agent_sdk, or make the changes."""
-    from outrider.app._migrate.migrate import migrate
+    from outrider.app._migrate import migrate
 
     return migrate(paths or [Path()], no_color=switches.no_color, write=write, check=check, as_json=json)
 

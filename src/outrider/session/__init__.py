@@ -3,7 +3,7 @@
 The only place where transports meet what answers the agent. How the agent is started is decided below.
 """
 
-from outrider.session._connection.observers import Following, Observed, Observer, observe
+from outrider.session._connection.observers import EventReader, Observed, Observer, observe
 from outrider.session._connection.tasks import Background, background
 from outrider.session._info import SessionInfo
 from outrider.session._prompts import Prompt, document, image
@@ -19,7 +19,7 @@ __all__ = [
     "UNSET",
     "Background",
     "CancelReceipt",
-    "Following",
+    "EventReader",
     "Observed",
     "Observer",
     "Prompt",

@@ -17,8 +17,8 @@ from outrider.options import Options
 from outrider.options._validators import fault, text
 from outrider.protocol import RunState
 from outrider.session._connection.conversation import Conversation, wait_idle
-from outrider.session._connection.observers import Following
-from outrider.session._requests import UNSET, Requests, Timeout
+from outrider.session._connection.observers import EventReader
+from outrider.session._requests import UNSET, Requests, Timeout, check_fields
 from outrider.session._result import Output_co, output_shape
 from outrider.session._turn import Turn, queue
 from outrider.wire.control import Request
@@ -234,12 +234,15 @@ class Session(Requests, Generic[Output_co]):
     ) -> T | JsonObject:
         """Ask the agent anything, and wait for the answer.
 
-        A text is the name of a request on the wire, with its fields as the agent spells them; the answer is
-        then the payload as it came. Requests that have a class are in `outrider.wire.control`.
+            settings = await session.request(outrider.wire.control.GetSettings())
 
-        Raises `RequestFailed` if the agent refuses, `Unsupported` if it does not know the request,
-        `RequestTimedOut` if no answer comes, `ConnectionLost` if none can come any more. Cancelling the call
-        takes the request back.
+        Each request of `outrider.wire.control` names the type of its answer: here it is a `SettingsReport`. A
+        text is the name of a request on the wire, with its fields as the agent spells them; the answer is
+        then the payload as it came.
+
+        Raises `OptionsError` for fields that do not fit, before anything is sent; `RequestFailed` if the
+        agent refuses, `Unsupported` if it does not know the request, `RequestTimedOut` if no answer comes,
+        `ConnectionLost` if none can come any more. Cancelling the call takes the request back.
         """
         if isinstance(request, str):
             text("`request`", request)
@@ -247,6 +250,8 @@ class Session(Requests, Generic[Output_co]):
             raise fault("`request`", "the name of a request, or one of `outrider.wire.control`", request)
         elif fields:
             raise UsageError(f"{type(request).__name__} has fields of its own: set {', '.join(fields)} there")
+        else:
+            check_fields(request)
         return cast("T | JsonObject", await self._conversation.request(request, dict(fields), timeout))
 
     def _serving(self, own: Mapping[str, SdkServer]) -> AbstractAsyncContextManager[Mapping[str, JsonObject]]:
@@ -306,14 +311,14 @@ class Session(Requests, Generic[Output_co]):
         """What the agent says about itself; kept up to date."""
         return self._conversation.opened().info
 
-    def handled(self) -> Following:
+    def handled(self) -> EventReader:
         """What is answered to the agent from now on: each tool call, hook and decision, with its latency.
 
             async for event in session.handled(): ...
 
         It ends with the session.
         """
-        return self._conversation.followers.follow(self._conversation)
+        return self._conversation.event_feed.subscribe(self._conversation)
 
     @property
     def usage(self) -> Usage:

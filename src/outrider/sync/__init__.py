@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from outrider.sync._requests import Requests
     from outrider.sync._run import TurnContext, run, stream
     from outrider.sync._surface import (
-        Following,
+        EventReader,
         Queued,
         Reader,
         Session,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from outrider.sync._transcripts import Hits, Sessions
 
 __all__ = [
-    "Following",
+    "EventReader",
     "Hits",
     "Queued",
     "Reader",
@@ -40,7 +40,7 @@ __all__ = [
 _HOMES = {
     "_requests": ("Requests",),
     "_run": ("TurnContext", "run", "stream"),
-    "_surface": ("Following", "Queued", "Reader", "Session", "TextReader", "Turn"),
+    "_surface": ("EventReader", "Queued", "Reader", "Session", "TextReader", "Turn"),
     "_transcripts": ("Hits", "Sessions"),
 }
 

@@ -11,13 +11,13 @@ from typing import Generic, Self, Unpack, cast, overload
 from outrider.handlers import Handled
 from outrider.options import OptionFields, Options
 from outrider.session import _session, _turn
-from outrider.session._connection import observers as _following
+from outrider.session._connection import observers
 from outrider.session._info import SessionInfo
 from outrider.session._prompts import Prompt, Prompts
 from outrider.session._requests import UNSET, Timeout
 from outrider.session._result import Output_co, Result, UnfinishedTask
 from outrider.session._session import SessionState, T
-from outrider.session._streams import stream as _stream
+from outrider.session._streams import stream
 from outrider.session._streams.turn_state import Until
 from outrider.session._turn import CancelReceipt, Delivery
 from outrider.session._usage import Usage
@@ -33,8 +33,8 @@ class Reader(Wrapper):
     """
 
     @property
-    def _async(self) -> _stream.Reader:
-        return cast(_stream.Reader, self._wrapped)
+    def _async(self) -> stream.Reader:
+        return cast(stream.Reader, self._wrapped)
 
     def __iter__(self) -> Self:
         return self
@@ -54,7 +54,7 @@ class Reader(Wrapper):
         return wrap(Reader, self._read(self._async.fork), self._portal)
 
 
-class Following(Wrapper):
+class EventReader(Wrapper):
     """Events as they come, for one reader: `for event in session.handled(): ...`.
 
     It ends with the session. Of more than 10,000 that are not read the oldest are dropped, and counted in
@@ -62,8 +62,8 @@ class Following(Wrapper):
     """
 
     @property
-    def _async(self) -> _following.Following:
-        return cast(_following.Following, self._wrapped)
+    def _async(self) -> observers.EventReader:
+        return cast(observers.EventReader, self._wrapped)
 
     @property
     def missed(self) -> int:
@@ -396,14 +396,14 @@ class Session(Requests, Generic[Output_co]):
         """What the agent says about itself; kept up to date."""
         return self._read(lambda: self._async.info)
 
-    def handled(self) -> Following:
+    def handled(self) -> EventReader:
         """What is answered to the agent from now on: each tool call, hook and decision, with its latency.
 
             for event in session.handled(): ...
 
         It ends with the session.
         """
-        return wrap(Following, self._read(self._async.handled), self._portal)
+        return wrap(EventReader, self._read(self._async.handled), self._portal)
 
     @property
     def usage(self) -> Usage:

@@ -11,8 +11,7 @@ from types import TracebackType
 from typing import Self, cast
 
 from outrider.sync._portal import Wrapper, portal, wrap
-from outrider.transcripts import _sessions
-from outrider.transcripts import _values as _hits
+from outrider.transcripts import _sessions, _values
 from outrider.transcripts._chain import History
 from outrider.transcripts._export.turns import ExportFormat
 from outrider.transcripts._sessions import AgentIds, StoredSessions, TranscriptEntries
@@ -27,8 +26,8 @@ class Hits(Wrapper):
     """
 
     @property
-    def _async(self) -> _hits.Hits:
-        return cast(_hits.Hits, self._wrapped)
+    def _async(self) -> _values.Hits:
+        return cast(_values.Hits, self._wrapped)
 
     def __iter__(self) -> Self:
         return self

@@ -34,6 +34,7 @@ from outrider.handlers._router import HookHandled
 from outrider.options import StdioServer
 from outrider.session import Result, Session
 from outrider.testing import RealAgent, answer, fail, say, use_tool
+from outrider.wire.control import RegisterRepoRoot
 from outrider.wire.hooks import (
     HOOK_EVENTS,
     HookInput,
@@ -652,7 +653,7 @@ async def _live(session: Session, agent: RealAgent, changed: dict[str, anyio.Eve
     await turn(session, "/compact")
     with pytest.raises(Exception, match=r"403|permission"):
         await turn(session)
-    await session.register_repo_root(agent.folder / "nested")
+    await session.request(RegisterRepoRoot(str(agent.folder / "nested")))
     await changed["DirectoryAdded"].wait()
     # It takes a moment until they are watched.
     for event, path, text in (

@@ -17,6 +17,7 @@ from outrider.wire import (
     TaskStartedMessage,
     UserMessage,
 )
+from outrider.wire.control import GetTaskOutput
 from tests.session.real.talking import (
     DEADLINE,
     HOLD,
@@ -58,7 +59,7 @@ async def test_a_shell_in_the_background_is_not_waited_for() -> None:
         assert (task.type, task.id) == ("local_bash", session.tasks[0].id)
         assert state_of(session) is SessionState.IDLE
         await session.wait_idle()
-        assert (await session.task_output(task.id)).output == ""
+        assert (await session.request(GetTaskOutput(task.id))).output == ""
         # When it ends, the agent tells the model, in a turn that nobody asked for.
         reader = aiter(session)
         await began(agent)

@@ -19,6 +19,7 @@ from outrider.errors import McpServerFailed
 from outrider.options import HttpServer, SseServer, StdioServer, Timeouts
 from outrider.session import Session
 from outrider.testing import say, use_tool
+from outrider.wire.control import McpCall
 from tests.session.real.talking import opened, real_agent
 
 pytestmark = pytest.mark.anyio
@@ -85,7 +86,8 @@ async def test_a_required_server_is_there_when_the_session_is() -> None:
         async with opened(agent, mcp_servers={"needed": small(required=True)}) as session:
             (server,) = await session.mcp_status()
             assert server.status == "connected"
-            assert (await session.mcp_call("mcp__needed__add", {"a": 1, "b": 2})).content
+            answer = await session.request(McpCall("mcp__needed__add", {"a": 1, "b": 2}))
+            assert answer.content
 
 
 async def test_a_slow_one_is_waited_for() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -16,8 +16,7 @@ from outrider.errors import OptionsError, ProcessExited, RequestFailed, RequestT
 from outrider.session import Session
 from outrider.session._requests import Requests
 from outrider.testing import Gate, hang, say, use_tool
-from outrider.wire import AssistantMessage, CommandsChangedMessage
-from outrider.wire.control import GetBinaryVersion, PastSideQuestion
+from outrider.wire import AssistantMessage, CommandsChangedMessage, control
 from tests.session.real.talking import (
     HOLD,
     began,
@@ -41,7 +40,7 @@ async def refusal(asked: Awaitable[object]) -> RequestFailed:
 
 
 def test_everything_that_can_be_asked_is_asked_here() -> None:
-    names = {name for name in dir(Requests) if not name.startswith("_")} - {"request"}
+    names = {name for name in dir(Requests) if not name.startswith("_")}
     sources = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
     asked = set(re.findall(r"session\.(\w+)\(", sources))
     assert names - asked == set()
@@ -54,33 +53,34 @@ async def test_about_the_conversation() -> None:
         (said,) = [message for message in result.messages if isinstance(message, AssistantMessage)]
         assert said.uuid is not None
         assert not await session.cancel_message(str(uuid4()))
-        await session.set_thinking(max_tokens=2000)
-        await session.set_thinking(display="summarized")
-        models = await session.list_models()
+        await session.request(control.SetMaxThinkingTokens(2000))
+        await session.request(control.SetMaxThinkingTokens(thinking_display="summarized"))
+        models = (await session.request(control.ListModels())).models
         assert {"default", "opus"} <= {model.value for model in models}
         assert all(model.resolved_model for model in models)
 
-        aside = await session.ask_side_question("why?")
+        aside = await session.request(control.SideQuestion("why?"))
         assert aside.response == "because"
-        again = await session.ask_side_question("really?", history=[PastSideQuestion("why?", "because")])
+        past = [control.PastSideQuestion("why?", "because")]
+        again = await session.request(control.SideQuestion("really?", past))
         assert again.response == "still because"
         assert await session.generate_title("A long story") == "A scripted session"
         await session.generate_title("A long story", persist=True)
         await session.rename("My own")
         assert session.info.title == "My own"
 
-        await session.rate_message(said.uuid, "positive")
-        await session.pause_prompt_suggestions()
-        await session.set_has_subscribers(True)
-        export = await session.export_conversation()
+        await session.request(control.MessageRated(said.uuid, "positive", "assistant_text", cleared=False))
+        await session.request(control.SetPromptSuggestionsPaused(True))
+        await session.request(control.SetHasSubscribers(True))
+        export = await session.request(control.ExportConversation())
         assert "hello" in export.text
         assert (export.default_filename or "").endswith(".txt")
-        assert not (await session.plan()).exists
-        assert isinstance(await refusal(session.set_color("blue")), Unsupported)
+        assert not (await session.request(control.GetPlan())).exists
+        assert isinstance(await refusal(session.request(control.SetColor("blue"))), Unsupported)
 
         # Before the prompt, as if it had not been.
-        assert not (await session.rewind_conversation(str(uuid4()))).rewound
-        rewound = await session.rewind_conversation(turn.uuid or "")
+        assert not (await session.request(control.RewindConversation(str(uuid4())))).rewound
+        rewound = await session.request(control.RewindConversation(turn.uuid or ""))
         assert (rewound.rewound, rewound.prefill_text) == (True, "hello")
         assert (await session.ask("another")).text == "two"
         assert "hello" not in str(agent.api.main_requests[-1].messages)
@@ -93,26 +93,27 @@ async def test_about_files_and_folders() -> None:
         for folder in (agent.folder, inner):
             subprocess.run(["git", "init", "-q", str(folder)], check=True)  # noqa: ASYNC221
         async with opened(agent) as session:
-            contents = await session.read_file("note.txt")
+            contents = await session.request(control.ReadFile("note.txt"))
             assert (contents.contents, contents.abs_path) == ("hello\n", str(note))
-            some = await session.read_file(note, max_bytes=2, encoding="base64")
+            some = await session.request(control.ReadFile(str(note), max_bytes=2, encoding="base64"))
             assert (some.contents, some.truncated, some.encoding) == ("aGU=", True, "base64")
-            assert "read denied" in str(await refusal(session.read_file("missing.txt")))
-            suggested = await session.suggest_files("note")
+            assert "read denied" in str(await refusal(session.request(control.ReadFile("missing.txt"))))
+            suggested = await session.request(control.FileSuggestions("note"))
             assert suggested.cwd == str(agent.folder)
-            await session.seed_read_state(note, note.stat().st_mtime_ns)
+            await session.request(control.SeedReadState(str(note), note.stat().st_mtime_ns // 1_000_000))
             agent.api.add(
                 use_tool("Edit", file_path=str(note), old_string="hello", new_string="bye"), say("done")
             )
             assert (await session.ask("edit it unread")).is_success
             await session.ask("again")
             assert note.read_text() == "bye\n"
-            await session.workspace_diff()
-            assert await session.register_repo_root(inner) == str(inner)
-            assert "not a subdirectory" in str(await refusal(session.register_repo_root("/")))
-            moved = await session.set_cwd(inner)
+            await session.request(control.GetWorkspaceDiff())
+            registered = await session.request(control.RegisterRepoRoot(str(inner)))
+            assert registered.directory == str(inner)
+            assert "not a subdirectory" in str(await refusal(session.request(control.RegisterRepoRoot("/"))))
+            moved = await session.request(control.SetCwd(str(inner)))
             assert (moved.status, moved.directory) == ("needs_trust", str(inner))
-            moved = await session.set_cwd(inner, trusted_directory=inner)
+            moved = await session.request(control.SetCwd(str(inner), True, str(inner)))
             assert (moved.status, moved.cwd) == ("ok", str(inner))
             for dry_run in (True, False):
                 report = await session.rewind_files(str(uuid4()), dry_run=dry_run)
@@ -123,19 +124,19 @@ async def test_about_files_and_folders() -> None:
 async def test_about_commands_in_the_background() -> None:
     shell = use_tool("Bash", command=HOLD, run_in_background=True)
     async with talking(shell, say("started"), say("it ended")) as (agent, session):
-        assert await session.background_tasks()
-        assert not await session.background_tasks("toolu_unknown")
+        assert (await session.request(control.BackgroundTasks())).backgrounded is not False
+        assert (await session.request(control.BackgroundTasks("toolu_unknown"))).backgrounded is False
         result = await session.ask("start it")
         (task,) = result.unfinished_tasks
         await began(agent)
-        assert (await session.task_output(task.id)).output == ""
+        assert (await session.request(control.GetTaskOutput(task.id))).output == ""
         reader = aiter(session)
         await end(agent, "the end\n")
         async for _ in reader:
             if not session.tasks:
                 break
-        assert (await session.task_output(task.id)).output.startswith("the end\n")
-        assert (await session.task_output("b00000000")).total_bytes == 0
+        assert (await session.request(control.GetTaskOutput(task.id))).output.startswith("the end\n")
+        assert (await session.request(control.GetTaskOutput("b00000000"))).total_bytes == 0
         await session.stop_task("b00000000")
 
 
@@ -144,20 +145,23 @@ async def test_about_settings_and_consumption() -> None:
         async with opened(agent, setting_sources=["user", "local"]) as session:
             result = await session.ask("hello")
             await session.apply_settings({"effortLevel": "low"})
-            report = await session.settings_report()
+            report = await session.request(control.GetSettings())
             assert report.effective["effortLevel"] == "low"
             refused = await refusal(session.apply_settings({"permissions": 5}))
             assert "permissions" in str(refused)
-            await session.update_settings("local", {"outputStyle": "Concise"})
+            await session.request(control.UpdateSettings("localSettings", {"outputStyle": "Concise"}))
             assert "Concise" in (agent.folder / ".claude/settings.local.json").read_text()
-            assert "not allowed" in str(await refusal(session.update_settings("user", {"hooks": {}})))
-            rules = await session.permission_rules()
-            assert rules.original_cwd == str(agent.folder)
-            assert "PreToolUse" in {event.name for event in (await session.hooks_listing()).event_catalog}
+            forbidden = control.UpdateSettings("userSettings", {"hooks": {}})
+            assert "not allowed" in str(await refusal(session.request(forbidden)))
+            rules = await session.request(control.ListPermissionRules())
+            assert rules.state.original_cwd == str(agent.folder)
+            hooks = await session.request(control.GetHooksListing())
+            assert "PreToolUse" in {event.name for event in hooks.event_catalog}
 
-            assert (await session.reload_plugins()).commands
-            assert await session.reload_skills()
-            assert "default" in await session.reload_output_styles()
+            assert (await session.request(control.ReloadPlugins())).commands
+            assert (await session.request(control.ReloadSkills())).skills
+            styles = await session.request(control.ReloadOutputStyles())
+            assert "default" in styles.available_output_styles
 
             usage = await session.context_usage(detail="summary")
             assert usage.categories
@@ -167,13 +171,15 @@ async def test_about_settings_and_consumption() -> None:
             spent = await session.usage_report(skip_behaviors=True)
             assert spent.session is not None
             assert spent.session.total_cost_usd == pytest.approx(result.cost_usd)
-            assert "Total cost" in await session.session_cost()
-            assert (await session.binary_version()).version == session.info.version == "2.1.325"
-            rows = [row for section in (await session.status_report()).sections for row in section.rows]
-            assert session.id in [row.value for row in rows]
-            assert {file.kind for file in (await session.memory_dialog()).files} >= {"user"}
-            assert isinstance(await session.skills_dialog(), list)
-            assert (await session.sandbox_dialog()).mode == "disabled"
+            assert "Total cost" in (await session.request(control.GetSessionCost())).text
+            version = (await session.request(control.GetBinaryVersion())).version
+            assert version == session.info.version == "2.1.325"
+            status = await session.request(control.GetStatus())
+            assert session.id in [row.value for section in status.sections for row in section.rows]
+            memory = await session.request(control.GetMemoryDialog())
+            assert {file.kind for file in memory.files} >= {"user"}
+            assert "skills" in (await session.request(control.GetSkillsDialog())).raw
+            assert (await session.request(control.GetSandboxDialog())).mode == "disabled"
 
 
 async def test_about_servers() -> None:
@@ -186,9 +192,9 @@ async def test_about_servers() -> None:
             (server,) = await session.mcp_status()
             assert (server.name, server.status, server.transport) == ("small", "connected", "stdio")
             assert [tool.name for tool in server.tools or ()] == ["add"]
-            sums = await session.mcp_call("mcp__small__add", {"a": 1, "b": 2})
+            sums = await session.request(control.McpCall("mcp__small__add", {"a": 1, "b": 2}))
             assert [block["text"] for block in sums.content] == ["3"]
-            (card,) = await session.mcp_read_resource("small", "ui://card")
+            (card,) = (await session.request(control.McpReadResource("small", "ui://card"))).contents
             assert card.text == "<p>hi</p>"
 
             reader = aiter(session)
@@ -197,11 +203,12 @@ async def test_about_servers() -> None:
                 if isinstance(message, CommandsChangedMessage):
                     break
             assert any("other" in command.name for command in session.info.commands)
-            assert (await session.mcp_call("mcp__other__add", {"a": 1})).content
+            other = control.McpCall("mcp__other__add", {"a": 1})
+            assert (await session.request(other)).content
             changed = await session.mcp_set_servers({"broken": {"command": "/no/such/program"}})
             assert changed.removed == ["other"]
             assert list(changed.errors or ()) == ["broken"]
-            assert "not connected" in str(await refusal(session.mcp_call("mcp__other__add", {"a": 1})))
+            assert "not connected" in str(await refusal(session.request(other)))
 
             await session.mcp_toggle("small", False)
             statuses = {server.name: server.status for server in await session.mcp_status()}
@@ -210,21 +217,22 @@ async def test_about_servers() -> None:
             await session.mcp_reconnect("small")
             statuses = {server.name: server.status for server in await session.mcp_status()}
             assert statuses["small"] == "connected"
-            assert await session.mcp_set_permission_mode("small", "default") is None
-            assert await session.mcp_set_permission_mode("small", None) is None
+            for mode in ("default", None):
+                override = control.SetMcpPermissionModeOverride("small", mode)
+                assert (await session.request(override)).warning is None
 
-            refused: list[tuple[Callable[[], Awaitable[object]], str]] = [
-                (lambda: session.mcp_toggle("none", True), "not found"),
-                (lambda: session.mcp_reconnect("none"), "not found"),
-                (lambda: session.mcp_read_resource("small", "file:///x"), "ui://"),
-                (lambda: session.mcp_set_permission_mode("small", "plan"), "tighten-only"),
-                (lambda: session.mcp_enable_channel("small"), "plugin"),
-                (lambda: session.mcp_authenticate("small"), "OAuth"),
-                (lambda: session.mcp_submit_callback("small", "http://localhost/?code=1"), "No active"),
-                (lambda: session.mcp_clear_authentication("small"), "stdio"),
+            refused: list[tuple[control.Request[Any], str]] = [
+                (control.McpToggle("none", True), "not found"),
+                (control.McpReconnect("none"), "not found"),
+                (control.McpReadResource("small", "file:///x"), "ui://"),
+                (control.SetMcpPermissionModeOverride("small", "plan"), "tighten-only"),
+                (control.ChannelEnable("small"), "plugin"),
+                (control.McpAuthenticate("small"), "OAuth"),
+                (control.McpOauthCallbackUrl("small", "http://localhost/?code=1"), "No active"),
+                (control.McpClearAuth("small"), "stdio"),
             ]
-            for ask, words in refused:
-                error = await refusal(ask())
+            for request, words in refused:
+                error = await refusal(session.request(request))
                 assert words in str(error)
                 assert not isinstance(error, Unsupported)
                 assert error.session_id == session.id
@@ -234,12 +242,12 @@ async def test_anything_else_by_its_name() -> None:
     async with talking() as (_, session):
         answer = await session.request("get_binary_version")
         assert answer["version"] == "2.1.325"
-        assert (await session.request(GetBinaryVersion())).version == "2.1.325"
+        assert (await session.request(control.GetBinaryVersion())).version == "2.1.325"
         with pytest.raises(Unsupported) as caught:
             await session.request("no_such_request")
         assert caught.value.code == "unsupported_request"
         with pytest.raises(OptionsError):
-            await session.read_file("")
+            await session.request(control.ReadFile(Path("note.txt")))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 async def test_requests_are_answered_while_a_turn_runs() -> None:
@@ -247,8 +255,8 @@ async def test_requests_are_answered_while_a_turn_runs() -> None:
     async with talking(say("one two", gate=gate), say("aside")) as (_, session):
         turn = await session.send("count")
         await reached(gate)
-        assert (await session.binary_version()).version
-        assert (await session.ask_side_question("how far?")).response == "aside"
+        assert (await session.request(control.GetBinaryVersion())).version
+        assert (await session.request(control.SideQuestion("how far?"))).response == "aside"
         assert await session.set_permission_mode("plan") == "plan"
         assert not turn.is_over
         gate.open()
@@ -270,7 +278,7 @@ async def test_a_session_that_is_ended_by_request_is_closed() -> None:
     async with talking(say("one")) as (_, session):
         reader = aiter(session)
         await session.ask("a")
-        await session.end_session("enough")
+        await session.request(control.EndSession("enough"))
         # The program ends by itself, and well.
         async for _ in reader:
             pass

@@ -41,7 +41,7 @@ from outrider.session._failures import failure_of_retry, hide_known
 from outrider.session._info import CHANGES_INFO, SessionInfo
 from outrider.session._streams.routing import Routing
 from outrider.session._streams.stream import BUDGET, CEILING, Flow
-from outrider.session._streams.turn_state import Doom, TurnState, Until
+from outrider.session._streams.turn_state import MakeFailure, TurnState, Until
 from outrider.wire import (
     UNSUPPORTED_REQUEST,
     ApiRetryMessage,
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from outrider.handlers import Handlers
     from outrider.options import Options
     from outrider.protocol import Event, RequestEvent
-    from outrider.session._store.link import Keeping
+    from outrider.session._store.link import StoreLink
     from outrider.transports import Transport
     from outrider.wire import JsonObject, RequestId
     from outrider.wire.control import Request
@@ -245,13 +245,13 @@ class Connection:
         handlers: Handlers,
         options: Options,
         *,
-        keeping: Keeping | None = None,
+        store_link: StoreLink | None = None,
         budget: int = BUDGET,
         ceiling: int = CEILING,
     ) -> None:
         self.transport = transport
-        self._keeping = keeping
-        self.mirror = None if keeping is None else keeping.mirror
+        self._store_link = store_link
+        self.mirror = None if store_link is None else store_link.mirror
         self.timeouts = options.timeouts
         self.info = SessionInfo()
         self.flow = Flow(budget, ceiling, is_strict=bool(options.max_buffer_size))
@@ -261,10 +261,10 @@ class Connection:
             is_resumed=bool(options.resume or options.continue_conversation),
         )
         self._special = _SPECIAL
-        if keeping is not None:
-            keeping.mirror.tell = self.routing.announce
-            keeping.on_crash = self.end_with
-            self._special |= keeping.mirror.concerned
+        if store_link is not None:
+            store_link.mirror.tell = self.routing.announce
+            store_link.on_crash = self.end_with
+            self._special |= store_link.mirror.concerned
         self.error: OutriderError | None = None
         """Why it ended, if it was not asked to."""
         self.crash: BaseException | None = None
@@ -341,11 +341,11 @@ class Connection:
         self._is_closing = True
         self.flow.moved()
         if self.mirror is not None:
-            self.mirror.open_gates()
+            self.mirror.release_results()
         try:
             if is_first and self.routing.outstanding:
                 for state in self.routing.outstanding:
-                    state.doom = state.doom or self._told_closed
+                    state.make_failure = state.make_failure or self._closed_failure
                 await self._interrupt()
             await self.transport.close()
         except Exception:
@@ -362,12 +362,12 @@ class Connection:
             await self._done.wait()
         if not self._done.is_set():
             self._cancel()
-        limit = _END_SECONDS + (0 if self._keeping is None else self._keeping.bound)
+        limit = _END_SECONDS + (0 if self._store_link is None else self._store_link.bound)
         # Its tasks end now, and this may be one of them.
         with anyio.move_on_after(limit, shield=_serves.get() is not self._gone):
             await self._gone.wait()
 
-    def _told_closed(self, _: TurnState) -> BaseException:
+    def _closed_failure(self, _: TurnState) -> BaseException:
         return self.crash or TransportClosed(self._why_closed, session_id=self.info.session_id)
 
     async def _interrupt(self) -> None:
@@ -427,8 +427,8 @@ class Connection:
                         await close_transport(self.transport, _END_SECONDS)
                     await self._read_rest()
                     self._finish(None)
-                if self._keeping is not None:
-                    await self._keeping.finish()
+                if self._store_link is not None:
+                    await self._store_link.finish()
             finally:
                 self.routing.everything.end(self._told_everybody)
                 self._gone.set()
@@ -442,7 +442,7 @@ class Connection:
         self._end_error = self.crash or told
         self._told_everybody = self._end_error if is_failure or self.crash is not None else None
         self.routing.receive_eof(self._end_error, anyio.current_time())
-        if self._keeping is None:
+        if self._store_link is None:
             self.routing.everything.end(self._told_everybody)
         self._done.set()
         self.on_end()
@@ -453,7 +453,7 @@ class Connection:
         """Take what is left, and what the agent still writes of its transcript, if anybody keeps it. What
         would take longer is dropped."""
         with anyio.move_on_after(_END_SECONDS, shield=True):
-            if self._keeping is not None:
+            if self._store_link is not None:
                 with suppress(Exception):
                     await self.reading.run()
             await self.reading.finish()
@@ -495,10 +495,10 @@ class Connection:
             elif self.mirror is not None and self.mirror.takes(event):
                 pass
             elif isinstance(event, ResultMessage) and self.mirror is not None and not self._is_closing:
-                gate = self.mirror.gate(event)
+                hold = self.mirror.hold(event)
                 hand_on()
                 self._watch.heard_at = now
-                self.routing.receive([event], share, now, gate)
+                self.routing.receive([event], share, now, hold)
             elif not isinstance(event, _SERVICE):
                 messages.append(cast("Message", event))
                 if isinstance(event, ApiRetryMessage):
@@ -631,8 +631,10 @@ class Connection:
         self._watch.look_again()
         return state
 
-    def begin_stop(self, state: TurnState, doom: Doom | None = None, grace: float | None = None) -> None:
-        """End a turn that is not over. `doom` makes the failure that it gets, unless it is answered first."""
+    def begin_stop(
+        self, state: TurnState, make_failure: MakeFailure | None = None, grace: float | None = None
+    ) -> None:
+        """End a turn that is not over; if it is cut off by that, it gets what `make_failure` makes."""
         if state.is_over:
             return
         if state.is_stopping:
@@ -640,7 +642,7 @@ class Connection:
                 state.hurry(anyio.current_time(), grace)
             return
         state.is_stopping = True
-        state.doom = doom
+        state.make_failure = make_failure
         state.grace = self.timeouts.interrupt if grace is None else grace
         if state.feeding is not None:
             state.feeding.cancel()

@@ -24,7 +24,7 @@ from outrider.options._validators import seconds
 from outrider.protocol import RunState
 from outrider.session._connection.answering import Serving, TurnOrigin
 from outrider.session._connection.connection import Connection
-from outrider.session._connection.observers import Followers
+from outrider.session._connection.observers import EventFeed
 from outrider.session._connection.start import initialize, make_transport, prepared
 from outrider.session._prompts import feed, has_files, is_prompt_stream, make_message
 from outrider.session._requests import UNSET, Timeout, Unset
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from outrider.session._connection.answering import Answerer
     from outrider.session._prompts import Prompt, Prompts
     from outrider.session._session import Session
-    from outrider.session._store.link import Keeping, Restored
+    from outrider.session._store.link import Restored, StoreLink
     from outrider.session._streams.stream import Position
     from outrider.session._streams.turn_state import TurnState, Until
     from outrider.wire import JsonObject
@@ -94,8 +94,8 @@ class Conversation:
     ) -> None:
         self.given = options
         """The options of the user."""
-        self.followers = Followers()
-        self.handlers = Handlers(options, self.followers)
+        self.event_feed = EventFeed()
+        self.handlers = Handlers(options, self.event_feed)
         self.options = prepared(options, self.handlers, shape)
         self.shape = shape
         """What the structured output of each turn must be."""
@@ -129,32 +129,32 @@ class Conversation:
             if self.options.session_store is None:
                 await self._open(self.options)
             else:
-                await self._open_kept()
+                await self._open_with_store()
             self.is_ready = True
 
-    async def _open_kept(self) -> None:
+    async def _open_with_store(self) -> None:
         # Here, because most sessions have no store.
-        from outrider.session._store.link import Keeping
+        from outrider.session._store.link import StoreLink
 
-        keeping = Keeping(self.options)
-        restored = await keeping.begin(self.options)
+        store_link = StoreLink(self.options)
+        restored = await store_link.begin(self.options)
         try:
-            await self._open(self.options if restored is None else restored.options, keeping, restored)
+            await self._open(self.options if restored is None else restored.options, store_link, restored)
         except BaseException:
-            await keeping.finish()
+            await store_link.finish()
             raise
 
     async def _open(
-        self, options: Options, keeping: Keeping | None = None, restored: Restored | None = None
+        self, options: Options, store_link: StoreLink | None = None, restored: Restored | None = None
     ) -> None:
         request = self.handlers.complete(make_initialize(options))
         transport = make_transport(options, restored)
         connection = Connection(
-            transport, self.handlers, options, keeping=keeping, budget=self.budget, ceiling=self.ceiling
+            transport, self.handlers, options, store_link=store_link, budget=self.budget, ceiling=self.ceiling
         )
         self._context = copy_context()
         self.handlers.begin()
-        self.followers.begin()
+        self.event_feed.begin()
         self._take(connection)
         try:
             await connection.open()
@@ -182,7 +182,7 @@ class Conversation:
         def on_end() -> None:
             if (conversation := this()) is not None:
                 conversation.handlers.close()
-                conversation.followers.close()
+                conversation.event_feed.close()
 
         connection.on_end = on_end
         connection.answering.find_answerer = find_answerer
@@ -213,7 +213,7 @@ class Conversation:
         self.is_closed = True
         self.handlers.close()
         if self.connection is None:
-            self.followers.close()
+            self.event_feed.close()
         else:
             self._finalizer.detach()
             await self.connection.close()

@@ -175,8 +175,8 @@ async def stop(connection: Connection, turn: TurnState) -> None:
         return
     turn.is_killed = True
     why = f"the agent did not stop within {turn.grace:g} s, and was ended"
-    if turn.doom is None:
-        turn.doom = lambda turn: TurnInterrupted(
+    if turn.make_failure is None:
+        turn.make_failure = lambda turn: TurnInterrupted(
             message=why, messages=turn.received, session_id=connection.info.session_id
         )
     await connection.close(why)

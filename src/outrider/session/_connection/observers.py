@@ -90,28 +90,28 @@ def observe(session: Session, observer: Observer) -> Observed:
 
 
 _KEPT: Final = 10_000
-"""How many events are kept for a follower that does not read. The oldest go first: what happened last is
+"""How many events are kept for a subscriber that does not read. The oldest go first: what happened last is
 what counts when it looks again."""
 
 
-class Followers:
-    """Hands events to all who follow them."""
+class EventFeed:
+    """Gives each event to all subscribers."""
 
     def __init__(self) -> None:
-        self._boxes: weakref.WeakSet[_Box] = weakref.WeakSet()
+        self._subscriptions: weakref.WeakSet[_Subscription] = weakref.WeakSet()
         self._is_closed = False
 
     def __call__(self, event: Handled) -> None:
-        for box in list(self._boxes):
-            box.put(event)
+        for subscription in list(self._subscriptions):
+            subscription.put(event)
 
-    def follow(self, owner: object = None) -> Following:
-        """A new follower, which gets what comes from now on, and keeps `owner` meanwhile."""
-        box = _Box(owner)
+    def subscribe(self, owner: object = None) -> EventReader:
+        """A reader of what comes from now on. It keeps `owner` alive."""
+        subscription = _Subscription(owner)
         if self._is_closed:
-            box.close()
-        self._boxes.add(box)
-        return Following(box)
+            subscription.close()
+        self._subscriptions.add(subscription)
+        return EventReader(subscription)
 
     def begin(self) -> None:
         """Something may come, also after an end: a session that could not be opened may be tried again."""
@@ -120,35 +120,35 @@ class Followers:
     def close(self) -> None:
         """Nothing more comes; what has come can still be read."""
         self._is_closed = True
-        for box in list(self._boxes):
-            box.close()
+        for subscription in list(self._subscriptions):
+            subscription.close()
 
 
-class Following:
+class EventReader:
     """Events as they come, for one reader: `async for event in session.handled(): ...`.
 
     It ends with the session. Of more than 10,000 that are not read the oldest are dropped, and counted in
     `missed`.
     """
 
-    def __init__(self, box: _Box) -> None:
+    def __init__(self, subscription: _Subscription) -> None:
         """Made by `Session.handled`."""
-        self._box = box
+        self._subscription = subscription
 
     @property
     def missed(self) -> int:
         """How many events were dropped because they were not read."""
-        return self._box.missed
+        return self._subscription.missed
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Handled:
-        return await self._box.take()
+        return await self._subscription.take()
 
 
-class _Box:
-    """What one follower has not read yet."""
+class _Subscription:
+    """What one subscriber has not read yet."""
 
     def __init__(self, owner: object) -> None:
         self._owner = owner

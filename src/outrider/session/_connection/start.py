@@ -127,7 +127,7 @@ _PROBE_SECONDS: Final = 2.0
 """How long the program may take to say its version when it has failed to start."""
 
 
-class _Placing(ProcessTransport):
+class _RestoringTransport(ProcessTransport):
     """A program that resumes a session which has to be put where it looks first."""
 
     restored: Restored | None
@@ -136,7 +136,7 @@ class _Placing(ProcessTransport):
 
     async def connect(self) -> None:
         if self.restored is not None:
-            await self.restored.place()
+            await self.restored.restore_files()
             self.restored, self.command = None, self.own_command
         await super().connect()
 
@@ -160,11 +160,11 @@ def make_transport(options: Options, restored: Restored | None = None) -> Transp
 
 
 def _to_program(options: Options, restored: Restored | None) -> Transport:
-    is_placed = restored is not None and restored.places.config is not None
+    is_on_disk = restored is not None and restored.location.config is not None
     try:
         _check_continued(options)
-        own = command = make_command(options, files=() if is_placed else _files(restored))
-        if is_placed and is_intercepted():
+        own = command = make_command(options, files=() if is_on_disk else _files(restored))
+        if is_on_disk and is_intercepted():
             command = make_command(options, files=_files(restored))
     except (AgentNotFound, SessionNotFound) as error:
         # What is in the way may have sessions of its own, and need no program.
@@ -172,7 +172,7 @@ def _to_program(options: Options, restored: Restored | None) -> Transport:
             raise
         return Unreachable(_command_without_program(options, restored), error)
     timeouts = options.timeouts
-    transport = (_Placing if is_placed else ProcessTransport)(
+    transport = (_RestoringTransport if is_on_disk else ProcessTransport)(
         command,
         stderr=options.stderr,
         max_buffer_size=options.max_buffer_size,
@@ -180,7 +180,7 @@ def _to_program(options: Options, restored: Restored | None) -> Transport:
         terminate=timeouts.terminate,
         write_timeout=timeouts.write,
     )
-    if isinstance(transport, _Placing):
+    if isinstance(transport, _RestoringTransport):
         transport.restored, transport.own_command = restored, own
     return transport
 
@@ -190,7 +190,7 @@ def _command_without_program(options: Options, restored: Restored | None) -> Com
 
 
 def _files(restored: Restored | None) -> tuple[File, ...]:
-    return () if restored is None else restored.layout.files
+    return () if restored is None else restored.session_files.files
 
 
 def prepared(options: Options, handlers: Handlers, shape: Shape[object] | None) -> Options:

@@ -31,7 +31,7 @@ from outrider.errors import (
 from outrider.session._connection.answering import is_failure, unwrapped
 from outrider.session._connection.tasks import background
 from outrider.session._store.mirror import BATCH_ENTRIES, Keys, Mirror
-from outrider.session._store.restore_files import Layout, Places, laid_out_in
+from outrider.session._store.restore_files import ConfigLocation, SessionFiles, locate_config
 from outrider.transcripts import StoreCalls, check_subpath, open_store, project_key
 from outrider.transports import Transport, is_intercepted
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FLUSH_SECONDS",
-    "Keeping",
+    "StoreLink",
     "LEASE_SECONDS",
     "LEAVE_SECONDS",
     "Leases",
@@ -189,14 +189,14 @@ class Restored(NamedTuple):
     session_id: str
     project: str
     """The key of the project that the store has it under."""
-    places: Places
-    layout: Layout
+    location: ConfigLocation
+    session_files: SessionFiles
     calls: StoreCalls
 
-    async def place(self) -> None:
-        """Put it into the configuration folder of this machine."""
+    async def restore_files(self) -> None:
+        """Write it to the configuration folder of this machine."""
         # For a fork it is only read.
-        await self.layout.place(self.places, None if self.options.fork_session else self._append)
+        await self.session_files.restore(self.location, None if self.options.fork_session else self._append)
 
     async def _append(self, part: str, entries: list[SessionStoreEntry]) -> None:
         log.warning(
@@ -245,10 +245,10 @@ async def restore(calls: StoreCalls, leases: Leases, options: Options) -> Restor
     options = copy(options)
     msgspec.structs.force_setattr(options, "resume", session_id)
     msgspec.structs.force_setattr(options, "continue_conversation", False)
-    places, layout = laid_out_in(options), Layout(session_id, parts, here, project)
-    if places.config is None or is_intercepted():
-        await layout.render()
-    return Restored(options, session_id, project, places, layout, calls)
+    location, session_files = locate_config(options), SessionFiles(session_id, parts, here, project)
+    if location.config is None or is_intercepted():
+        await session_files.render()
+    return Restored(options, session_id, project, location, session_files, calls)
 
 
 async def _load_parts(calls: StoreCalls, key: SessionKey) -> dict[str, list[JsonObject]]:
@@ -362,7 +362,7 @@ LEAVE_SECONDS: Final = 2.0
 """How long the lease may take to be given back, and a store of the session's own to be closed."""
 
 
-class Keeping:
+class StoreLink:
     """The store of one connection. Runs in a task of the event loop, from `begin` until `finish`.
 
     It does not keep the options, which may well lead to the session: that could not be dropped then.
@@ -374,16 +374,16 @@ class Keeping:
         """Told what the store raised that is meant for the whole program, such as Ctrl-C."""
         place = cast("SessionStore | str | os.PathLike[str]", options.session_store)
         # First: it may be refused, and an opened store would have to be closed.
-        places = laid_out_in(options)
+        location = locate_config(options)
         self._is_own = isinstance(place, (str, os.PathLike))
         self._calls = StoreCalls(open_store(place), options.timeouts.store)
         self._leases = Leases(self._calls)
         self.mirror = Mirror(
             self._calls,
             self._leases,
-            Keys(places.config if places.is_certain else None),
+            Keys(location.config if location.is_certain else None),
             is_eager=options.session_store_flush == "eager",
-            is_only_copy=places.is_private,
+            is_only_copy=location.is_private,
         )
         self._scope = anyio.CancelScope(shield=True)
         self._flushing = anyio.CancelScope(shield=True)

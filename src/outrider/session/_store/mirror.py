@@ -18,7 +18,7 @@ from uuid import uuid4
 import anyio
 
 from outrider.errors import LeaseLost, OptionsError, OutriderError, SessionBusy, StoreTimedOut
-from outrider.session._streams.stream import Gate
+from outrider.session._streams.stream import ResultHold
 from outrider.transcripts import check_project_key, check_subpath
 from outrider.wire import MirrorErrorMessage, OversizedMessage, ResultMessage, TranscriptMirror, encode
 from outrider.wire._decoding import decode_object
@@ -281,7 +281,7 @@ class Mirror:
         """Whether there is, or was, anything like that."""
         self._lost: set[str] = set()
         """Sessions that another writer has."""
-        self._gates: deque[tuple[int, Gate]] = deque()
+        self._holds: deque[tuple[int, ResultHold]] = deque()
         self._paths: dict[str, None] = {}
         """The files whose entries came; kept in order."""
         self._odd_paths: set[str] = set()
@@ -328,16 +328,16 @@ class Mirror:
             log.warning("%s: %s", words, frame.error())
             self._tell(None, f"{words}: {frame.error()}")
 
-    def gate(self, result: ResultMessage) -> Gate | None:
-        """What a result that came just now has to wait behind; None if it need not wait."""
+    def hold(self, result: ResultMessage) -> ResultHold | None:
+        """Hold a result that came just now; None if it need not wait."""
         self._had_answers |= not result.is_error
         if self._is_down or self._is_ending or self._tasks is None or self.is_idle:
             return None
-        gate = Gate()
-        self._gates.append((self._backlog.last, gate))
-        self._tasks.start_soon(self._time, gate)
+        hold = ResultHold()
+        self._holds.append((self._backlog.last, hold))
+        self._tasks.start_soon(self._time, hold)
         self._wake()
-        return gate
+        return hold
 
     @property
     def is_idle(self) -> bool:
@@ -347,14 +347,14 @@ class Mirror:
     @property
     def is_holding(self) -> bool:
         """Whether a result waits."""
-        return bool(self._gates)
+        return bool(self._holds)
 
-    def open_gates(self, told: MirrorErrorMessage | None = None) -> None:
-        """Let all results through."""
-        gates, self._gates = self._gates, deque()
-        for _, gate in gates:
-            gate.open(told)
-            told = None
+    def release_results(self, notice: MirrorErrorMessage | None = None) -> None:
+        """Let readers have all results."""
+        holds, self._holds = self._holds, deque()
+        for _, hold in holds:
+            hold.release(notice)
+            notice = None
 
     def end(self) -> None:
         """No more frames will come. Results wait on: the agent may have ended right after one."""
@@ -374,7 +374,7 @@ class Mirror:
                 if not await self._store(batch):
                     return
                 self._current = None
-                self._open_until(batch.last)
+                self._release_until(batch.last)
             elif self._is_ending:
                 return
 
@@ -383,7 +383,7 @@ class Mirror:
         while not self._backlog and not self._is_ending:
             await self._news.wait()
         with anyio.move_on_after(_LINGER_SECONDS):
-            while not (self._is_eager or self._is_ending or self._gates or self._backlog.is_full):
+            while not (self._is_eager or self._is_ending or self._holds or self._backlog.is_full):
                 await self._news.wait()
 
     async def _store(self, batch: Batch) -> bool:
@@ -425,10 +425,10 @@ class Mirror:
             while self._is_ending == was_ending:
                 await self._news.wait()
 
-    async def _time(self, gate: Gate) -> None:
+    async def _time(self, hold: ResultHold) -> None:
         with anyio.move_on_after(HOLD_SECONDS):
-            await gate.wait()
-        if not gate.is_open:
+            await hold.wait()
+        if not hold.is_released:
             key = self._current.key if self._current is not None else None
             self._fail(key, f"{_NOT_READY}, after {HOLD_SECONDS:g} s, and is not waited for")
 
@@ -436,9 +436,9 @@ class Mirror:
         self._news.set()
         self._news = anyio.Event()
 
-    def _open_until(self, last: int) -> None:
-        while self._gates and self._gates[0][0] <= last:
-            self._gates.popleft()[1].open()
+    def _release_until(self, last: int) -> None:
+        while self._holds and self._holds[0][0] <= last:
+            self._holds.popleft()[1].release()
 
     # When it goes wrong.
 
@@ -448,7 +448,7 @@ class Mirror:
             self._is_down = True
             log.warning("the transcript does not reach the session store %s: %s", self._calls.name, words)
             self._tell(key, words)
-        self.open_gates()
+        self.release_results()
 
     def _lose(self, batch: Batch, error: SessionBusy | LeaseLost) -> None:
         """Another writer has the session: what is written here does not belong there any more."""
@@ -469,8 +469,8 @@ class Mirror:
 
     def _tell(self, key: SessionKey | None, words: str) -> None:
         message = _message(key, words)
-        if self._gates:
-            self.open_gates(message)
+        if self._holds:
+            self.release_results(message)
         else:
             self.tell(message)
 
@@ -479,7 +479,7 @@ class Mirror:
         if self._is_left:
             return
         self._is_left = self._is_ending = True
-        self.open_gates()
+        self.release_results()
         if self._had_answers and not (self._paths or self._odd_paths or self._is_cut_off):
             log.warning("the agent has not told what it writes, so that nothing is stored; it may be too old")
         if self.is_idle and not self._is_incomplete:

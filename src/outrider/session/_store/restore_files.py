@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     Append: TypeAlias = Callable[[str, list[SessionStoreEntry]], Awaitable[None]]
 
-__all__ = ["Layout", "Places", "laid_out_in"]
+__all__ = ["ConfigLocation", "SessionFiles", "locate_config"]
 
 _PRIVATE: Final = "config/projects"
 """Where sessions are in the private folder of a hermetic run."""
@@ -44,8 +44,8 @@ _NOTES: Final = ("custom-title", "tag")
 """What a user says about a session, whether it goes on or not."""
 
 
-class Places(NamedTuple):
-    """Where the sessions of a run are."""
+class ConfigLocation(NamedTuple):
+    """Where the configuration folder of a run is, which has its sessions."""
 
     config: Path | None
     """The program's configuration folder; None if it is made for the run, or not on this machine."""
@@ -54,15 +54,15 @@ class Places(NamedTuple):
     user: UserId | None = None
     is_certain: bool = True
     """Whether the program cannot well look elsewhere: a runner may change its environment, and what stands in
-    for it has places of its own."""
+    for it has folders of its own."""
 
 
-def laid_out_in(options: Options) -> Places:
+def locate_config(options: Options) -> ConfigLocation:
     """Where the sessions of a run with these options are. Raises `UserNotFound`."""
     is_private = options.isolation.is_hermetic and options.isolation.config_dir is None
     is_elsewhere = options.runner is not None and not options.runner.is_local
     if is_private or is_elsewhere or options.transport is not None:
-        return Places(None, is_private)
+        return ConfigLocation(None, is_private)
     user = None if options.user is None else look_up_user(options.user)
     if options.isolation.config_dir is not None:
         config = Path(options.isolation.config_dir)
@@ -70,7 +70,7 @@ def laid_out_in(options: Options) -> Places:
         # A relative one is so to the folder that the program runs in.
         config = Path(options.cwd or "") / config_folder(make_environment(options, user=user))
     is_certain = options.runner is None and not is_intercepted()
-    return Places(Path(os.path.abspath(config)), False, user, is_certain)  # noqa: PTH100 - no links resolved
+    return ConfigLocation(Path(os.path.abspath(config)), False, user, is_certain)  # noqa: PTH100 - no links resolved
 
 
 class _Plan(NamedTuple):
@@ -80,7 +80,7 @@ class _Plan(NamedTuple):
     """What has to be written, by part."""
 
 
-class Layout:
+class SessionFiles:
     """A session as files: by the part of it, with `""` for the main transcript."""
 
     def __init__(
@@ -100,32 +100,32 @@ class Layout:
 
     async def render(self) -> None:
         """Make the files, for a command whose configuration folder is private."""
-        with self._telling("its private folder"):
+        with self._converting_errors("its private folder"):
             self.files = await run_sync(self._files)
 
-    async def place(self, places: Places, append: Append | None) -> None:
-        """Put it into the configuration folder of this machine. `append` gives the store what it lacks of a
+    async def restore(self, location: ConfigLocation, append: Append | None) -> None:
+        """Write it to the configuration folder of this machine. `append` gives the store what it lacks of a
         part; None: the store stays as it is.
 
         Raises `TranscriptError` if the two have gone different ways, or if it cannot be written.
         """
-        assert places.config is not None
-        folder = self._folder(places.config)
-        with self._telling(folder):
+        assert location.config is not None
+        folder = self._folder(location.config)
+        with self._converting_errors(folder):
             plan = await run_sync(self._plan, folder)
         for part, entries in plan.missing.items():
             if append is not None:
                 await append(part, entries)
-        with self._telling(folder):
-            await run_sync(self._write, folder, plan.stale, places.user)
+        with self._converting_errors(folder):
+            await run_sync(self._write, folder, plan.stale, location.user)
 
     @contextmanager
-    def _telling(self, folder: Path | str) -> Generator[None]:
+    def _converting_errors(self, folder: Path | str) -> Generator[None]:
         try:
             yield
         except OSError as error:
             raise TranscriptError(
-                f"the session {self.session_id!r} cannot be laid out in {folder}: {error}",
+                f"the session {self.session_id!r} cannot be restored to {folder}: {error}",
                 session_id=self.session_id,
                 hint="Make room, or let the folder be read and written.",
             ) from error

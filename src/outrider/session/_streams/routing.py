@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from outrider.protocol import TurnEvent
     from outrider.session._connection.observers import Observer
-    from outrider.session._streams.stream import Flow, Gate
+    from outrider.session._streams.stream import Flow, ResultHold
     from outrider.session._streams.turn_state import TurnState
     from outrider.wire import Message
 
@@ -50,8 +50,8 @@ class _Task(msgspec.Struct, eq=False):
     is_over: bool = False
 
 
-class Reports:
-    """Follows the tasks of one connection."""
+class TaskOwners:
+    """Knows which turns the background tasks of one connection belong to."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, _Task] = {}
@@ -60,7 +60,7 @@ class Reports:
         self._due: list[_Task] = []
         """Those that have ended, in the order in which the agent tells of them."""
 
-    def began(self, message: TaskStartedMessage, states: list[TurnState]) -> None:
+    def add(self, message: TaskStartedMessage, states: list[TurnState]) -> None:
         """A task was begun in a turn of these."""
         is_alone = message.is_backgrounded is not False and message.parent_task_id is None
         is_holding = message.task_type in HOLDING_TASKS
@@ -69,7 +69,7 @@ class Reports:
         if message.tool_use_id is not None:
             self._calls[message.tool_use_id] = task
 
-    def changed(self, message: TaskUpdatedMessage | TaskNotificationMessage) -> None:
+    def update(self, message: TaskUpdatedMessage | TaskNotificationMessage) -> None:
         """A task has moved on, perhaps to its end."""
         task = self._tasks.get(message.task_id)
         if task is None or task.is_over:
@@ -98,8 +98,8 @@ class Reports:
         """The turns whose work is told of next; None if nothing is due."""
         return list(self._due[0].owners) if self._due else None
 
-    def told(self, result: ResultMessage) -> list[TurnState] | None:
-        """The turns whose work a result tells of; None if that is not known."""
+    def take_reported(self, result: ResultMessage) -> list[TurnState] | None:
+        """The turns whose work a result reports; None if that is not known."""
         run = None if result.origin is None else result.origin.get("runId")
         runs = [task.run for task in self._due]
         if not runs or (run is not None and run not in runs):
@@ -151,7 +151,7 @@ class Routing:
         """The turns that the agent works on: none of ours if it works on its own account."""
         self._hearing: list[TurnState] = []
         """The turns that what it says on its own account belongs to."""
-        self._reports = Reports()
+        self._task_owners = TaskOwners()
 
     @property
     def is_on_its_own(self) -> bool:
@@ -215,16 +215,16 @@ class Routing:
 
     # What arrives.
 
-    def receive(self, messages: list[Message], size: int, now: float, gate: Gate | None = None) -> None:
-        """Take messages that came together; behind a gate, a result alone."""
+    def receive(self, messages: list[Message], size: int, now: float, hold: ResultHold | None = None) -> None:
+        """Take messages that came together; with a hold, a result alone."""
         if self._current is not None and _PLAIN.issuperset(map(type, messages)):
             # By far the most of them, where partial messages were asked for.
             for state in self._current or self._hearing:
                 state.take_partials(messages)
                 state.stream.append(messages, size)
         else:
-            self._sort(messages, size // len(messages), now, gate)
-        self.everything.append(messages, size, gate)
+            self._sort(messages, size // len(messages), now, hold)
+        self.everything.append(messages, size, hold)
         for observer in list(self.observers):
             observer.received(messages)
 
@@ -250,7 +250,7 @@ class Routing:
         """Its background work has been waited for long enough."""
         self._settled(state, now)
 
-    def _sort(self, messages: list[Message], share: int, now: float, gate: Gate | None) -> None:
+    def _sort(self, messages: list[Message], share: int, now: float, hold: ResultHold | None) -> None:
         pending: dict[TurnState, list[Message]] = {}
         for message in messages:
             events = self.turns.receive(message)
@@ -260,25 +260,25 @@ class Routing:
             self._note(message)
             states = self._recipients(message, events)
             if isinstance(message, TaskStartedMessage):
-                self._reports.began(message, states)
+                self._task_owners.add(message, states)
             for state in states:
                 state.take(message, now)
-                if gate is not None:
-                    state.hold(gate)
+                if hold is not None:
+                    state.hold(hold)
                 pending.setdefault(state, []).append(message)
             if events:
                 # Before a stream is ended: it takes nothing more then.
-                _deliver(pending, share, gate)
+                _deliver(pending, share, hold)
                 self._apply(events, now)
-        _deliver(pending, share, gate)
+        _deliver(pending, share, hold)
 
     def _recipients(self, message: Message, events: list[TurnEvent]) -> list[TurnState]:
         if isinstance(message, ResultMessage):
             ended = next(event for event in events if isinstance(event, TurnEnded))
-            return self._states(ended.uuids) if ended.uuids else self._told_of(message)
+            return self._states(ended.uuids) if ended.uuids else self._owners_of_report(message)
         if isinstance(message, CommandLifecycleMessage):
             return self._states([message.command_uuid])
-        if owners := self._reports.owners_of(message):
+        if owners := self._task_owners.owners_of(message):
             return owners
         return self._listening
 
@@ -290,12 +290,12 @@ class Routing:
         # Nothing is being worked on, so it leads to the next turn.
         return self.foremost or self.settling
 
-    def _told_of(self, result: ResultMessage) -> list[TurnState]:
-        """The turns that hear of a result which answers no prompt."""
-        told = self._reports.told(result)
+    def _owners_of_report(self, result: ResultMessage) -> list[TurnState]:
+        """The turns that get a result which answers no prompt."""
+        owners = self._task_owners.take_reported(result)
         for state in [*self.outstanding, *self.settling]:
-            state.is_owed_report = self._reports.is_owed_to(state)
-        self._hearing = self._hearing if told is None else told
+            state.is_owed_report = self._task_owners.is_owed_to(state)
+        self._hearing = self._hearing if owners is None else owners
         return list(self._hearing)
 
     def _states(self, uuids: Iterable[str]) -> list[TurnState]:
@@ -308,7 +308,7 @@ class Routing:
             # An old one says nothing of the kind: it takes prompts in their order.
             current = self.outstanding[:1]
         self._current = current
-        owners = self._reports.next_owners
+        owners = self._task_owners.next_owners
         self._hearing = list(self.settling) if owners is None else owners
         for state in self.outstanding:
             if state in current:
@@ -326,7 +326,7 @@ class Routing:
             elif isinstance(event, RunMoved):
                 self.everything.wake()
                 if self.turns.is_over:
-                    self._reports.clear()
+                    self._task_owners.clear()
                     for state in list(self.settling):
                         self._settled(state, now)
 
@@ -387,7 +387,7 @@ class Routing:
             self.settling.remove(state)
         if state in self._hearing:
             self._hearing.remove(state)
-        self._reports.forget(state)
+        self._task_owners.forget(state)
         state.settle(now)
         self.everything.wake()
 
@@ -398,7 +398,7 @@ class Routing:
             task = UnfinishedTask(message.task_id, message.task_type or "", message.description)
             self.tasks[message.task_id] = task
         elif isinstance(message, TaskUpdatedMessage | TaskNotificationMessage):
-            self._reports.changed(message)
+            self._task_owners.update(message)
             if message.status in TERMINAL_TASK_STATUSES:
                 self._task_ended(message.task_id)
         elif isinstance(message, BackgroundTasksChangedMessage):
@@ -410,10 +410,10 @@ class Routing:
         self.tasks.pop(id, None)
         for state in [*self.outstanding, *self.settling]:
             state.open_tasks.discard(id)
-            state.is_owed_report = self._reports.is_owed_to(state)
+            state.is_owed_report = self._task_owners.is_owed_to(state)
 
 
-def _deliver(pending: dict[TurnState, list[Message]], share: int, gate: Gate | None) -> None:
+def _deliver(pending: dict[TurnState, list[Message]], share: int, hold: ResultHold | None) -> None:
     for state, messages in pending.items():
-        state.stream.append(messages, share * len(messages), gate)
+        state.stream.append(messages, share * len(messages), hold)
     pending.clear()

@@ -119,7 +119,7 @@ class Flow:
 class Link:
     """Messages that came together, and a way to those that came after them."""
 
-    __slots__ = ("__weakref__", "batch", "error", "following", "gate", "offset")
+    __slots__ = ("__weakref__", "batch", "error", "following", "hold", "offset")
 
     def __init__(self, offset: int) -> None:
         self.offset = offset
@@ -129,13 +129,13 @@ class Link:
         """Raised in place of the messages, once by each reader."""
         self.following: Link | None = None
         """None at the end, where the next messages will be."""
-        self.gate: Gate | None = None
-        """What keeps readers from going on, until it is open."""
+        self.hold: ResultHold | None = None
+        """What keeps readers from these messages, until it is released."""
 
     @property
     def is_ready(self) -> bool:
         """Whether readers may take what is in it."""
-        return self.following is not None and (self.gate is None or self.gate.is_open)
+        return self.following is not None and (self.hold is None or self.hold.is_released)
 
 
 class Position:
@@ -167,15 +167,15 @@ class Stream:
         self._arrival: anyio.Event | None = None
         flow.add(self)
 
-    def append(self, batch: list[Message], size: int, gate: Gate | None = None) -> None:
+    def append(self, batch: list[Message], size: int, hold: ResultHold | None = None) -> None:
         """Add messages, which take up about `size` bytes. Once it is ended, it takes no more.
 
-        Readers come to them, and to what follows, when the gate is open."""
+        Readers get them, and what follows, when the hold is released."""
         if self.is_ended:
             return
-        if gate is not None:
-            self._last.gate = gate
-            gate.hold(self, self._last)
+        if hold is not None:
+            self._last.hold = hold
+            hold.add(self, self._last)
         if self.flow.is_strict and any(isinstance(message, OversizedMessage) for message in batch):
             self._append_strictly(batch, size // len(batch))
         else:
@@ -297,44 +297,44 @@ def _again(error: BaseException) -> BaseException:
     return again
 
 
-class Gate:
-    """Stands before one result, in the stream of its turn and in that of the session.
+class ResultHold:
+    """Keeps one result from readers until it is stored, in the stream of its turn and in that of the session.
 
     The agent is done, and all but the readers know it: no deadline runs, and an interrupt comes too late.
     """
 
     def __init__(self) -> None:
-        self.is_open = False
-        self._opened = anyio.Event()
+        self.is_released = False
+        self._released = anyio.Event()
         self._links: list[tuple[Stream, Link]] = []
         self._turns: list[TurnState] = []
 
-    def hold(self, stream: Stream, link: Link) -> None:
+    def add(self, stream: Stream, link: Link) -> None:
         """A link that readers must not pass yet."""
         self._links.append((stream, link))
 
-    def hold_turn(self, turn: TurnState) -> None:
+    def add_turn(self, turn: TurnState) -> None:
         """A turn that is not over yet for whoever waits for it."""
         self._turns.append(turn)
 
     async def wait(self) -> None:
-        await self._opened.wait()
+        await self._released.wait()
 
-    def open(self, told: Message | None = None) -> None:
-        """Let the result through, behind a message that says why it was not held longer, if there is one."""
-        if self.is_open:
+    def release(self, notice: Message | None = None) -> None:
+        """Let readers have the result; first a message that says why it was not held longer, if any."""
+        if self.is_released:
             return
-        self.is_open = True
-        if told is not None:
+        self.is_released = True
+        if notice is not None:
             for turn in self._turns:
-                _insert_before_result(turn.messages, told)
+                _insert_before_result(turn.messages, notice)
             for _, link in self._links:
-                link.batch = [told, *link.batch]
+                link.batch = [notice, *link.batch]
         for stream in (*(stream for stream, _ in self._links), *(turn.stream for turn in self._turns)):
             stream.wake()
-        self._opened.set()
+        self._released.set()
 
 
-def _insert_before_result(messages: list[Message], told: Message) -> None:
-    places = [place for place, message in enumerate(messages) if isinstance(message, ResultMessage)]
-    messages.insert(places[-1] if places else len(messages), told)
+def _insert_before_result(messages: list[Message], notice: Message) -> None:
+    results = [index for index, message in enumerate(messages) if isinstance(message, ResultMessage)]
+    messages.insert(results[-1] if results else len(messages), notice)

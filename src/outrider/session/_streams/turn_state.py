@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from anyio import CancelScope
 
-    from outrider.session._streams.stream import Gate
+    from outrider.session._streams.stream import ResultHold
     from outrider.session._usage import Usage
 
 Until: TypeAlias = Literal["result", "idle"]
@@ -43,8 +43,8 @@ too."""
 read_until: Final = choice(*get_args(Until))
 """Raises `OptionsError` for what is none of these."""
 
-Doom: TypeAlias = "Callable[[TurnState], BaseException]"
-"""What makes the failure of a turn out of what has come by then."""
+MakeFailure: TypeAlias = "Callable[[TurnState], BaseException]"
+"""Makes the error of a turn that failed, from what has come by then."""
 
 _KEPT_PARTIALS: Final = 4096
 """How many pieces of an unfinished message are kept, to show how far it came."""
@@ -75,15 +75,15 @@ class TurnState:
         """All that came for it, but for the pieces of messages that have come whole."""
         self._partials: deque[Message] = deque(maxlen=_KEPT_PARTIALS)
         self.results: list[ResultMessage] = []
-        self._gate: Gate | None = None
+        self._hold: ResultHold | None = None
         self._held_from = 0
         self.usage: Usage | None = None
         self.failure: BaseException | None = None
         """Why it failed, where its result does not say it, or not rightly."""
         self.is_doubtful = False
         """Whether it is unknown if the agent got its prompt, and nobody has a handle to it."""
-        self.doom: Doom | None = None
-        """What makes the failure of a turn that is being stopped, unless it is answered first."""
+        self.make_failure: MakeFailure | None = None
+        """Makes the failure of a turn that is being stopped, unless it is answered first."""
         self.input_error: BaseException | None = None
         """Why not all of its messages could be sent."""
         self.feeding: CancelScope | None = None
@@ -153,14 +153,14 @@ class TurnState:
     @property
     def is_held(self) -> bool:
         """Whether its result is there, but not for its readers yet."""
-        return self._gate is not None and not self._gate.is_open
+        return self._hold is not None and not self._hold.is_released
 
-    def hold(self, gate: Gate) -> None:
+    def hold(self, hold: ResultHold) -> None:
         """The result that just came has to wait."""
         if not self.is_held:
             self._held_from = len(self.messages) - 1
-        self._gate = gate
-        gate.hold_turn(self)
+        self._hold = hold
+        hold.add_turn(self)
 
     def reading_position(self) -> Position | None:
         """Where to read it from, from now on; None if it is not kept."""
@@ -227,8 +227,8 @@ class TurnState:
             return
         self.is_over = True
         self.ended_at = now
-        if self.doom is not None and self._is_cut_off:
-            failure = self.doom(self)
+        if self.make_failure is not None and self._is_cut_off:
+            failure = self.make_failure(self)
         self.failure = self.failure or self.input_error or failure
         if self.until == "result" or self.failure is not None:
             self.stream.end(self.failure)

@@ -131,10 +131,10 @@ def _spell(value: object) -> object:
     return value
 
 
-R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 
-class Request(Value, Generic[R], tag_field="subtype"):
+class Request(Value, Generic[R_co], tag_field="subtype"):
     """A question to the agent. `answer` is the class that its success payload is read into.
 
     Fields that may be None are left out when they are. Where the agent tells null from absent, the default
@@ -157,12 +157,12 @@ class Request(Value, Generic[R], tag_field="subtype"):
         """Read a `request` object of this subtype. Raises `msgspec.ValidationError` if it does not fit."""
         return msgspec.convert(data, cls)
 
-    def read_answer(self, payload: object) -> R:
+    def read_answer(self, payload: object) -> R_co:
         """Type the success payload; never raises. What is missing or mistyped takes its default."""
-        return cast(R, self.answer.from_wire(payload))
+        return cast(R_co, self.answer.from_wire(payload))
 
 
-class OpenRequest(Request[R], Generic[R]):
+class OpenRequest(Request[R_co], Generic[R_co]):
     """A request whose fields are published nowhere: `fields` are sent beside `subtype` as they are."""
 
     fields: JsonObject = {}
