@@ -19,7 +19,6 @@ import pytest
 
 from outrider.transports import ProcessTransport
 from outrider.transports._process import processes as _processes
-from outrider.transports._process import watchdog_main as _watchdog_main
 from outrider.transports._process.processes import (
     SWITCH,
     ProcessTable,
@@ -179,6 +178,6 @@ def test_a_watchdog_whose_psutil_is_gone_goes_on_with_what_it_has(
     monkeypatch.setattr(_processes, "_table", table)
     monkeypatch.setitem(sys.modules, "psutil", None)
     path = list(sys.path)
-    _watchdog_main.use_psutil(str(tmp_path))
+    _processes.use_psutil(str(tmp_path))
     assert _processes.processes() is table
     assert sys.path == path
