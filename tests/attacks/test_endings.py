@@ -22,6 +22,7 @@ from outrider.transports._process.processes import (
     ProcessTable,
     environment_of,
     process_ids,
+    processes,
     put_tag,
     stat_of,
     tag_of,
@@ -55,6 +56,10 @@ def is_running(pid: int) -> bool:
 # A daemon that has left the group, the session, its parent and its environment.
 
 
+needs_tags = pytest.mark.skipif(not processes().has_tags, reason="nothing else marks a daemon")
+
+
+@needs_tags
 @pytest.mark.anyio
 async def test_a_daemon_without_an_environment_ends_with_its_agent() -> None:
     async with impatient("leaves_a_daemon") as transport:
@@ -68,6 +73,7 @@ async def test_a_daemon_without_an_environment_ends_with_its_agent() -> None:
     assert not is_running(daemon)
 
 
+@needs_tags
 def test_a_daemon_without_an_environment_ends_with_the_host(started: list[Started]) -> None:
     one = Started("waits_with_a_daemon")
     started.append(one)
@@ -79,6 +85,7 @@ def test_a_daemon_without_an_environment_ends_with_the_host(started: list[Starte
     assert one.left() == []
 
 
+@needs_tags
 @pytest.mark.anyio
 async def test_a_tag_is_for_one_child_alone() -> None:
     async with impatient("leaves_a_daemon") as first, impatient("leaves_a_daemon") as second:

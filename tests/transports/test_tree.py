@@ -20,6 +20,9 @@ from outrider.transports._process.watchdog_main import Marked
 from tests.transports.conftest import child, wait_for
 
 MARKER = "OUTRIDER_test=1"
+by_marks = pytest.mark.skipif(
+    not processes().has_tags, reason="what this process starts is of its tree, then"
+)
 
 
 class Stranger:
@@ -69,6 +72,7 @@ def test_a_marker_must_be_whole(marked: Stranger) -> None:
     assert marked.pid not in Tree(os.getpid(), "OUTRIDER_test=11").others()
 
 
+@by_marks
 def test_a_number_that_went_to_another_process_is_not_signalled(
     stranger: Stranger, marked: Stranger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -84,7 +88,7 @@ def test_what_started_before_the_child_is_not_of_its_making(
     stranger: Stranger, marked: Stranger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tree = Tree(stranger.pid, MARKER)
-    started = stat_of(marked.pid)
+    started = processes().stat_of(marked.pid)
     assert started is not None
     monkeypatch.setattr(tree, "started", started.started + 1)
     assert tree.others() == []
