@@ -1,6 +1,6 @@
-"""The forms in which each option may be given, for type checkers: shorthands and plain mappings included.
+"""Declares the forms in which each option may be given, for type checkers: shorthands and mappings included.
 
-Does not say what becomes of them: `Options` keeps one form of each, and `_normal` turns the others into it.
+`_table` converts them to the one form that `Options` keeps.
 """
 
 from __future__ import annotations
