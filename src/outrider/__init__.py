@@ -1,6 +1,6 @@
-"""Outrider drives an agent command-line program as a child process and keeps promises about it.
+"""Drives Claude Code as a child process: prompts, sessions, tools, hooks, permissions.
 
-Names are loaded when they are first used: to import Outrider costs next to nothing.
+Names are loaded on first use, so that `import outrider` is cheap.
 """
 
 from importlib import import_module

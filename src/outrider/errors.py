@@ -1,6 +1,6 @@
-"""Owns every exception that Outrider raises: the facts of each failure, and the text that is made from them.
+"""Defines every exception that Outrider raises: the facts of each failure, and the text made from them.
 
-Does not decide when to raise: foreign exceptions are turned into these where they arise.
+Does not decide when to raise. Exceptions of other libraries are converted where they occur.
 
     OutriderError
     ├─ LaunchError: AgentNotFound, AgentTooOld, FolderNotFound, UserNotFound, CommandTooLong
@@ -14,8 +14,8 @@ Does not decide when to raise: foreign exceptions are turned into these where th
     ├─ UsageError (also RuntimeError), OptionsError (also ValueError)
     └─ ToolFailed, Denied
 
-The facts are attributes. `str()` is the message of whoever raised it, if any, with the facts and a hint: what
-to do next. Secrets are masked in all that is shown, and in `message`, `hint`, `argv` and `stderr_tail`.
+The facts are attributes. `str()` gives the message, the facts and a hint: what to do next. Secrets are masked
+in all that is shown, and in `message`, `hint`, `argv` and `stderr_tail`.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from typing import Self, TypeAlias, Unpack
 
     from outrider.redaction import Redaction
+
+    StrPath: TypeAlias = str | PathLike[str]
 
 __all__ = [
     "AgentNotFound",
@@ -104,10 +106,6 @@ def restored(kind: type[OutriderError], args: tuple[object, ...], cause: bytes) 
     with contextlib.suppress(Exception):
         error.__cause__ = pickle.loads(cause)
     return error
-
-
-if TYPE_CHECKING:
-    StrPath: TypeAlias = str | PathLike[str]
 
 
 _LONGEST = 32768
