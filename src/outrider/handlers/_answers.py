@@ -1,6 +1,6 @@
-"""What a hook or a permission callback says: `Answer`, and the functions that make one.
+"""Defines `Answer`, what a hook or a permission callback decides, and the functions that make one.
 
-Does not know how an event spells it on the wire; that is in `_hooks_spelling`.
+`_hooks.events` encodes it for each event, `_permissions.decisions` for permission requests.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Tools of this process as an MCP server that any number of sessions can use.
+"""Serves tools of this process to any number of sessions, as an MCP server: `ToolServer`.
 
-Does not answer requests: an endpoint does, for each session.
+Tools are made in `tool`. Servers of the `mcp` library are in `_mcp.bridge`.
 """
 
 from __future__ import annotations
