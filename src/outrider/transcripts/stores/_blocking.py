@@ -1,7 +1,6 @@
-"""Owns what all stores with a blocking driver share: each call runs in a thread, in bounded time, and fails
-with a `StoreError`.
+"""Runs the methods of stores with blocking drivers in threads, with a timeout and as `StoreError`s.
 
-Does not know where anything is kept.
+Does not know where anything is kept: the stores that derive from `BlockingStore` do.
 """
 
 from __future__ import annotations
