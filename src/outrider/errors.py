@@ -154,7 +154,7 @@ class OutriderError(Exception):
         if self.hint:
             text += f" {self.hint}" if text.endswith((".", "!", "?")) else f". {self.hint}"
         session = [f"Session: {self.session_id}"] if self.session_id and self.session_id not in text else []
-        # Much of it was said by somebody else, and whoever reads it may be at a terminal.
+        # Much of it comes from elsewhere, and may be read at a terminal.
         return plain(mask("\n  ".join([text or type(self).__name__, *self._evidence, *session])))
 
     def __repr__(self) -> str:

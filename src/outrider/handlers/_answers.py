@@ -117,7 +117,7 @@ def deny(
 
 
 def ask(reason: str | None = None, *, context: str | None = None, notice: str | None = None) -> Answer:
-    """Ask for permission, even where none would be needed. `reason` is shown to whoever decides."""
+    """Ask for permission, even where none would be needed. `reason` is shown to the one who decides."""
     return Answer(verdict="ask", reason=reason, context=context, notice=notice)
 
 

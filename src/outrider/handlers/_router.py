@@ -84,8 +84,8 @@ class Handlers:
 
     @property
     def allowed_by_nature(self) -> tuple[str, ...]:
-        """Rules for tools that may be used without asking, because there is nobody to ask: whoever gives a
-        session a function of their own wants it to be used."""
+        """Rules for tools that may be used without asking, because there is nobody to ask: a function
+        that is given to a session is meant to be used."""
         options = self._options
         is_asked = options.permission is not None or options.permission_prompt_tool_name is not None
         return (f"mcp__{OWN_TOOLS}",) if own_tools(options) and not is_asked else ()

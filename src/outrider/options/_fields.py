@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from outrider.transcripts import SessionStore
     from outrider.wire.hooks import HookEvent
 else:
-    # One is of a layer above, the other in a module that few need; whoever asks for the hints at run time
-    # learns no more than that.
+    # One is of a layer above, the other in a module that few need; at run time the hints say no more.
     SessionStore, HookEvent = object, str
 
 StrPath: TypeAlias = str | PathLike[str]

@@ -241,7 +241,7 @@ class Framer:
 
     def _add_noise(self, data: bytes, reason: str, arrivals: list[Arrival]) -> None:
         arrivals.append(MalformedLine(data, reason))
-        # Each byte counts: whoever gets it may search it for a request.
+        # Each byte counts: it may be searched for a request.
         self._effort -= _LINE + len(data)
 
     def _look_into(self, arrivals: list[Arrival]) -> None:

@@ -139,7 +139,7 @@ class ToolEndpoint:
     def _answer(self, id: JsonRpcId, method: str, params: Json) -> JsonObject:
         match method:
             case "tools/list":
-                # In this order: whoever changes the tools now tells of it.
+                # Set first, so that a change of the tools from now on is announced.
                 self._was_listed = True
                 return _reply(id, self._server.listing)
             case "initialize":
@@ -369,7 +369,7 @@ class ToolServer:
         self.always_load: Final = always_load
         self._lock = threading.Lock()
         self._endpoints: weakref.WeakSet[ToolEndpoint] = weakref.WeakSet()
-        # Both are replaced, never changed: whoever reads them needs no lock.
+        # Both are replaced, never changed, so that readers need no lock.
         self._entries: dict[str, ToolEntry] = {}
         self._listing: JsonObject = {"tools": []}
         self.add(*tools)

@@ -114,7 +114,7 @@ _SHOWN: Final = 80
 _LISTED: Final = 20
 """Choices that are named."""
 _MOST: Final = 20
-"""Faults that are told: whoever made more has misunderstood something else."""
+"""Errors that are listed: more of them have another cause."""
 _LONGEST_PATH: Final = 200
 """Characters of a place that are shown: models choose the names in it."""
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, default=str)

@@ -100,7 +100,7 @@ def sessions_in(folder: str | os.PathLike[str]) -> Iterator[Found]:
         entries = os.scandir(place)
     except OSError:
         return
-    # All at once: whoever stops halfway leaves nothing open.
+    # All at once, so that a caller who stops halfway leaves nothing open.
     with entries:
         listed = list(entries)
     for entry in listed:

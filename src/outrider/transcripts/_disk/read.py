@@ -352,7 +352,7 @@ class Disk:
             return
         except OSError:
             return
-        # All at once: whoever stops halfway leaves nothing open.
+        # All at once, so that a caller who stops halfway leaves nothing open.
         with entries:
             listed = list(entries)
         for entry in listed:

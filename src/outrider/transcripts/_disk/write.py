@@ -282,7 +282,7 @@ def _take_name(temporary: Path, folder: Path) -> None:
 
 
 def _take_back(folder: Path, parts: Iterable[str]) -> None:
-    """Remove what was put in a folder, and nothing of whoever took the session's id meanwhile."""
+    """Remove what was put in a folder, and nothing of another session that took the id meanwhile."""
     for subpath in parts:
         for end in (".jsonl", ".meta.json"):
             with suppress(OSError):

@@ -204,8 +204,7 @@ class BlockingStore(SessionStore, ABC):
 
     @abstractmethod
     def _acquire(self, session: Place, token: str, holder: str, seconds: float) -> None:
-        """Keep this token for so long. Raises `SessionBusy` if there is another one that has not run out,
-        whoever has it."""
+        """Keep this token for so long. Raises `SessionBusy` while there is any other that has not run out."""
 
     @abstractmethod
     def _renew(self, session: Place, token: str, seconds: float) -> None:

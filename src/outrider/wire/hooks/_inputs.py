@@ -352,7 +352,7 @@ class ConfigChangeInput(_KnownInput, kw_only=True):
 
 
 class WorktreeCreateInput(_KnownInput, kw_only=True):
-    """A worktree is wanted; whoever registers for this has to make it."""
+    """A worktree is wanted; a hook for this event has to make it."""
 
     name: str
 
