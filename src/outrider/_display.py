@@ -1,8 +1,8 @@
-"""Owns what makes a text of somebody else's safe to show: on a terminal, in a log, in a file that is opened.
+"""Makes text from elsewhere safe to show: on a terminal, in a log, in a file.
 
-Does not decide where lines go. What is replaced is what a terminal obeys (control characters), what shows a
-text in another order than it is in (bidi controls), and what cannot be seen at all (Unicode calls these
-characters default-ignorable). It is replaced and not left out: that something was there is to be seen.
+Replaces control characters, bidirectional controls and invisible characters (those that Unicode calls
+default-ignorable). They are replaced rather than removed, so that a reader sees that something was there.
+Secrets are hidden in `outrider.redaction`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Removes, copies and goes through whole folders, however deep they are and whatever is in them.
+"""Copies, removes and walks whole folders, however deep they are and whatever is in them.
 
-Each step goes from an open folder to one of its entries, by name and never through a link. So depth costs
-neither stack nor descriptors nor a path that grows too long, and nothing outside of the folder is touched.
+Each step opens an entry relative to its open folder, by name and never through a link. So depth costs no
+stack, descriptors or path length, and nothing outside the folder is touched. Also writes private files.
 Everything here blocks: call it in a thread.
 """
 
@@ -290,7 +290,7 @@ def _set_look(number: int, told: os.stat_result) -> None:
     os.utime(number, ns=(told.st_atime_ns, told.st_mtime_ns))
 
 
-# Where folders cannot be opened
+# Windows, where folders cannot be opened.
 
 
 def _remove_on_windows(path: Path) -> None:
@@ -321,6 +321,8 @@ def _copy_on_windows(
     except RecursionError as error:
         raise OSError(errno.ENAMETOOLONG, "The folder is too deep to be copied", str(source)) from error
 
+
+# Private files.
 
 _FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
 

@@ -1,9 +1,8 @@
 """Reads git repositories that may be hostile: nothing that a repository configures is ever run.
 
-git runs what the configuration of a repository names: filters, monitors, hooks, transports, and whatever its
-next version adds. No list of switches is complete, so git never gets to see that configuration. It works in
-a git folder made for the purpose, with settings of our own, which borrows the repository's objects and refs.
-What needs no git is read as files. Everything here blocks: call it in a thread.
+git runs what a repository's configuration names (filters, monitors, hooks, transports), and no list of
+switches turns all of that off. So git runs in a temporary git folder with settings of our own, which borrows
+the repository's objects and refs. Everything here blocks: call it in a thread.
 """
 
 from __future__ import annotations

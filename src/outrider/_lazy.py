@@ -1,6 +1,6 @@
-"""Owns how a package loads its names when they are first used, and that a fork does not spoil that.
+"""Loads the names of a package on first use, also in a forked process.
 
-Does not say which: each package has its table.
+Each package has its own table of names.
 """
 
 from __future__ import annotations

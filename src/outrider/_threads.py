@@ -1,6 +1,6 @@
-"""Owns how threads are started, so that one that cannot be is an error of Outrider's.
+"""Starts threads, and raises an Outrider error if the system cannot start one.
 
-Does not know what they do.
+Does not know what the threads do.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""What to start: a command line with its environment, working folder, user and files, as one plain value.
+"""Describes a program to start as one plain value: arguments, environment, working folder, user and files.
 
-Does not say where it comes from (`outrider.launch` makes it from options) and starts nothing
-(`outrider.transports` does). Any program can be described by it, also one that is no agent.
+`outrider.launch` makes it from options, `outrider.transports` starts it. It can describe any program.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Owns every exception that Outrider raises: the facts of each failure, and the text that is made from them.
+"""Defines every exception that Outrider raises: the facts of each failure, and the text made from them.
 
-Does not decide when to raise: foreign exceptions are turned into these where they arise.
+Does not decide when to raise. Exceptions of other libraries are converted where they occur.
 
     OutriderError
     ├─ LaunchError: AgentNotFound, AgentTooOld, FolderNotFound, UserNotFound, CommandTooLong
@@ -14,8 +14,8 @@ Does not decide when to raise: foreign exceptions are turned into these where th
     ├─ UsageError (also RuntimeError), OptionsError (also ValueError)
     └─ ToolFailed, Denied
 
-The facts are attributes. `str()` is the message of whoever raised it, if any, with the facts and a hint: what
-to do next. Secrets are masked in all that is shown, and in `message`, `hint`, `argv` and `stderr_tail`.
+The facts are attributes. `str()` gives the message, the facts and a hint: what to do next. Secrets are masked
+in all that is shown, and in `message`, `hint`, `argv` and `stderr_tail`.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from typing import Self, TypeAlias, Unpack
 
     from outrider.redaction import Redaction
+
+    StrPath: TypeAlias = str | PathLike[str]
 
 __all__ = [
     "AgentNotFound",
@@ -106,10 +108,6 @@ def restored(kind: type[OutriderError], args: tuple[object, ...], cause: bytes) 
     return error
 
 
-if TYPE_CHECKING:
-    StrPath: TypeAlias = str | PathLike[str]
-
-
 _LONGEST = 32768
 """Characters of a message that are kept. It may be made of what a child said, and is looked through for
 secrets where it is raised: on an event loop."""
@@ -156,7 +154,7 @@ class OutriderError(Exception):
         if self.hint:
             text += f" {self.hint}" if text.endswith((".", "!", "?")) else f". {self.hint}"
         session = [f"Session: {self.session_id}"] if self.session_id and self.session_id not in text else []
-        # Much of it was said by somebody else, and whoever reads it may be at a terminal.
+        # Much of it comes from elsewhere, and may be read at a terminal.
         return plain(mask("\n  ".join([text or type(self).__name__, *self._evidence, *session])))
 
     def __repr__(self) -> str:

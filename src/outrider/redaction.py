@@ -1,12 +1,12 @@
-"""Owns what counts as a secret and how it is hidden in anything that Outrider shows or records.
+"""Finds secrets in text and JSON, and hides them in everything that Outrider shows or records.
 
-Does not decide where it is applied: errors, logs and cassettes each call it on their own text.
+A secret is found by its *shape* (`sk-ant-…`, `Bearer …`, a JWT, a private key, a password in a URL), by its
+*name* (`API_KEY=…`, `"accessToken": "…"`, `Authorization: …`), or by its *value*, if that is known
+(`with_values`). It becomes `***`, after the part that tells its kind (`sk-ant-***`). Masking twice changes
+nothing.
 
-Three rules find a secret. Its *shape*: `sk-ant-…`, `Bearer …`, a JWT, a private key, a password in a URL.
-Its *name*: `API_KEY=…`, `"accessToken": "…"`, `Authorization: …`. Or its *value*, where that is known:
-`with_values`. What is hidden becomes `***`, after the part that tells what it was (`sk-ant-***`). To hide
-twice is to hide once. Every pattern takes linear time, and a long text is searched in slices, so that a
-thread that masks one does not keep an event loop waiting.
+Every pattern takes linear time, and a long text is searched in slices, so that masking in a thread does not
+hold up an event loop. Does not decide what is masked: errors, logs and traces do.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ __all__ = [
     "preview_value",
 ]
 
+
+# What is a secret.
 
 # Names are compared in lower case without separators, by their end: GITHUB_TOKEN, x-api-key and accessToken
 # are secret, token_count, tokenSource and apiKeySource are not. "tokens" alone is a count and is left out.
@@ -193,6 +195,8 @@ def replaced(pattern: re.Pattern[str], replacement: Callable[[re.Match[str]], st
         done = match.end()
     return "".join((*pieces, text[done:]))
 
+
+# How secrets are hidden.
 
 MASK = "***"
 """What stands in the place of a secret."""

@@ -1,7 +1,6 @@
-"""The `outrider` command: shows, runs, holds and examines conversations with an agent.
+"""The `outrider` command: runs, shows, replays and examines conversations with an agent.
 
-On top of everything else, by its public names only. Needs the extra `app`; nothing of it is imported before
-a command is carried out.
+Stands on top of all other packages. Needs the extra `app`, which is only imported when a command runs.
 """
 
 from __future__ import annotations

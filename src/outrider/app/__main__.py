@@ -1,4 +1,4 @@
-"""`python -m outrider.app`: the same as `outrider`."""
+"""Runs the `outrider` command: `python -m outrider.app`."""
 
 import sys
 

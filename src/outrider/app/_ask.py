@@ -1,6 +1,6 @@
-"""Owns the questions of the agent to the person at the terminal: permissions, choices, plans.
+"""Asks the person at the terminal what the agent wants to know: permissions, choices, plans.
 
-Where nobody is there, what would be asked is denied, with a text that says how to allow it.
+Without a terminal, everything that would be asked is denied, with a text that says how to allow it.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Asker", "Row", "Sheet", "changes_of", "rules_of"]
 
+
+# How a question looks.
 
 _CHANGES: Final[Mapping[str, tuple[str, str]]] = {
     "old_string": ("- ", "red"),
@@ -184,6 +186,8 @@ def _leaves(
 def _json(value: object) -> str:
     return msgspec.json.encode(value, enc_hook=str).decode()
 
+
+# How it is answered.
 
 _NO: Final = ("n", "n", "no (Enter)")
 _YES: Final = ("y", "y", "yes")

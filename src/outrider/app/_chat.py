@@ -1,6 +1,6 @@
-"""Owns `outrider chat`: a conversation at a terminal, line by line, or with whoever writes to its stdin.
+"""Implements `outrider chat`: a conversation line by line, at a terminal or over stdin.
 
-Does not know how a message looks, nor how questions of the agent are asked.
+Messages are laid out in `_render.stream`, questions asked in `_ask`.
 """
 
 from __future__ import annotations

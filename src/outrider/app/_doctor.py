@@ -1,6 +1,6 @@
-"""Owns `outrider doctor`: has everything looked at, starts the agent once, and says how it stands.
+"""Implements `outrider doctor`: checks the machine, starts Claude Code once, and reports problems.
 
-No prompt is sent: it costs nothing.
+Sends no prompt, so it costs nothing.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Check", "State", "examine", "machine_checks", "program_check"]
 
+
+# Checks.
 
 State: TypeAlias = Literal["ok", "warning", "problem"]
 
@@ -224,6 +226,8 @@ def _limits() -> Iterator[Check]:
 def _limit(number: int) -> str:
     return "unlimited" if number < 0 or number >= 2**62 else f"{number:,}"
 
+
+# The command.
 
 _CONNECT: Final = 30.0
 _SERVERS: Final = 5.0

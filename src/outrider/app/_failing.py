@@ -1,6 +1,6 @@
-"""Owns how the command fails: the exit code that each error means, and its one line.
+"""Maps errors to exit codes and one-line messages of the command.
 
-Does not print it.
+Does not print them: `_main` does.
 """
 
 from __future__ import annotations

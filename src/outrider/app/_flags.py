@@ -1,6 +1,6 @@
-"""Owns the flags that stand for options, as one table, and how a command is given them.
+"""Lists the flags that stand for options, and adds them to commands.
 
-Does not check values: `Options` does.
+Does not validate values: `Options` does.
 """
 
 from __future__ import annotations
@@ -246,7 +246,7 @@ def with_flags(function: F, flags: Sequence[Flag] = FLAGS, into: str = "fields")
 def signed(
     command: Callable[..., object], like: Callable[..., object], parameters: Sequence[inspect.Parameter]
 ) -> Callable[..., object]:
-    """A function that looks like another one with these parameters, to whoever asks for its signature."""
+    """The command with the name and docstring of another function, and these parameters."""
     command.__name__, command.__doc__ = like.__name__, like.__doc__
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {each.name: each.annotation for each in parameters}

@@ -1,6 +1,6 @@
-"""Owns the command line: the commands, their flags, and what becomes of their errors.
+"""Defines the command line: the commands, their flags, and how errors end them.
 
-Does not do what they do: each is in a module of its own, which is imported when it is asked for.
+Each command is implemented in its own module, which is imported when it runs.
 """
 
 from __future__ import annotations

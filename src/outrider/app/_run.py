@@ -1,6 +1,6 @@
-"""Owns `outrider run`: one prompt, its answer, and an exit code that says how it went.
+"""Implements `outrider run`: one prompt, its answer, and an exit code.
 
-Does not know how a message looks.
+Messages are laid out in `_render.stream`.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = ["follow", "opened", "read_prompt", "read_schema", "run_prompt", "summary"]
 
+
+# Shared with `_chat` and `_demo`.
 
 S = TypeVar("S", bound="Session[object]")
 
@@ -90,8 +92,10 @@ def summary(result: Result[object], terminal: Terminal, *, with_session: bool = 
     return Text(dot.join(parts), style="dim")
 
 
+# The command.
+
 _SILENCE: Final = 3.0
-"""Seconds after which whoever waits for stdin says so."""
+"""Seconds to wait for stdin before saying so."""
 
 
 def run_prompt(

@@ -1,10 +1,8 @@
-"""Owns the terminal: what the two streams can show, what is drawn for a moment, and single keys.
+"""Writes to the terminal and reads keys from it, safely: text from elsewhere is shown and never obeyed.
 
-All that the command shows goes through here, and is shown and never obeyed. `SafeConsole` sees to it for what
-is laid out, `Terminal.write` for text, `Terminal.write_json` for data, `guarded_streams` for all that Python
-and other packages write. The one way around it is `Terminal.write_exactly`, for escape codes of our own.
-
-Does not know what a conversation is.
+All output goes through here: `SafeConsole` for layouts, `Terminal.write` for text, `Terminal.write_json` for
+data, `guarded_streams` for what Python and other packages write. Only `Terminal.write_exactly` writes escape
+codes. Knows nothing of conversations: `_render` does.
 """
 
 from __future__ import annotations
@@ -358,7 +356,7 @@ class Terminal:
         self.out.print(text, end="", soft_wrap=True)
 
     def question(self, words: str) -> None:
-        """Ask whoever is there, without going to the next line."""
+        """Ask the person at the terminal, without starting a new line."""
         self.voice.print(_hanging(words, self.voice), end="")
 
     def unprompt(self, console: Console | None = None) -> None:

@@ -1,6 +1,6 @@
-"""Owns `outrider trace show`: what travelled, line by line, with times.
+"""Implements `outrider replay` and `outrider trace show`, for traces, cassettes and recordings.
 
-Does not read files, and does not decide what is told of a frame: `outrider.transports` does.
+`outrider.transports` reads the files and makes the timeline.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["read_recording", "replay_file", "show_trace"]
 
+
+# Replay.
 
 _LONGEST_PAUSE: Final = 3.0
 """Nobody wants to watch an hour of nothing again."""
@@ -130,6 +132,8 @@ class _Player:
         types = f"{self.unknown} of an unknown type" if self.unknown else "every one typed"
         return f"{self.frames} frames, {self.size / 1024:,.0f} KiB: {types}, none lost."
 
+
+# Timeline.
 
 _KIND: Final = 28
 _SHORT_KIND: Final = 20

@@ -1,7 +1,7 @@
 """The reference SDK's names, on top of sessions: `from outrider.compat import query, ClaudeSDKClient`.
 
-It translates, and has no protocol of its own. What differs from the reference, and why, is in the guide for
-those who come from there. Names are loaded when they are first used.
+It translates, and has no protocol of its own. The guide for migrating lists the differences and the reasons.
+Names are loaded on first use.
 """
 
 from typing import TYPE_CHECKING

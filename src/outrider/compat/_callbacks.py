@@ -1,7 +1,7 @@
-"""The user's callbacks as the reference SDK calls them, made into those that sessions call.
+"""Adapts the reference SDK's callbacks to those that sessions call.
 
-Hooks get dicts and return dicts; whether a tool may run is answered with `PermissionResultAllow` or
-`PermissionResultDeny`. Does not answer the agent.
+Hooks get dicts and return dicts; permission callbacks return `PermissionResultAllow` or
+`PermissionResultDeny`. Does not answer the agent: `outrider.handlers` does.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""`ClaudeSDKClient`: a conversation, as the reference SDK has it.
+"""Defines `ClaudeSDKClient`, the reference SDK's conversation.
 
-Each method is one of `outrider.Session`'s, under the name and with the answer that its users know.
+Each method calls one of `outrider.Session`, with the name and result that its users know.
 """
 
 from __future__ import annotations

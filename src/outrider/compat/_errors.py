@@ -1,6 +1,6 @@
-"""Owns the error classes of the reference SDK: what they are called, what they carry and what they say.
+"""Defines the reference SDK's error classes, and translates Outrider's errors into them.
 
-Does not say which of Outrider's own errors becomes which.
+Does not decide when to translate: `_query`, `_client` and the session functions do.
 """
 
 from __future__ import annotations
@@ -119,6 +119,9 @@ def _texts(value: object) -> list[str]:
     """The texts of a list, or the one that stands in its place; what is blank is none."""
     each: list[object] = cast("list[object]", value) if isinstance(value, list) else [value]
     return [text for text in each if isinstance(text, str) and text.strip()]
+
+
+# Outrider's errors as those of the reference.
 
 
 class StoreFailed(ClaudeSDKError, RuntimeError):

@@ -1,7 +1,7 @@
-"""Values of `ClaudeAgentOptions` as Outrider's options take them, one kind at a time.
+"""Translates the values of `ClaudeAgentOptions` into those of Outrider's options, one kind at a time.
 
-What the reference leaves out without a word is left out here, too; what is no value at all stays as it is,
-and is refused by name where options are made. Does not know which options depend on each other.
+Drops what the reference silently drops. Invalid values are passed on, and rejected by name where options are
+made. Options that depend on each other are in `_options`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""`ClaudeAgentOptions` as options of a session: the same effect, spelled in Outrider's way.
+"""Translates `ClaudeAgentOptions` into `Options` with the same effect, `extra_args` and skills included.
 
-What the reference leaves to the program is left to it here, too. Does not start anything.
+Leaves to Claude Code what the reference leaves to it. Single values are in `_option_values`.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from outrider.options import OptionFields
 
 
+# Flags in `extra_args`.
+
 Fields: TypeAlias = dict[str, Any]
 Change: TypeAlias = Callable[[Fields, str | None], None]
 
@@ -51,7 +53,7 @@ def with_flags(fields: Fields, flags: object) -> Fields:
     return {**changed, "extra_args": rest}
 
 
-# What a flag does to the fields.
+# What each flag does to the fields.
 
 
 def _text(option: str) -> Change:
@@ -257,6 +259,8 @@ def _fault_of(name: str) -> str:
     }
     return next((text for text, is_there in faults.items() if is_there), "")
 
+
+# Options.
 
 _SAME: Final = (
     "strict_mcp_config",

@@ -1,6 +1,6 @@
-"""`query`: one prompt, or several, in a session of their own, as the reference SDK gives it.
+"""Defines `query`, the reference SDK's function that runs prompts in a session of their own.
 
-Adds nothing to what sessions do but the shape.
+Opening the session and reading it are in `_reading`.
 """
 
 from __future__ import annotations
@@ -50,6 +50,9 @@ def message_of(prompt: str, session_id: str) -> dict[str, Any]:
     content: Any = prompt if prompt.strip() else [{"type": "text", "text": prompt}]
     message = {"role": "user", "content": content}
     return {"type": "user", "message": message, "parent_tool_use_id": None, "session_id": session_id}
+
+
+# How it is run.
 
 
 class Prompts:

@@ -1,6 +1,6 @@
-"""The messages of a session in the order and selection in which the reference SDK gives them.
+"""Opens sessions from `ClaudeAgentOptions`, and reads their messages as the reference SDK gives them.
 
-Does not know how a session is opened, nor when it ends.
+Does not decide when a session ends: `_query` and `_client` do.
 """
 
 from __future__ import annotations
@@ -107,6 +107,9 @@ class MessageReader:
             # The reference has no class for the former; the latter come because prompts are given ids here.
             return not isinstance(message, AttachmentMessage | CommandLifecycleMessage)
         return True
+
+
+# Sessions.
 
 
 async def opened(

@@ -1,7 +1,6 @@
-"""The reference SDK's `Transport`, for those who reach an agent in a way of their own, and how a session
-uses one.
+"""Defines the reference SDK's `Transport`, and adapts one to the transport of a session.
 
-Does not know what a message means.
+Does not interpret messages.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Owns `run_session_store_conformance`: whether a session store keeps to what the SDK asks of one.
+"""Checks that a session store meets the SDK's contract: `run_session_store_conformance`.
 
-Needs no test framework. `outrider.testing.check_store` asks for more: that nothing is kept twice, and one
-writer at a time.
+Needs no test framework. `outrider.testing.check_store` checks more: that nothing is stored twice, and that
+there is one writer at a time.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Owns which names `outrider.compat.types` has: those of the reference SDK's module of that name.
+"""Lists the names of `outrider.compat.types`: those of the reference SDK's module of that name.
 
-Defines none of them.
+Defines none of them: `_types` and `outrider.wire` do.
 """
 
 from outrider.compat._types.hooks import (

@@ -1,7 +1,7 @@
-"""What the user supplies, and how it answers the agent: tools, MCP servers, hooks, permissions, questions.
+"""Answers the agent with what the user supplies: tools, MCP servers, hooks, permissions, questions.
 
-Does not know processes, nor how requests travel. Names are loaded when they are first used: most sessions
-need few of them.
+Does not know processes or how requests travel: `outrider.session` does. Names are loaded on first use,
+because most sessions need few of them.
 """
 
 from typing import TYPE_CHECKING

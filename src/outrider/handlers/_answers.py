@@ -1,6 +1,6 @@
-"""What a hook or a permission callback says: `Answer`, and the functions that make one.
+"""Defines `Answer`, what a hook or a permission callback decides, and the functions that make one.
 
-Does not know how an event spells it on the wire; that is in `_hooks_spelling`.
+`_hooks.events` encodes it for each event, `_permissions.decisions` for permission requests.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def deny(
 
 
 def ask(reason: str | None = None, *, context: str | None = None, notice: str | None = None) -> Answer:
-    """Ask for permission, even where none would be needed. `reason` is shown to whoever decides."""
+    """Ask for permission, even where none would be needed. `reason` is shown to the one who decides."""
     return Answer(verdict="ask", reason=reason, context=context, notice=notice)
 
 

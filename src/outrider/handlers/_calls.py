@@ -1,6 +1,6 @@
-"""How the user's functions are called, and what they are told about the call.
+"""Calls the user's functions with a timeout, and tells them which session and turn a call is for.
 
-Does not know what a function is for, nor what its result means.
+Does not know what a function is for or what its result means.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""One place that answers all that an agent asks: each request goes to whoever has been supplied for it.
+"""Routes each request of the agent to what the user supplied for it, and defines the `Handled` events.
 
-Raises what goes wrong beyond the user's own code: the session makes that a refusal. Does not know how
-requests travel, nor when.
+Errors outside the user's own code are raised: the session turns them into refusals. Also defines the
+protocols between handlers and sessions: `Origin`, `Link`, `Endpoint`, `Server`.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ class Handlers:
 
     @property
     def allowed_by_nature(self) -> tuple[str, ...]:
-        """Rules for tools that may be used without asking, because there is nobody to ask: whoever gives a
-        session a function of their own wants it to be used."""
+        """Rules for tools that may be used without asking, because there is nobody to ask: a function
+        that is given to a session is meant to be used."""
         options = self._options
         is_asked = options.permission is not None or options.permission_prompt_tool_name is not None
         return (f"mcp__{OWN_TOOLS}",) if own_tools(options) and not is_asked else ()
@@ -185,6 +185,8 @@ class Handlers:
         return Dialogs(callback, self._observe, self._options.timeouts.permission)
 
 
+# Events.
+
 Outcome: TypeAlias = Literal["answered", "failed", "timed_out", "cancelled"]
 """Whether the user's function answered; if not, the agent was told of a failure, or what the failure policy
 says."""
@@ -249,6 +251,9 @@ class DialogHandled(Handled, frozen=True, kw_only=True):
 
 Observe: TypeAlias = Callable[[Handled], None]
 """Takes each event; called on the event loop."""
+
+
+# What handlers and sessions know of each other.
 
 
 class Origin(Protocol):

@@ -1,6 +1,6 @@
-"""The tools that a session can have, and all that names them there: options, policies, permission updates.
+"""Resolves the tool names of a session, in options, policies, settings and permission updates.
 
-What a name stands for is decided in `outrider.options._tool_names`.
+What a single name stands for is in `outrider.options._tool_names`.
 """
 
 from __future__ import annotations

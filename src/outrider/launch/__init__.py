@@ -1,4 +1,4 @@
-"""From options to what has to be started: the command, the first request, and the runners that start it.
+"""Turns options into what has to be started: the command, the first request, and the runners around it.
 
 Starts nothing: `outrider.transports` does.
 """

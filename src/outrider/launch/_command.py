@@ -1,7 +1,7 @@
-"""Options to the command that runs the agent: program, arguments, environment, folder, user and files.
+"""Makes the command that runs Claude Code, and the `initialize` request, from options.
 
-Starts nothing and writes nothing. What it looks at on this machine: where the program is, whether the working
-folder is there, who the user is, and a settings file that has to be merged or checked.
+Starts and writes nothing. Looks on this machine for the program, the working folder, the user, and a settings
+file that has to be merged or checked. Where each option goes is in `_table`.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from outrider.options import Options
     from outrider.wire.control import Initialize
 
+
+# How long a command may be.
 
 WINDOWS_LIMIT: Final = 8191
 """Characters in a whole command line: what `cmd.exe` takes, and so every wrapper script of the agent."""
@@ -79,6 +81,9 @@ def _total_limit(platform: str) -> int:
         if asked > 0:
             return asked
     return POSIX_LIMIT.get(platform, POSIX_LIMIT["darwin"])
+
+
+# The command.
 
 
 class Mode(enum.Enum):

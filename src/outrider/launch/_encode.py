@@ -1,7 +1,7 @@
-"""How the values of options are written: as text for an argument, as JSON for a request or a file.
+"""Encodes the values of options: as text for an argument, as JSON for a request or a file.
 
-Each function takes the values of the fields that its row in the table names; None says nothing. Where they
-go is not known here.
+Each function takes the values of the fields that its row names, and returns None to send nothing. The rows
+are in `_table`.
 """
 
 from __future__ import annotations
@@ -35,6 +35,14 @@ if TYPE_CHECKING:
     from outrider.options import Isolation, JsonSchemaFormat, LocalPlugin, McpServer, Sandbox
     from outrider.wire import JsonObject
     from outrider.wire.control import SdkMcpServerSetup
+
+    Prompt: TypeAlias = PresetPrompt | CustomPrompt | FilePrompt | None
+    Servers: TypeAlias = Mapping[str, McpServer] | str
+    Thinking: TypeAlias = AdaptiveThinking | EnabledThinking | DisabledThinking | None
+    Tools: TypeAlias = Sequence[object] | str | None
+
+
+# Where an option goes.
 
 
 class Flag(NamedTuple):
@@ -108,13 +116,6 @@ class Row(NamedTuple):
     def option(self) -> str:
         """What a caller knows it by."""
         return self.fields[0]
-
-
-if TYPE_CHECKING:
-    Prompt: TypeAlias = PresetPrompt | CustomPrompt | FilePrompt | None
-    Servers: TypeAlias = Mapping[str, McpServer] | str
-    Thinking: TypeAlias = AdaptiveThinking | EnabledThinking | DisabledThinking | None
-    Tools: TypeAlias = Sequence[object] | str | None
 
 
 # Any option.

@@ -1,6 +1,6 @@
-"""The environment of the agent: what it inherits, what Outrider tells it, and what the user sets, which wins.
+"""Makes the environment of Claude Code: inherited variables, Outrider's own, and the user's, which win.
 
-Does not change the environment of this process.
+Also looks up the user to run as. Does not change the environment of this process.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["look_up_user"]
 
+
+# Isolation.
 
 FOLDERS: Final = ("config", "home", "tmp")
 """What a hermetic run has of its own."""
@@ -68,6 +70,8 @@ def isolation_variables(options: Options, *, platform: str) -> dict[str, str]:
     variables["CLAUDE_CODE_DISABLE_CLAUDE_MDS"] = "1"
     return variables
 
+
+# Variables.
 
 # Those of an agent that this process itself runs in: they describe that one, not the new one.
 _NOT_INHERITED: Final = ("CLAUDECODE", "CLAUDE_AGENT_SDK_DERIVED_CLIENT_APP")
@@ -205,6 +209,8 @@ def _trace() -> dict[str, str]:
         return {}
     return {name.upper(): carrier[name] for name in ("traceparent", "tracestate") if name in carrier}
 
+
+# Users.
 
 # The largest number of 32 bits means "leave as it is" to the system: to switch to it would switch nothing.
 _NO_USER: Final = 2**32 - 1

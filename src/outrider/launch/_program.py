@@ -1,6 +1,6 @@
-"""Owns where the agent's program is looked for, in which order, and why a place does not count.
+"""Finds Claude Code on this machine, and checks that its version is supported.
 
-Does not start it, and looks at this machine alone: on another one the far side's shell searches.
+Does not start it. On another machine, the script in `_remote` searches.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from os import PathLike
 
+    StrPath: TypeAlias = str | PathLike[str]
+    Look: TypeAlias = Callable[[str], "Kind"]
+
 __all__ = [
     "AgentVersionUnknown",
     "Kind",
@@ -41,10 +44,7 @@ __all__ = [
 ]
 
 
-if TYPE_CHECKING:
-    StrPath: TypeAlias = str | PathLike[str]
-    Look: TypeAlias = Callable[[str], "Kind"]
-
+# The search.
 
 Kind: TypeAlias = Literal["program", "not executable", "folder", "special", "no access", "missing"]
 """What is at a path: `special` is neither a file nor a folder, `no access` means that this cannot be told."""
@@ -273,6 +273,8 @@ class _Windows(_Posix):
         drive = self.environ.get("HOMEDRIVE", "") + self.environ.get("HOMEPATH", "")
         return self.environ.get("USERPROFILE") or drive
 
+
+# The version.
 
 SKIP_VARIABLE: Final = "CLAUDE_AGENT_SDK_SKIP_VERSION_CHECK"
 """If this variable is set, even to nothing, no version is refused or warned about."""

@@ -1,7 +1,7 @@
-"""Owns how a command crosses to another machine: what its shell is told, and how bytes are spelled for it.
+"""Encodes a command for a shell on another machine.
 
-Does not know how the other machine is reached. All that may be secret travels on stdin, ahead of the agent's
-own input; the command line that reaches the far side is always the same one.
+Everything that may be secret travels on stdin, ahead of the agent's own input; the command line there is
+always the same. Does not connect to the machine: the runners in `_runners` name the command that does.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Owns the runners: ways to start a command, here or elsewhere, by putting another command in front of it.
+"""Defines the runners, which start a command here or elsewhere by putting another command in front of it.
 
-Does not start anything, and does not know what is said on the far side (`_remote` does).
+Starts nothing: `outrider.transports` does. `_remote` encodes the command for another machine.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""The table of options: for each field of `Options`, where it goes and how it is written there.
+"""Maps each field of `Options` to where it goes and how it is encoded there, in the order of the arguments.
 
-The order of the rows is that of the arguments. What is not a matter of single options (the mode, the
-environment, the program) is not here.
-
-Long texts, and all that may hold a secret, go in the `initialize` request or in a file: every user of a
-machine can read the arguments of a program. What each place takes was tried with the agent, version 2.1.325.
+Long texts and possible secrets go in the `initialize` request or in a file, because every user of a machine
+can read arguments. Each row was tried with Claude Code 2.1.325. The mode, the environment and the program are
+in `_command`, `_environment` and `_program`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""How an agent is to be run: `Options`, one value, and the parts that it is made of.
+"""Describes how Claude Code is run: `Options`, one value, and the values inside it.
 
-Nothing here starts or looks up anything.
+Starts nothing and does not look at the machine, except in `check_place`. `outrider.launch` makes a command
+from options.
 """
 
 from outrider.options._checks import PermissionShadowedWarning, check_place

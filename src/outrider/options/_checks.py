@@ -1,6 +1,6 @@
-"""The rules for options that depend on each other: what excludes what, and what needs what.
+"""Validates options that depend on each other, on the machine, or on what the command line can carry.
 
-Single values are read before, by the table in `_normal`; what depends on the machine is in `_place`.
+Single values are validated before, by `_table`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from outrider.options._values import FilePrompt, PresetPrompt
 if TYPE_CHECKING:
     from outrider.options._options import Options
 
+
+# Rules and names that the command line has to carry.
 
 _WHOLE_TOOL: Final = re.compile(r"[^()]+(?:\(\**\))?\Z")
 _BLANK: Final = re.compile(r"\s")
@@ -97,6 +99,9 @@ def _skill_fault(name: str) -> str:
     if "\\\\" in name or name.endswith("\\"):
         return "it has a backslash that would escape what follows"
     return ""
+
+
+# Options that depend on each other.
 
 
 class PermissionShadowedWarning(UserWarning):
@@ -345,6 +350,8 @@ def level_of_caller() -> int:
     return level
 
 
+# Flags in `extra_args`.
+
 _OWNERS: Final[dict[str, str]] = {
     "add_dirs": "add-dir",
     "agent": "agent",
@@ -432,6 +439,8 @@ def is_free_flag(place: str, name: str) -> None:
         why = "with it, Outrider could not talk to the program"
         raise OptionsError(f"{place} cannot be {name!r}: {why}", hint="Leave it out.")
 
+
+# Options that depend on the machine.
 
 # What cmd.exe, and programs that are started through it, give a meaning to even inside quotes.
 _SPECIAL_ON_WINDOWS: Final = frozenset('&|<>^%!"\r\n')

@@ -1,6 +1,6 @@
-"""The forms in which each option may be given, for type checkers: shorthands and plain mappings included.
+"""Declares the forms in which each option may be given, for type checkers: shorthands and mappings included.
 
-Does not say what becomes of them: `Options` keeps one form of each, and `_normal` turns the others into it.
+`_table` converts them to the one form that `Options` keeps.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from outrider.transcripts import SessionStore
     from outrider.wire.hooks import HookEvent
 else:
-    # One is of a layer above, the other in a module that few need; whoever asks for the hints at run time
-    # learns no more than that.
+    # One is of a layer above, the other in a module that few need; at run time the hints say no more.
     SessionStore, HookEvent = object, str
 
 StrPath: TypeAlias = str | PathLike[str]

@@ -1,6 +1,6 @@
-"""Owns `Options`: all that can be said about how an agent is to be run, as one value.
+"""Defines `Options`: every setting for a run of Claude Code, as one value.
 
-Does not know how an option is carried out: `outrider.launch` has the table for that.
+Does not apply them: `outrider.launch` has the table for that.
 """
 
 from __future__ import annotations
@@ -15,6 +15,35 @@ from outrider.options._checks import check, warn_of_shadowed_permission
 from outrider.options._table import READERS
 from outrider.options._validators import fold, near
 from outrider.options._values import EnvPolicy, Isolation, Timeouts, defaults_of, differing, shown_fields
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from os import PathLike
+    from typing import Self, Unpack
+
+    from outrider.command import Runner
+    from outrider.options._fields import OptionFields
+    from outrider.options._servers import AgentDefinition, McpServer
+    from outrider.options._values import (
+        AdaptiveThinking,
+        CustomPrompt,
+        DisabledThinking,
+        EnabledThinking,
+        FilePrompt,
+        JsonSchemaFormat,
+        LocalPlugin,
+        PresetPrompt,
+        Sandbox,
+        Trace,
+    )
+    from outrider.transcripts import SessionStore
+    from outrider.wire import JsonObject
+    from outrider.wire.choices import Beta, EffortLevel, PermissionMode, SettingSource
+    from outrider.wire.hooks import HookEvent
+
+    SystemPrompt: TypeAlias = PresetPrompt | CustomPrompt | FilePrompt
+    Thinking: TypeAlias = AdaptiveThinking | EnabledThinking | DisabledThinking
+
 
 OTHER_NAMES: Final[dict[str, str]] = {
     "abortController": "Cancel the task, or the turn with `turn.cancel()`.",
@@ -58,33 +87,6 @@ def _hint(name: str, known: Sequence[str]) -> str:
 
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from os import PathLike
-    from typing import Self, Unpack
-
-    from outrider.command import Runner
-    from outrider.options._fields import OptionFields
-    from outrider.options._servers import AgentDefinition, McpServer
-    from outrider.options._values import (
-        AdaptiveThinking,
-        CustomPrompt,
-        DisabledThinking,
-        EnabledThinking,
-        FilePrompt,
-        JsonSchemaFormat,
-        LocalPlugin,
-        PresetPrompt,
-        Sandbox,
-        Trace,
-    )
-    from outrider.transcripts import SessionStore
-    from outrider.wire import JsonObject
-    from outrider.wire.choices import Beta, EffortLevel, PermissionMode, SettingSource
-    from outrider.wire.hooks import HookEvent
-
-    SystemPrompt: TypeAlias = PresetPrompt | CustomPrompt | FilePrompt
-    Thinking: TypeAlias = AdaptiveThinking | EnabledThinking | DisabledThinking
-
     _Meta = msgspec.StructMeta
 else:
 

@@ -1,6 +1,6 @@
-"""MCP servers and subagents as values, spelled in Python and written as the agent reads them.
+"""Defines MCP servers and subagents as values in options, and validates them.
 
-Does not connect to a server and knows nothing of those that run in this process but their names.
+Does not connect to servers. Those that run in this process are in `outrider.handlers`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The table of readers: for each option, the forms it may be given in and the one form that it is kept in.
+"""Maps each option to its validator, which accepts the forms it may be given in and returns the one kept.
 
-Looks at one option at a time. What options mean for each other is in `_validation`.
+Looks at one option at a time; `_checks` validates options against each other.
 """
 
 from __future__ import annotations

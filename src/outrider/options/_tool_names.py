@@ -1,7 +1,7 @@
-"""Which tools a name stands for. Every place that takes names of tools resolves them here.
+"""Resolves tool names: every option, rule and matcher that names tools uses this module.
 
-A tool of this process has two names: its own, and the full one that the agent knows it by. A short name that
-were passed on as it is would silently mean nothing, so that a rule to deny it would deny nothing.
+A tool of this process has two names: its own, and the full one that the agent knows. A short name passed on
+as it is would match nothing, so that a rule denying it would deny nothing.
 """
 
 from __future__ import annotations

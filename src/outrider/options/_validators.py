@@ -1,6 +1,6 @@
-"""Readers: each takes a value as it was given and returns the form that is kept, or says what is wrong.
+"""Validates single values: each validator takes a value and returns the form that is kept, or raises.
 
-Knows kinds of values (texts, paths, numbers, lists, mappings, JSON), but no option by name.
+Knows texts, paths, numbers, lists, mappings and JSON, but no option by name: `_table` does.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Owns `Part`, what all values inside options have in common: how they are checked, copied, spelled, shown.
+"""Defines the values inside options: prompts, thinking, plugins, timeouts, isolation, traces, sandbox.
 
-Knows no particular one.
+Their base, `Part`, validates, copies, encodes and shows them. MCP servers and subagents are in `_servers`.
 """
 
 from __future__ import annotations
@@ -40,6 +40,10 @@ if TYPE_CHECKING:
     from os import PathLike
     from typing import Self
 
+    StrPath: TypeAlias = str | PathLike[str]
+
+
+# How values are shown, without secrets.
 
 _LENGTH = 120
 _ARGUMENTS = frozenset(("args", "executable_args"))
@@ -298,9 +302,6 @@ def part_reader(kind: type[Part]) -> Reader:
     return read
 
 
-if TYPE_CHECKING:
-    StrPath: TypeAlias = str | PathLike[str]
-
 # System prompts.
 
 
@@ -400,7 +401,7 @@ class JsonSchemaFormat(Part, frozen=True, tag_field="type", tag="json_schema"):
     _readers: ClassVar[Mapping[str, Reader]] = {"schema": json_object}
 
 
-# What is ours.
+# Timeouts, environment and isolation.
 
 
 class Timeouts(Part, frozen=True, kw_only=True):
@@ -519,7 +520,7 @@ Isolation.INHERIT = Isolation()
 Isolation.HERMETIC = Isolation("hermetic")
 
 
-# What is recorded.
+# Traces.
 
 
 def _trace_path(place: str, value: object) -> object:
@@ -555,6 +556,8 @@ class Trace(Part, frozen=True):
         "max_bytes": optional(whole(1)),
     }
 
+
+# The sandbox.
 
 _switch = optional(switch)
 _texts = optional(listed(text))

@@ -1,4 +1,4 @@
-"""State machines of the protocol, without I/O: who asked what (`Peer`), and when turns are over (`Turns`)."""
+"""State machines of the protocol, without I/O: `Peer` tracks requests, `Turns` tracks turns."""
 
 from outrider.protocol._peer import (
     Event,

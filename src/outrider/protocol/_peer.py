@@ -1,7 +1,7 @@
-"""One end of the control protocol: who asked what, and that each request ends exactly once.
+"""Tracks the requests of the control protocol in both directions, so that each one ends exactly once.
 
-Symmetric: the host's end and the agent's end are the same class. Does no I/O and starts no task: bytes go in,
-events and bytes come out. What a request means is its handler's business.
+Host and agent use the same class. Does no I/O and starts no tasks: bytes go in, events and bytes come out.
+`outrider.handlers` answers requests. `Table` describes any state machine as data.
 """
 
 from __future__ import annotations
@@ -46,6 +46,11 @@ _ERROR_CODE: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 NEVER_ANSWERED: Final = frozenset(REMOTE_SUBTYPES)
 """Broadcasts in the form of a request: an error from one listener would spoil another's answer."""
+
+_CONTROL: Final[frozenset[type]] = frozenset(
+    (ControlRequest, ControlResponse, ControlCancelRequest, MalformedLine, OversizedMessage)
+)
+"""Arrivals that may need more than to be passed on."""
 
 AnyRequest: TypeAlias = Ask | Request[Any]
 """A request in either direction."""
@@ -352,10 +357,7 @@ def _make_id(number: int) -> str:
     return f"req_{number}_{uuid4().hex[:8]}"
 
 
-_CONTROL: Final[frozenset[type]] = frozenset(
-    (ControlRequest, ControlResponse, ControlCancelRequest, MalformedLine, OversizedMessage)
-)
-
+# State machines as data.
 
 S = TypeVar("S", bound=Enum)
 T = TypeVar("T", bound=Enum)

@@ -1,11 +1,8 @@
-"""When a turn is over, when a run is over, and when the agent's input may be closed.
+"""Tracks when a turn is over, when a run is over, and when the agent's input may be closed.
 
-Follows what the host sends and what the agent reports; has no clock: where a time limit is called for, it
-says so (`is_ceiling_armed`) and is told when the time has passed. How long that is, is decided above.
-
-Results are not one for each prompt. Messages wait in a queue and are taken together, or are folded into a
-turn that is running; background work ends in results that answer nobody. Only uuids tie a result to what it
-answers.
+Results do not match prompts one to one: queued messages are answered together or join a running turn, and
+background work produces results of its own. Only uuids tie a result to what it answers. Has no clock:
+`is_ceiling_armed` tells when a time limit applies, and `outrider.session` keeps the time.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Outrider without `await`: the same names, for scripts, threads, workers and notebooks.
 
-All of it runs in one event loop, in a thread of its own; nothing is decided here. The values that come back
-are those of `outrider.session` and `outrider.transcripts`. Each name is loaded when it is first used: whoever
-only lists sessions needs nothing of those that run.
+Everything runs in one event loop in a background thread; the results are those of `outrider.session` and
+`outrider.transcripts`. Names are loaded on first use, so that listing sessions does not load what runs them.
 """
 
 from typing import TYPE_CHECKING

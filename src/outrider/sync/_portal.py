@@ -1,6 +1,6 @@
-"""The event loop of `outrider.sync`: one in each process, in a thread of its own, for calls from any other.
+"""Runs the event loop of `outrider.sync`, one per process in a thread, and wraps the objects that live in it.
 
-Does not know what is called.
+Does not know what is called: the generated modules beside it do.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ class Portal:
             self._failure = error
             log.exception("the event loop of outrider.sync failed")
         finally:
-            # First: whoever comes after this sees it.
+            # First, so that later calls see it.
             self._has_ended = True
             for tell in tuple(self._at_end):
                 tell()
@@ -317,7 +317,12 @@ if sys.platform != "win32":
     os.register_at_fork(after_in_child=_start_anew)
 
 
+# Wrappers.
+
 W = TypeVar("W", bound="Wrapper")
+
+# By the address of what is wrapped, which nothing else can have while the wrapper lives.
+_wrappers: WeakValueDictionary[int, Wrapper] = WeakValueDictionary()
 
 
 class Wrapper:
@@ -346,7 +351,3 @@ def wrap(kind: type[W], wrapped: object, loop: Portal) -> W:
     """The wrapper of an object: the same one for the same object, as long as anybody has it."""
     found = _wrappers.get(id(wrapped))
     return found if isinstance(found, kind) else kind(wrapped, loop)
-
-
-# By the address of what is wrapped, which nothing else can have while the wrapper lives.
-_wrappers: WeakValueDictionary[int, Wrapper] = WeakValueDictionary()

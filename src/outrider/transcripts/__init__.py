@@ -1,7 +1,7 @@
-"""What the agent's program leaves on disk: where the sessions of a project are; and stores that keep sessions
-elsewhere.
+"""Reads and changes kept sessions, on Claude Code's disk and in stores.
 
-Does not talk to a running agent. Names are loaded when they are first used.
+Does not talk to a running agent: `outrider.session` mirrors and resumes sessions. Names are loaded on first
+use.
 """
 
 from typing import TYPE_CHECKING

@@ -1,11 +1,8 @@
-"""Owns how the entries of a transcript hang together: which of them are the conversation, in which order.
+"""Finds the conversation in the entries of a transcript: which of them belong to it, and in which order.
 
-Does not read files.
-
-An entry names the one that it follows, which stands before it in the file; so the conversation is read from
-its end. A name that is not found before the entry ends the walk, so lines that name each other in a circle
-are no trouble. All that is decided about an entry is decided from what comes after the answer before it in
-the conversation: the last messages of a long file are found without reading the rest.
+Each entry names its parent, which stands earlier in the file, so the conversation is walked from its end. A
+parent that is not found earlier ends the walk, so cycles do no harm, and the last messages of a long file are
+found without reading the rest. Does not read files: `_disk` does.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Owns what a list says of a session: from the beginning and the end of its file, or from a store's summary.
+"""Describes sessions for lists, from entries or a store's summary, and makes the entries that rename them.
 
-Does not read files.
+Does not read files: `_disk.read` does.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ __all__ = [
     "to_facts",
 ]
 
+
+# Facts of a session, entry by entry.
 
 ARCHIVED: Final = "archived"
 """The type, and the field, of an entry that says whether its session is archived; the last one counts. On
@@ -192,6 +194,8 @@ def _milliseconds(timestamp: str | None) -> int | None:
     return None if time is None else int(time.timestamp() * 1000)
 
 
+# Descriptions.
+
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -284,6 +288,8 @@ def from_milliseconds(number: float) -> datetime:
     except (OverflowError, ValueError):
         return _EPOCH
 
+
+# Titles, tags and notes.
 
 _NOT_SHOWN: Final = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 """Kinds of characters that nobody sees: control, format, half of a pair, private, unassigned, line ends."""

@@ -1,6 +1,6 @@
-"""Owns one line of a transcript: `TranscriptEntry`, and how a line becomes one.
+"""Defines `TranscriptEntry`, one line of a transcript, and reads and writes such lines.
 
-Does not know how lines hang together; `_chain` does.
+How entries form a conversation is in `_chain`.
 """
 
 from __future__ import annotations
@@ -290,6 +290,9 @@ def _in_snake_case(told: JsonObject) -> JsonObject:
         )
         for name, value in told.items()
     }
+
+
+# Lines.
 
 
 def to_line(value: object) -> str:

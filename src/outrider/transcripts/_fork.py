@@ -1,6 +1,6 @@
-"""Owns how a session becomes another one: the same conversation up to a message, under ids of its own.
+"""Forks a session: copies the conversation up to a message, under new ids.
 
-Does not read or write sessions.
+Does not read or write sessions: the libraries in `_library` do.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Owns what a session can be made from: a JSON export, or a transcript of the program; and what is refused.
+"""Reads a session from a JSON export or a transcript of Claude Code, and compares two copies of a session.
 
-Does not put it anywhere.
+Does not store it: the libraries in `_library` do.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _from_text(text: str, name: str) -> Bundle:
     return _from_lines(text, name)
 
 
-# JSON exports
+# JSON exports.
 
 
 def _from_export(text: str, name: str) -> Bundle:
@@ -144,7 +144,7 @@ def _refuse(name: str, field: str, value: object) -> NoReturn:
     raise OptionsError(f"{name} is no session: `{field}` cannot be {shown}", hint=_EXAMPLE)
 
 
-# Transcripts of the program
+# Transcripts of Claude Code.
 
 
 def _from_lines(text: str, name: str) -> Bundle:
@@ -218,6 +218,9 @@ def _most_named(entries: Iterable[JsonObject]) -> str:
     ids = (_named_id(id) for entry in entries if isinstance(id := entry.get("sessionId"), str))
     counted = Counter(id for id in ids if id).most_common(1)
     return counted[0][0] if counted else ""
+
+
+# Copies of a session.
 
 
 def is_same(one: Bundle, other: Bundle) -> bool:

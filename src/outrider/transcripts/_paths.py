@@ -1,6 +1,6 @@
-"""Where the agent's program keeps its sessions: one folder for each project, named after the project's own.
+"""Finds where Claude Code keeps its sessions: one folder for each project, named after the project's path.
 
-Does not read what is in them.
+Also validates names of projects and parts, and lists worktrees. `_disk` reads what is in the folders.
 """
 
 from __future__ import annotations
@@ -100,6 +100,8 @@ def _checksum(codes: list[int]) -> str:
         if not number:
             return digits
 
+
+# Names.
 
 _UNSAFE: Final = re.compile(r'[\x00-\x1f\x7f\\:*?"<>|]')
 """What ends a name, leads elsewhere or names a stream, on one system or another."""

@@ -1,6 +1,6 @@
-"""Owns `Sessions`: all that can be done with kept sessions, wherever they are kept.
+"""Defines `Sessions`, the API for kept sessions, wherever they are kept.
 
-Does not read or write them; libraries do.
+Does not read or write them: the libraries in `_library` do.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Owns what is told of kept sessions: what a list says of one, a hit of a search, all of one, what to list.
+"""Defines `StoredSession`, `SessionQuery` and `SearchHit`, and validates the arguments of `Sessions`.
 
-Does not read anything; one line of a transcript is in `_entry`.
+A line of a transcript is in `_entries`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,11 @@ from outrider.wire import JsonObject
 if TYPE_CHECKING:
     from typing import NoReturn, Self
 
+    from outrider.transcripts._entries import TranscriptEntry
     from outrider.transcripts._library.library import Puller
+else:
+    # For type checkers only: values can be made without loading entries.
+    TranscriptEntry = object
 
 __all__ = [
     "Bundle",
@@ -41,6 +45,9 @@ __all__ = [
 
 
 StrPath: TypeAlias = str | os.PathLike[str]
+
+
+# Arguments.
 
 
 def check_count(name: str, number: object, least: int = 0) -> None:
@@ -122,10 +129,7 @@ def _shown(value: object) -> str:
     return text if len(text) <= 100 else f"{text[:100]}…"
 
 
-if TYPE_CHECKING:
-    from outrider.transcripts._entries import TranscriptEntry
-else:
-    TranscriptEntry = object
+# Values.
 
 
 class StoredSession(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True):

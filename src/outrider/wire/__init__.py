@@ -1,9 +1,8 @@
-"""Bytes to typed values and back: framing, messages, content blocks, control envelopes, the codec.
+"""Converts bytes to typed values and back: framing, decoding, encoding, messages, content blocks.
 
-What is inside control traffic is in `outrider.wire.control` (requests and answers), `outrider.wire.hooks`,
-`outrider.wire.permissions` and `outrider.wire.tools` (inputs of the built-in tools); open sets of values are
-in `outrider.wire.choices`, the shapes of plain dicts in `outrider.wire.shapes`. They are loaded only where
-they are imported. Nothing here does I/O.
+Control requests and their answers are in `outrider.wire.control`, hooks in `outrider.wire.hooks`, permissions
+in `outrider.wire.permissions`, inputs of built-in tools in `outrider.wire.tools`. Import those directly: this
+package does not load them. Nothing here does I/O.
 """
 
 from outrider.wire._blocks import (

@@ -1,6 +1,6 @@
-"""The content blocks of user and assistant messages.
+"""Defines the content blocks of user and assistant messages.
 
-Does not decode: the codec picks the class by the block's `type`.
+Does not decode them: `_decoding` picks the class by the block's `type`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Lines to typed frames, by two paths: a fast one that knows the exact shapes, a tolerant one for the rest.
+"""Decodes lines into typed frames: a fast path for the exact shapes, a tolerant one for everything else.
 
-The fast path decodes a line straight into its class. What it refuses (an unknown type, a field of another
-type) is decoded without types and comes out of the tolerant path as the nearest thing that is true. Both
-agree on all that the fast path accepts. Where a line begins and ends is the framer's business.
+The fast path decodes a line straight into its class. A line that it rejects (an unknown type, a field of
+another type) becomes the closest typed value, with `_tolerant`. Both agree on every line that the fast path
+accepts. `_framing` finds where lines begin and end.
 """
 
 from __future__ import annotations

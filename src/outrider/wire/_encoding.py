@@ -1,6 +1,6 @@
-"""Typed values to lines: compact JSON in UTF-8, one line each, nothing that is not JSON.
+"""Encodes typed values as lines of compact JSON in UTF-8, and makes user messages from prompts.
 
-Does not add the line end, and does not decide what is sent.
+Raises `MessageInvalid` for what JSON cannot express. Does not add the line end.
 """
 
 from __future__ import annotations

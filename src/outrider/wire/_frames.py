@@ -1,6 +1,6 @@
-"""What a stream of frames holds, as closed unions: for annotations, and for `match` with nothing left out.
+"""Defines the control and service frames, and the unions of all frames, for exhaustive `match`.
 
-Only names; the classes are elsewhere.
+Messages are in `_messages` and `_system`, the contents of control frames in `outrider.wire.control`.
 """
 
 from __future__ import annotations

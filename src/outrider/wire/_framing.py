@@ -1,8 +1,7 @@
-"""Bytes to frames: finds where frames begin and end in a stream that may hold anything.
+"""Splits a byte stream into frames, whatever else the stream contains.
 
-Lines come first: a whole line that is a frame is delivered as one, whatever stood before it. Only a line
-that is none is looked into, object by object, and may wait for the lines after it. What frames say is not
-known here.
+A complete line that is a frame is delivered as one. Any other line is searched for JSON objects, which may
+continue on the lines that follow. Does not interpret frames: `_decoding` does.
 """
 
 from __future__ import annotations
@@ -242,7 +241,7 @@ class Framer:
 
     def _add_noise(self, data: bytes, reason: str, arrivals: list[Arrival]) -> None:
         arrivals.append(MalformedLine(data, reason))
-        # Each byte counts: whoever gets it may search it for a request.
+        # Each byte counts: it may be searched for a request.
         self._effort -= _LINE + len(data)
 
     def _look_into(self, arrivals: list[Arrival]) -> None:

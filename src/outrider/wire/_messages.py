@@ -1,7 +1,7 @@
-"""The messages of a conversation: user, assistant, result, stream event and their smaller companions.
+"""Defines the messages of a conversation: user, assistant, result, stream event and the smaller ones.
 
-Names and the order of the leading fields are those of the reference SDK, so that both APIs share them;
-system messages have a module of their own, and how a line becomes a message is the codec's business.
+Names and leading fields are in the reference SDK's order, so that both APIs can share the classes. System
+messages are in `_system`; `_decoding` turns lines into messages.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from outrider.errors import FrameTooLarge, MalformedFrame
     from outrider.wire.choices import AssistantMessageError, RateLimitStatus, RateLimitType, TerminalReason
     from outrider.wire.shapes import (
+        AbandonedBlocks,
         ActiveGoal,
+        ApiEvent,
         InvalidConfigFile,
         LocalCommandOutcome,
         LocalCommandRun,
@@ -34,7 +36,9 @@ else:
     # Plain dicts when decoding: msgspec would drop every key that a TypedDict does not name.
     MessageOrigin = Usage = ModelUsage = PermissionDenial = ToolUseMeta = ToolResultMeta = dict
     ActiveGoal = InvalidConfigFile = LocalCommandOutcome = LocalCommandRun = dict
-    SubagentRetry = dict
+    AbandonedBlocks = SubagentRetry = dict
+    # Left undecoded until somebody looks at it.
+    ApiEvent = msgspec.Raw
     # Open sets: any text is let through.
     AssistantMessageError = RateLimitStatus = RateLimitType = TerminalReason = str
 
@@ -449,13 +453,7 @@ class OversizedMessage(Value):
         return FrameTooLarge(self.size, self.limit)
 
 
-if TYPE_CHECKING:
-    from outrider.wire.shapes import AbandonedBlocks, ApiEvent
-else:
-    # A plain dict when decoding: msgspec would drop every key that a TypedDict does not name.
-    AbandonedBlocks = dict
-    # Left undecoded until somebody looks at it.
-    ApiEvent = msgspec.Raw
+# Stream events, which stay undecoded until they are looked at.
 
 
 class StreamDetails(Value):

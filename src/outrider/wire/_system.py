@@ -1,6 +1,6 @@
-"""System messages: one class for each subtype, all of them `SystemMessage`s with `subtype` and `data`.
+"""Defines the system messages: one subclass of `SystemMessage` for each subtype.
 
-Does not decode: the codec picks the class from `SYSTEM_SUBTYPES`.
+Does not decode them: `_decoding` picks the class from `SYSTEM_SUBTYPES`.
 """
 
 from __future__ import annotations
@@ -8,6 +8,32 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Literal, cast
 
 from outrider.wire._value import Frame, JsonObject
+
+if TYPE_CHECKING:
+    from outrider.wire.choices import SessionState, TaskNotificationStatus, TaskUpdatedStatus
+    from outrider.wire.shapes import (
+        BackgroundTask,
+        CompactMetadata,
+        FailedFile,
+        NoResponse,
+        PersistedFile,
+        PromptSubmitOutcome,
+        RecalledMemory,
+        SlashCommandShape,
+        SystemInitMcpServer,
+        SystemInitMcpServerError,
+        SystemInitPlugin,
+        SystemInitPluginError,
+        TaskPatch,
+        TaskUsage,
+    )
+else:
+    # Plain dicts when decoding: msgspec would drop every key that a TypedDict does not name.
+    BackgroundTask = CompactMetadata = FailedFile = NoResponse = PersistedFile = PromptSubmitOutcome = dict
+    RecalledMemory = SlashCommandShape = SystemInitMcpServer = SystemInitMcpServerError = dict
+    SystemInitPlugin = SystemInitPluginError = TaskPatch = TaskUsage = dict
+    # Open sets: any text is let through.
+    SessionState = TaskNotificationStatus = TaskUpdatedStatus = str
 
 
 class SystemMessage(Frame):
@@ -26,16 +52,6 @@ class SystemMessage(Frame):
     def derive(cls, data: JsonObject) -> JsonObject:
         """Fields that are not in the frame under their own name, but follow from it."""
         return {}
-
-
-if TYPE_CHECKING:
-    from outrider.wire.choices import TaskNotificationStatus, TaskUpdatedStatus
-    from outrider.wire.shapes import BackgroundTask, TaskPatch, TaskUsage
-else:
-    # Plain dicts when decoding: msgspec would drop every key that a TypedDict does not name.
-    BackgroundTask = TaskPatch = TaskUsage = dict
-    # Open sets: any text is let through.
-    TaskNotificationStatus = TaskUpdatedStatus = str
 
 
 class HookEventMessage(SystemMessage, rename={"hook_event_name": "hook_event"}):
@@ -164,30 +180,6 @@ class TaskSummaryMessage(SystemMessage):
 
     uuid: str | None = None
     session_id: str | None = None
-
-
-if TYPE_CHECKING:
-    from outrider.wire.choices import SessionState
-    from outrider.wire.shapes import (
-        CompactMetadata,
-        FailedFile,
-        NoResponse,
-        PersistedFile,
-        PromptSubmitOutcome,
-        RecalledMemory,
-        SlashCommandShape,
-        SystemInitMcpServer,
-        SystemInitMcpServerError,
-        SystemInitPlugin,
-        SystemInitPluginError,
-    )
-else:
-    # Plain dicts when decoding: msgspec would drop every key that a TypedDict does not name.
-    CompactMetadata = FailedFile = NoResponse = PersistedFile = PromptSubmitOutcome = dict
-    RecalledMemory = SlashCommandShape = SystemInitMcpServer = SystemInitMcpServerError = dict
-    SystemInitPlugin = SystemInitPluginError = dict
-    # Open sets: any text is let through.
-    SessionState = str
 
 
 class UnknownSystemMessage(SystemMessage):

@@ -1,6 +1,6 @@
-"""Fits JSON objects into typed values even where they do not quite match: `convert_leniently`.
+"""Converts JSON objects to typed values even if they do not match exactly: `convert_leniently`.
 
-Does not know any particular message, and neither reads nor writes JSON text.
+Knows no particular message, and does not parse or write JSON text.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""How pydantic reads and writes wire values: as dataclasses, though they are not made as those are.
+"""Makes wire values work as pydantic fields, as dataclasses do.
 
-Does nothing by itself: pydantic calls it.
+Only pydantic calls it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""The bases of all wire values: `Value` for any of them, `Frame` for what arrives as a line of its own.
+"""Defines the base classes of wire values, the types of JSON, and how JSON text is read and written.
 
-Does not know any particular message; the codec fills in the line a frame came from.
+`Value` is any of them, `Received` one read from an object inside a frame, `Frame` one that is a line of its
+own. Knows no particular message: those are in `_messages`, `_system` and `_frames`.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class Line:
 
     if TYPE_CHECKING:
         wire_line: bytes
-        """Set by the codec; absent from what was made by hand."""
+        """Set when a line is decoded; absent from what was made by hand."""
 
 
 class Frame(Line, Value):
@@ -144,6 +145,8 @@ def _as_dataclass(kind: type[Value]) -> type:
     # As `init=False` no code is made, and a field without a default may follow one that has some.
     return make_dataclass(kind.__name__, fields, init=False, repr=False, eq=False, match_args=False)
 
+
+# JSON text: read leniently, written compactly.
 
 _encoder = msgspec.json.Encoder()
 

@@ -1,6 +1,6 @@
-"""Sets of values that the agent names by text: a type alias for each, and the known values as a tuple.
+"""Defines the values that Claude Code spells as text: a type alias for each set, and the known values.
 
-Every set is open, because the agent gains values between releases; nothing here refuses one.
+Every set is open, because releases of Claude Code add values. Nothing here rejects one.
 """
 
 from __future__ import annotations

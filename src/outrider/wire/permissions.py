@@ -1,6 +1,6 @@
-"""Permission decisions and the changes to permission rules that may go with them.
+"""Defines permission decisions, and the updates to permission rules that come with them.
 
-What the agent asks is in `outrider.wire.control`; who decides, and how, is not known here.
+The requests for a decision are in `outrider.wire.control`; `outrider.handlers` decides.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Shapes of the JSON objects inside messages, for type checkers and for readers.
+"""Describes the JSON objects inside messages as `TypedDict`s, for type checkers and readers.
 
-These stay plain dicts at run time, keys as the agent spells them: a dict keeps what no shape names.
-Nothing here decodes or checks anything.
+At run time they stay plain dicts with Claude Code's keys, so that unknown keys are kept. Nothing here decodes
+or validates.
 """
 
 from __future__ import annotations

@@ -114,9 +114,8 @@ async def test_an_update_of_the_tables_that_fails_leaves_them_as_they_were(
 def use_migrations(
     monkeypatch: pytest.MonkeyPatch, *migrations: Callable[[schema.Tables], list[str]]
 ) -> None:
-    import outrider.transcripts.stores._postgres.store as module
-
-    monkeypatch.setattr(module, "set_up", lambda link, of, name: schema.set_up(link, of, name, migrations))
+    set_up = schema.set_up
+    monkeypatch.setattr(schema, "set_up", lambda link, of, name: set_up(link, of, name, migrations))
 
 
 async def test_tables_of_a_newer_version_are_refused(

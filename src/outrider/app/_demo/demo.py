@@ -1,6 +1,6 @@
-"""Owns `outrider demo`: a live session, shown from the pieces of Python to the clean end.
+"""Implements `outrider demo`: a live session, from a few lines of Python to its clean end.
 
-What is run is in `_demo_parts`. Nothing of this is recorded or made up on the way: it is a session.
+Nothing is recorded or faked. The tool, the hook and the script are in `parts`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Owns what the demo brings along: a tool, a hook and a type as a user would write them, and the script.
+"""Defines what the demo runs: a tool, a hook and a type as a user would write them, and the script.
 
-Does not show anything. The source of the first part is shown, so it is written to be read.
+The demo shows the source of the first part, so keep it readable. Shows nothing itself: `demo` does.
 """
 
 from __future__ import annotations

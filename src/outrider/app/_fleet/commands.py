@@ -1,6 +1,6 @@
-"""Owns the flags of `outrider fleet`: its commands, one function each.
+"""Defines the flags and commands of `outrider fleet`, one function each.
 
-Does not do what they do: `_fleet` does, which is imported when one is asked for.
+They are implemented in `run` and `reports`, which are imported when one runs.
 """
 
 from __future__ import annotations

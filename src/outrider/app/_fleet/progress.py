@@ -1,6 +1,6 @@
-"""Owns how a batch is shown while it runs: at the bottom of a terminal, or as a line for each task.
+"""Shows a batch while it runs: at the bottom of a terminal, or one line per task.
 
-Does not run it, and does not know when it is over.
+Does not run it: `run` does.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Owns what a batch came to, at the command line: at its end, in `outrider fleet status`, and as a report.
+"""Reports on a batch: at its end, in `outrider fleet status`, and as a file.
 
-Does not run it.
+Also keeps the batch's settings in its journal. Does not run it: `run` does.
 """
 
 from __future__ import annotations
@@ -203,6 +203,8 @@ def _format(output: Path | None) -> Format:
         raise Failed(f"{output}: a report is {known}. Say which with --format.", Code.USAGE)
     return found
 
+
+# Settings.
 
 _META: Final = "command"
 _KEEPS: Final = get_args(Keep)

@@ -1,6 +1,6 @@
-"""Owns `outrider fleet run`, `resume` and `retry-failed`: runs a batch, and does what Ctrl-C asks for.
+"""Implements `outrider fleet run`, `resume` and `retry-failed`, and what Ctrl-C does to a batch.
 
-Does not know how tasks are run, nor how they look.
+`outrider.fleet` runs the tasks; `progress` shows them.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _carry_on(
 
 
 class _Watch:
-    """Follows a run to its end, and is there for whoever wants it to end before."""
+    """Follows a run to its end, and stops it early if asked to."""
 
     def __init__(self, run: Run[object], board: Board) -> None:
         self._run = run

@@ -1,6 +1,6 @@
-"""Owns what there is to say about a frame: who speaks, and the words, short enough for a line or a few.
+"""Describes a frame in a few lines: who speaks, and the words.
 
-Does not print: the layouts do.
+Does not print: the layouts in `page` and `stream` do.
 """
 
 from __future__ import annotations

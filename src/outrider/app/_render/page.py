@@ -1,6 +1,6 @@
-"""Owns the layout with labels, for conversations that are watched: who speaks on the left, the words beside.
+"""Lays out a conversation with labels: who speaks on the left, the words beside. Also draws it as SVG.
 
-Does not decide what is said.
+Does not decide what is said: `describe` does.
 """
 
 from __future__ import annotations
@@ -129,6 +129,8 @@ class Page:
             lines[-1].append(" …", style="dim")
         return lines or [Text()]
 
+
+# Pictures.
 
 _COLOURS: Final = TerminalTheme(
     (22, 27, 34),

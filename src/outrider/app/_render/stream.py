@@ -1,6 +1,6 @@
-"""Owns the layout for work: the answer as it is written, rendered, with short lines for what is done for it.
+"""Lays out a turn as it runs: the answer as it is written, and a short line for each tool call.
 
-Does not ask anything, and does not decide what is said.
+Does not ask anything (`outrider.app._ask` does), and does not decide what is said (`describe` does).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Owns the flags of `outrider sessions`: its commands, one function each.
+"""Defines the flags and commands of `outrider sessions`, one function each.
 
-Does not do what they do: `_sessions` does, which is imported when one is asked for.
+They are implemented in `sessions`, which is imported when one runs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Owns `outrider sessions`: what is kept of conversations, listed, shown and changed.
+"""Implements `outrider sessions`: lists, shows, searches and changes kept sessions.
 
 Does not read or write transcripts: `outrider.sync.Sessions` does.
 """
@@ -48,6 +48,8 @@ __all__ = [
     "title_of",
 ]
 
+
+# Tables.
 
 _SHORT_ID: Final = 8
 """As much of an id as tells sessions apart; more where it does not."""
@@ -161,6 +163,8 @@ def size_of(size: int) -> str:
 
 
 _UNITS: Final[Mapping[str, str]] = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+# Commands.
+
 _ON_DISK: Final = "disk"
 _SPEAKERS: Final[Mapping[str, str]] = {
     "assistant": "agent",
@@ -380,7 +384,7 @@ def copy_session(shelf: Shelf, id: str, to: str) -> int:
 
 
 def delete_session(shelf: Shelf, id: str, *, is_sure: bool) -> int:
-    """Delete a session, if whoever asks is sure; gives the exit code."""
+    """Delete a session after confirmation; gives the exit code."""
     info = shelf.find(id)
     if not is_sure:
         if not shelf.terminal.can_ask:

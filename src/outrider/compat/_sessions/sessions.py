@@ -1,7 +1,6 @@
-"""Owns the session functions that work on this machine's disk: plain calls, in any thread, with or without an
-event loop.
+"""Defines the reference SDK's functions for sessions on this machine's disk: blocking calls, for any thread.
 
-Does not read transcripts itself; `outrider.transcripts` does.
+`outrider.transcripts` reads the transcripts; `values` converts the results.
 """
 
 from __future__ import annotations

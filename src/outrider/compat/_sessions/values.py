@@ -1,7 +1,6 @@
-"""Owns how what Outrider knows of kept sessions becomes the values of the session functions, and what these
-take: ids, titles, tags, pages.
+"""Converts kept sessions to the reference SDK's values, and validates ids, titles, tags and pages.
 
-Does not read or write anything.
+Does not read or write anything: `sessions` and `outrider.compat._stores` do.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Owns the list of the sessions in a store: from its summaries where these are up to date, else from the
-transcripts, of which no more are loaded than are asked for.
+"""Lists the sessions in a store: from its summaries if they are current, else from the transcripts.
 
-Does not change anything in the store, nor in what the store gives.
+Loads no more transcripts than needed, and changes nothing in the store.
 """
 
 from __future__ import annotations

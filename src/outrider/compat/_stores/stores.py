@@ -1,6 +1,6 @@
-"""Owns the session functions that work on a session store, and the store in memory.
+"""Defines the reference SDK's functions for sessions in a store, and its store in memory.
 
-Does not keep anything itself. What a store raises comes out as it is.
+Exceptions of a store are raised unchanged. Lists are in `listing`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Owns the shapes of what hook callbacks are given, and how callbacks are named in options.
+"""Defines the reference SDK's types for hooks: inputs, outputs, and callbacks in options.
 
-Does not call them.
+Does not call hooks: `outrider.compat._callbacks` adapts them.
 """
 
 from collections.abc import Awaitable, Callable

@@ -1,6 +1,6 @@
-"""Owns which of Outrider's messages and blocks the drop-in offers, and the shapes and values of their parts.
+"""Exports the messages, blocks and permission values that the reference SDK has, and defines their parts.
 
-Has no classes of messages: they are those of `outrider.wire`.
+The messages are the classes of `outrider.wire`. Also defines the types of session stores and lists.
 """
 
 from collections.abc import Awaitable, Callable

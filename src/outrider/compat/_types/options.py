@@ -1,6 +1,6 @@
-"""Owns the options of the reference SDK, and the shapes of what stands in them.
+"""Defines `ClaudeAgentOptions`, the types in it, and the reference SDK's types for control requests.
 
-Does not check them, and does not know what Outrider makes of each.
+Does not validate or translate options: `outrider.compat._options` does.
 """
 
 import sys

@@ -1,7 +1,6 @@
-"""Calls the user's hooks for one session, in their order, and makes a failure what its policy says.
+"""Calls the hooks of a session in order, and applies the failure policy of each.
 
-What a function may return is read in `_hooks_reading`; the order is kept in `_hooks_lines`. Does not know how
-requests travel.
+Hooks are in `hook`; `events` reads what they return. Does not know how requests travel.
 """
 
 from __future__ import annotations
@@ -35,6 +34,10 @@ if TYPE_CHECKING:
     from outrider.wire.control import HookCallback
     from outrider.wire.hooks import HookInput
 
+
+log = logging.getLogger("outrider.session")
+
+# The order of hooks.
 
 _KEPT: Final = 100
 """How many occurrences are remembered whose last hook has not been heard of: it may be called yet, or not be
@@ -126,7 +129,7 @@ class Lines:
                 del self._lines[oldest]
 
 
-log = logging.getLogger("outrider.session")
+# Calls.
 
 _GRACE: Final = 30.0
 """Seconds that the agent waits longer than we do, so that it is we who decide what a slow hook means. It is

@@ -1,6 +1,7 @@
-"""What is known of each hook event: what a hook can say, what a matcher looks at, and whether it comes.
+"""Describes each hook event, and encodes and validates the answers to it.
 
-All of it was seen with the agent itself; what its manual promises beyond that is not here.
+A description says what a hook can answer, what a matcher matches, and when the event occurs. All of it was
+observed with Claude Code itself, not taken from its manual. `dispatch` calls the hooks.
 """
 
 from __future__ import annotations
@@ -311,6 +312,9 @@ def _hint(event: str, facts: Event) -> str:
     if event == "WorktreeCreate":
         words = ["the path of the worktree", "deny(…)"]
     return f"Return {', '.join([*words, 'None'])}."
+
+
+# What a hook returned.
 
 
 class NotAnAnswer(ValueError):

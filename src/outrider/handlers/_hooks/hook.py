@@ -1,6 +1,6 @@
-"""A function that is called when something happens in the agent, with all that was said about how: `Hook`.
+"""Defines `Hook`, a function with its event, matcher and timeout, and the decorator that makes one.
 
-Does not call it for the agent; that is in `_hooks`. The decorator that makes one is in `_hooks_decorator`.
+Does not call it for the agent: `dispatch` does.
 """
 
 from __future__ import annotations
@@ -45,6 +45,21 @@ if TYPE_CHECKING:
     from outrider.options._tool_names import ToolNames
     from outrider.wire.hooks import HookInput
 
+    Runs: TypeAlias = Callable[[HookInput, "HookContext"], object]
+    Said: TypeAlias = (
+        Answer
+        | told.HookOutput
+        | told.AsyncHookOutput
+        | told.SpecificOutput
+        | Mapping[str, object]
+        | str
+        | PathLike[str]
+        | None
+    )
+    """What a hook may return; a path only for `WorktreeCreate`."""
+
+
+# Matchers.
 
 Matcher: TypeAlias = (
     str | re.Pattern[str] | Callable[..., object] | Sequence[str | Callable[..., object]] | None
@@ -260,8 +275,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(re.sub(r"\(\?<(?=\w)", "(?P<", pattern))
 
 
-if TYPE_CHECKING:
-    Runs: TypeAlias = Callable[[HookInput, "HookContext"], object]
+# Hooks.
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -440,19 +454,7 @@ def _read_fails(fails: object, event: str) -> Fails:
     return cast("Fails", fails)
 
 
-if TYPE_CHECKING:
-    Said: TypeAlias = (
-        Answer
-        | told.HookOutput
-        | told.AsyncHookOutput
-        | told.SpecificOutput
-        | Mapping[str, object]
-        | str
-        | PathLike[str]
-        | None
-    )
-    """What a hook may return; a path only for `WorktreeCreate`."""
-
+# The decorator.
 
 R = TypeVar("R", bound="Said | Awaitable[Said]")
 Owner = TypeVar("Owner")

@@ -1,6 +1,7 @@
-"""Serves any server of the `mcp` library to a session: one run of the library's own loop for each.
+"""Serves a server of the `mcp` library to a session, and passes its questions to the user.
 
-Does not know what the methods of MCP mean, but for those that a host has to take part in.
+Each session runs the library's own loop. Does not know the methods of MCP, except those that a host takes
+part in. What differs between versions of the library is in `library`.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger("outrider.session")
+
+# Questions of servers.
 
 ASKING: Final = "elicitation/create"
 """The request of a server that has a question."""
@@ -120,6 +123,8 @@ def _elicitation(server: str, params: Json) -> Elicitation:
     }
     return Elicitation.from_wire({key: value for key, value in asked.items() if value is not None})
 
+
+# The bridge.
 
 _CLOSING_SECONDS: Final = 5.0
 """How long a server may take to end, lifespan and all, before it is cancelled: as long as an agent may."""

@@ -1,6 +1,6 @@
-"""The `mcp` library, of which there are two: how each knows a server, reads and writes messages, and runs it.
+"""Adapts to both major versions of the `mcp` library: how each runs a server and exchanges messages.
 
-It is looked up among the modules that are loaded, never loaded from here: a server of it is proof that it is.
+Never imports the library: a server of it shows that it is loaded already.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from typing import Self
 
     from outrider.wire import JsonObject
+
+    _Waiting = tuple[object, Context, anyio.Event | None]
 
 
 _INNER: Final = ("_mcp_server", "_lowlevel_server")
@@ -256,8 +258,7 @@ async def _run_in(context: Context, handler: Handler, request: object) -> object
     return results[0]
 
 
-if TYPE_CHECKING:
-    _Waiting = tuple[object, Context, anyio.Event | None]
+# The streams that a server reads and writes.
 
 
 class _Stream:

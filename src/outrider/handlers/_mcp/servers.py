@@ -1,6 +1,6 @@
-"""The MCP servers of this process that a session offers to its agent, by name.
+"""Holds the MCP servers of this process that a session offers to its agent, by name.
 
-Does not know what a server does with a message, nor how messages travel.
+`_tools.server` and `bridge` handle the messages.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Reads what a permission callback returned, and writes it as the agent takes it.
+"""Reads what a permission callback returned, and encodes it for the agent.
 
-Whatever is not certainly a decision is refused with `NotADecision`. Does not call anybody.
+Raises `NotADecision` for anything that is not clearly a decision. Does not call the callback: `requests`
+does.
 """
 
 from __future__ import annotations

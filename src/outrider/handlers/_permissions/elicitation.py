@@ -1,6 +1,6 @@
-"""Answers what MCP servers ask the user, and the dialogs of the agent itself, by the user's callbacks.
+"""Answers questions of MCP servers and dialogs of the agent with the user's callbacks, and reads forms.
 
-What cannot be an answer cancels the question: nothing is made up. Forms are in `_forms`.
+An invalid answer cancels the question. The agent's own questions are in `questions`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from outrider.wire import JsonObject
     from outrider.wire.control import Elicitation, RequestUserDialog
 
+
+log = logging.getLogger("outrider.session")
+
+# Forms.
 
 FieldType: TypeAlias = Literal["string", "number", "integer", "boolean", "choice", "choices", "other"]
 """What a field takes: `choice` is one of its choices, `choices` a list of them; `other` is what no form
@@ -218,7 +222,7 @@ def _is_list(value: object) -> TypeGuard[Sequence[object]]:
     return isinstance(value, list | tuple)
 
 
-log = logging.getLogger("outrider.session")
+# Questions and dialogs.
 
 _ACTIONS: Final = ("accept", "decline", "cancel")
 

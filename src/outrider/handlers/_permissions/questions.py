@@ -1,6 +1,6 @@
-"""The two tools that are questions to a person: `AskUserQuestion`, put one by one, and a plan's approval.
+"""Answers the two tools that ask a person: `AskUserQuestion`, one question at a time, and `ExitPlanMode`.
 
-Does not know when they are asked; a failure is denied in the words of `_permissions`.
+`requests` decides when they are asked, and denies a call if its callback fails.
 """
 
 from __future__ import annotations

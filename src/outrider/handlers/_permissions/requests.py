@@ -1,7 +1,7 @@
-"""Answers "may this tool run?": asks the user's callback, and denies whatever it does not plainly allow.
+"""Answers permission requests with the user's callback, and denies everything it does not clearly allow.
 
-What a callback may return is read in `_decisions`, questions and plans are in `_questions`; a policy is a
-callback too. Does not know how requests travel.
+A policy is a callback too. `decisions` reads what a callback returns; `questions` handles questions and
+plans.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Whether a rule of a policy is about a tool call, and why: one condition after the other.
+"""Decides whether a rule of a policy applies to a tool call, and why: one condition after another.
 
-Does not decide anything, and keeps no order of rules: the policy does.
+The order of rules and the decision are in `policy`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Whether a shell command is one that a pattern of a policy means.
+"""Matches shell commands against a pattern, and finds the paths and addresses that a command uses.
 
-To allow, all of it has to be meant; to deny, any part of it. How commands are taken apart is not known here.
+To allow, a pattern has to match all of a command; to deny, any part of it. `shell` and `programs` take
+commands apart.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ from outrider.handlers._policy.words import (
     plain_command,
 )
 from outrider.redaction import preview_value
+
+# Patterns.
 
 IGNORES_CASE: Final = sys.platform in ("darwin", "win32")
 """Whether programs are found whatever the case of their names. Then they are for a denial."""
@@ -183,6 +186,8 @@ def _may_become(pattern: str, text: str) -> bool:
         known, fixed = known.lower(), fixed.lower()
     return known.startswith(fixed) or fixed.startswith(known)
 
+
+# Paths and addresses.
 
 _MOST: Final = 200
 """Paths and addresses that are looked at, so that no command takes long."""

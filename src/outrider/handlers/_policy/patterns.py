@@ -1,7 +1,7 @@
-"""The patterns of policies: which are well formed, and what they match.
+"""Validates the patterns of policies, and matches text, paths, hosts and URLs against them.
 
-A pattern for text has `*` for any text, `?` for one character and `[abc]` for one of several. A pattern for
-paths has the same inside of one part, and `**` for any number of parts. Does not know what is matched.
+In text, `*` matches any text, `?` one character and `[abc]` one of several. In paths they match inside one
+part, and `**` matches any number of parts. Commands are matched in `commands`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ import msgspec
 
 from outrider.errors import OptionsError
 from outrider.handlers._policy.words import NUMBER, ONE, STAR
+
+# Text.
 
 _BRACES: Final = re.compile(r"\{[^{}]*,[^{}]*\}")
 _CLASS: Final = re.compile(r"\[!?\]?[^\]]*\]")
@@ -146,6 +148,8 @@ def _in_a_row(pieces: list[str], first_gap: str, last_gap: str) -> str:
     *middle, last = others
     return first + "".join(f"(?>{first_gap}{each})" for each in middle if each) + last_gap + last
 
+
+# Paths.
 
 _LONGEST_WILDCARD: Final = 256
 LONGEST: Final = 4096
@@ -399,6 +403,8 @@ def _has_backslashes() -> bool:
 def _slashed(path: str) -> str:
     return path.replace("\\", "/") if _has_backslashes() else path
 
+
+# Hosts and URLs.
 
 _LONGEST: Final = 10_000
 _LONGEST_HOST: Final = 255

@@ -1,6 +1,6 @@
-"""Owns `Policy`: what an agent may do, as ordered rules. The first one that is about a tool call decides.
+"""Defines `Policy`: ordered rules for what the agent may do. The first rule that applies decides.
 
-How rules match is in `_policy_match`; who asks, and how the answer reaches the agent, is not known here.
+`calls` decides whether a rule applies. Does not answer the agent: `_permissions` and `_hooks` do.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Finds every command that a text may run, as far as the shell and the programs in it are known.
+"""Finds every command that a shell command may run, including those that programs in it start.
 
-A program is known to take its arguments as data, or to be a tool of a project. Any other may run whatever it
-is given, so that all that is not plain text makes the command unclear: one that is missing here is refused
-too often, and never too seldom.
+A known program takes its arguments as data or is a developer tool. Any other may run whatever it is given, so
+everything but plain text makes the command unclear. A missing program is thus denied too often, never too
+seldom.
 """
 
 from __future__ import annotations
@@ -174,6 +174,8 @@ def _is_plain_subcommand(program: str, arguments: list[str]) -> bool:
         return False
     return bool(rest) and rest[0] in known
 
+
+# Programs that run others.
 
 _MOST_WORDS: Final = 2_000
 """Words that are looked at, so that no command takes long."""

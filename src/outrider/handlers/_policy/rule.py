@@ -1,6 +1,6 @@
-"""Owns `Rule`, one line of a policy: what it decides, and about what. As a value, and as plain data.
+"""Defines `Rule`, one line of a policy, as a value and as plain data, and reads Claude Code's own notation.
 
-Does not match anything: that is in `_policy_match`. The agent's own notation is read in `_policy_notation`.
+Does not match anything: `calls` does.
 """
 
 from __future__ import annotations
@@ -30,6 +30,11 @@ if TYPE_CHECKING:
     from outrider.options._tool_names import ToolNames
     from outrider.wire import JsonObject
 
+    OneOrMore: TypeAlias = str | Sequence[str]
+    Tools: TypeAlias = str | Callable[..., object] | Sequence[str | Callable[..., object]]
+
+
+# Claude Code's notation.
 
 SHELLS: Final = frozenset(("Bash", "PowerShell", "Monitor"))
 """Tools that run a shell command, which is their `command`."""
@@ -154,9 +159,7 @@ def pathless(tool: str, condition: str, decision: Verdict) -> tuple[str, str] | 
     return f"it has none; {', '.join(sorted(known))} have", hint
 
 
-if TYPE_CHECKING:
-    OneOrMore: TypeAlias = str | Sequence[str]
-    Tools: TypeAlias = str | Callable[..., object] | Sequence[str | Callable[..., object]]
+# Rules.
 
 Verdict: TypeAlias = Literal["allow", "ask", "deny"]
 """What a rule decides."""

@@ -1,7 +1,7 @@
-"""Reads a shell command as bash does: which simple commands there are in it, and the words of each.
+"""Reads a shell command as bash does: its simple commands, and the words of each.
 
-Knows the part of bash's grammar that is used in one-liners, and raises `Unclear` for the rest, so that what
-it returns is complete. Which programs run others is a matter of `_policy_programs`.
+Knows the grammar that one-liners use, and raises `Unclear` for the rest, so that its result is complete.
+`programs` knows which programs run others.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a shell command is read as: simple commands of words, with markers for what only the shell will know.
+"""Defines the words of a parsed shell command, with markers for what only the shell knows.
 
-Reads no commands: that is in `_policy_shell`.
+Reads plain commands, which need no shell; `shell` reads all others.
 """
 
 from __future__ import annotations
@@ -114,6 +114,8 @@ def names_of(path: str) -> set[str]:
     *folders, name = path.split("/")
     return {name, name.rpartition(".")[0], *(f"{folder}/" for folder in (*folders, "."))} - {""}
 
+
+# Plain commands.
 
 LONGEST: Final = 20_000
 """Characters of a command that are looked at; a longer one is not understood."""

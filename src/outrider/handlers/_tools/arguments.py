@@ -1,6 +1,6 @@
-"""The arguments that a model gives to a function: their schema, and how they become what the function takes.
+"""Makes the JSON Schema of a function's parameters, and converts a model's arguments to them.
 
-Does not call the function. What does not fit never gets that far.
+Does not call the function: `server` does, and only with arguments that fit.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a tool may give back besides data: images, sounds, resources, and a result with all its parts.
+"""Defines what a tool can return besides data (images, audio, resources), and encodes results as MCP content.
 
-Knows how MCP writes them; does not know how data becomes content.
+Does not call tools: `server` does.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ import msgspec
 from outrider.errors import UsageError
 from outrider.handlers._tools.shape_errors import is_object
 from outrider.wire import Json, JsonObject
+
+# Content.
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 Source: TypeAlias = Bytes | str | os.PathLike[str]
@@ -268,6 +270,8 @@ def _has_scheme(text: str) -> bool:
     # One letter is the drive of a path.
     return ":" in text and len(scheme) > 1 and scheme.replace("+", "").replace("-", "").isalnum()
 
+
+# Results.
 
 _CONTENT: Final = (Image, Audio, Resource, ResourceLink)
 _BYTES: Final = (bytes, bytearray, memoryview)

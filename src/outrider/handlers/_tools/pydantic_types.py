@@ -1,6 +1,6 @@
-"""Types that pydantic knows: their JSON Schema, and values of them from JSON and to JSON.
+"""Reads types with pydantic: their JSON Schema, and conversion from and to JSON.
 
-Importing this module imports pydantic, which may not be there. Does not know when it is wanted.
+Importing this module imports pydantic, which may be missing. `shape` decides when it is needed.
 """
 
 from __future__ import annotations

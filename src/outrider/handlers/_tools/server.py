@@ -1,6 +1,6 @@
-"""Tools of this process as an MCP server that any number of sessions can use.
+"""Serves tools of this process to any number of sessions, as an MCP server: `ToolServer`.
 
-Does not answer requests: an endpoint does, for each session.
+Tools are made in `tool`. Servers of the `mcp` library are in `_mcp.bridge`.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class ToolEndpoint:
     def _answer(self, id: JsonRpcId, method: str, params: Json) -> JsonObject:
         match method:
             case "tools/list":
-                # In this order: whoever changes the tools now tells of it.
+                # Set first, so that a change of the tools from now on is announced.
                 self._was_listed = True
                 return _reply(id, self._server.listing)
             case "initialize":
@@ -369,7 +369,7 @@ class ToolServer:
         self.always_load: Final = always_load
         self._lock = threading.Lock()
         self._endpoints: weakref.WeakSet[ToolEndpoint] = weakref.WeakSet()
-        # Both are replaced, never changed: whoever reads them needs no lock.
+        # Both are replaced, never changed, so that readers need no lock.
         self._entries: dict[str, ToolEntry] = {}
         self._listing: JsonObject = {"tools": []}
         self.add(*tools)

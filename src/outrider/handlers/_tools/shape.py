@@ -1,6 +1,6 @@
-"""What a JSON value should look like, from a type or a schema, and the way from JSON to a typed value.
+"""Converts JSON to typed values, and makes the JSON Schema of a type: `Shape`.
 
-Decides which library reads a type; does not know what the value is for.
+Decides whether msgspec or pydantic reads a type. Errors are explained in `shape_errors`.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ from outrider.handlers._tools.signature import (
 )
 from outrider.redaction import preview
 from outrider.wire import Json, JsonObject, Value
+
+# Types as msgspec reads them.
 
 _Record: TypeAlias = nodes.StructType | nodes.DataclassType | nodes.TypedDictType
 _SAME: Final[Mapping[object, object]] = {
@@ -296,6 +298,8 @@ def _describe(record: _Record, body: JsonObject) -> None:
         if schema is not None and field.name in fields:
             schema.setdefault("description", fields[field.name])
 
+
+# Shapes.
 
 T = TypeVar("T")
 

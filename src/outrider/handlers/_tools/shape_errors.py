@@ -1,7 +1,7 @@
-"""What is wrong with a JSON value that does not fit a type: every place, what belongs there, and what came.
+"""Explains why a JSON value does not fit a type: every place, what was expected, what was found.
 
-Does not convert values: msgspec does, which names the first fault alone, and not the value. Only what it has
-refused comes here.
+msgspec names only the first error, so a value that it rejects is examined again here. Also merges the
+definitions of JSON Schemas. Does not convert values: `shape` does.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ import msgspec
 from msgspec import inspect as nodes
 
 from outrider.wire import JsonObject
+
+# Definitions of JSON Schemas.
 
 _REF: Final = "#/$defs/"
 _DATA: Final = frozenset(("const", "default", "enum", "example", "examples"))
@@ -105,12 +107,14 @@ def _rewritten(schema: Any, change: Callable[[str], str], *, is_names: bool = Fa
     return copy
 
 
+# Errors.
+
 _SHOWN: Final = 80
 """Characters of a value that are shown."""
 _LISTED: Final = 20
 """Choices that are named."""
 _MOST: Final = 20
-"""Faults that are told: whoever made more has misunderstood something else."""
+"""Errors that are listed: more of them have another cause."""
 _LONGEST_PATH: Final = 200
 """Characters of a place that are shown: models choose the names in it."""
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, default=str)

@@ -1,6 +1,6 @@
-"""What a function takes: its parameters with their types, defaults and descriptions.
+"""Reads the signature of a function: parameters with types, defaults and descriptions from its docstring.
 
-Does not know JSON. Reads plain and async functions, bound methods, partials and objects that can be called.
+Accepts functions, bound methods, partials and callable objects. Knows no JSON: `arguments` does.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ import msgspec
 from outrider.errors import OptionsError
 from outrider.handlers._calls import CallContext
 from outrider.redaction import preview
+
+# Docstrings.
 
 _GOOGLE_HEADER: Final = re.compile(
     r"(?:Args|Arguments|Params|Parameters|Keyword Args|Keyword Arguments|Other Parameters|Attributes):\s*"
@@ -124,6 +126,8 @@ def _entries(section: list[str]) -> list[list[str]]:
             groups[-1].append(line)
     return groups
 
+
+# Annotations.
 
 _LOCAL: Final = "<locals>"
 
@@ -240,6 +244,8 @@ def is_described(annotation: object) -> bool:
     metadata: tuple[Any, ...] = getattr(annotation, "__metadata__", ())
     return any(isinstance(each, msgspec.Meta) and each.description for each in metadata)
 
+
+# Signatures.
 
 _CONTEXT_NAME: Final = "ctx"
 _CONTEXTS: Final = ("ToolContext", "CallContext")

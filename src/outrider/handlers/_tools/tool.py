@@ -1,6 +1,6 @@
-"""Functions of the user as tools for the agent: `@tool`, and what it makes.
+"""Defines `@tool`, which makes a tool from a function, and `Tool`, what it makes.
 
-Does not serve them: a `ToolServer` does.
+Does not serve tools: `server` does.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Owns how the files of sessions are found and opened, so that nothing in their place can block or mislead.
+"""Finds and opens session files safely, and reads their lines from either end.
 
-Does not know what is in them.
+Does not follow links or wait for pipes. What lines say is in `outrider.transcripts._entries`.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def sessions_in(folder: str | os.PathLike[str]) -> Iterator[Found]:
         entries = os.scandir(place)
     except OSError:
         return
-    # All at once: whoever stops halfway leaves nothing open.
+    # All at once, so that a caller who stops halfway leaves nothing open.
     with entries:
         listed = list(entries)
     for entry in listed:
@@ -132,6 +132,8 @@ def open_file(path: str | os.PathLike[str], buffering: int = -1) -> BinaryIO:
         os.close(number)
         raise
 
+
+# Parts of a session.
 
 METADATA: Final = ".meta.json"
 """Ends the name of the file that tells what a subagent is."""
@@ -193,6 +195,8 @@ def agent_files(file: SessionFile) -> dict[str, Path]:
         if path.name.endswith(SUFFIX) and path.name.startswith(_AGENT) and subpath.startswith("subagents/")
     }
 
+
+# Lines.
 
 _END: Final = 1 << 16
 """So much of each end tells what lists say: after each turn, the program writes title and tag anew."""

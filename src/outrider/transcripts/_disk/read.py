@@ -1,6 +1,6 @@
-"""Owns the sessions that the agent's program keeps on this machine, as far as they are read: `Disk`.
+"""Reads the sessions that Claude Code keeps on this machine: `Disk`.
 
-Does not change them; `_writing` does. Everything here blocks: call it in a thread.
+Does not change them: `write` does. Everything here blocks: call it in a thread.
 """
 
 from __future__ import annotations
@@ -49,6 +49,9 @@ if TYPE_CHECKING:
     from outrider.wire import JsonObject
 
 __all__ = ["Disk", "describe_facts", "describe_file", "load_bundle", "read_facts"]
+
+
+# One file.
 
 
 def describe_file(found: Found, *, in_lists: bool = True) -> StoredSession | None:
@@ -142,6 +145,9 @@ def _object(line: bytes) -> JsonObject | None:
 
 
 _BUFFER: Final = 1 << 20
+
+
+# All sessions.
 
 
 class Disk:
@@ -346,7 +352,7 @@ class Disk:
             return
         except OSError:
             return
-        # All at once: whoever stops halfway leaves nothing open.
+        # All at once, so that a caller who stops halfway leaves nothing open.
         with entries:
             listed = list(entries)
         for entry in listed:

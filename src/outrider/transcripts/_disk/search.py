@@ -1,6 +1,6 @@
-"""Owns the search through transcripts: for the words that people see, not for how they are written down.
+"""Searches transcripts for the words that people see, not for their JSON.
 
-Does not choose the sessions.
+Does not choose the sessions: `Disk.search` and `StoreSearch` do.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Owns all that is written where the agent's program keeps its sessions, while that may write too.
+"""Writes to Claude Code's session files, which Claude Code may be writing at the same time.
 
-Does not decide what is written, nor find the session. Each function blocks.
+Does not decide what is written or find the session. Everything here blocks: call it in a thread.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def put(config: Path, bundle: Bundle, project_key: str) -> Path:
     return path
 
 
-# Adding lines
+# Added lines.
 
 
 def _append_once(number: int, path: Path, data: bytes) -> bool:
@@ -219,7 +219,7 @@ def _blank(path: Path, start: int, size: int) -> None:
             os.close(number)
 
 
-# New files
+# New files.
 
 
 def _put_part(folder: Path, subpath: str, entries: Sequence[JsonObject]) -> None:
@@ -282,7 +282,7 @@ def _take_name(temporary: Path, folder: Path) -> None:
 
 
 def _take_back(folder: Path, parts: Iterable[str]) -> None:
-    """Remove what was put in a folder, and nothing of whoever took the session's id meanwhile."""
+    """Remove what was put in a folder, and nothing of another session that took the id meanwhile."""
     for subpath in parts:
         for end in (".jsonl", ".meta.json"):
             with suppress(OSError):

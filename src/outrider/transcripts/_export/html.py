@@ -1,6 +1,6 @@
-"""Owns a session as a piece of a web page: one `article` with its style, no script, nothing from elsewhere.
+"""Exports a session as HTML: one `article` with its style, no scripts, nothing from elsewhere.
 
-All that comes from the session is escaped. Of the Markdown in it, only code and what is bold is shown so.
+Escapes everything that comes from the session. Of its Markdown, only code and bold text are rendered.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Owns a session as Markdown.
+"""Exports a session as Markdown.
 
-What people and agents wrote is Markdown already, and stays so as far as it is text: no HTML, no links, no
-pictures, no headings above ours, and no block that goes on behind its end.
+What people and agents wrote is Markdown already, and is kept as far as it is text: HTML, links, images,
+headings above ours and unclosed blocks are neutralised.
 """
 
 from __future__ import annotations

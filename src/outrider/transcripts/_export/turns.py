@@ -1,6 +1,6 @@
-"""Owns a session as people read it: who said what, calls of tools with what came of them, subagents.
+"""Groups a session into turns as people read them, and exports it: JSON here, other formats in their modules.
 
-Does not know how it is shown; that differs for Markdown and HTML.
+Formatting is in `html` and `markdown`.
 """
 
 from __future__ import annotations
@@ -284,6 +284,8 @@ def _blocks(content: object) -> list[JsonObject]:
 def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
+
+# Exports.
 
 ExportFormat: TypeAlias = Literal["markdown", "json", "html"]
 

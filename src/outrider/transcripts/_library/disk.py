@@ -1,6 +1,7 @@
-"""Owns the sessions on this machine's disk for async callers: what blocks runs in a thread.
+"""Gives async access to the sessions on this machine's disk: what blocks runs in a thread.
 
-A call that reads can be cancelled at once, one that writes is finished first. Does not read or write itself.
+A call that reads can be cancelled at once; one that writes is finished first. `_disk` does the reading and
+writing.
 """
 
 from __future__ import annotations
@@ -26,6 +27,11 @@ if TYPE_CHECKING:
     from outrider.transcripts._entries import TranscriptEntry
     from outrider.transcripts._values import Bundle, SearchHit, SessionQuery, StoredSession, StrPath
     from outrider.wire import JsonObject
+
+    # In the library, `list` is a method.
+    _Sessions = list[StoredSession]
+    _Entries = list[TranscriptEntry]
+    _Names = list[str]
 
 __all__ = ["DiskLibrary"]
 
@@ -167,9 +173,3 @@ async def _reading(function: Callable[[], T]) -> T:
 
 async def _writing(function: Callable[[], T]) -> T:
     return await run_sync(function)
-
-
-if TYPE_CHECKING:
-    _Sessions = list[StoredSession]
-    _Entries = list[TranscriptEntry]
-    _Names = list[str]

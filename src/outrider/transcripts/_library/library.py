@@ -1,6 +1,6 @@
-"""Owns what `Sessions` needs of a place that keeps sessions.
+"""Defines `Library`, what `Sessions` needs of a place for sessions, and `BlockingSessions` for the disk.
 
-Does not keep any: the disk and the stores each have a form of it.
+The async libraries are in `disk` and `store`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from outrider.transcripts._entries import TranscriptEntry
     from outrider.transcripts._values import Bundle, SearchHit, SessionQuery, StoredSession, StrPath
     from outrider.wire import JsonObject
+
+    # In `Library`, `list` is a method.
+    Sessions = list[StoredSession]
+    Entries = list[TranscriptEntry]
+    Names = list[str]
 
 __all__ = ["BlockingSessions", "Library", "Puller"]
 
@@ -95,13 +100,6 @@ class Library(Protocol):
         ...
 
     async def close(self) -> None: ...
-
-
-if TYPE_CHECKING:
-    # Within the class, `list` is a method.
-    Sessions = list[StoredSession]
-    Entries = list[TranscriptEntry]
-    Names = list[str]
 
 
 class BlockingSessions:

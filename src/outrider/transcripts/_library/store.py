@@ -1,6 +1,6 @@
-"""Owns the sessions in a store: what can be done with a few methods of one, with few calls.
+"""Gives access to the sessions in a store, with as few calls as its methods allow.
 
-Does not keep anything; the store does. Lists are in `_store_listing`.
+Does not keep anything: the stores in `outrider.transcripts.stores` do.
 """
 
 from __future__ import annotations
@@ -53,10 +53,19 @@ if TYPE_CHECKING:
     from outrider.transcripts.stores._base import SessionStore
     from outrider.wire import JsonObject
 
+    # In the library, `list` is a method.
+    _Sessions = list[StoredSession]
+    _Entries = list[TranscriptEntry]
+    _Names = list[str]
+    _Objects = list[JsonObject]
+
 __all__ = ["StoreLibrary", "StoreSearch", "listed", "put", "rows_of"]
 
 
 log = logging.getLogger("outrider.transcripts")
+
+
+# Lists.
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -143,6 +152,8 @@ async def describe(store: StoreCalls, row: Row) -> StoredSession | None:
         row.data, session_id=row.session_id, project=row.project, last_modified=row.last_modified
     )
 
+
+# New sessions.
 
 _IN_ONE_BATCH: Final = 500
 _NAMESPACE: Final = UUID("6f0f3c9e-3f1b-4b53-9c43-0d6f6a2f7a10")
@@ -498,11 +509,3 @@ async def _other_worktrees(project: StrPath) -> list[str]:
 
 def _agent_of(subpath: str) -> str:
     return subpath.rpartition("/")[2].removeprefix("agent-")
-
-
-if TYPE_CHECKING:
-    # Within the class, `list` is a method.
-    _Sessions = list[StoredSession]
-    _Entries = list[TranscriptEntry]
-    _Names = list[str]
-    _Objects = list[JsonObject]

@@ -1,6 +1,6 @@
-"""Owns the contract of a session store: somewhere else than on the agent's disk where transcripts are kept.
+"""Defines `SessionStore`, the contract of a store for transcripts.
 
-Does not know how what an agent writes gets there, nor how it is read.
+`outrider.session` mirrors what an agent writes into it; `_calls` calls it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Owns what all stores with a blocking driver share: each call runs in a thread, in bounded time, and fails
-with a `StoreError`.
+"""Runs the methods of stores with blocking drivers in threads, with a timeout and as `StoreError`s.
 
-Does not know where anything is kept.
+Does not know where anything is kept: the stores that derive from `BlockingStore` do.
 """
 
 from __future__ import annotations
@@ -205,8 +204,7 @@ class BlockingStore(SessionStore, ABC):
 
     @abstractmethod
     def _acquire(self, session: Place, token: str, holder: str, seconds: float) -> None:
-        """Keep this token for so long. Raises `SessionBusy` if there is another one that has not run out,
-        whoever has it."""
+        """Keep this token for so long. Raises `SessionBusy` while there is any other that has not run out."""
 
     @abstractmethod
     def _renew(self, session: Place, token: str, seconds: float) -> None:

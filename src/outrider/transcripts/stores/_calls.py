@@ -1,7 +1,6 @@
-"""Owns how a store is called: in bounded time, what it raises or should not give becomes a `StoreError`, and
-not too many calls run at once.
+"""Calls a store with a timeout and a limit on concurrent calls, and turns its failures into `StoreError`s.
 
-Does not know what the calls are for, and does not decide what becomes of a failure.
+Also validates what a store returns. Does not decide what a failure means to the caller.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Owns `MemoryStore`, a session store in the memory of this process.
+"""Defines `MemoryStore`, a session store in the memory of this process.
 
-Does not write to disk: what is in it ends with the process.
+Writes nothing to disk: its contents end with the process.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Owns `open_store`: which store a URL, or a path, stands for.
+"""Defines `open_store`, which finds the store for a URL or a path.
 
-Does not make it: each store reads its own URL.
+Each store reads its own URL.
 """
 
 from __future__ import annotations

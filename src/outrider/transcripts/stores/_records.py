@@ -1,4 +1,4 @@
-"""Owns how stores name a transcript, and what they keep of an entry.
+"""Defines what stores share: keys, encoded entries, times, leases, and explanations of file system errors.
 
 Does not keep anything.
 """
@@ -148,6 +148,8 @@ def later(latest: int) -> int:
     return max(now(), latest + 1)
 
 
+# Leases.
+
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -191,6 +193,8 @@ def _up() -> float:
     clock = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if clock is None else time.clock_gettime(clock)
 
+
+# File system errors.
 
 MAKE_ROOM: Final = "Make room, and try again."
 RESTORE: Final = "Restore it from a copy; or move it away, and a new one is made."

@@ -1,6 +1,6 @@
-"""Owns `SqliteStore`, a session store in a SQLite database.
+"""Defines `SqliteStore`, a session store in a SQLite database, with its tables and connections.
 
-Its connections are in `_sqlite_connections`, its tables in `_sqlite_schema`.
+What it shares with other stores is in `_blocking`.
 """
 
 from __future__ import annotations
@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 
 __all__ = ["APPLICATION_ID", "Connections", "MIGRATIONS", "SqliteStore", "set_up", "write_ahead"]
 
+
+# Tables.
 
 APPLICATION_ID: Final = 0x42726431
 """Tells a database of sessions from those of other programs."""
@@ -172,6 +174,8 @@ def write_ahead(connection: sqlite3.Connection, wait: float) -> None:
                 raise
             time.sleep(0.01)
 
+
+# Connections.
 
 _LONGEST_WAIT_OF_A_FORK: Final = 2.0
 
@@ -324,6 +328,8 @@ def _make(path: Path) -> None:
     finally:
         os.close(folder)
 
+
+# The store.
 
 _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
 _DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)

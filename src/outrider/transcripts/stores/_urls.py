@@ -1,6 +1,6 @@
-"""Owns how the URL of a store is taken apart, and how it is shown: never with a password.
+"""Parses the URLs of stores, and shows them without passwords.
 
-Does not know which stores there are.
+Does not know which stores exist: `_open` does.
 """
 
 from __future__ import annotations

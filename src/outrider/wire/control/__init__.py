@@ -1,7 +1,7 @@
-"""What is inside control traffic: requests and their answers, what the agent asks, MCP messages.
+"""Defines the contents of control frames: requests in both directions, their answers, and MCP messages.
 
-The envelopes around it are in `outrider.wire`, permissions in `outrider.wire.permissions`; hooks have a
-package of their own. Nothing here sends anything.
+The frames around them are in `outrider.wire`, permissions in `outrider.wire.permissions`, hooks in
+`outrider.wire.hooks`. Nothing here sends anything.
 """
 
 from importlib import import_module

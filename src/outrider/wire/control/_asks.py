@@ -1,7 +1,7 @@
-"""What the agent asks the host, one class for each subtype, and the answers that belong to no other module.
+"""Defines the requests that the agent makes of the host, one class for each subtype, and most of the answers.
 
-Permission decisions are in `outrider.wire.permissions`, hook answers in `outrider.wire.hooks`; the envelope
-around a request, and who answers it, are not known here.
+Permission decisions are in `outrider.wire.permissions`, answers of hooks in `outrider.wire.hooks`.
+`outrider.handlers` answers the requests.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""What all requests to the agent have in common: their name on the wire, their fields, the answer they get.
+"""Defines what all requests to the agent share: `Request`, its fields on the wire, and `Payload` for answers.
 
-The requests themselves are in the `_requests_*` modules, the way from a JSON object to one of them in
-`_request_table`.
+The requests are in `_session`, `_settings`, `_mcp` and `_files`; `_request_table` finds them by name.
 """
 
 from __future__ import annotations

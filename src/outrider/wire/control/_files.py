@@ -1,7 +1,4 @@
-"""Requests about files of the workspace and about background tasks.
-
-What the agent answers is in `_answers_files`.
-"""
+"""Defines the requests about workspace files and background tasks, and their answers."""
 
 from __future__ import annotations
 

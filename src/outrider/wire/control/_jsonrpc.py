@@ -1,6 +1,6 @@
-"""JSON-RPC 2.0 messages, as they travel inside `mcp_message` requests and their answers.
+"""Reads and writes the JSON-RPC 2.0 messages inside `mcp_message` requests and their answers.
 
-What the methods of MCP mean is not known here.
+Does not know the methods of MCP: `outrider.handlers` does.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Requests about MCP servers: state, connection, tools and resources, logins.
+"""Defines the requests about MCP servers (status, connection, tools, resources, logins) and their answers.
 
-What the agent answers is in `_answers_mcp`.
+The servers' own messages are in `_jsonrpc`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""All requests by their name on the wire, and the way from a JSON object to one of them.
+"""Finds the class of a request by its name on the wire, and reads a JSON object as one.
 
-Neither sends nor answers a request.
+Does not send or answer requests: `outrider.protocol` does.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Requests about the session and its conversation: starting, steering, ending, asking on the side.
+"""Defines the requests about the session and its conversation, and their answers.
 
-What the agent answers is in the `_answers_*` modules.
+Settings, plugins and dialogs are in `_settings`; what the session has used is in `_usage`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Requests about how the session is set up, and about what it has used.
+"""Defines the requests about settings, rules, plugins, usage and dialogs, and their answers.
 
-What the agent answers is in the `_answers_*` modules.
+The answers about usage are in `_usage`.
 """
 
 from __future__ import annotations

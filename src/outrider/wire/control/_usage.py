@@ -1,6 +1,6 @@
-"""Answers about consumption: the context window, tokens, money, rate limits.
+"""Defines the answers about usage: the context window, tokens, costs, rate limits.
 
-Not the usage in result messages, which comes without being asked for.
+The requests are in `_settings`. Result messages carry a usage of their own (`outrider.wire.shapes`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The inputs of all hook events, and what a hook may answer, as typed values.
+"""Defines the inputs of all hook events, and the answers of hooks, as typed values.
 
-Calling hooks is not done here, nor registering them.
+Does not register or call hooks: `outrider.handlers` does.
 """
 
 from outrider.wire.hooks._events import (

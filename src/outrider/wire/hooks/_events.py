@@ -1,6 +1,6 @@
-"""The hook events, how callbacks are registered for them, and the way from a JSON object to an event's input.
+"""Lists the hook events, describes how callbacks are registered, and reads the input of any event.
 
-The inputs themselves are in `_inputs`, what a callback may answer in `_outputs`.
+The inputs are in `_inputs`, the answers in `_outputs`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What the agent tells a hook callback: `HookInput` for what all events have, and a class for each event.
+"""Defines the inputs of hook callbacks: `HookInput` for what all events share, and a class for each event.
 
-Which class belongs to which event, and how callbacks are registered, is in `_events`.
+`_events` finds the class of an event.
 """
 
 from __future__ import annotations
@@ -352,7 +352,7 @@ class ConfigChangeInput(_KnownInput, kw_only=True):
 
 
 class WorktreeCreateInput(_KnownInput, kw_only=True):
-    """A worktree is wanted; whoever registers for this has to make it."""
+    """A worktree is wanted; a hook for this event has to make it."""
 
     name: str
 

@@ -1,6 +1,6 @@
-"""What a hook callback answers: the common part, the part that each event has to itself, or "later".
+"""Defines the answers of hook callbacks: the part all events share, the part of each event, and "later".
 
-What the agent does with an answer is not known here; what it tells the callback is in `_inputs`.
+The inputs are in `_inputs`. Does not decide which events accept which answer: `outrider.handlers` does.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The inputs of the program's built-in tools as typed values, and the table that finds them by name.
+"""Defines the inputs of Claude Code's built-in tools as typed values, and finds them by the tool's name.
 
-Tools run in the agent; nothing here calls one.
+Claude Code runs these tools; nothing here calls one.
 """
 
 from outrider.wire.tools._inputs import (

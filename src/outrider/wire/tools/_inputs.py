@@ -1,6 +1,6 @@
-"""Inputs of the built-in tools that work on files: read, write, search, notebooks, symbols and worktrees.
+"""Defines the inputs of the built-in tools, one class for each tool.
 
-Does not hold the shells, which can touch files too; the table of all tools is in `_table`.
+`_table` finds the class by the tool's name.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The table of built-in tools: which class is the input of which, and typed values from plain ones and back.
+"""Lists the built-in tools, their older names and the classes of their inputs, and types an input by name.
 
-Does not define the classes: `_files`, `_tasks`, `_sources` and `_dialog` do.
+The classes are in `_inputs`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Owns `FileStore`, a session store in a folder: a file of JSON lines for each transcript.
+"""Defines `FileStore`, a session store in a folder, and names its files.
 
-The names of the files are in `_file_names`, what is in them in `_file_transcript`.
+A transcript is a file of JSON lines; `transcript` reads and writes it.
 """
 
 from __future__ import annotations
@@ -63,6 +63,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FileStore", "Layout", "name_of", "text_of"]
 
+
+# File names.
 
 _LONGEST: Final = 200
 """Bytes of a name; most file systems allow 255, and an ending is added."""
@@ -143,6 +145,8 @@ def _checksum(place: Place) -> str:
     # Not a name: these are needed where the session is not there, or not any more.
     return sha256(repr((place.project, place.session)).encode("utf-8", "surrogatepass")).hexdigest()[:40]
 
+
+# The store.
 
 _FORMAT: Final = 1
 _MOST_INDEXES: Final = 64

@@ -1,7 +1,7 @@
-"""Owns the two files of a transcript in a folder: the entries, a line each, and the log of what was added.
+"""Reads and writes the two files of a transcript: the entries, one per line, and a log of what was added.
 
-The log decides: entries beyond the size that its last record tells were never acknowledged. Does not lock:
-whoever calls holds the session.
+The log is authoritative: entries beyond the size in its last record were never acknowledged. `Transcript`
+takes no lock: the caller holds the session, with `locked`.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ __all__ = [
     "write_whole",
 ]
 
+
+# Files.
 
 _LONGEST_PAUSE: Final = 0.02
 
@@ -112,6 +114,8 @@ def sync_folder(path: Path) -> None:
     with opened(path, os.O_RDONLY | os.O_DIRECTORY) as number:
         os.fsync(number)
 
+
+# Transcripts.
 
 _FORMAT: Final = 1
 

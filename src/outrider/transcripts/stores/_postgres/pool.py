@@ -1,9 +1,8 @@
-"""Owns the connections to a PostgreSQL server: a few, opened when they are needed, each used by one thread at
-a time, none of them waiting for longer than it may.
+"""Pools connections to a PostgreSQL server: opened on demand, used by one thread at a time, with timeouts.
 
-Does not know what is asked. Not the driver's own pool (`psycopg_pool.ConnectionPool`): that connects in the
-background, tells its log why it could not, and the caller, who waited for all of its time, nothing. Here a
-connection that cannot be made fails in the call that needs it, at once and with the server's reason.
+`psycopg_pool.ConnectionPool` is not used because it connects in the background: a caller waits for its whole
+timeout and never learns the reason. Here a connection that cannot be made fails at once, with the server's
+reason.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Owns `PostgresStore`, a session store in a PostgreSQL database.
+"""Defines `PostgresStore`, a session store in a PostgreSQL database, and its tables.
 
-Does not make the tables (`_postgres_schema`) or connections (`_postgres_pool`).
+Connections are in `pool`.
 """
 
 from __future__ import annotations
@@ -162,6 +162,8 @@ def _has_schema(link: Link, schema: str) -> bool:
     row = link.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (schema,)).fetchone()
     return row is not None
 
+
+# The store.
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""Owns the scripts that `RedisStore` runs on the server, each of them atomic.
+"""Holds the Lua scripts that `RedisStore` runs on the server, each of them atomic.
 
 All keys of a session are in one slot of a cluster. Times are the server's, in milliseconds.
 """

@@ -1,6 +1,6 @@
-"""Owns `RedisStore`, a session store in Redis.
+"""Defines `RedisStore`, a session store in Redis.
 
-What has to be atomic is in `_redis_scripts`.
+Operations that have to be atomic are in `scripts`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Owns the requests that `S3Store` makes of a bucket: objects that are read, written on a condition, listed
-and deleted.
+"""Reads, writes, lists and deletes objects in a bucket for `S3Store`, and names them.
 
-Does not know what is in them.
+Writes can be conditional. What is in the objects is in `store`.
 """
 
 from __future__ import annotations
@@ -270,6 +269,8 @@ def code_of(error: Exception) -> str:
 def _response(error: Exception) -> Mapping[str, object]:
     return cast("Mapping[str, object]", getattr(error, "response", None) or {})
 
+
+# Names of objects.
 
 _ODD: Final = re.compile(rb"[^A-Za-z0-9_-]")
 _LONGEST: Final = 180

@@ -1,8 +1,8 @@
-"""Owns `S3Store`, a session store in a bucket of S3, or of what speaks its language.
+"""Defines `S3Store`, a session store in a bucket of S3 or a compatible service.
 
-Each batch is an object. A session has a head, an object that is only ever replaced as a whole, if it is still
-what it was when it was read: it says which batches count, and holds the summary and the lease. So all that a
-call writes counts at once, when the head is replaced, or not at all.
+Each batch is an object. Each session has a head, an object that lists the batches that count, with summary
+and lease. A head is only replaced if it has not changed since it was read, so everything that a call writes
+takes effect at once or not at all.
 """
 
 from __future__ import annotations
@@ -47,6 +47,9 @@ if TYPE_CHECKING:
     from outrider.transcripts.stores._records import Line
 
 __all__ = ["Head", "Lease", "Part", "S3Store", "fresh_lines", "read_head", "with_batch"]
+
+
+# The head of a session.
 
 
 class Lease(msgspec.Struct):
@@ -111,6 +114,8 @@ def fresh_lines(lines: list[Line], known: set[str]) -> list[Line]:
 def read_head(data: bytes) -> Head:
     return msgspec.json.decode(data, type=Head)
 
+
+# The store.
 
 _T = TypeVar("_T")
 
