@@ -1,7 +1,7 @@
 """Holds the house to its limits, so that it can be seen: modules in a folder, lines in a module, and no families.
 
-    python scripts/tree.py           # what breaks a limit; exit code 1 if anything does
-    python scripts/tree.py --write   # draws the tree in ARCHITECTURE.md
+python scripts/tree.py           # what breaks a limit; exit code 1 if anything does
+python scripts/tree.py --write   # draws the tree in ARCHITECTURE.md
 """
 
 from __future__ import annotations
@@ -43,16 +43,23 @@ def problems() -> list[str]:
         name = folder.relative_to(ROOT.parent)
         if len(inside) > MOST_IN_A_FOLDER:
             found.append(f"{name} has {len(inside)} modules, over {MOST_IN_A_FOLDER}: make a folder of some.")
-        families = Counter(path.stem.lstrip("_").partition("_")[0] for path in inside if "_" in path.stem.lstrip("_"))
+        families = Counter(
+            path.stem.lstrip("_").partition("_")[0] for path in inside if "_" in path.stem.lstrip("_")
+        )
         for family, members in families.items():
             if members > 1:
-                found.append(f"{name} has {members} modules that begin with {family}_: make a folder of them.")
+                found.append(
+                    f"{name} has {members} modules that begin with {family}_: make a folder of them."
+                )
     for path, lines in sizes.items():
         if lines > MOST_LINES:
             found.append(f"{path.relative_to(ROOT.parent)} has {lines} lines, over {MOST_LINES}: split it.")
     # An empty `__init__` only says that a folder is a package.
     filled = sum(1 for lines in sizes.values() if lines)
-    for what, number, most in (("modules", filled, MOST_MODULES), ("lines", sum(sizes.values()), MOST_LINES_IN_ALL)):
+    for what, number, most in (
+        ("modules", filled, MOST_MODULES),
+        ("lines", sum(sizes.values()), MOST_LINES_IN_ALL),
+    ):
         if number > most:
             found.append(f"The package has {number:,} {what}, over {most:,}.")
     return found
@@ -60,7 +67,9 @@ def problems() -> list[str]:
 
 def draw(folder: Path = ROOT, depth: int = 0) -> list[str]:
     """The tree, a line for each folder, or more."""
-    names = " ".join(path.stem if path.stem.startswith("__") else path.stem.lstrip("_") for path in modules(folder))
+    names = " ".join(
+        path.stem if path.stem.startswith("__") else path.stem.lstrip("_") for path in modules(folder)
+    )
     head = f"{'  ' * depth}{folder.name.lstrip('_')}/"
     lines = [line.rstrip() for line in wrap(f"{head:<24}{names}", 118, subsequent_indent=" " * 24)]
     for below in sorted(path for path in folder.iterdir() if (path / "__init__.py").is_file()):

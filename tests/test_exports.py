@@ -129,7 +129,6 @@ INTERNAL = {
     },
     "outrider.wire._encoding": {"frame_to_wire"},
     "outrider.wire._tolerant": {"convert_leniently", "fields_of", "is_object"},
-    "outrider.wire._validating": {"schema_of"},
     "outrider.wire._value": {"Line", "Received", "dumps", "loads"},
 }
 

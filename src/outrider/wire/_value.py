@@ -56,9 +56,7 @@ class Value(msgspec.Struct, omit_defaults=True, repr_omit_defaults=True, gc=Fals
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        from outrider.wire._validating import schema_of
-
-        return schema_of(cls, handler)
+        return _pydantic_schema(cls, handler)
 
     if TYPE_CHECKING:
         __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
@@ -238,3 +236,29 @@ class Received(_Source, Value):
         if raw is not None:
             value._raw = raw
         return value
+
+
+def _pydantic_schema(kind: type[Value], handler: GetCoreSchemaHandler) -> CoreSchema:
+    """A value of that class, or its fields as a dict; it is written as a dict."""
+    from pydantic_core import core_schema  # only pydantic asks for this
+
+    required = {each.name: each.required for each in msgspec.structs.fields(kind)}
+    content = core_schema.typed_dict_schema(
+        {
+            name: core_schema.typed_dict_field(handler.generate_schema(each.type), required=required[name])
+            for name, each in kind.__dataclass_fields__.items()
+        },
+        cls_name=kind.__name__,
+    )
+
+    def read(given: object, to_fields: Callable[[object], JsonObject]) -> Value:
+        return given if isinstance(given, kind) else kind(**to_fields(given))
+
+    def written(value: Value) -> JsonObject:
+        return vars(value)
+
+    return core_schema.no_info_wrap_validator_function(
+        read,
+        content,
+        serialization=core_schema.plain_serializer_function_ser_schema(written, return_schema=content),
+    )

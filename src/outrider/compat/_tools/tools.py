@@ -12,11 +12,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Self, TypeVar, cast
 
-from outrider._json_schema import JsonSchema
 from outrider.compat._tools.results import as_result, json_schema
 from outrider.compat._types.options import McpSdkServerConfig
 from outrider.errors import ToolFailed
 from outrider.handlers import RawTool, RawToolServer
+from outrider.handlers._tools.json_schema import JsonSchema
 
 __all__ = ["SdkMcpTool", "ToolAnnotations", "create_sdk_mcp_server", "tool"]
 

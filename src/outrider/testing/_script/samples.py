@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, count, islice
 from typing import Any, Final, TypeVar, cast
 
-from outrider._json_schema import JsonSchema
 from outrider.errors import OptionsError
+from outrider.handlers._tools.json_schema import JsonSchema
 from outrider.wire import Json, JsonObject
 
 __all__ = ["sample", "text_for"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from outrider._json_schema import JsonSchema
+from outrider.handlers._tools.json_schema import JsonSchema
 from tests.cases import every_case
 
 
