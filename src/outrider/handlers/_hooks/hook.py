@@ -368,13 +368,13 @@ def runner_of(hook: Hook[..., object]) -> Runs:
         return function
     if is_async(function):
 
-        async def run_async(told: HookInput, context: HookContext) -> object:
-            return await cast("Awaitable[object]", function(told))
+        async def run_async(hook_input: HookInput, context: HookContext) -> object:
+            return await cast("Awaitable[object]", function(hook_input))
 
         return run_async
 
-    def run(told: HookInput, context: HookContext) -> object:
-        return function(told)
+    def run(hook_input: HookInput, context: HookContext) -> object:
+        return function(hook_input)
 
     return run
 
@@ -650,4 +650,4 @@ def hook(
     return decorate
 
 
-def _nothing(told: object) -> None: ...
+def _nothing(hook_input: object) -> None: ...
