@@ -1,4 +1,4 @@
-"""Holds the house to its limits, so that it can be seen: modules in a folder, lines in a module, and no families.
+"""Holds the tree to its limits, so that it can be taken in: modules in a folder, lines in a module.
 
 python scripts/tree.py           # what breaks a limit; exit code 1 if anything does
 python scripts/tree.py --write   # draws the tree in ARCHITECTURE.md

@@ -33,17 +33,7 @@ from outrider.app._failing import Code, Failed, in_one_line
 from outrider.app._render.describe import shortened
 from outrider.app._terminal import Terminal, one_line
 
-__all__ = [
-    "Counterpart",
-    "File",
-    "counterpart",
-    "examine",
-    "files_in",
-    "migrate",
-    "read_code",
-    "read_notebook",
-    "replace",
-]
+__all__ = ["counterpart", "examine", "files_in", "migrate", "read_code", "read_notebook", "replace"]
 
 Counterpart: TypeAlias = Mapping[str, frozenset[str]]
 """The names in `outrider.compat`, by module; the package itself is `""`."""
@@ -112,7 +102,8 @@ def read_code(text: str, there: Counterpart, *, is_cell: bool = False) -> Readin
         tree = _parse(_without_magic(text))
     if isinstance(tree, SyntaxError):
         return Reading(text, 0, [Finding(max(tree.lineno or 1, 1), "syntax", tree.msg)])
-    starts = _starts(text)
+    # A form feed ends no line for Python.
+    starts = [0, *(found.end() for found in _LINE_END.finditer(text))]
 
     def offset(line: int, column: int) -> int:
         start = starts[line - 1]
@@ -141,7 +132,12 @@ def read_code(text: str, there: Counterpart, *, is_cell: bool = False) -> Readin
         else:
             edits[start] = old, new
             findings += [Finding(node.lineno, "unknown-name", unknown)] if unknown else []
-    findings += _mentions(text, starts, names | edits.keys())
+    names |= edits.keys()
+    findings += [
+        Finding(bisect_right(starts, found.start()), "mention", found[0])
+        for found in _MENTION.finditer(text)
+        if found.start() not in names
+    ]
     after = text
     for start in sorted(edits, reverse=True):
         old, new = edits[start]
@@ -203,19 +199,6 @@ def _new_module(module: str, names: list[str], there: Counterpart) -> tuple[str 
     return ".".join(filter(None, (_NEW, nearest))) if is_there else None, unknown
 
 
-def _starts(text: str) -> list[int]:
-    """Where lines begin, as Python counts them: a form feed ends none."""
-    return [0, *(found.end() for found in _LINE_END.finditer(text))]
-
-
-def _mentions(text: str, starts: list[int], known: set[int]) -> list[Finding]:
-    return [
-        Finding(bisect_right(starts, found.start()), "mention", found[0])
-        for found in _MENTION.finditer(text)
-        if found.start() not in known
-    ]
-
-
 # Notebooks.
 
 
@@ -232,12 +215,11 @@ def read_notebook(text: str, there: Counterpart) -> Reading:
     end = "\r\n" if text.startswith("{\r\n") else "\n"
     indent = re.match(r"\{\r?\n([ \t]+)", text)
 
-    def written(*, is_ascii: bool) -> str:
-        dumped = json.dumps(content, indent=indent and indent[1], ensure_ascii=is_ascii).replace("\n", end)
-        return dumped + text[len(text.rstrip()) :]
+    def written() -> str:
+        dumped = json.dumps(content, indent=indent and indent[1], ensure_ascii=text.isascii())
+        return dumped.replace("\n", end) + text[len(text.rstrip()) :]
 
-    is_ascii = text.isascii()
-    if written(is_ascii=is_ascii) != text:
+    if written() != text:
         return Reading(text, 0, [Finding(1, "notebook", "its layout is unusual")])
     changes, findings = 0, list[Finding]()
     for (number, cell), source in zip(cells, sources, strict=True):
@@ -249,7 +231,7 @@ def read_notebook(text: str, there: Counterpart) -> Reading:
             changes += reading.changes
             is_list = isinstance(cell["source"], list)
             cell["source"] = reading.after.splitlines(keepends=True) if is_list else reading.after
-    return Reading(written(is_ascii=is_ascii), changes, findings)
+    return Reading(written(), changes, findings)
 
 
 def _without_magic(source: str) -> str:

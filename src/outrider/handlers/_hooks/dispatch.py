@@ -69,11 +69,11 @@ class Line:
     def is_idle(self) -> bool:
         return all(done.is_set() for done in self.places.values())
 
-    def as_left(self, told: HookInput) -> HookInput:
+    def as_left(self, hook_input: HookInput) -> HookInput:
         """The input, with what hooks have changed of it."""
         # One that could not be read has no such fields.
-        changes = {name: self.changes[name] for name in self.changes if name in told.__struct_fields__}
-        return msgspec.structs.replace(told, **changes) if changes else told
+        changes = {name: self.changes[name] for name in self.changes if name in hook_input.__struct_fields__}
+        return msgspec.structs.replace(hook_input, **changes) if changes else hook_input
 
     def take(self, event: str, wire: JsonObject) -> None:
         """Remember what a hook answered."""
@@ -196,7 +196,7 @@ class Hooks:
 
     def registrations(self) -> dict[str, list[HookRegistration]]:
         """What the agent is told of them in `initialize`."""
-        told: dict[str, list[HookRegistration]] = {}
+        registrations: dict[str, list[HookRegistration]] = {}
         for each in self._registered.values():
             registration = HookRegistration(
                 hook_callback_ids=[each.id],
@@ -206,8 +206,8 @@ class Hooks:
             )
             if each.matcher is not None:
                 registration.matcher = each.matcher
-            told.setdefault(each.hook.event, []).append(registration)
-        return told
+            registrations.setdefault(each.hook.event, []).append(registration)
+        return registrations
 
     async def answer(self, ask: HookCallback, origin: Origin) -> JsonObject:
         """The answer of the hook that is due, as sent.
@@ -241,17 +241,17 @@ class Hooks:
             lines.leave(occurrence, place, line)
 
     async def _call(
-        self, registered: Registered, told: HookInput, ask: HookCallback, origin: Origin, began: float
+        self, registered: Registered, hook_input: HookInput, ask: HookCallback, origin: Origin, began: float
     ) -> Answered:
         context = HookContext(origin, ask.tool_use_id if registered.about_tool else None)
         hook = registered.hook
         try:
-            tried = await attempt(partial(registered.run, told), context, hook.timeout)
+            tried = await attempt(partial(registered.run, hook_input), context, hook.timeout)
         except BaseException as error:
             answered = Answered(wire={}, outcome=outcome_of(error), error=error)
             self._report(hook, context, began, answered)
             raise
-        answered = _judged(tried, hook, told, self._names)
+        answered = _judged(tried, hook, hook_input, self._names)
         self._report(hook, context, began, answered)
         return answered
 
@@ -320,7 +320,7 @@ def _in_order(
 
 
 def _judged(
-    tried: Attempt, hook: Hook[..., object], told: HookInput, names: Callable[[], ToolNames]
+    tried: Attempt, hook: Hook[..., object], hook_input: HookInput, names: Callable[[], ToolNames]
 ) -> Answered:
     """What a call comes to: the answer that it gave, or what the hook's policy says."""
     value, error = tried.value, tried.error
@@ -328,22 +328,22 @@ def _judged(
         value, error = deny(error.reason, interrupt=error.interrupt), None
     if error is None:
         try:
-            wire = read_answer(value, hook.event, told, strict=hook.fails == "closed")
-            _resolve_updates(wire, told, names)
+            wire = read_answer(value, hook.event, hook_input, strict=hook.fails == "closed")
+            _resolve_updates(wire, hook_input, names)
             return Answered(wire=wire, outcome="answered")
         except (NotAnAnswer, OptionsError) as nonsense:
             error = nonsense
     outcome: Outcome = "timed_out" if tried.outcome == "timed_out" else "failed"
     log.error("the hook %s for %s failed %s", hook.name, hook.event, hook.fails, exc_info=error)
-    wire = refused(hook.event, _why(hook, error), told) if hook.fails == "closed" else {}
+    wire = refused(hook.event, _why(hook, error), hook_input) if hook.fails == "closed" else {}
     return Answered(wire=wire, outcome=outcome, error=error)
 
 
-def _resolve_updates(wire: JsonObject, told: HookInput, names: Callable[[], ToolNames]) -> None:
+def _resolve_updates(wire: JsonObject, hook_input: HookInput, names: Callable[[], ToolNames]) -> None:
     """Put the full names of tools into the permission rules that an answer brings."""
     match wire:
         case {"hookSpecificOutput": {"decision": {"updatedPermissions": [*updates]} as decision}}:
-            suggested = getattr(told, "permission_suggestions", None) or ()
+            suggested = getattr(hook_input, "permission_suggestions", None) or ()
             decision["updatedPermissions"] = resolved_updates(updates, suggested, names())
         case _:
             pass

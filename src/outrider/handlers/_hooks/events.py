@@ -166,12 +166,12 @@ _SAYABLE: Final = (None, *get_args(Verdict))
 _NO_REASON: Final = "A hook of the host does not allow this, and gave no reason."
 
 
-def spelled(answer: Answer, told: HookInput | str) -> JsonObject:
+def spelled(answer: Answer, hook_input: HookInput | str) -> JsonObject:
     """The answer as sent, for an event: its input, or its name where nothing of the input is needed.
 
     Raises `UsageError` for what the event cannot say.
     """
-    event = told if isinstance(told, str) else told.hook_event_name
+    event = hook_input if isinstance(hook_input, str) else hook_input.hook_event_name
     facts = facts_of(event)
     verdict = answer.verdict
     for problem in _problems(answer, event, facts):
@@ -183,12 +183,12 @@ def spelled(answer: Answer, told: HookInput | str) -> JsonObject:
     own: JsonObject = {"hookEventName": event}
     if answer.context is not None:
         own["additionalContext"] = answer.context
-    changed = _changed(answer, told, event, facts)
+    changed = _changed(answer, hook_input, event, facts)
     if facts.refusal == "decision":
         own |= _decision(answer, changed)
     else:
         if changed is not UNSET:
-            own[_key_of_change(told, facts)] = changed
+            own[_key_of_change(hook_input, facts)] = changed
         if facts.refusal == "permission":
             own |= _permission(answer)
         elif verdict in ("deny", "block"):
@@ -200,10 +200,10 @@ def spelled(answer: Answer, told: HookInput | str) -> JsonObject:
     return wire
 
 
-def refused(event: str, reason: str, told: HookInput) -> JsonObject:
+def refused(event: str, reason: str, hook_input: HookInput) -> JsonObject:
     """What a hook that fails closed says, as sent."""
     answer = Answer(verdict="deny", reason=reason)
-    if event == "PostToolUse" or getattr(told, "stop_hook_active", False) is True:
+    if event == "PostToolUse" or getattr(hook_input, "stop_hook_active", False) is True:
         # The tool has run, and only the end of the turn keeps the model from its result. And to a model that
         # wants to stop a refusal means to go on, which must not be for ever.
         return {"decision": "block", "reason": reason, "continue": False, "stopReason": reason}
@@ -237,16 +237,16 @@ def _decision(answer: Answer, changed: object) -> JsonObject:
     return {"decision": result.to_wire()}
 
 
-def _changed(answer: Answer, told: HookInput | str, event: str, facts: Event) -> object:
+def _changed(answer: Answer, hook_input: HookInput | str, event: str, facts: Event) -> object:
     """What the changed field of the input is to be; UNSET if it stays."""
     if not answer.changes:
         return answer.value
-    if isinstance(told, str):
+    if isinstance(hook_input, str):
         raise UsageError(
             f"The keys that a {event} hook changes need the rest of what it was told",
             hint="Give the input of the event in place of its name.",
         )
-    before: object = getattr(told, facts.changes or "", None)
+    before: object = getattr(hook_input, facts.changes or "", None)
     if not isinstance(before, dict):
         raise UsageError(
             f"There are no keys to change in {type(before).__name__}", hint="Write modify(…) with all of it."
@@ -254,10 +254,10 @@ def _changed(answer: Answer, told: HookInput | str, event: str, facts: Event) ->
     return cast("JsonObject", before) | answer.changes
 
 
-def _key_of_change(told: HookInput | str, facts: Event) -> str:
+def _key_of_change(hook_input: HookInput | str, facts: Event) -> str:
     match facts.changes:
         case "tool_response":
-            name: object = getattr(told, "tool_name", "")
+            name: object = getattr(hook_input, "tool_name", "")
             of_server = isinstance(name, str) and name.startswith("mcp__")
             return "updatedMCPToolOutput" if of_server else "updatedToolOutput"
         case "delta":
@@ -321,7 +321,7 @@ class NotAnAnswer(ValueError):
     """What a hook returned says nothing to the agent; the text says what is wrong with it."""
 
 
-def read_answer(value: object, event: str, told: HookInput, *, strict: bool) -> JsonObject:
+def read_answer(value: object, event: str, hook_input: HookInput, *, strict: bool) -> JsonObject:
     """What a hook of an event returned, as sent; empty if it says nothing.
 
     `strict` refuses keys that the agent does not know as well: a misspelled verdict would be no verdict.
@@ -329,17 +329,17 @@ def read_answer(value: object, event: str, told: HookInput, *, strict: bool) -> 
     """
     if value is None:
         return {}
-    wire = _spelled(value, event, told)
+    wire = _spelled(value, event, hook_input)
     # What `Answer` spells is right, but for what the user put into it.
     if wire and not (isinstance(value, Answer) and value.is_plain):
         _check(wire, event, strict=strict)
     return wire
 
 
-def _spelled(value: object, event: str, told: HookInput) -> JsonObject:
+def _spelled(value: object, event: str, hook_input: HookInput) -> JsonObject:
     try:
         if isinstance(value, Answer):
-            return spelled(value, told if told.hook_event_name == event else event)
+            return spelled(value, hook_input if hook_input.hook_event_name == event else event)
         if isinstance(value, SpecificOutput):
             value = HookOutput(hook_specific_output=value)
         if isinstance(value, HookOutput | AsyncHookOutput):

@@ -36,7 +36,14 @@ if TYPE_CHECKING:
         SessionSummaryEntry,
     )
 
-__all__ = ["DEFAULT_TIMEOUT", "BlockingStore", "Explained", "check_seconds", "check_timeout", "go_on"]
+__all__ = [
+    "DEFAULT_TIMEOUT",
+    "BlockingStore",
+    "Explained",
+    "check_seconds",
+    "check_timeout",
+    "raise_if_abandoned",
+]
 
 T = TypeVar("T")
 Explained: TypeAlias = tuple[str, bool] | tuple[str, bool, str]
@@ -50,7 +57,7 @@ _THREADS: Final = 8
 _UNREADABLE: Final = (ValueError, msgspec.MsgspecError)
 """What is raised for data that is not as it was stored."""
 
-_given_up: ContextVar[Event | None] = ContextVar("outrider store call given up", default=None)
+_abandoned: ContextVar[Event | None] = ContextVar("outrider store call given up", default=None)
 _limiters: RunVar[WeakKeyDictionary[BlockingStore, anyio.CapacityLimiter]] = RunVar("outrider store threads")
 
 
@@ -60,7 +67,7 @@ class BlockingStore(SessionStore, ABC):
     Those with an underscore run in a worker thread, several of them at once. They raise what their driver
     raises, `SessionBusy` or `LeaseLost`. A call that takes longer than `timeout` seconds, or that is
     cancelled, returns at once, and its thread is left to end by itself: give the driver a timeout too. What
-    it is at may still be done; what it waited for is not begun any more (`go_on`).
+    it is at may still be done; what it waited for is not begun any more (`raise_if_abandoned`).
 
     May be used from several tasks, threads and event loops, and after a fork.
     """
@@ -261,19 +268,19 @@ class BlockingStore(SessionStore, ABC):
 
     def _undo_acquire(self, session: Place, token: str) -> None:
         # That nobody waits for the lease does not mean that it may be kept.
-        _given_up.set(None)
+        _abandoned.set(None)
         # If this fails, it runs out.
         with suppress(Exception):
             self._let_go(session, token)
 
     async def _run(self, operation: str, call: Callable[..., T], *arguments: object) -> T:
-        given_up = Event()
+        abandoned = Event()
 
         def blocking() -> T:
-            _given_up.set(given_up)
+            _abandoned.set(abandoned)
             try:
                 return call(*arguments)
-            except (OutriderError, _GivenUp):
+            except (OutriderError, _Abandoned):
                 raise
             except Exception as error:
                 explained = self._explain(error)
@@ -292,7 +299,7 @@ class BlockingStore(SessionStore, ABC):
         except LaunchError as error:
             raise StoreError(self._name, operation, str(error), retryable=True) from error
         finally:
-            given_up.set()
+            abandoned.set()
         raise StoreTimedOut(self._name, operation, self._timeout)
 
     def _limiter(self) -> anyio.CapacityLimiter:
@@ -311,16 +318,16 @@ class BlockingStore(SessionStore, ABC):
         self._forget()
 
 
-class _GivenUp(Exception):
+class _Abandoned(Exception):
     """Ends the thread of a call that nobody waits for."""
 
 
-def go_on() -> None:
-    """To be called in the thread of a call after it waited for something, before it writes: ends it if it
-    was given up meanwhile. What is written so late would come after what was written since."""
-    given_up = _given_up.get()
-    if given_up is not None and given_up.is_set():
-        raise _GivenUp
+def raise_if_abandoned() -> None:
+    """End the thread of a call that nobody waits for any more. Call it in that thread after each wait, before
+    anything is written: what is written so late would come after what was written since."""
+    abandoned = _abandoned.get()
+    if abandoned is not None and abandoned.is_set():
+        raise _Abandoned
 
 
 def check_timeout(timeout: float | None) -> float | None:

@@ -17,7 +17,12 @@ from msgspec.structs import astuple
 from outrider._folders import refuse_planted
 from outrider.errors import LeaseLost, SessionBusy, StoreError
 from outrider.transcripts._describe import fold_session_summary
-from outrider.transcripts.stores._blocking import DEFAULT_TIMEOUT, BlockingStore, Explained, go_on
+from outrider.transcripts.stores._blocking import (
+    DEFAULT_TIMEOUT,
+    BlockingStore,
+    Explained,
+    raise_if_abandoned,
+)
 from outrider.transcripts.stores._records import (
     MAKE_ROOM,
     RESTORE,
@@ -230,7 +235,7 @@ class Connections:
         """A connection with the only right to write."""
         with self.one() as connection:
             connection.execute("BEGIN IMMEDIATE")
-            go_on()
+            raise_if_abandoned()
             yield connection
             connection.execute("COMMIT")
 

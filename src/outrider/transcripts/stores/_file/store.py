@@ -22,7 +22,12 @@ from msgspec.structs import asdict
 from outrider._folders import remove_folder
 from outrider.errors import LeaseLost, SessionBusy, StoreError
 from outrider.transcripts._describe import fold_session_summary
-from outrider.transcripts.stores._blocking import DEFAULT_TIMEOUT, BlockingStore, Explained, go_on
+from outrider.transcripts.stores._blocking import (
+    DEFAULT_TIMEOUT,
+    BlockingStore,
+    Explained,
+    raise_if_abandoned,
+)
 from outrider.transcripts.stores._file.transcript import (
     Damaged,
     Index,
@@ -310,7 +315,7 @@ class FileStore(BlockingStore):
     def _locked(self, place: Place, *, shared: bool = False) -> Generator[None]:
         self._make_ready()
         with locked(self._layout.lock(place), shared=shared, wait=self._patience):
-            go_on()
+            raise_if_abandoned()
             yield
 
     @contextmanager

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, cast
 from uuid import uuid4
 
-from outrider.transcripts.stores._blocking import go_on
+from outrider.transcripts.stores._blocking import raise_if_abandoned
 from outrider.transcripts.stores._records import Place, decode, encode
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def locked(path: Path, *, shared: bool, wait: float) -> Generator[None]:
                     raise TimeoutError("other writers did not finish in time") from None
             # `flock` itself would wait without end.
             time.sleep(pause)
-            go_on()
+            raise_if_abandoned()
             pause = min(pause * 2, _LONGEST_PAUSE)
         try:
             yield

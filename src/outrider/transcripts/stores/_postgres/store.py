@@ -15,7 +15,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from outrider.errors import LeaseLost, OptionsError, SessionBusy, StoreError
 from outrider.transcripts._describe import fold_session_summary
-from outrider.transcripts.stores._blocking import DEFAULT_TIMEOUT, BlockingStore, go_on
+from outrider.transcripts.stores._blocking import DEFAULT_TIMEOUT, BlockingStore, raise_if_abandoned
 from outrider.transcripts.stores._postgres.pool import Exhausted, Link, NoAnswer, Pool
 from outrider.transcripts.stores._records import Place, decode, encode
 from outrider.transcripts.stores._urls import shown, take_parameters, take_seconds
@@ -256,7 +256,7 @@ class PostgresStore(BlockingStore):
                 self._make_session(link, place)
                 session, transcript, length, is_known, kept = self._look(link, place, lines, batch)
             self._check(place, session)
-            go_on()
+            raise_if_abandoned()
             if is_known:
                 return
             fresh: list[tuple[Line, bytes | None]] = []
@@ -378,7 +378,7 @@ class PostgresStore(BlockingStore):
             if session is None:
                 return
             self._check(place, session)
-            go_on()
+            raise_if_abandoned()
             if place.subpath is None:
                 link.execute(f"DELETE FROM {self._of.transcripts} WHERE session = %s".encode(), (session.id,))
                 link.execute(
@@ -551,7 +551,7 @@ class PostgresStore(BlockingStore):
 
     def _do_once(self, call: Callable[[Link], T]) -> T:
         with self._pool.lent() as link:
-            go_on()
+            raise_if_abandoned()
             if not self._is_set_up:
                 with self._setting_up:
                     if not self._is_set_up:

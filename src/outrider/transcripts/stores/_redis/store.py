@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from outrider.errors import LeaseLost, OptionsError, SessionBusy, StoreError
 from outrider.transcripts._describe import fold_session_summary
-from outrider.transcripts.stores._blocking import DEFAULT_TIMEOUT, BlockingStore, go_on
+from outrider.transcripts.stores._blocking import DEFAULT_TIMEOUT, BlockingStore, raise_if_abandoned
 from outrider.transcripts.stores._records import Place, decode, encode
 from outrider.transcripts.stores._redis import scripts
 from outrider.transcripts.stores._urls import shown, take_parameters, take_seconds
@@ -172,7 +172,7 @@ class RedisStore(BlockingStore):
             values = [value for line, uuid in fresh for value in (uuid or b"", line.data)]
             part = _bytes(place.part)
             token = (self._token(place) or "").encode()
-            go_on()
+            raise_if_abandoned()
             answer = redis.put(
                 [keys.session, keys.parts, keys.entries, keys.uuids, keys.batches],
                 [token, keys.stamp, seen.stamp, stamp, part, mark, summary, *values],
@@ -208,7 +208,7 @@ class RedisStore(BlockingStore):
                     subpath = Place.subpath_of(_text(part))
                     going += self._keys(place._replace(subpath=subpath)).transcript
                 told = [b"session", *parts]
-            go_on()
+            raise_if_abandoned()
             answer = redis.delete([keys.session, keys.parts, *going], [token, *told])
             if answer[0] != b"moved":
                 break

@@ -14,7 +14,7 @@ from email.utils import parsedate_to_datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias, cast
 
-from outrider.transcripts.stores._blocking import go_on
+from outrider.transcripts.stores._blocking import raise_if_abandoned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -134,12 +134,12 @@ def _make_client(access: Access) -> _Client:
             config=config,
         )
     # At each try: the driver makes several.
-    getattr(client, "meta").events.register("before-send.s3", _go_on)  # noqa: B009 - as above
+    getattr(client, "meta").events.register("before-send.s3", _raise_if_abandoned)  # noqa: B009 - as above
     return cast("_Client", client)
 
 
-def _go_on(**_: object) -> None:
-    go_on()
+def _raise_if_abandoned(**_: object) -> None:
+    raise_if_abandoned()
 
 
 class Bucket:

@@ -17,7 +17,7 @@ import msgspec
 
 from outrider.errors import LeaseLost, OptionsError, SessionBusy, StoreError
 from outrider.transcripts._describe import fold_session_summary
-from outrider.transcripts.stores._blocking import DEFAULT_TIMEOUT, BlockingStore, go_on
+from outrider.transcripts.stores._blocking import DEFAULT_TIMEOUT, BlockingStore, raise_if_abandoned
 from outrider.transcripts.stores._records import Place, decode, encode, plain, restored
 from outrider.transcripts.stores._s3.bucket import (
     DRIVERS,
@@ -450,7 +450,7 @@ class S3Store(BlockingStore):
         if not lock.acquire(timeout=self._patience):
             raise TimeoutError("other calls of this object did not finish in time")
         try:
-            go_on()
+            raise_if_abandoned()
             yield
         finally:
             lock.release()
