@@ -1,5 +1,8 @@
 """Where the simulated agent is not as the program, on purpose: each with its place and its reason.
 
+Out of scope, so that no scenario is about it: what tools other than Bash, Read, Write and Edit do, pictures
+and notebooks that are read, and one-shot runs. The script gives the results of other tools.
+
 An entry that is no longer needed fails the tests, as does a difference that has none.
 """
 

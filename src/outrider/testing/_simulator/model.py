@@ -16,7 +16,7 @@ import anyio.from_thread
 import anyio.lowlevel
 
 from outrider.testing._api.requests import Request
-from outrider.testing._script.steps import CREDIT_TOO_LOW, Answer, Drop, Failure, Hang, Thinking
+from outrider.testing._script.steps import CREDIT_TOO_LOW, Answer, Drop, Failure, Hang, Thinking, ToolUse
 from outrider.testing._simulator import frames, partials
 from outrider.testing._simulator.host.catalogue import displayed, resolve
 from outrider.wire import JsonObject
@@ -307,6 +307,8 @@ class Model:
         self._event(talk, partials.message_start(body), body, is_first=True)
         for index, block in enumerate(answer.blocks):
             whole: JsonObject = body["content"][index]
+            if isinstance(block, ToolUse) and block.result is not None:
+                self._run.scripted_results[whole["id"]] = block.result
             extra: JsonObject = {"thinking_display": "updates"} if isinstance(block, Thinking) else {}
             self._event(talk, partials.block_start(whole, index), body, **extra)
             began = time.monotonic()

@@ -325,10 +325,7 @@ class Control:
         return {"suggestions": found[:50], "cwd": str(self._run.cwd)}
 
     def _seed_read_state(self, request: JsonObject) -> Answer:
-        mtime = request.get("mtime")
-        self._run.tools.has_read(
-            str(request.get("path")), float(mtime) if isinstance(mtime, int | float) else 0.0
-        )
+        self._run.tools.mark_read(str(request.get("path")))
         return None
 
     def _register_repo_root(self, request: JsonObject) -> Answer:

@@ -160,6 +160,8 @@ class Calls:
 
     async def _perform(self, call: ToolCall) -> Outcome:
         run = self._run
+        if (result := run.scripted_results.pop(call.id, None)) is not None:
+            return Outcome(content=result, detail=result)
         if call.name == "Agent":
             return await run.subagents.perform(call, self._talk)
         for owner in (run.questions, run.tools):

@@ -8,31 +8,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from outrider.testing._simulator.tools.bash import Bash
-from outrider.testing._simulator.tools.files import Files, Paths
-from outrider.testing._simulator.tools.read import Reader
-from outrider.testing._simulator.tools.results import (
-    Unusable,
-    WentWrong,
-    keep,
-    no_such_tool,
-    preview,
-    read_input,
-)
-from outrider.testing._simulator.tools.schemas import (
-    BY_DEFAULT,
-    CARRIED_OUT,
-    ONLY_BY_NAME,
-    SPECS,
-    WITHOUT_BASH,
-)
-from outrider.testing._simulator.tools.search import Search
-from outrider.testing._simulator.tools.tasks import TaskList
+from outrider.testing._simulator.tools.files import Files
+from outrider.testing._simulator.tools.results import Unusable, WentWrong, check_input, no_such_tool
 from outrider.testing._simulator.world import Outcome, ToolCall, ToolSpec, as_list, as_object
 from outrider.wire import JsonObject
 
@@ -40,9 +20,116 @@ if TYPE_CHECKING:
     from outrider.testing._simulator.tools.background import Background
     from outrider.testing._simulator.world import Surroundings
 
-__all__ = ["Tools", "no_such_tool"]
+__all__ = ["SPECS", "Tools"]
 
-_MOST_FOUND: Final = 20_000
+_TEXT: Final[JsonObject] = {"type": "string"}
+_NUMBER: Final[JsonObject] = {"type": "number"}
+_SWITCH: Final[JsonObject] = {"type": "boolean"}
+_LARGEST: Final = 2**53 - 1
+
+
+def _spec(name: str, description: str, required: tuple[str, ...] = (), /, **fields: JsonObject) -> ToolSpec:
+    schema: JsonObject = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "properties": fields,
+        "required": list(required),
+        "additionalProperties": False,
+    }
+    if not required:
+        del schema["required"]
+    return ToolSpec(name=name, description=description, input_schema=schema)
+
+
+_KNOWN: Final = (
+    _spec(
+        "Bash",
+        "Runs a shell command in the working folder. `timeout` is in milliseconds.",
+        ("command",),
+        command=_TEXT,
+        timeout=_NUMBER,
+        description=_TEXT,
+        run_in_background=_SWITCH,
+        dangerouslyDisableSandbox=_SWITCH,
+    ),
+    _spec(
+        "Edit",
+        "Replaces a text in a file by another.",
+        ("file_path", "old_string", "new_string"),
+        file_path=_TEXT,
+        old_string=_TEXT,
+        new_string=_TEXT,
+        replace_all={"default": False, **_SWITCH},
+    ),
+    _spec(
+        "Read",
+        "Reads a file, or some lines of it.",
+        ("file_path",),
+        file_path=_TEXT,
+        offset={"type": "integer", "minimum": 0, "maximum": _LARGEST},
+        limit={"type": "integer", "exclusiveMinimum": 0, "maximum": _LARGEST},
+        pages=_TEXT,
+        allow_large=_SWITCH,
+    ),
+    _spec("TaskStop", "Stops what runs in the background.", task_id=_TEXT, shell_id=_TEXT),
+    _spec("Write", "Writes a file.", ("file_path", "content"), file_path=_TEXT, content=_TEXT),
+)
+
+_NAMED_ONLY: Final = (
+    "CronCreate",
+    "CronDelete",
+    "CronList",
+    "EnterWorktree",
+    "ExitWorktree",
+    "Glob",
+    "Grep",
+    "ListAgents",
+    "Monitor",
+    "NotebookEdit",
+    "ReportFindings",
+    "ScheduleWakeup",
+    "SendMessage",
+    "Skill",
+    "TaskCreate",
+    "TaskGet",
+    "TaskList",
+    "TaskUpdate",
+    "ToolSearch",
+    "WebFetch",
+    "WebSearch",
+    "Workflow",
+)
+
+CARRIED_OUT: Final = frozenset(spec.name for spec in _KNOWN)
+"""The tools that do something here."""
+
+ONLY_BY_NAME: Final = frozenset({"Glob", "Grep", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate"})
+"""Those that a session has only if `--tools` names them."""
+
+WITHOUT_BASH: Final = frozenset({"Glob", "Grep"})
+"""Those of them that a session without `Bash` has all the same."""
+
+SPECS: Final = {
+    spec.name: spec
+    for spec in sorted(
+        [
+            *_KNOWN,
+            *(
+                ToolSpec(
+                    name=name,
+                    description="Its result is given by the script.",
+                    input_schema={"type": "object"},
+                )
+                for name in _NAMED_ONLY
+            ),
+        ],
+        key=lambda spec: spec.name,
+    )
+}
+"""All of them, by name, in the order in which the program lists them."""
+
+BY_DEFAULT: Final = frozenset(SPECS) - ONLY_BY_NAME
+"""Those that a session has if nothing is said."""
 
 _FOR_THE_SYSTEM: Final = ("command", "file_path", "notebook_path", "path")
 _NO_TEXT: Final = re.compile("[\0\ud800-\udfff]")
@@ -58,35 +145,16 @@ class Tools:
         self._run = run
         self._background = background
         self._bash = Bash(run, background)
-        paths = Paths(run.environment, self._cwd)
-        self._paths = paths
-        self._reader = Reader(paths)
-        self._files = Files(paths)
-        self._search = Search(paths)
-        self._list = TaskList()
+        self._files = Files(run.environment, lambda: self._bash.cwd)
         self._simple: dict[str, Callable[[JsonObject], Outcome]] = {
             "Edit": self._files.edit,
-            "Glob": self._search.glob,
-            "Grep": self._search.grep,
-            "Read": self._reader.read,
-            "TaskCreate": self._list.create,
-            "TaskGet": self._list.get,
-            "TaskList": lambda _: self._list.show(),
-            "TaskUpdate": self._list.update,
-            "WebFetch": _fetch,
-            "WebSearch": _search_web,
+            "Read": self._files.read,
             "Write": self._files.write,
         }
         self._checks: dict[str, Callable[[JsonObject], None]] = {
-            "Bash": self._bash.check,
             "Edit": self._files.check_edit,
-            "Read": self._reader.check,
             "TaskStop": self._check_stop,
-            "Write": self._files.check_write,
         }
-
-    def _cwd(self) -> Path:
-        return self._bash.cwd
 
     def specs(self) -> list[ToolSpec]:
         """The tools that the model is told of, as `--tools` and `--disallowedTools` leave them, in the order
@@ -140,8 +208,13 @@ class Tools:
             if call.name == "TaskStop":
                 return await self._stop(given)
             if call.name not in CARRIED_OUT:
-                raise WentWrong(f"The simulated agent does not carry out {call.name}.")
-            return self._shortened(call, self._simple[call.name](given))
+                told = (
+                    f"The simulated agent does not run {call.name}. Give its result in the script: "
+                    f'`use_tool("{call.name}", …, tool_result="…")`.'
+                )
+                self._run.complain(told)
+                raise WentWrong(told)
+            return self._simple[call.name](given)
         except WentWrong as error:
             return error.outcome()
         except _Missing as error:
@@ -149,28 +222,16 @@ class Tools:
         except OSError as error:
             return WentWrong(str(error)).outcome()
 
-    def _shortened(self, call: ToolCall, outcome: Outcome) -> Outcome:
-        text = outcome.content
-        if call.name != "Grep" or not isinstance(text, str) or len(text) <= _MOST_FOUND:
-            return outcome
-        raw = text.encode("utf-8", "replace")
-        path = keep(self._run, call.id, raw)
-        return msgspec.structs.replace(outcome, content=preview(text, path, len(raw)))
-
-    def has_read(self, path: str, mtime: float) -> None:
+    def mark_read(self, path: str) -> None:
         """Take a file for read, as `seed_read_state` asks."""
-        found = self._paths.find(path)
-        try:
-            if found.stat().st_mtime * 1000 <= mtime:
-                self._reader.read({"file_path": path})
-        except (OSError, WentWrong):
-            pass
+        self._files.mark_read(path)
 
     def _read(self, call: ToolCall) -> JsonObject:
         name = call.name
         if name not in self._names():
             raise _Missing(self._absence(name))
-        given = read_input(SPECS[name], call.input)
+        given = call.input
+        check_input(SPECS[name], given)
         for key in _FOR_THE_SYSTEM:
             if _NO_TEXT.search(str(given.get(key, ""))):
                 raise Unusable(f"`{key}` has a character in it that the system does not take.")
@@ -212,17 +273,3 @@ class _Missing(Exception):
 def _barred(rules: Iterable[str]) -> frozenset[str]:
     """The tools that rules take away altogether: those named without a bracket."""
     return frozenset(rule for rule in rules if "(" not in rule)
-
-
-def _fetch(given: JsonObject) -> Outcome:
-    raise WentWrong(
-        f"The simulated agent does not reach the network: {given['url']} was not fetched. Let a tool of your "
-        "own answer, or replace the result in a hook."
-    )
-
-
-def _search_web(given: JsonObject) -> Outcome:
-    raise WentWrong(
-        f"The simulated agent does not reach the network: nothing was searched for {given['query']!r}. Let a "
-        "tool of your own answer, or replace the result in a hook."
-    )
