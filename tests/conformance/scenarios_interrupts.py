@@ -5,7 +5,7 @@ from __future__ import annotations
 from outrider.testing import say, use_tool
 from tests.conformance.host import HOLD, SILENT, Host
 from tests.conformance.scenario import scenario
-from tests.conformance.scenarios_permissions import ASKING, MAKE
+from tests.conformance.scenarios_permissions import ASKING, CHANGE
 from tests.conformance.scenarios_tools import ANYTHING
 
 PARTIAL = ("--include-partial-messages",)
@@ -45,7 +45,7 @@ async def interrupt_while_a_tool_runs(host: Host) -> None:
         await host.ask("go on")
 
 
-@scenario(MAKE, say("next"), flags=ASKING)
+@scenario(CHANGE, say("next"), flags=ASKING)
 async def interrupt_while_permission_is_asked(host: Host) -> None:
     host.answers["can_use_tool"] = lambda _: SILENT
     async with host.started():

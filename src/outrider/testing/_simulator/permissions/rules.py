@@ -1,15 +1,15 @@
 """Owns permission rules: their notation, where they come from, and whether one covers a call.
 
-What follows from a rule that does is decided in `_permissions`.
+A rule is about a tool as a whole, or about commands and files that are named exactly or by their beginning.
+What follows from a rule is decided in `judge`.
 """
 
 from __future__ import annotations
 
 import json
-import re
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 from urllib.parse import urlsplit
@@ -20,8 +20,9 @@ from outrider.wire import JsonObject
 
 if TYPE_CHECKING:
     from outrider.testing._simulator.program.invocation import Invocation
+    from outrider.testing._simulator.world import ToolCall
 
-__all__ = ["EDITING", "READING", "Behavior", "Rule", "RuleBook", "covers_path", "read_rule"]
+__all__ = ["EDITING", "READING", "Behavior", "Rule", "RuleBook", "path_of", "read_rule", "subjects"]
 
 Behavior: TypeAlias = Literal["allow", "deny", "ask"]
 
@@ -30,6 +31,7 @@ _BEHAVIORS: Final[tuple[Behavior, ...]] = ("allow", "deny", "ask")
 READING: Final = frozenset({"Read", "Glob", "Grep"})
 EDITING: Final = frozenset({"Edit", "Write", "NotebookEdit"})
 _ALIASES: Final = {"Task": "Agent"}
+_OPEN_ENDS: Final = (":*", " *", "/**", "**", "*")
 _FILES: Final = {
     "userSettings": ("user", "settings.json"),
     "projectSettings": ("project", "settings.json"),
@@ -58,36 +60,55 @@ class Rule(msgspec.Struct, frozen=True):
             return True
         return own.startswith("mcp__") and own.count("__") == 1 and name.startswith(f"{own}__")
 
-    def covers_command(self, command: str) -> bool:
-        """Whether it is about this shell command, which has no operators in it."""
-        if self.tool != "Bash" or self.content is None:
+    def covers(self, call: ToolCall, cwd: Path) -> bool:
+        """Whether it is about what the call is for: a command, a file or a site."""
+        content = (self.content or "").removeprefix("./").strip()
+        kind = "Read" if call.name in READING else "Edit" if call.name in EDITING else call.name
+        if not content or self.tool not in (call.name, kind):
             return False
-        pattern, command = self.content.strip(), command.strip()
-        for ending in (":*", " *"):
-            if pattern.endswith(ending) and "*" not in pattern[: -len(ending)]:
-                start = pattern[: -len(ending)]
-                return command == start or command.startswith(f"{start} ")
-        if "*" not in pattern:
-            return command == pattern
-        return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), command, re.DOTALL) is not None
+        return any(_fits(content, text) for text in subjects(call, cwd))
 
-    def is_exact(self, command: str) -> bool:
+    def is_exact(self, call: ToolCall) -> bool:
         """Whether it names just this command; what follows it may be open."""
-        if self.tool != "Bash" or self.content is None:
-            return False
-        return self.content.strip().removesuffix(":*") == command.strip()
+        return (self.content or "").strip().removesuffix(":*") == str(call.input.get("command")).strip()
 
-    def covers_url(self, url: str) -> bool:
-        domain = (self.content or "").removeprefix("domain:")
-        return self.tool == "WebFetch" and bool(domain) and fnmatchcase(urlsplit(url).hostname or "", domain)
+
+def _fits(pattern: str, text: str) -> bool:
+    for ending in _OPEN_ENDS:
+        if pattern.endswith(ending):
+            start = pattern.removesuffix(ending)
+            between = {":*": " ", " *": " ", "/**": "/"}.get(ending, "")
+            return text == start or text.startswith(f"{start}{between}")
+    return text == pattern
+
+
+def subjects(call: ToolCall, cwd: Path) -> list[str]:
+    """What the content of a rule is compared with."""
+    if call.name == "Bash":
+        return [str(call.input.get("command", "")).strip()]
+    if call.name == "WebFetch":
+        return [f"domain:{urlsplit(str(call.input.get('url', ''))).hostname}"]
+    path = path_of(call, cwd)
+    if path is None:
+        return []
+    inner = path.relative_to(cwd).as_posix() if path.is_relative_to(cwd) else ""
+    return [f"/{path}", *([inner, f"/{inner}"] if inner else [])]
+
+
+def path_of(call: ToolCall, cwd: Path) -> Path | None:
+    """The file that a call is about; none if it is about none."""
+    for name in ("file_path", "notebook_path", "path"):
+        given = call.input.get(name)
+        if call.name in READING | EDITING and isinstance(given, str):
+            # Not by `Path`, which raises for links that lead in a circle and for users that are not there.
+            return Path(os.path.realpath(os.path.join(cwd, os.path.expanduser(given))))  # noqa: PTH111, PTH118
+    return cwd if call.name in ("Glob", "Grep") else None
 
 
 def read_rule(text: str, source: str) -> Rule:
     """Read a rule as it is written in settings and on the command line."""
-    found = re.fullmatch(r"([^()]+)\((.*)\)", text.strip(), re.DOTALL)
-    if found is None:
-        return Rule(text.strip(), None, source)
-    return Rule(found[1], found[2], source)
+    name, bracket, rest = text.strip().partition("(")
+    return Rule(name, rest.removesuffix(")") if bracket else None, source)
 
 
 class RuleBook:
@@ -144,71 +165,17 @@ class RuleBook:
     def __iter__(self) -> Iterator[tuple[Behavior, Rule]]:
         return iter(self._rules)
 
-    def of(self, behavior: Behavior) -> list[Rule]:
-        return [rule for kind, rule in self._rules if kind == behavior]
-
     def for_tool(self, behavior: Behavior, name: str) -> Rule | None:
         """The rule about the tool as a whole, if there is one."""
-        return next((rule for rule in self.of(behavior) if rule.covers_tool(name)), None)
+        return next((rule for kind, rule in self if kind == behavior and rule.covers_tool(name)), None)
 
-    def for_path(self, behavior: Behavior, name: str, path: Path) -> Rule | None:
-        """The rule about that file, for a tool that reads or changes files."""
-        kind = "Read" if name in READING else "Edit"
-        for rule in self.of(behavior):
-            if rule.tool in (kind, name) and covers_path(rule, path, self._cwd):
-                return rule
-        return None
-
-    def for_command(self, behavior: Behavior, command: str) -> Rule | None:
-        return next((rule for rule in self.of(behavior) if rule.covers_command(command)), None)
-
-    def for_url(self, behavior: Behavior, url: str) -> Rule | None:
-        return next((rule for rule in self.of(behavior) if rule.covers_url(url)), None)
+    def for_call(self, behavior: Behavior, call: ToolCall) -> Rule | None:
+        """The rule about what the call is for, if there is one."""
+        return next((rule for kind, rule in self if kind == behavior and rule.covers(call, self._cwd)), None)
 
     def holds(self, path: Path) -> bool:
         """Whether the file is in a folder that the run may work in."""
-        return any(path == folder or folder in path.parents for folder in self.folders)
-
-
-def covers_path(rule: Rule, path: Path, cwd: Path) -> bool:
-    """Patterns are those of gitignore files, below the working folder; `//` begins at the root."""
-    pattern = rule.content
-    if pattern is None:
-        return False
-    if pattern.startswith("//"):
-        root, pattern = Path("/"), pattern[1:]
-    elif pattern.startswith("~/"):
-        root, pattern = Path.home(), pattern[1:]
-    else:
-        root, pattern = cwd, pattern.removeprefix(".") if pattern.startswith("./") else pattern
-    try:
-        inner = path.relative_to(root).as_posix()
-    except ValueError:
-        return False
-    return _gitignore(pattern).fullmatch(inner) is not None
-
-
-@cache
-def _gitignore(pattern: str) -> re.Pattern[str]:
-    anchored = "/" in pattern.rstrip("/")
-    made = "" if anchored else "(?:.*/)?"
-    rest = pattern.strip("/")
-    while rest:
-        if found := re.match(r"\*\*/", rest):
-            made += "(?:.*/)?"
-        elif found := re.match(r"\*\*", rest):
-            made += ".*"
-        elif found := re.match(r"\*", rest):
-            made += "[^/]*"
-        elif found := re.match(r"\?", rest):
-            made += "[^/]"
-        elif found := re.match(r"\[!?[^]]+\]", rest):
-            made += found[0].replace("[!", "[^")
-        else:
-            made += re.escape(rest[0])
-        rest = rest[found.end() if found else 1 :]
-    # A folder stands for all that is in it.
-    return re.compile(made + "(?:/.*)?", re.DOTALL)
+        return any(path.is_relative_to(folder) for folder in self.folders)
 
 
 def _below(cwd: Path, folder: str) -> Path:

@@ -39,9 +39,9 @@ _ALONE: Final = _names(
     """allow-dangerously-skip-permissions await-claim await-initialize ax-screen-reader background bare bg
     brief chrome continue dangerously-skip-permissions debug-to-stderr disable-slash-commands
     enable-auth-status exclude-dynamic-system-prompt-sections fork-session forward-subagent-text help ide
-    include-hook-events include-partial-messages init init-only maintenance managed-settings-in-initialize no-chrome
-    no-session-persistence plan-mode-required print replay-user-messages restricted safe-mode session-mirror
-    strict-mcp-config tmux verbose version"""
+    include-hook-events include-partial-messages init init-only maintenance managed-settings-in-initialize
+    no-chrome no-session-persistence plan-mode-required print replay-user-messages restricted safe-mode
+    session-mirror strict-mcp-config tmux verbose version"""
 )
 """The flags that take no value."""
 _ONE: Final = _names(
