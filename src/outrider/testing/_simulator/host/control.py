@@ -52,7 +52,6 @@ class Control:
         self._run = run
         self._told = told = Told(run)
         self._settings: JsonObject = {}
-        self._roots: list[str] = []
         own: dict[str, _Handler] = {
             "initialize": self._initialize,
             "interrupt": self._interrupt,
@@ -68,23 +67,16 @@ class Control:
             "mcp_call": self._mcp_call,
             "mcp_read_resource": self._mcp_read_resource,
             "read_file": self._read_file,
-            "file_suggestions": self._file_suggestions,
             "seed_read_state": self._seed_read_state,
             "rename_session": self._rename_session,
-            "register_repo_root": self._register_repo_root,
             "add_directory": self._add_directory,
             "apply_flag_settings": self._apply_flag_settings,
-            "update_settings": self._update_settings,
             "background_tasks": self._background_tasks,
             "stop_task": self._stop_task,
             "get_task_output": self._get_task_output,
             "rewind_files": self._rewind_files,
             "generate_session_title": self._generate_title,
             "side_question": self._side_question,
-            "set_cwd": self._set_cwd,
-            "message_rated": self._message_rated,
-            "set_mcp_permission_mode_override": self._mode_override,
-            "claim_session": self._claim_session,
             "list_permission_rules": self._list_rules,
         }
         told_of: dict[str, _Handler] = {
@@ -97,16 +89,7 @@ class Control:
             },
             "list_models": lambda _: {"models": catalogue.models()},
             "get_settings": lambda _: told.settings(self._settings),
-            "get_hooks_listing": told.hooks,
-            "get_status": told.status,
             "get_plan": lambda _: self._run.questions.plan(),
-            "get_skills_dialog": told.skills_dialog,
-            "get_memory_dialog": told.memory_dialog,
-            "get_sandbox_dialog": told.sandbox_dialog,
-            "export_conversation": told.exported,
-            "reload_skills": told.skills,
-            "reload_plugins": told.plugins,
-            "reload_output_styles": lambda _: {"available_output_styles": list(catalogue.OUTPUT_STYLES)},
         }
         empty = ("set_has_subscribers", "set_prompt_suggestions_paused", "end_session")
         self._handlers = own | told_of | dict.fromkeys(empty, _nothing)
@@ -236,17 +219,6 @@ class Control:
         except ApiError as error:
             return {"response": error.text, "synthetic": True}
 
-    def _claim_session(self, _: JsonObject) -> Answer:
-        raise _Wrong(
-            "not_a_spare: claim_session is only accepted by a process started with --await-claim that has "
-            "not been claimed yet"
-        )
-
-    def _message_rated(self, request: JsonObject) -> Answer:
-        if not isinstance(request.get("messageUuid"), str):
-            raise _Wrong("message_rated: messageUuid must be a string")
-        return None
-
     # Servers.
 
     async def _mcp_toggle(self, request: JsonObject) -> Answer:
@@ -285,10 +257,6 @@ class Control:
     async def _mcp_read_resource(self, request: JsonObject) -> Answer:
         return await self._run.mcp.read_resource(_server_name(request), str(request.get("uri")))
 
-    def _mode_override(self, request: JsonObject) -> Answer:
-        _server_name(request)
-        return None
-
     # Files.
 
     def _inside(self, name: object) -> Path | None:
@@ -296,7 +264,7 @@ class Control:
         if not isinstance(name, str) or not name:
             return None
         path = Path(os.path.realpath(self._run.cwd / name))
-        folders = (str(self._run.cwd), *self._run.invocation.add_dirs, *self._roots)
+        folders = (str(self._run.cwd), *self._run.invocation.add_dirs)
         is_inside = any(path.is_relative_to(os.path.realpath(folder)) for folder in folders)
         return path if is_inside else None
 
@@ -318,27 +286,9 @@ class Control:
             answer["truncated"] = True
         return answer | {"requested_path": name}
 
-    def _file_suggestions(self, request: JsonObject) -> Answer:
-        query = str(request.get("query") or "").lower()
-        names = sorted(path.name for path in self._run.cwd.iterdir()) if self._run.cwd.is_dir() else []
-        found = [{"path": name} for name in names if query in name.lower()]
-        return {"suggestions": found[:50], "cwd": str(self._run.cwd)}
-
     def _seed_read_state(self, request: JsonObject) -> Answer:
         self._run.tools.mark_read(str(request.get("path")))
         return None
-
-    def _register_repo_root(self, request: JsonObject) -> Answer:
-        directory = str(request.get("directory"))
-        if directory in (*self._roots, str(self._run.cwd)):
-            raise _Wrong(f"register_repo_root: {directory} is already a registered working directory")
-        if self._inside(directory) is None:
-            raise _Wrong(
-                f"register_repo_root: {directory} is not a subdirectory of the session's working directory "
-                "or of a launch-time --add-dir root"
-            )
-        self._roots.append(directory)
-        return {"directory": directory}
 
     def _add_directory(self, request: JsonObject) -> Answer:
         directory = str(request.get("directory") or request.get("path"))
@@ -346,16 +296,6 @@ class Control:
             [{"type": "addDirectories", "directories": [directory], "destination": "session"}]
         )
         return {"directory": directory}
-
-    def _set_cwd(self, request: JsonObject) -> Answer:
-        path = request.get("path")
-        if not isinstance(path, str) or not path:
-            raise _Wrong("set_cwd: invalid request — path must be a non-empty string")
-        folder = Path(os.path.abspath(self._run.cwd / path))  # noqa: PTH100 - no links resolved
-        if not folder.is_dir():
-            raise _Wrong(f"set_cwd: {folder} is no directory")
-        self._run.cwd = folder
-        return {"cwd": str(folder)}
 
     def _rewind_files(self, request: JsonObject) -> Answer:
         is_on = self._run.environment.get("CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING")
@@ -390,14 +330,6 @@ class Control:
             named = [_rule(str(rule)) for rule in cast("list[object]", rules)]
             update: JsonObject = {"type": "addRules", "rules": named, "behavior": behavior}
             self._run.permissions.apply([update | {"destination": "session"}])
-
-    def _update_settings(self, request: JsonObject) -> Answer:
-        settings = request.get("settings")
-        given = cast("JsonObject", settings) if isinstance(settings, dict) else {}
-        if refused := [key for key in given if key in ("hooks", "env", "apiKeyHelper")]:
-            raise _Wrong(f"update_settings keys not allowed: {', '.join(refused)}")
-        self._settings |= given
-        return {}
 
     def _list_rules(self, _: JsonObject) -> Answer:
         found = self._run.invocation

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import time
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, cast
 
 from outrider.testing._simulator import frames
@@ -23,26 +22,6 @@ __all__ = ["Offer", "Told"]
 
 _WINDOW: Final = 1_000_000
 _BUFFER: Final = 33_000
-_EVENTS: Final = {
-    "PreToolUse": True,
-    "PostToolUse": True,
-    "PostToolUseFailure": True,
-    "PostToolBatch": False,
-    "PermissionDenied": True,
-    "Notification": True,
-    "UserPromptSubmit": False,
-    "UserPromptExpansion": True,
-    "SessionStart": True,
-    "SessionEnd": True,
-    "Stop": False,
-    "StopFailure": False,
-    "SubagentStart": True,
-    "SubagentStop": True,
-    "PreCompact": True,
-    "PostCompact": True,
-    "PermissionRequest": True,
-}
-"""Events, and whether matchers choose among them."""
 
 
 class Told:
@@ -194,120 +173,9 @@ class Told:
         }
         return {"effective": effective, "sources": sources, "applied": applied}
 
-    def hooks(self, _: JsonObject) -> JsonObject:
-        return {
-            "events": [],
-            "hooks": [],
-            "eventCatalog": [
-                {"name": name, "summary": name, "supportsMatcher": has_matcher}
-                for name, has_matcher in _EVENTS.items()
-            ],
-            "policy": {
-                "disabledByPolicy": False,
-                "managedOnly": False,
-                "pluginOnly": False,
-                "allDisabled": False,
-                "policyHookCount": 0,
-            },
-        }
-
-    def status(self, _: JsonObject) -> JsonObject:
-        run = self._run
-        session = {"Version": run.version, "Session ID": run.session_id, "cwd": str(run.cwd)}
-        if run.title is not None:
-            session["Session name"] = run.title
-        sections = {"Session": session, "Environment": {"Model": run.model}}
-        return {
-            "sections": [
-                {"title": title, "rows": [{"label": label, "value": value} for label, value in rows.items()]}
-                for title, rows in sections.items()
-            ]
-        }
-
-    def skills_dialog(self, _: JsonObject) -> JsonObject:
-        return {"skills": []}
-
-    def memory_dialog(self, _: JsonObject) -> JsonObject:
-        run = self._run
-        paths = {"project": run.cwd / "CLAUDE.md", "user": run.config_dir / "CLAUDE.md"}
-        return {
-            "files": [
-                {
-                    "kind": kind,
-                    "path": str(path),
-                    "label": f"{kind.capitalize()} instructions",
-                    "description": f"Saved in {path.name}",
-                    "exists": path.is_file(),
-                }
-                for kind, path in paths.items()
-            ],
-            "folders": [],
-            "memories": [],
-            "auto_memory": {"enabled": True, "toggleable": True, "status": "on"},
-            "auto_dream": {
-                "shown": False,
-                "enabled": False,
-                "toggleable": True,
-                "status": "off",
-                "detail": "",
-            },
-        }
-
-    def sandbox_dialog(self, _: JsonObject) -> JsonObject:
-        lists = (
-            *("fs_deny_read", "fs_allow_read", "fs_allow_write", "fs_deny_write"),
-            *("network_allowed_domains", "network_denied_domains", "unix_sockets", "ignored_glob_patterns"),
-        )
-        restrictions: JsonObject = {name: [] for name in lists}
-        return {
-            "supported": False,
-            "locked": False,
-            "overrides_locked": False,
-            "policy_origins": [],
-            "enabled": False,
-            "enabled_in_settings": False,
-            "mode": "disabled",
-            "auto_allow_available": True,
-            "no_sandbox_allowed": True,
-            "unsandboxed_fallback": True,
-            "dependencies": {"errors": ["The simulated agent has no sandbox"], "warnings": []},
-            "excluded_commands": [],
-            "restrictions": restrictions | {"network_managed": False, "allow_all_unix_sockets": False},
-        }
-
-    def exported(self, _: JsonObject) -> JsonObject:
-        lines: list[str] = []
-        for message in self._run.messages:
-            mark = "\u276f" if message["role"] == "user" else "\u25cf"
-            lines.append(f"\n{mark} {_text(message['content'])}")
-        stamp = datetime.now(UTC).strftime("%Y-%m-%d-%H%M%S")
-        return {"text": "\n".join(lines), "default_filename": f"{stamp}-conversation.txt"}
-
-    def skills(self, _: JsonObject) -> JsonObject:
-        known = set(catalogue.SKILLS)
-        return {"skills": [command for command in catalogue.commands() if command["name"] in known]}
-
-    def plugins(self, _: JsonObject) -> JsonObject:
-        return {
-            "commands": catalogue.commands(),
-            "agents": self.agents(),
-            "plugins": [
-                {"name": name, "path": "builtin", "source": f"{name}@builtin"} for name in catalogue.PLUGINS
-            ],
-            "mcpServers": self._run.mcp.statuses(),
-            "error_count": 0,
-        }
-
 
 def _tokens(value: object) -> int:
     return 0 if not value else -(-len(str(value)) // 4)
-
-
-def _text(content: object) -> str:
-    if isinstance(content, str):
-        return content
-    blocks = cast("list[JsonObject]", content) if isinstance(content, list) else []
-    return "\n".join(str(block.get("text") or f"({block.get('type')})") for block in blocks)
 
 
 class Offer:

@@ -1,4 +1,4 @@
-"""Owns the commands that the program carries out itself: `/clear`, `/compact` and a few more.
+"""Owns the commands that change the conversation: `/clear` and `/compact`.
 
 Any other that begins with a slash goes to the model as it is.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LocalCommands"]
 
-_NAMES = {"reset": "clear", "new": "clear", "cost": "usage", "stats": "usage", "name": "rename"}
+_NAMES = {"reset": "clear", "new": "clear"}
 
 
 class LocalCommands:
@@ -39,10 +39,6 @@ class LocalCommands:
         known: dict[str, Callable[[str], Awaitable[JsonObject]]] = {
             "clear": self._clear,
             "compact": self._compact,
-            "context": self._context,
-            "usage": self._usage,
-            "rename": self._rename,
-            "model": self._model,
         }
         if name not in known:
             return None
@@ -146,34 +142,7 @@ class LocalCommands:
         )
         return await run.script_model.text(talk)
 
-    async def _context(self, arguments: str) -> JsonObject:
-        tokens = sum(len(str(message)) // 4 for message in self._run.messages)
-        text = f"## Context Usage\n\n**Model:** {self._run.model}\n**Tokens:** {tokens} / 1000000"
-        return self._told("context", arguments, text)
-
-    async def _usage(self, arguments: str) -> JsonObject:
-        return self._told("usage", arguments, self._run.offer.cost_text())
-
-    async def _rename(self, title: str) -> JsonObject:
-        if title:
-            self._run.set_title(title)
-        return self._told("rename", title, f"Session renamed to: {title}" if title else "Give a name")
-
-    async def _model(self, name: str) -> JsonObject:
-        if name:
-            self._run.set_model(name)
-        return self._told("model", name, f"Set model to {self._run.model}")
-
-    def _told(self, name: str, arguments: str, text: str) -> JsonObject:
-        self._turn.begin()
-        self._say(name, arguments, text, "stdout", {"kind": "completed"})
-        return self._turn.local(text, local_command=name)
-
     def _failed(self, name: str, arguments: str, text: str) -> JsonObject:
-        self._say(name, arguments, text, "stderr", {"kind": "failed"})
-        return self._turn.local(text, local_command=name)
-
-    def _say(self, name: str, arguments: str, text: str, stream: str, outcome: JsonObject) -> None:
         message = frames.synthetic(text, stop_reason="end_turn")
         message["stop_sequence"] = None
         frame = frames.assistant(
@@ -181,11 +150,12 @@ class LocalCommands:
             frames.Speaker(),
             request_id=None,
             uuid=str(uuid4()),
-            local_command_source=f"<local-command-{stream}>{text}</local-command-{stream}>",
+            local_command_source=f"<local-command-stderr>{text}</local-command-stderr>",
             local_command_run={"command": name, "args": arguments},
-            local_command_outcome=outcome,
+            local_command_outcome={"kind": "failed"},
         )
         self._run.say(frame)
+        return self._turn.local(text, local_command=name)
 
 
 def _status(status: str | None, **fields: object) -> JsonObject:
