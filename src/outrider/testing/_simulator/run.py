@@ -15,10 +15,9 @@ from uuid import uuid4
 import anyio
 
 from outrider.testing._simulator import frames
-from outrider.testing._simulator.host.catalogue import resolve
-from outrider.testing._simulator.host.control import Control
+from outrider.testing._simulator.frames import resolve
+from outrider.testing._simulator.host.control import Control, Offer
 from outrider.testing._simulator.host.hooks import Hooks
-from outrider.testing._simulator.host.introspection import Offer
 from outrider.testing._simulator.host.line import CONTROL_TYPES, HostLine, Streams, current_owner
 from outrider.testing._simulator.mcp.servers import McpServers
 from outrider.testing._simulator.model import Model
@@ -38,8 +37,8 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from outrider.testing._script.script import Script
-    from outrider.testing._simulator.life import RequestLog
     from outrider.testing._simulator.model_loop import Hanging, Talk
+    from outrider.testing._simulator.world import RequestLog
     from outrider.wire import RequestId
 
 __all__ = ["Run", "open_session"]

@@ -12,7 +12,7 @@ from typing import Final, cast
 
 import msgspec
 
-from outrider.testing._simulator.host.catalogue import model_of
+from outrider.testing._simulator.frames import model_of
 from outrider.wire import JsonObject
 
 __all__ = ["Meter", "Tally", "check_output", "check_schema"]

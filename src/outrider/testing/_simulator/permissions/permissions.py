@@ -13,28 +13,29 @@ import anyio
 import msgspec
 
 from outrider.testing._simulator.mcp.server import shown_name
-from outrider.testing._simulator.permissions.judging import (
+from outrider.testing._simulator.permissions.questions import refusal
+from outrider.testing._simulator.permissions.rules import (
     Allow,
     Ask,
+    Behavior,
     Deny,
     Judge,
     Judgement,
+    Rule,
+    RuleBook,
     absolute_input,
     as_written,
     described,
     result_meta,
 )
-from outrider.testing._simulator.permissions.questions import refusal
-from outrider.testing._simulator.permissions.rules import Behavior, Rule, RuleBook
-from outrider.testing._simulator.tools.results import wrong_input
-from outrider.testing._simulator.world import Refused
+from outrider.testing._simulator.world import Refused, wrong_input
 from outrider.wire import JsonObject
 
 if TYPE_CHECKING:
     from anyio.abc import TaskStatus
 
     from outrider.testing._simulator.host.hooks import Hooks, Verdict
-    from outrider.testing._simulator.permissions.judging import Company
+    from outrider.testing._simulator.permissions.rules import Company
     from outrider.testing._simulator.world import ToolCall
 
 __all__ = ["Allowed", "Answer", "Denied", "MODES", "ModeRefused", "Permissions", "Prompting"]

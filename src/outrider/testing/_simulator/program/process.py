@@ -30,10 +30,10 @@ import outrider
 from outrider.testing._api.requests import Request
 from outrider.testing._script.script import Script
 from outrider.testing._script.steps import Answer, Drop, Hang, Step, fail
-from outrider.testing._simulator.life import RequestLog
 from outrider.testing._simulator.model_loop import Hanging
 from outrider.testing._simulator.program.invocation import Invocation
 from outrider.testing._simulator.run import Run
+from outrider.testing._simulator.world import RequestLog
 
 if TYPE_CHECKING:
     from anyio.abc import TaskStatus

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from outrider.testing._simulator.tools.results import WentWrong
-from outrider.testing._simulator.world import Outcome, ToolCall
+from outrider.testing._simulator.world import Outcome, ToolCall, WentWrong
 from outrider.wire import JsonObject
 
 if TYPE_CHECKING:

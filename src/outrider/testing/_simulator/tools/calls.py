@@ -14,8 +14,7 @@ import msgspec
 
 from outrider.testing._simulator import frames
 from outrider.testing._simulator.permissions.permissions import Denied
-from outrider.testing._simulator.tools.results import no_such_tool
-from outrider.testing._simulator.world import Outcome, ToolCall
+from outrider.testing._simulator.world import Outcome, ToolCall, no_such_tool
 from outrider.wire import JsonObject
 
 if TYPE_CHECKING:
