@@ -1,6 +1,6 @@
 """Owns `Run`, one run of the simulated program: what it reads, what it writes, and how long it lasts.
 
-The parts that it is made of are in the modules beside this one; a turn is in `_turn`.
+The parts that it is made of are in the modules beside this one; a turn is in `turn`.
 """
 
 from __future__ import annotations

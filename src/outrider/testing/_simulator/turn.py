@@ -1,6 +1,6 @@
 """Owns a turn of the main conversation, from its prompts to its result.
 
-How the model is asked and its tools are called is in `_talk`; local commands are in `_local_commands`.
+How the model is asked and its tools are called is in `model_loop`.
 """
 
 from __future__ import annotations
@@ -98,11 +98,6 @@ class PromptQueue:
     @property
     def uuids(self) -> list[str]:
         return [prompt.uuid for prompt in self._waiting if prompt.uuid is not None]
-
-    @property
-    def is_urgent(self) -> bool:
-        """Whether one waits that ends the turn before it."""
-        return any(prompt.priority == "now" for prompt in self._waiting)
 
     def add(self, prompt: Prompt) -> bool:
         """Add one; false for one whose uuid was seen before, which is dropped."""

@@ -264,7 +264,6 @@ class Offer:
 
 
 Answer: TypeAlias = JsonObject | None
-_BUILT: Final = "2026-11-13T18:52:23Z"
 _Handler: TypeAlias = Callable[[JsonObject], "Answer | Awaitable[Answer]"]
 
 
@@ -315,7 +314,7 @@ class Control:
             "rewind_files": self._rewind_files,
             "generate_session_title": self._generate_title,
             "side_question": self._side_question,
-            "list_permission_rules": self._list_rules,
+            "list_permission_rules": lambda _: self._run.permissions.listing(),
         }
         told_of: dict[str, _Handler] = {
             "get_context_usage": told.context_usage,
@@ -568,21 +567,6 @@ class Control:
             named = [_rule(str(rule)) for rule in cast("list[object]", rules)]
             update: JsonObject = {"type": "addRules", "rules": named, "behavior": behavior}
             self._run.permissions.apply([update | {"destination": "session"}])
-
-    def _list_rules(self, _: JsonObject) -> Answer:
-        found = self._run.invocation
-        rules = [
-            {"behavior": behavior, "rule": rule, "source": "cliArg"}
-            for behavior, given in (("allow", found.allowed_tools), ("deny", found.disallowed_tools))
-            for rule in given
-        ]
-        state: JsonObject = {
-            "rules": rules,
-            "workspaceDirectories": list(found.add_dirs),
-            "originalCwd": str(self._run.cwd),
-            "managedOnly": False,
-        }
-        return {"state": state}
 
     # Tasks.
 

@@ -1,6 +1,6 @@
 """Owns whether a call of a tool may run: hooks, rules, mode and the question to the host, in that order.
 
-Rules and modes are judged in `_judging`; how somebody is asked is in `_prompting`.
+Rules and modes are judged in `rules`.
 """
 
 from __future__ import annotations

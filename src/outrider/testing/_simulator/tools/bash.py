@@ -1,6 +1,6 @@
 """Owns the tool `Bash` of the simulated agent: commands really run, with the program's words for their end.
 
-Does not start processes itself; `_shell` does, and `_background` keeps those that go on.
+Commands that go on in the background are in `background`.
 """
 
 from __future__ import annotations

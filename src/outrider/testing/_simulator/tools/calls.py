@@ -1,6 +1,6 @@
 """Owns the calls of tools in one message of the model: their order, who carries them out, their results.
 
-Whether one may run is decided in `_permissions`.
+Whether one may run is decided in `permissions`.
 """
 
 from __future__ import annotations

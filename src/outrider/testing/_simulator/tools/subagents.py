@@ -1,6 +1,6 @@
 """Owns the tool that starts subagents, in the foreground and in the background.
 
-Their conversations go on as the main one does; what is told of them as tasks is in `_background`.
+Their conversations go on as the main one does; what is told of them as tasks is in `background`.
 """
 
 from __future__ import annotations
