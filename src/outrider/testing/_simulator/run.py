@@ -144,7 +144,7 @@ class Run:
 
         self.hooks = Hooks(self)
         self.mcp: McpServers = McpServers(self)
-        self.permissions = Permissions(self, self.hooks)
+        self.permissions: Permissions = Permissions(self, self.hooks)
         if invocation.dangerously_skip_permissions:
             self.permission_mode = "bypassPermissions"
         elif invocation.permission_mode is None:
