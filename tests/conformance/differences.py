@@ -1,5 +1,10 @@
 """Where the simulated agent is not as the program, on purpose: each with its place and its reason.
 
+Out of scope, so that no scenario is about it: what tools other than Bash, Read, Write and Edit do, pictures
+and notebooks that are read, one-shot runs, what the program makes of the paths and parts of a shell command,
+patterns in rules, commands with a slash other than `/clear` and `/compact`, and requests that only tell of
+the program itself, for dialogs. The script gives the results of other tools.
+
 An entry that is no longer needed fails the tests, as does a difference that has none.
 """
 

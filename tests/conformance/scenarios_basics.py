@@ -201,34 +201,3 @@ async def bad_values(host: Host) -> None:
         "--output-format", "stream-json", "--input-format", "stream-json", streaming=False
     ):
         pass
-
-
-@scenario(say("hello"), everywhere=True, alone=True)
-async def printing_text(host: Host) -> None:
-    async with host.started("-p", "hi", streaming=False):
-        pass
-
-
-@scenario(say("hello"), everywhere=True, alone=True)
-async def printing_json(host: Host) -> None:
-    async with host.started("-p", "hi", "--output-format", "json", streaming=False):
-        pass
-
-
-@scenario(say("hello"), alone=True)
-async def printing_all_as_json(host: Host) -> None:
-    async with host.started("-p", "hi", "--output-format", "json", "--verbose", streaming=False):
-        pass
-
-
-@scenario(use_tool("Bash", command="echo hi"), say("hello"), everywhere=True, alone=True)
-async def printing_frames(host: Host) -> None:
-    flags = ("-p", "hi", "--output-format", "stream-json", "--verbose", *ANYTHING)
-    async with host.started(*flags, streaming=False):
-        pass
-
-
-@scenario(*[fail(400, message="no such thing")] * 8, env={"CLAUDE_CODE_MAX_RETRIES": "0"}, alone=True)
-async def printing_a_failure(host: Host) -> None:
-    async with host.started("-p", "hi", streaming=False):
-        pass

@@ -8,7 +8,7 @@ from typing import Any
 from outrider.testing import say, use_tool
 from tests.conformance.host import SILENT, Frame, Host, Refusal
 from tests.conformance.scenario import scenario
-from tests.conformance.scenarios_permissions import ASKING, MAKE, allow
+from tests.conformance.scenarios_permissions import ASKING, CHANGE, allow
 from tests.conformance.scenarios_tools import ANYTHING, turns
 
 ECHO = use_tool("Bash", command="echo hi")
@@ -59,7 +59,7 @@ async def every_event(host: Host) -> None:
     await hooked(host, {}, hooks=registered(*EVENTS))
 
 
-@scenario(*turns(*[MAKE] * 6), flags=ASKING, everywhere=True)
+@scenario(*turns(*[CHANGE] * 6), flags=ASKING, everywhere=True)
 async def before_a_tool(host: Host) -> None:
     says: list[object] = [
         specific("PreToolUse", permissionDecision="allow", permissionDecisionReason="fine"),
@@ -155,7 +155,7 @@ async def before_the_end(host: Host) -> None:
     await hooked(host, {"Stop": says}, 2)
 
 
-@scenario(*turns(MAKE, MAKE), flags=ASKING)
+@scenario(*turns(CHANGE, CHANGE), flags=ASKING)
 async def a_hook_that_decides_for_the_user(host: Host) -> None:
     host.answers["can_use_tool"] = lambda _: SILENT
     says: list[object] = [

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 from outrider.testing import say, use_tool
 from tests.conformance.host import HOLD, SILENT, Host
 from tests.conformance.scenario import scenario
-from tests.conformance.scenarios_permissions import ASKING, MAKE
+from tests.conformance.scenarios_permissions import ASKING, CHANGE
 from tests.conformance.scenarios_tools import ANYTHING
 
 PARTIAL = ("--include-partial-messages",)
@@ -45,7 +47,7 @@ async def interrupt_while_a_tool_runs(host: Host) -> None:
         await host.ask("go on")
 
 
-@scenario(MAKE, say("next"), flags=ASKING)
+@scenario(CHANGE, say("next"), flags=ASKING)
 async def interrupt_while_permission_is_asked(host: Host) -> None:
     host.answers["can_use_tool"] = lambda _: SILENT
     async with host.started():
@@ -170,8 +172,16 @@ async def a_prompt_that_comes_twice(host: Host) -> None:
 async def three_prompts_at_once(host: Host) -> None:
     async with host.started():
         await host.initialize()
-        for number in (1, 2, 3):
-            await host.prompt(f"prompt {number}", uuid=f"prompt-{number}")
+        # In one piece: whether lines that are sent one by one arrive together is left to chance.
+        lines = [
+            {
+                "type": "user",
+                "message": {"role": "user", "content": f"prompt {number}"},
+                "uuid": f"prompt-{number}",
+            }
+            for number in (1, 2, 3)
+        ]
+        await host.write("\n".join(map(json.dumps, lines)))
         await host.until(type="command_lifecycle", command_uuid="prompt-3", state="queued")
         await host.reached()
         host.gates[0].open()

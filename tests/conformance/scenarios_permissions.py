@@ -12,7 +12,7 @@ from tests.conformance.scenario import scenario
 from tests.conformance.scenarios_tools import serve, turns
 
 ASKING = ("--permission-prompt-tool", "stdio")
-MAKE = use_tool("Bash", command="touch made")
+CHANGE = use_tool("Bash", command="chmod 700 .")
 
 
 async def asked(
@@ -44,31 +44,31 @@ def deny(request: Frame) -> Frame:
 
 
 @scenario(
-    MAKE, say("done"), flags=ASKING, env={"CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "1"}, everywhere=True
+    CHANGE, say("done"), flags=ASKING, env={"CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "1"}, everywhere=True
 )
 async def permission_given(host: Host) -> None:
     await asked(host, allow)
 
 
-@scenario(MAKE, say("done"), flags=ASKING, everywhere=True)
+@scenario(CHANGE, say("done"), flags=ASKING, everywhere=True)
 async def permission_refused(host: Host) -> None:
     await asked(host, deny)
 
 
-@scenario(MAKE, say("never"), say("next"), flags=ASKING)
+@scenario(CHANGE, say("never"), say("next"), flags=ASKING)
 async def permission_refused_and_all_of_it(host: Host) -> None:
     await asked(host, lambda request: {"behavior": "deny", "message": "stop it", "interrupt": True}, 2)
 
 
-@scenario(*turns(MAKE, MAKE), flags=ASKING)
+@scenario(*turns(CHANGE, CHANGE), flags=ASKING)
 async def permission_given_for_something_else(host: Host) -> None:
     changes: list[Frame] = [{"command": "echo instead"}, {"command": 5}]
     await asked(host, lambda request: {"behavior": "allow", "updatedInput": changes.pop(0)}, 2)
 
 
-@scenario(*turns(MAKE, MAKE), flags=ASKING)
+@scenario(*turns(CHANGE, CHANGE), flags=ASKING)
 async def permission_given_from_now_on(host: Host) -> None:
-    rule = {"toolName": "Bash", "ruleContent": "touch:*"}
+    rule = {"toolName": "Bash", "ruleContent": "chmod:*"}
     update = {"type": "addRules", "rules": [rule], "behavior": "allow", "destination": "session"}
     await asked(host, lambda request: {**allow(request), "updatedPermissions": [update]}, 2)
 
@@ -82,7 +82,7 @@ async def permission_given_with_a_mode(host: Host) -> None:
     await asked(host, lambda request: {**allow(request), "updatedPermissions": [update]}, 2)
 
 
-@scenario(*turns(MAKE, MAKE, MAKE, MAKE), flags=ASKING)
+@scenario(*turns(CHANGE, CHANGE, CHANGE, CHANGE), flags=ASKING)
 async def answers_that_are_none(host: Host) -> None:
     def refuse(request: Frame) -> Frame:
         raise Refusal("the callback failed")
@@ -96,7 +96,7 @@ async def answers_that_are_none(host: Host) -> None:
     await asked(host, one_by_one(answers), 4)
 
 
-@scenario(MAKE, say("done"), flags=ASKING)
+@scenario(CHANGE, say("done"), flags=ASKING)
 async def nobody_left_to_ask(host: Host) -> None:
     host.answers["can_use_tool"] = lambda _: SILENT
     async with host.started():
@@ -106,7 +106,7 @@ async def nobody_left_to_ask(host: Host) -> None:
 
 
 @scenario(
-    answer(use_tool("Bash", command="touch one"), use_tool("Bash", command="touch two")),
+    answer(use_tool("Bash", command="chmod 700 ."), use_tool("Bash", command="chmod 755 .")),
     say("done"),
     flags=ASKING,
 )
@@ -116,7 +116,7 @@ async def asked_one_after_the_other(host: Host) -> None:
 
 @scenario(
     *turns(
-        MAKE,
+        CHANGE,
         use_tool("Bash", command="echo harmless"),
         WRITE,
         use_tool("Read", file_path="$FOLDER/a.txt"),
@@ -138,15 +138,15 @@ async def permission_for_a_tool_of_the_host(host: Host) -> None:
         await host.ask("go")
 
 
-@scenario(*turns(MAKE, WRITE), everywhere=True)
+@scenario(*turns(CHANGE, WRITE), everywhere=True)
 async def nobody_to_ask(host: Host) -> None:
     await asked(host, None, 2)
 
 
 @scenario(
-    *turns(MAKE, use_tool("Bash", command="rm made"), use_tool("Read", file_path="$FOLDER/secret.txt")),
+    *turns(CHANGE, use_tool("Bash", command="rm none"), use_tool("Read", file_path="$FOLDER/secret.txt")),
     flags=(
-        *("--allowedTools", "Bash(touch:*)"),
+        *("--allowedTools", "Bash(chmod:*)"),
         *("--disallowedTools", "Bash(rm:*)", "Read(./secret.txt)"),
     ),
     files={"secret.txt": "x"},
@@ -157,10 +157,10 @@ async def rules(host: Host) -> None:
 
 
 @scenario(
-    *turns(MAKE, use_tool("Bash", command="echo hi")),
+    *turns(CHANGE, use_tool("Bash", command="echo hi")),
     flags=(
         *ASKING,
-        *("--settings", json.dumps({"permissions": {"allow": ["Bash(touch:*)"], "ask": ["Bash(echo:*)"]}})),
+        *("--settings", json.dumps({"permissions": {"allow": ["Bash(chmod:*)"], "ask": ["Bash(echo:*)"]}})),
     ),
 )
 async def rules_of_settings(host: Host) -> None:
@@ -171,7 +171,7 @@ def by_mode(mode: str) -> tuple[str, ...]:
     return ("--permission-mode", mode)
 
 
-@scenario(*turns(WRITE, MAKE), flags=(*ASKING, *by_mode("acceptEdits")))
+@scenario(*turns(WRITE, CHANGE), flags=(*ASKING, *by_mode("acceptEdits")))
 async def mode_accept_edits(host: Host) -> None:
     await asked(host, deny, 2)
 
@@ -181,12 +181,12 @@ async def mode_plan(host: Host) -> None:
     await asked(host, deny, 1)
 
 
-@scenario(*turns(WRITE, MAKE), flags=by_mode("bypassPermissions"))
+@scenario(*turns(WRITE, CHANGE), flags=by_mode("bypassPermissions"))
 async def mode_bypass(host: Host) -> None:
     await asked(host, deny, 2)
 
 
-@scenario(*turns(MAKE, use_tool("Bash", command="echo hi")), flags=(*ASKING, *by_mode("dontAsk")))
+@scenario(*turns(CHANGE, use_tool("Bash", command="echo hi")), flags=(*ASKING, *by_mode("dontAsk")))
 async def mode_dont_ask(host: Host) -> None:
     await asked(host, allow, 2)
 

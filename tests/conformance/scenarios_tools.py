@@ -93,28 +93,6 @@ async def edit(host: Host) -> None:
 
 
 @scenario(
-    *turns(
-        use_tool("Glob", pattern="**/*.py"),
-        use_tool("Glob", pattern="*.none"),
-        use_tool("Grep", pattern="needle"),
-        use_tool("Grep", pattern="needle", output_mode="content", glob="a.py"),
-        use_tool(
-            "Grep", {"-i": True, "-n": True, "-A": 1}, pattern="NEEDLE", output_mode="content", glob="a.py"
-        ),
-        # Several files would come in an order that nobody promises.
-        use_tool("Grep", pattern="needle", output_mode="count", glob="a.py"),
-        use_tool("Grep", pattern="needle", glob="*.txt"),
-        use_tool("Grep", pattern="no such thing"),
-        use_tool("Grep", pattern="(broken"),
-    ),
-    flags=(*ANYTHING, "--tools", "Glob,Grep"),
-    files={"a.py": "x\nneedle one\ny\n", "sub/b.py": "needle\n", "c.txt": "nothing\n"},
-)
-async def glob_and_grep(host: Host) -> None:
-    await each_in_a_turn(host, 9)
-
-
-@scenario(
     answer(
         say("both"),
         use_tool("Read", file_path="$FOLDER/a.txt"),
@@ -143,17 +121,6 @@ async def a_tool_that_is_taken_away(host: Host) -> None:
 @scenario(*turns(use_tool("Bash", command="echo no")), flags=(*ANYTHING, "--tools", "Read"), full=True)
 async def only_some_tools(host: Host) -> None:
     await each_in_a_turn(host, 1)
-
-
-@scenario(
-    *turns(
-        use_tool("TaskCreate", subject="First", description="do it", activeForm="Doing it"),
-        use_tool("TodoWrite", todos=[{"content": "one", "status": "pending", "activeForm": "Doing one"}]),
-    ),
-    flags=ANYTHING,
-)
-async def lists_of_what_is_to_do(host: Host) -> None:
-    await each_in_a_turn(host, 2)
 
 
 # Tools of the host.

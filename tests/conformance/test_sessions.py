@@ -185,17 +185,17 @@ async def test_tools_of_this_process_are_called(playing: Playing, caplog: pytest
 
 
 async def test_a_permission_callback_decides(playing: Playing) -> None:
-    asked: list[tuple[str, Any, str | None]] = []
+    asked: list[tuple[str, Any]] = []
     answers = [allow(), deny("not this"), allow({"command": "echo instead"})]
 
     async def permission(request: PermissionRequest) -> Any:
-        asked.append((request.tool_name, dict(request.input), request.blocked_path))
+        asked.append((request.tool_name, dict(request.input)))
         return answers.pop(0)
 
     script = [step for name in "abc" for step in (use_tool("Bash", command=f"touch {name}"), say("done"))]
     async with playing(*script, permission=permission, permission_mode="default") as (actor, session):
         results = [await session.ask("go") for _ in range(3)]
-        assert asked == [("Bash", {"command": f"touch {name}"}, str(actor.folder / name)) for name in "abc"]
+        assert asked == [("Bash", {"command": f"touch {name}"}) for name in "abc"]
         assert sorted(path.name for path in actor.folder.glob("?")) == ["a"]
         assert [len(result.permission_denials) for result in results] == [0, 1, 0]
         assert text_of(told(actor)[1]) == "not this"

@@ -143,6 +143,9 @@ def _starts(name: str) -> list[dict[str, Any]]:
     return [record for record in records if record.get("event") == "start"]
 
 
+_JUDGEMENT = ("blocked_path", "decision_reason", "decision_reason_type", "permission_suggestions")
+
+
 def shown(frames: list[dict[str, Any]]) -> list[tuple[str, Any]]:
     """The part of each frame that is about asking: the kind, and what is in it.
 
@@ -163,6 +166,11 @@ def _part(frame: dict[str, Any]) -> object:
             if isinstance(message, dict) and message.get("method") == "initialize":
                 # Who asks is not told in the same words.
                 request["message"] = {"method": "initialize", "id": message["id"]}
+            # Why a command is asked about is the program's own judgement.
+            input = request.get("input") or {}
+            if "Bash" in (request.get("tool_name"), input.get("tool_name")):
+                request = {key: value for key, value in request.items() if key not in _JUDGEMENT}
+                request["input"] = {key: value for key, value in input.items() if key not in _JUDGEMENT}
             return request
         case "user":
             return {key: frame.get(key) for key in ("message", "tool_use_result", "tool_result_meta")}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -87,77 +86,6 @@ def test_it_has_help(place: Path) -> None:
     done = started(place, "--help")
     assert done.returncode == 0
     assert done.stdout.startswith("Usage: claude")
-
-
-# Print modes.
-
-
-@pytest.mark.requirement("H1")
-@pytest.mark.parametrize("argv, stdin", [(["-p", "hi"], ""), (["-p"], "hi"), (["-p", "--", "hi"], "")])
-def test_a_prompt_is_answered_in_text(argv: list[str], stdin: str, place: Path) -> None:
-    done = started(place, *argv, script="[expect(prompt='hi'), say('Hello.')]", stdin=stdin)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "Hello.\n", "")
-
-
-@pytest.mark.requirement("H1")
-def test_a_prompt_is_answered_as_one_object(place: Path) -> None:
-    done = started(place, "-p", "hi", "--output-format", "json", script="[say('Hello.')]")
-    result = json.loads(done.stdout)
-    assert (result["type"], result["result"]) == ("result", "Hello.")
-
-
-def test_a_prompt_is_answered_as_one_list_of_all_frames(place: Path) -> None:
-    done = started(place, "-p", "hi", "--output-format", "json", "--verbose", script="[say('Hello.')]")
-    assert kinds(json.loads(done.stdout)) == ["system/init", "assistant[text]", "result/success"]
-
-
-@pytest.mark.requirement("H1")
-@pytest.mark.parametrize("argv", [["-p", "hi"], ["hi"]], ids=" ".join)
-def test_a_prompt_is_answered_in_frames(argv: list[str], place: Path) -> None:
-    done = started(place, *argv, "--output-format", "stream-json", "--verbose", script="[say('Hello.')]")
-    frames = [json.loads(line) for line in done.stdout.splitlines()]
-    assert kinds(frames) == ["system/init", "assistant[text]", "result/success"]
-
-
-def test_tools_are_carried_out_where_it_was_started(place: Path) -> None:
-    script = "[use_tool('Bash', command='echo made > made.txt'), say('done')]"
-    done = started(place, "-p", "hi", "--allowedTools", "Bash", script=script)
-    assert done.stdout == "done\n"
-    assert (place / "work" / "made.txt").read_text() == "made\n"
-
-
-def test_without_a_prompt_it_says_so(place: Path) -> None:
-    done = started(place, "-p")
-    assert done.returncode == 1
-    assert done.stderr.startswith("Error: Input must be provided either through stdin or as a prompt")
-
-
-@pytest.mark.parametrize("form", ["text", "json"])
-def test_a_result_that_is_an_error_is_in_the_exit_code(form: str, place: Path) -> None:
-    done = started(place, "-p", "hi", "--output-format", form, script="[fail(403)]")
-    assert done.returncode == 1
-    assert "Failed to authenticate" in done.stdout
-
-
-def test_what_it_cannot_read_is_in_the_words_of_the_program(place: Path) -> None:
-    done = started(place, "--no-such-flag")
-    assert (done.returncode, done.stderr) == (1, "error: unknown option '--no-such-flag'\n")
-
-
-def test_a_folder_that_is_gone_ends_it(place: Path) -> None:
-    argv = [*PROGRAM, "-p", "x"]
-    code = f"import os, shutil, sys; shutil.rmtree(os.getcwd()); os.execv(sys.executable, {argv!r})"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=place / "work",
-        env=environment(place) | {"PYTHONPATH": str(Path(outrider.__file__).parent.parent)},
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert "current directory no longer exists" in done.stderr
 
 
 # Streaming.
@@ -383,7 +311,7 @@ async def test_whoever_has_not_the_key_does_not_end_the_way_to_the_script() -> N
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_streams_that_are_closed_are_as_good_as_none(closed: str, place: Path) -> None:
     done = subprocess.run(
-        ["/bin/sh", "-c", f'exec "$@" {closed}', "sh", *PROGRAM, "-p", "hi"],
+        ["/bin/sh", "-c", f'exec "$@" {closed}', "sh", *PROGRAM, *STREAMING],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=SECONDS,
@@ -409,7 +337,7 @@ def test_a_script_that_is_none_is_told_in_one_line(
     if text is not None:
         (place / name).write_text(text)
     done = subprocess.run(
-        [*PROGRAM, "-p", "hi"],
+        [*PROGRAM, *STREAMING],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

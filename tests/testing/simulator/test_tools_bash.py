@@ -19,10 +19,6 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-def read(path: str) -> bytes:
-    return Path(path).read_bytes()
-
-
 async def test_a_cancelled_call_kills_the_command_with_all_that_it_started(
     world: World, tmp_path: Path
 ) -> None:
@@ -102,17 +98,8 @@ async def test_output_of_any_length_and_kind_is_read(world: World) -> None:
         outcome = await world.use("Bash", command="printf '\\377\\n'; head -c 3000000 /dev/zero | tr '\\0' x")
         detail = outcome.detail
         assert isinstance(detail, dict)
-        assert detail["persistedOutputSize"] == 3_000_002
-        assert len(read(detail["persistedOutputPath"])) == 3_000_002
         assert detail["stdout"].startswith("\ufffd\nxxx")
-
-
-async def test_no_file_is_left_of_a_command_that_has_ended(world: World) -> None:
-    async with world.running():
-        await world.use("Bash", command="echo a")
-        await world.use("Bash", command="exit 1")
-        await world.use("Bash", command="sleep 1", timeout=50)
-    assert [path for path in world.config_dir.rglob("*") if path.is_file()] == []
+        assert "characters truncated" in detail["stdout"]
 
 
 async def test_a_folder_that_is_gone_is_an_error_for_the_model(world: World) -> None:
@@ -140,9 +127,7 @@ async def test_a_refusal_that_needs_no_question_can_be_told_before_one_is_asked(
     assert check("Read", file_path="missing.txt") is None
     for wrong in (
         check("Bash"),
-        check("Bash", command="sleep 60"),
         check("Glob", pattern="*"),
-        check("Read", file_path="a.zip"),
         check("Edit", file_path="missing.txt", old_string="a", new_string="b"),
         check("TaskStop", task_id="bnope"),
     ):

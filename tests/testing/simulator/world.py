@@ -48,6 +48,7 @@ class World:
         self.environment: Mapping[str, str] = clean_environment(home)
         self.session_id = session_id or str(uuid4())
         self.frames: list[JsonObject] = []
+        self.lines: list[str] = []
         self.transcript_path = project_folder(self.config_dir, self.cwd) / f"{self.session_id}.jsonl"
         self.transcript = Transcript(self)
         self.background = Background(self)
@@ -60,7 +61,7 @@ class World:
         raise NotImplementedError
 
     def complain(self, line: str) -> None:
-        raise NotImplementedError
+        self.lines.append(line)
 
     def on_end_of_turn(self, later: Callable[[], None]) -> None:
         later()

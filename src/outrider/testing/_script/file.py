@@ -66,7 +66,7 @@ _MESSAGE: Final = {
 KEYS: Final[Mapping[str, Mapping[str, str]]] = {
     "say": {"say": "text or texts", **_MESSAGE},
     "think": {"think": "text or texts", "then": "message"},
-    "use_tool": {"use_tool": "text", "input": "mapping", "tool_use_id": "text"},
+    "use_tool": {"use_tool": "text", "input": "mapping", "tool_use_id": "text", "tool_result": "text"},
     "answer": {"answer": "messages", **_MESSAGE},
     "refuse": {"refuse": "text or nothing", "category": "text"},
     "fail": {
@@ -217,7 +217,7 @@ def _made(word: str, main: Any, others: dict[str, Any]) -> Item:  # noqa: ANN401
         case "think":
             return think(*main, **others)
         case "use_tool":
-            return use_tool(main, others.get("input"), tool_use_id=others.get("tool_use_id"))
+            return use_tool(main, others.pop("input", None), **others)
         case "answer":
             return answer(*main, **others)
         case "refuse":

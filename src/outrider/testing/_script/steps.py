@@ -145,6 +145,8 @@ class ToolUse(msgspec.Struct, frozen=True):
     """Whether its `plan` is written first to the file that the agent reads plans from."""
     chunks: int = 1
     """In how many pieces the input is streamed, at most."""
+    result: str | None = None
+    """What the simulated agent gives back instead of running the tool; the real program runs it."""
 
     def __post_init__(self) -> None:
         name = cast("object", self.name)
@@ -155,6 +157,9 @@ class ToolUse(msgspec.Struct, frozen=True):
         except (TypeError, ValueError) as error:
             hint = "Give what a model can: texts, numbers, lists and mappings."
             raise OptionsError(f"The input of {self.name!r} cannot be JSON: {error}", hint=hint) from error
+        result = cast("object", self.result)
+        if not isinstance(result, str | None):
+            raise OptionsError(f"The `tool_result` of {self.name!r} is {result!r:.80}", hint="Give a text.")
 
 
 Block: TypeAlias = Text | Thinking | ToolUse
@@ -278,20 +283,24 @@ def use_tool(
     /,
     *,
     tool_use_id: str | None = None,
+    tool_result: str | None = None,
     **input: object,
 ) -> Answer:
     """The model calls a tool, with the input as keywords, as a mapping, or both. One of yours may be given by
     its name, or itself.
 
+    The simulated agent runs Bash, Read, Write, Edit and your own tools. For any other tool, give the
+    `tool_result` that it returns. The real program runs its tools itself, and ignores `tool_result`.
+
     Several calls in one message, which run side by side, are an `answer()` of several.
 
-    Raises `OptionsError` for an input that cannot be JSON.
+    Raises `OptionsError` for an input that cannot be JSON, and for a result that is no text.
     """
     name = cast("str", tool_name("the tool of a step", tool))
     mapping = cast("object", given)
     if mapping is not None and not isinstance(mapping, Mapping):
         raise OptionsError(f"The input of {name!r} is {mapping!r:.80}", hint="Give a mapping, or keywords.")
-    return Answer(blocks=(ToolUse(name, {**(given or {}), **input}, tool_use_id),))
+    return Answer(blocks=(ToolUse(name, {**(given or {}), **input}, tool_use_id, result=tool_result),))
 
 
 def answer(

@@ -6,29 +6,154 @@ Does not decide what the model says.
 from __future__ import annotations
 
 import base64
+import json
 import secrets
 import threading
 import time
-from typing import TYPE_CHECKING, Final, assert_never
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple, assert_never
 
 import anyio
 import anyio.from_thread
 import anyio.lowlevel
 
 from outrider.testing._api.requests import Request
-from outrider.testing._script.steps import CREDIT_TOO_LOW, Answer, Drop, Failure, Hang, Thinking
-from outrider.testing._simulator import frames, partials
-from outrider.testing._simulator.host.catalogue import displayed, resolve
+from outrider.testing._script.steps import (
+    CREDIT_TOO_LOW,
+    Answer,
+    Block,
+    Drop,
+    Failure,
+    Hang,
+    Text,
+    Thinking,
+    ToolUse,
+)
+from outrider.testing._simulator import frames
+from outrider.testing._simulator.frames import displayed, resolve
 from outrider.wire import JsonObject
 
 if TYPE_CHECKING:
     from outrider.testing._script.script import Script
-    from outrider.testing._script.steps import Block, Gate, Step
-    from outrider.testing._simulator.life import RequestLog
+    from outrider.testing._script.steps import Gate, Step
     from outrider.testing._simulator.model_loop import Hanging, Talk
     from outrider.testing._simulator.run import Run
+    from outrider.testing._simulator.world import RequestLog
 
-__all__ = ["ApiError", "Model", "error_of", "is_retried", "pause", "retry_delay", "retry_kind"]
+__all__ = [
+    "ApiError",
+    "Delta",
+    "Model",
+    "block_start",
+    "deltas",
+    "error_of",
+    "is_retried",
+    "message_cut",
+    "message_end",
+    "message_of",
+    "message_start",
+    "pause",
+    "retry_delay",
+    "retry_kind",
+]
+
+_USAGE: JsonObject = {
+    "input_tokens": 10,
+    "cache_creation_input_tokens": 0,
+    "cache_read_input_tokens": 0,
+    "output_tokens": 5,
+}
+
+
+class Delta(NamedTuple):
+    """A piece of a block."""
+
+    event: JsonObject
+    is_piece: bool
+    """Whether gates and delays count it."""
+
+
+def message_of(answer: Answer, *, id: str, model: str) -> JsonObject:
+    """The whole message."""
+    uses_tool = any(isinstance(block, ToolUse) for block in answer.blocks)
+    call = f"toolu_{id.removeprefix('msg_')}"
+    return {
+        "id": id,
+        "type": "message",
+        "role": "assistant",
+        "model": answer.model or model,
+        "content": [_block(block, f"{call}{at}") for at, block in enumerate(answer.blocks)],
+        "stop_reason": answer.stop_reason or ("tool_use" if uses_tool else "end_turn"),
+        "stop_sequence": None,
+        "usage": {**_USAGE, **answer.usage},
+    }
+
+
+def _block(block: Block, id: str) -> JsonObject:
+    match block:
+        case Text(pieces):
+            return {"type": "text", "text": "".join(pieces)}
+        case Thinking(pieces, signature):
+            return {"type": "thinking", "thinking": "".join(pieces), "signature": signature}
+        case ToolUse(name=name, input=given, id=chosen):
+            return {"type": "tool_use", "id": chosen or id, "name": name, "input": dict(given)}
+
+
+def message_start(body: JsonObject) -> JsonObject:
+    # Before it has written anything, the model has counted one token.
+    opening: JsonObject = {
+        **body,
+        "content": [],
+        "stop_reason": None,
+        "usage": {**body["usage"], "output_tokens": 1},
+    }
+    return {"type": "message_start", "message": opening}
+
+
+def block_start(whole: JsonObject, index: int) -> JsonObject:
+    blank: JsonObject = {"text": "", "thinking": "", "signature": "", "input": {}}
+    return {
+        "type": "content_block_start",
+        "index": index,
+        "content_block": {key: blank.get(key, value) for key, value in whole.items()},
+    }
+
+
+def deltas(block: Block, whole: JsonObject, index: int) -> Iterator[Delta]:
+    """The pieces of a block."""
+
+    def event(delta: JsonObject) -> JsonObject:
+        return {"type": "content_block_delta", "index": index, "delta": delta}
+
+    match block:
+        case Text(pieces):
+            for piece in pieces:
+                yield Delta(event({"type": "text_delta", "text": piece}), True)
+        case Thinking(pieces, signature):
+            for piece in pieces:
+                yield Delta(event({"type": "thinking_delta", "thinking": piece}), True)
+            yield Delta(event({"type": "signature_delta", "signature": signature}), False)
+        case ToolUse():
+            text = json.dumps(whole["input"], ensure_ascii=False)
+            yield Delta(event({"type": "input_json_delta", "partial_json": text}), True)
+
+
+def message_cut(usage: JsonObject) -> list[JsonObject]:
+    """The end of a message that was cut off, which the program makes up."""
+    names = ("container", "stop_details", "stop_reason", "stop_sequence")
+    delta: JsonObject = dict.fromkeys(names)
+    return [
+        {"type": "message_delta", "context_management": None, "delta": delta, "usage": usage},
+        {"type": "message_stop"},
+    ]
+
+
+def message_end(body: JsonObject) -> list[JsonObject]:
+    ending = {key: body[key] for key in ("stop_reason", "stop_sequence", "stop_details") if key in body}
+    return [
+        {"type": "message_delta", "delta": ending, "usage": body["usage"]},
+        {"type": "message_stop"},
+    ]
 
 
 _FIRST_DELAY: Final = 500
@@ -224,7 +349,7 @@ class Model:
             step = step.then or Drop()
         if not isinstance(step, Answer):
             raise error_of(step, model=talk.model, request_id=f"req_{id}")
-        body = partials.message_of(step, id=f"msg_{id}", model=talk.model)
+        body = message_of(step, id=f"msg_{id}", model=talk.model)
         self._run.count(talk, str(body["model"]), body["usage"])
         return "".join(block["text"] for block in body["content"] if block["type"] == "text")
 
@@ -291,24 +416,26 @@ class Model:
         from outrider.testing._script.steps import say
 
         answer = say(text)
-        body = partials.message_of(answer, id=f"msg_{id}", model=talk.model)
-        self._event(talk, partials.message_start(body), body, is_first=True)
-        self._event(talk, partials.block_start(body["content"][0], 0), body)
-        for delta in partials.deltas(answer.blocks[0], body["content"][0], 0):
+        body = message_of(answer, id=f"msg_{id}", model=talk.model)
+        self._event(talk, message_start(body), body, is_first=True)
+        self._event(talk, block_start(body["content"][0], 0), body)
+        for delta in deltas(answer.blocks[0], body["content"][0], 0):
             self._event(talk, delta.event, body)
 
     async def _stream(self, answer: Answer, talk: Talk, id: str) -> JsonObject:
-        body = partials.message_of(answer, id=f"msg_{id}", model=talk.model)
+        body = message_of(answer, id=f"msg_{id}", model=talk.model)
         if answer.stop_details is not None:
             body["stop_details"] = dict(answer.stop_details)
         gate = _Held(answer)
         await gate.pass_after(0)
         talk.begin_message(body, f"req_{id}")
-        self._event(talk, partials.message_start(body), body, is_first=True)
+        self._event(talk, message_start(body), body, is_first=True)
         for index, block in enumerate(answer.blocks):
             whole: JsonObject = body["content"][index]
+            if isinstance(block, ToolUse) and block.result is not None:
+                self._run.scripted_results[whole["id"]] = block.result
             extra: JsonObject = {"thinking_display": "updates"} if isinstance(block, Thinking) else {}
-            self._event(talk, partials.block_start(whole, index), body, **extra)
+            self._event(talk, block_start(whole, index), body, **extra)
             began = time.monotonic()
             await self._stream_block(answer, block, whole, index, talk, body, gate)
             fields: JsonObject = {}
@@ -319,7 +446,7 @@ class Model:
             self._event(talk, {"type": "content_block_stop", "index": index}, body)
             # What is called begins before the next block is there.
             await anyio.lowlevel.checkpoint()
-        for event in partials.message_end(body):
+        for event in message_end(body):
             self._event(talk, event, body)
         talk.finish_message(body)
         return body
@@ -337,7 +464,7 @@ class Model:
         talk.begin_block(whole)
         thought = 0
         extra: JsonObject = {"thinking_display": "updates"} if isinstance(block, Thinking) else {}
-        for delta in partials.deltas(block, whole, index):
+        for delta in deltas(block, whole, index):
             if delta.is_piece and answer.delay:
                 await anyio.sleep(answer.delay)
             given: JsonObject = delta.event["delta"]
@@ -379,7 +506,7 @@ class Model:
         if open_block is not None:
             self._event(talk, {"type": "content_block_stop", "index": open_block}, body)
         usage: JsonObject = {**body["usage"], "output_tokens": 1}
-        for event in partials.message_cut(usage):
+        for event in message_cut(usage):
             more: JsonObject = {}
             if event["type"] == "message_stop" and open_block is not None:
                 more["abandoned_blocks"] = {"api_message_id": body["id"], "from_block_index": open_block + 1}

@@ -16,7 +16,7 @@ import msgspec
 
 from outrider.testing._script.steps import Gate
 from outrider.testing._simulator import frames
-from outrider.testing._simulator.host.catalogue import displayed
+from outrider.testing._simulator.frames import displayed
 from outrider.testing._simulator.model import ApiError
 from outrider.testing._simulator.tools.calls import Calls, reminder
 from outrider.testing._simulator.usage import Tally, check_output

@@ -1,6 +1,6 @@
 """Owns `Run`, one run of the simulated program: what it reads, what it writes, and how long it lasts.
 
-The parts that it is made of are in the modules beside this one; a turn is in `_turn`.
+The parts that it is made of are in the modules beside this one; a turn is in `turn`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from uuid import uuid4
 import anyio
 
 from outrider.testing._simulator import frames
-from outrider.testing._simulator.host.catalogue import resolve
-from outrider.testing._simulator.host.control import Control
+from outrider.testing._simulator.frames import resolve
+from outrider.testing._simulator.host.control import Control, Offer
 from outrider.testing._simulator.host.hooks import Hooks
-from outrider.testing._simulator.host.introspection import Offer
 from outrider.testing._simulator.host.line import CONTROL_TYPES, HostLine, Streams, current_owner
 from outrider.testing._simulator.mcp.servers import McpServers
 from outrider.testing._simulator.model import Model
@@ -38,8 +37,8 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from outrider.testing._script.script import Script
-    from outrider.testing._simulator.life import RequestLog
     from outrider.testing._simulator.model_loop import Hanging, Talk
+    from outrider.testing._simulator.world import RequestLog
     from outrider.wire import RequestId
 
 __all__ = ["Run", "open_session"]
@@ -137,13 +136,15 @@ class Run:
         self.messages: list[JsonObject] = []
         """The main conversation, as the API gets it."""
         self.last_uuid: str | None = None
+        self.scripted_results: dict[str, str] = {}
+        """Results of tools that the script gives, by the id of the call."""
         self.queue = PromptQueue()
         self.meter = Meter()
         self.code = 0
 
         self.hooks = Hooks(self)
         self.mcp: McpServers = McpServers(self)
-        self.permissions = Permissions(self, self.hooks)
+        self.permissions: Permissions = Permissions(self, self.hooks)
         if invocation.dangerously_skip_permissions:
             self.permission_mode = "bypassPermissions"
         elif invocation.permission_mode is None:
@@ -180,8 +181,6 @@ class Run:
         self._deadline = math.inf
         """When what goes on after the end of stdin has to be over."""
         self._turn_over = anyio.Event()
-        self.on_frame: Callable[[JsonObject], None] | None = None
-        """Set in modes that do not write frames as they come."""
         self.tasks: TaskGroup
 
     # The program's life.
@@ -193,10 +192,7 @@ class Run:
                 for line in self.invocation.warnings:
                     self.complain(line)
                 if open_session(self):
-                    if self.on_frame is None:
-                        self.tasks.start_soon(self._line.read, name="simulated stdin")
-                    else:
-                        self._deadline = anyio.current_time() + self._ceiling()
+                    self.tasks.start_soon(self._line.read, name="simulated stdin")
                     await self._work()
             except StartFailed as failed:
                 self.complain(str(failed))
@@ -206,12 +202,6 @@ class Run:
                     await self._finish()
             self.tasks.cancel_scope.cancel()
         return self.code
-
-    def begin_one_shot(self, take: Callable[[JsonObject], None], prompt: Prompt) -> None:
-        """Answer one prompt, hand the frames over, and read nothing."""
-        self.on_frame = take
-        self._line.is_input_over = True
-        self.queue.add(prompt)
 
     async def _finish(self) -> None:
         self.is_ending = True
@@ -367,9 +357,6 @@ class Run:
             frame.setdefault("session_id", self.session_id)
             if kind in ("assistant", "user") and frame.get("parent_tool_use_id") is None:
                 self.last_uuid = str(frame["uuid"])
-        if self.on_frame is not None:
-            self.on_frame(frame)
-            return
         self._line.send(frame)
 
     def complain(self, line: str) -> None:
@@ -447,7 +434,7 @@ class Run:
         self._state = state
         is_for_host = bool(self.environment.get("CLAUDE_CODE_SDK_READS_SESSION_STATE"))
         is_told = is_for_host or bool(self.environment.get("CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS"))
-        if is_told and self.on_frame is None:
+        if is_told:
             self.say(frames.state_changed(state, is_for_host=is_for_host))
 
     # Turns.

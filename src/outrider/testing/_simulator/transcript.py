@@ -1,6 +1,6 @@
 """Owns the sessions of the simulated agent on disk: writes them so that the program can go on with them.
 
-Reading them is in `_history`. Does not decide what is said in a session.
+Does not decide what is said in a session.
 """
 
 from __future__ import annotations

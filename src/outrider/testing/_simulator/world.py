@@ -1,21 +1,24 @@
 """Owns the values that the parts of the simulated agent hand to each other, and what they see of a run.
 
-Does nothing itself: `_run` does, and the parts that are named here.
+Does nothing itself: `run` does, and the parts that are named here.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import tempfile
 import threading
+import time
 import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 import msgspec
 
+from outrider.testing._api.requests import Request
 from outrider.wire import Json, JsonObject
 
 if TYPE_CHECKING:
@@ -24,15 +27,22 @@ if TYPE_CHECKING:
     from outrider.testing._simulator.program.invocation import Invocation
 
 __all__ = [
+    "Invalid",
     "Outcome",
     "Places",
     "Refused",
+    "RequestLog",
     "Surroundings",
     "ToolCall",
     "ToolSpec",
+    "Unusable",
+    "WentWrong",
     "as_list",
     "as_object",
     "blocks_of",
+    "check_input",
+    "no_such_tool",
+    "wrong_input",
 ]
 
 
@@ -180,3 +190,146 @@ class Places:
             path = self._root / name
             path.mkdir(exist_ok=True)
         return path
+
+
+class WentWrong(Exception):
+    """A call that was carried out, and failed. The text is what the model is told."""
+
+    def outcome(self) -> Outcome:
+        return Outcome(content=str(self), is_error=True, detail=f"Error: {self}")
+
+
+class Unusable(WentWrong):
+    """A call that makes no sense here: nothing was asked and nothing was done."""
+
+    def outcome(self) -> Outcome:
+        return Outcome(
+            content=f"<tool_use_error>{self}</tool_use_error>", is_error=True, detail=f"Error: {self}"
+        )
+
+
+class Invalid(Unusable):
+    """An input that is not as the tool's schema says."""
+
+    def __init__(self, text: str, issues: str) -> None:
+        super().__init__(text)
+        self.issues = issues
+
+    def outcome(self) -> Outcome:
+        return Outcome(
+            content=f"<tool_use_error>InputValidationError: {self}</tool_use_error>",
+            is_error=True,
+            detail=f"InputValidationError: {self.issues}",
+        )
+
+
+def no_such_tool(name: str, why: str = "") -> Outcome:
+    """The outcome of a call of a tool that the session does not have."""
+    text = f"Error: No such tool available: {name}{why}"
+    return Outcome(content=f"<tool_use_error>{text}</tool_use_error>", is_error=True, detail=text)
+
+
+_TYPES: Final[dict[str, tuple[type, ...]]] = {
+    "string": (str,),
+    "number": (int, float),
+    "integer": (int, float),
+    "boolean": (bool,),
+    "array": (list,),
+    "object": (dict,),
+}
+
+
+def check_input(spec: ToolSpec, given: JsonObject) -> None:
+    """Raises `Invalid` for an input that lacks a parameter or has one of another type."""
+    found = _issues(spec, given)
+    if found:
+        raise Invalid(_told(spec, found), json.dumps([issue for issue, _ in found], indent=2))
+
+
+def wrong_input(spec: ToolSpec, given: JsonObject) -> str | None:
+    """What is wrong with an input, in the program's words."""
+    found = _issues(spec, given)
+    return _told(spec, found) if found else None
+
+
+def _told(spec: ToolSpec, found: list[tuple[JsonObject, str]]) -> str:
+    issues = "issue" if len(found) == 1 else "issues"
+    return "\n".join([f"{spec.name} failed due to the following {issues}:", *(text for _, text in found)])
+
+
+def _issues(spec: ToolSpec, given: JsonObject) -> list[tuple[JsonObject, str]]:
+    found: list[tuple[JsonObject, str]] = []
+    required = [str(name) for name in as_list(spec.input_schema.get("required"))]
+    properties = as_object(spec.input_schema.get("properties"))
+    for name in dict.fromkeys((*properties, *required)):
+        kind = as_object(properties.get(name)).get("type", "string")
+        received = _type_name(given[name]) if name in given else "undefined"
+        if name not in given:
+            if name not in required:
+                continue
+            text = f"The required parameter `{name}` is missing"
+        elif kind not in _TYPES or _fits(given[name], str(kind)):
+            continue
+        else:
+            text = f"The parameter `{name}` type is expected as `{kind}` but provided as `{received}`"
+        issue: JsonObject = {
+            "expected": kind,
+            "code": "invalid_type",
+            "path": [name],
+            "message": f"Invalid input: expected {kind}, received {received}",
+        }
+        found.append((issue, text))
+    return found
+
+
+def _fits(value: object, kind: str) -> bool:
+    return isinstance(value, _TYPES[kind]) and (kind == "boolean" or not isinstance(value, bool))
+
+
+def _type_name(value: object) -> str:
+    if value is None:
+        return "null"
+    return next(name for name in ("boolean", "number", "string", "array", "object") if _fits(value, name))
+
+
+class RequestLog:
+    """Requests in the order in which they were made."""
+
+    def __init__(self) -> None:
+        self._requests: list[Request] = []
+        self._arrived = threading.Condition()
+
+    def __len__(self) -> int:
+        return len(self._requests)
+
+    def add(self, request: Request) -> None:
+        with self._arrived:
+            self._requests.append(request)
+            self._arrived.notify_all()
+
+    def all(self) -> list[Request]:
+        with self._arrived:
+            return list(self._requests)
+
+    def main(self) -> list[Request]:
+        """Those of the main conversation."""
+        return [request for request in self.all() if request.kind == "main"]
+
+    def wait_for(self, what: int | Callable[[Request], bool], timeout: float) -> Request:
+        """Block this thread until one is there. Raises `TimeoutError` if it does not come."""
+        deadline = time.monotonic() + timeout
+        with self._arrived:
+            while (found := self._find(what)) is None:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    came = ", ".join(request.kind for request in self._requests) or "none"
+                    wanted = f"main request {what}" if isinstance(what, int) else "the request"
+                    raise TimeoutError(f"{wanted} did not come within {timeout:g} s; those that did: {came}")
+                self._arrived.wait(left)
+        return found
+
+    def _find(self, what: int | Callable[[Request], bool]) -> Request | None:
+        if callable(what):
+            return next(filter(what, self._requests), None)
+        main = [request for request in self._requests if request.kind == "main"]
+        return main[what - 1] if 1 <= what <= len(main) else None

@@ -1,6 +1,6 @@
-"""Owns the requests of the host: what each of them does, and its answer.
+"""Owns the requests of the host: what each of them does, what the program tells of itself, and the answers.
 
-What the program only tells of itself is in `_control_told`.
+How requests come in is in `line`.
 """
 
 from __future__ import annotations
@@ -8,25 +8,262 @@ from __future__ import annotations
 import base64
 import inspect
 import os
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from outrider.testing._simulator import frames
-from outrider.testing._simulator.host import catalogue
-from outrider.testing._simulator.host.introspection import Told
 from outrider.testing._simulator.model import ApiError
 from outrider.testing._simulator.model_loop import Talk
+from outrider.testing._simulator.world import ToolSpec
 from outrider.wire import JsonObject
 
 if TYPE_CHECKING:
     from outrider.testing._simulator.run import Run
     from outrider.wire import RequestId
 
-__all__ = ["Control"]
+__all__ = ["Control", "Offer", "Told"]
+
+_WINDOW: Final = 1_000_000
+_BUFFER: Final = 33_000
+
+
+class Told:
+    """What one run says of itself."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._began = time.monotonic()
+
+    def initialized(self, *, has_hooks: bool) -> JsonObject:
+        """The answer to `initialize`."""
+        run = self._run
+        account: JsonObject = {"tokenSource": "none"}
+        if run.environment.get("ANTHROPIC_API_KEY"):
+            account["apiKeySource"] = "ANTHROPIC_API_KEY"
+        answer: JsonObject = {
+            "commands": frames.commands(),
+            "agents": self.agents(),
+            "output_style": "default",
+            "available_output_styles": list(frames.OUTPUT_STYLES),
+            "user_output_styles_dir": str(run.config_dir / "output-styles"),
+            "models": frames.models(),
+            "account": account | {"apiProvider": "firstParty"},
+            "pid": os.getpid(),
+            "claude_code_version": run.version,
+            "current_permission_mode": run.permission_mode,
+            "hook_on_failure_supported": True,
+            "other_hook_ask_outranks_host": True,
+            "feedback_mode": {"kind": "disabled"},
+            "analytics_disabled": True,
+            "remote_control_auto_enable": False,
+            "remote_control_auto_connect_default": False,
+            "remote_control_available": False,
+            "remote_control_auto_on_by_default": False,
+            "ide_rc_auto_enable_gate": False,
+            "fast_mode_state": "off",
+            "fast_mode_disabled_reason": "sdk_opt_in_required",
+            "session_state": run.state,
+            "capabilities": list(frames.INITIALIZE_CAPABILITIES),
+        }
+        if has_hooks:
+            answer["hooks_applied"] = True
+        return answer
+
+    def agents(self) -> list[JsonObject]:
+        found: list[JsonObject] = []
+        for name, definition in self._run.subagents.definitions().items():
+            agent: JsonObject = {"name": name, "description": str(definition.get("description", ""))}
+            if isinstance(model := definition.get("model"), str):
+                agent["model"] = model
+            found.append(agent)
+        return found
+
+    def context_usage(self, _: JsonObject) -> JsonObject:
+        """An estimate: four characters are a token."""
+        run = self._run
+        tools = [spec for spec in run.offered() if not spec.name.startswith("mcp__")]
+        servers = [spec for spec in run.offered() if spec.name.startswith("mcp__")]
+        sizes = {
+            "system_prompt": ("System prompt", _tokens(run.offer.system_prompt())),
+            "system_tools": ("System tools", _tokens([spec.input_schema for spec in tools])),
+            "mcp_tools": ("MCP tools", _tokens([spec.input_schema for spec in servers])),
+            "messages": ("Messages", _tokens(run.messages)),
+        }
+        total = sum(size for _, size in sizes.values())
+        categories: list[JsonObject] = [
+            {"id": id, "name": name, "tokens": size, "color": "inactive", "kind": "used"}
+            for id, (name, size) in sizes.items()
+        ]
+        for id, name, size, kind in (
+            ("autocompact_buffer", "Autocompact buffer", _BUFFER, "buffer"),
+            ("free_space", "Free space", _WINDOW - _BUFFER - total, "free"),
+        ):
+            categories.append({"id": id, "name": name, "tokens": size, "color": "inactive", "kind": kind})
+        names = [
+            {"name": spec.name, "serverName": spec.name.split("__")[1], "tokens": _tokens(spec.input_schema)}
+            for spec in servers
+        ]
+        return {
+            "categories": categories,
+            "totalTokens": total,
+            "maxTokens": _WINDOW,
+            "rawMaxTokens": _WINDOW,
+            "autocompactSource": "auto",
+            "percentage": round(100 * total / _WINDOW),
+            "gridRows": [],
+            "model": run.model,
+            "memoryFiles": [],
+            "mcpTools": names,
+            "mcpInstructions": [],
+            "agents": [],
+            "slashCommands": {"totalCommands": len(frames.COMMANDS), "includedCommands": 0, "tokens": 0},
+            "skills": {
+                "totalSkills": len(frames.SKILLS),
+                "includedSkills": 0,
+                "tokens": 0,
+                "skillFrontmatter": [],
+            },
+            "autoCompactThreshold": _WINDOW - _BUFFER,
+            "isAutoCompactEnabled": True,
+            "messageBreakdown": {
+                "toolCallTokens": 0,
+                "toolResultTokens": 0,
+                "attachmentTokens": 0,
+                "assistantMessageTokens": _tokens([m for m in run.messages if m["role"] == "assistant"]),
+                "userMessageTokens": _tokens([m for m in run.messages if m["role"] == "user"]),
+                "redirectedContextTokens": 0,
+                "unattributedTokens": 0,
+                "toolCallsByType": [],
+                "attachmentsByType": [],
+            },
+            "apiUsage": None if run.meter.last is None else run.meter.last.counts(),
+        }
+
+    def usage(self, _: JsonObject) -> JsonObject:
+        meter = self._run.meter
+        session: JsonObject = {
+            "total_cost_usd": meter.cost_usd,
+            "total_api_duration_ms": meter.api_ms,
+            "total_duration_ms": int((time.monotonic() - self._began) * 1000),
+            "total_lines_added": 0,
+            "total_lines_removed": 0,
+            "model_usage": meter.by_model(),
+        }
+        return {
+            "session": session,
+            "subscription_type": None,
+            "rate_limits_available": False,
+            "rate_limits": None,
+            "behaviors": None,
+        }
+
+    def settings(self, changed: JsonObject) -> JsonObject:
+        run = self._run
+        effective = {**run.invocation.settings, **changed}
+        sources = [{"source": "flagSettings", "settings": effective}] if effective else []
+        applied: JsonObject = {
+            "model": run.model,
+            "effort": run.invocation.effort or "medium",
+            "advisor": None,
+            "ultracode": False,
+            "ultracodeRequested": False,
+            "ultracodeAvailable": True,
+            "ultrathinkAvailable": False,
+            "outsideFileToolReadsBlocked": False,
+            "outsideFileToolWritesBlocked": False,
+            "outsideBlocksCountLaunchFoldersOnly": False,
+            "launchEnvLeftOwnFilesInPlace": False,
+        }
+        return {"effective": effective, "sources": sources, "applied": applied}
+
+
+def _tokens(value: object) -> int:
+    return 0 if not value else -(-len(str(value)) // 4)
+
+
+class Offer:
+    """What one run has to offer."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    @property
+    def max_retries(self) -> int:
+        """How often a request to the API is tried again."""
+        value = self._run.environment.get("CLAUDE_CODE_MAX_RETRIES", "")
+        return int(value) if value.isdigit() else 10
+
+    @property
+    def forwards_text(self) -> bool:
+        """Whether the host wants to see what subagents in the foreground say."""
+        run = self._run
+        return run.invocation.forward_subagent_text or self._asked("forwardSubagentText") is True
+
+    @property
+    def schema(self) -> JsonObject | None:
+        """What a structured answer has to look like."""
+        given = self._asked("jsonSchema")
+        return cast("JsonObject", given) if isinstance(given, dict) else self._run.invocation.json_schema
+
+    def tools(self) -> list[ToolSpec]:
+        """The tools that the model is told of."""
+        run, found = self._run, self._run.invocation
+        specs = [*run.tools.specs(), *run.questions.specs(), *run.mcp.specs()]
+        is_named = found.tools is None or any(name in found.tools for name in ("default", "Agent", "Task"))
+        if is_named and not {"Agent", "Task"} & set(found.disallowed_tools):
+            specs.insert(0, run.subagents.spec())
+        if (schema := self.schema) is not None:
+            specs.append(ToolSpec(name="StructuredOutput", description="The answer.", input_schema=schema))
+        return specs
+
+    def system_prompt(self) -> list[JsonObject]:
+        """The one of the user, if there is one, as blocks."""
+        found, given = self._run.invocation, self._asked("systemPrompt")
+        texts: list[str] = []
+        if isinstance(given, list):
+            texts = [str(text) for text in cast("list[object]", given)]
+        elif isinstance(given, str):
+            texts = [given]
+        elif found.system_prompt is not None:
+            texts = [found.system_prompt]
+        for more in (self._asked("appendSystemPrompt"), found.append_system_prompt):
+            texts += [more] if isinstance(more, str) else []
+        return [{"type": "text", "text": text} for text in texts]
+
+    def init_frame(self, uuids: list[str]) -> JsonObject:
+        """What a turn for these prompts begins with."""
+        run = self._run
+        return frames.init(
+            cwd=str(run.cwd),
+            session_id=run.session_id,
+            tools=self.tools(),
+            servers=run.mcp.statuses(brief=True),
+            model=run.model,
+            permission_mode=run.permission_mode,
+            version=run.version,
+            agents=list(run.subagents.definitions()),
+            memory=f"{run.transcript_path.parent / 'memory'}/",
+            folders=run.invocation.add_dirs,
+            key_source="ANTHROPIC_API_KEY" if run.environment.get("ANTHROPIC_API_KEY") else "none",
+            uuids=uuids,
+        )
+
+    def cost_text(self) -> str:
+        """What the session has cost, for people."""
+        meter = self._run.meter
+        return (
+            f"Total cost:            ${meter.cost_usd:.4f}\n"
+            f"Total duration (API):  {meter.api_ms}ms\n"
+            "Total code changes:    0 lines added, 0 lines removed"
+        )
+
+    def _asked(self, name: str) -> object:
+        return (self._run.initialize or {}).get(name)
+
 
 Answer: TypeAlias = JsonObject | None
-_BUILT: Final = "2026-11-13T18:52:23Z"
 _Handler: TypeAlias = Callable[[JsonObject], "Answer | Awaitable[Answer]"]
 
 
@@ -52,7 +289,6 @@ class Control:
         self._run = run
         self._told = told = Told(run)
         self._settings: JsonObject = {}
-        self._roots: list[str] = []
         own: dict[str, _Handler] = {
             "initialize": self._initialize,
             "interrupt": self._interrupt,
@@ -68,24 +304,17 @@ class Control:
             "mcp_call": self._mcp_call,
             "mcp_read_resource": self._mcp_read_resource,
             "read_file": self._read_file,
-            "file_suggestions": self._file_suggestions,
             "seed_read_state": self._seed_read_state,
             "rename_session": self._rename_session,
-            "register_repo_root": self._register_repo_root,
             "add_directory": self._add_directory,
             "apply_flag_settings": self._apply_flag_settings,
-            "update_settings": self._update_settings,
             "background_tasks": self._background_tasks,
             "stop_task": self._stop_task,
             "get_task_output": self._get_task_output,
             "rewind_files": self._rewind_files,
             "generate_session_title": self._generate_title,
             "side_question": self._side_question,
-            "set_cwd": self._set_cwd,
-            "message_rated": self._message_rated,
-            "set_mcp_permission_mode_override": self._mode_override,
-            "claim_session": self._claim_session,
-            "list_permission_rules": self._list_rules,
+            "list_permission_rules": lambda _: self._run.permissions.listing(),
         }
         told_of: dict[str, _Handler] = {
             "get_context_usage": told.context_usage,
@@ -95,18 +324,9 @@ class Control:
                 "version": self._run.version,
                 "buildTime": "2026-11-13T18:52:23Z",
             },
-            "list_models": lambda _: {"models": catalogue.models()},
+            "list_models": lambda _: {"models": frames.models()},
             "get_settings": lambda _: told.settings(self._settings),
-            "get_hooks_listing": told.hooks,
-            "get_status": told.status,
             "get_plan": lambda _: self._run.questions.plan(),
-            "get_skills_dialog": told.skills_dialog,
-            "get_memory_dialog": told.memory_dialog,
-            "get_sandbox_dialog": told.sandbox_dialog,
-            "export_conversation": told.exported,
-            "reload_skills": told.skills,
-            "reload_plugins": told.plugins,
-            "reload_output_styles": lambda _: {"available_output_styles": list(catalogue.OUTPUT_STYLES)},
         }
         empty = ("set_has_subscribers", "set_prompt_suggestions_paused", "end_session")
         self._handlers = own | told_of | dict.fromkeys(empty, _nothing)
@@ -236,17 +456,6 @@ class Control:
         except ApiError as error:
             return {"response": error.text, "synthetic": True}
 
-    def _claim_session(self, _: JsonObject) -> Answer:
-        raise _Wrong(
-            "not_a_spare: claim_session is only accepted by a process started with --await-claim that has "
-            "not been claimed yet"
-        )
-
-    def _message_rated(self, request: JsonObject) -> Answer:
-        if not isinstance(request.get("messageUuid"), str):
-            raise _Wrong("message_rated: messageUuid must be a string")
-        return None
-
     # Servers.
 
     async def _mcp_toggle(self, request: JsonObject) -> Answer:
@@ -285,10 +494,6 @@ class Control:
     async def _mcp_read_resource(self, request: JsonObject) -> Answer:
         return await self._run.mcp.read_resource(_server_name(request), str(request.get("uri")))
 
-    def _mode_override(self, request: JsonObject) -> Answer:
-        _server_name(request)
-        return None
-
     # Files.
 
     def _inside(self, name: object) -> Path | None:
@@ -296,7 +501,7 @@ class Control:
         if not isinstance(name, str) or not name:
             return None
         path = Path(os.path.realpath(self._run.cwd / name))
-        folders = (str(self._run.cwd), *self._run.invocation.add_dirs, *self._roots)
+        folders = (str(self._run.cwd), *self._run.invocation.add_dirs)
         is_inside = any(path.is_relative_to(os.path.realpath(folder)) for folder in folders)
         return path if is_inside else None
 
@@ -318,30 +523,9 @@ class Control:
             answer["truncated"] = True
         return answer | {"requested_path": name}
 
-    def _file_suggestions(self, request: JsonObject) -> Answer:
-        query = str(request.get("query") or "").lower()
-        names = sorted(path.name for path in self._run.cwd.iterdir()) if self._run.cwd.is_dir() else []
-        found = [{"path": name} for name in names if query in name.lower()]
-        return {"suggestions": found[:50], "cwd": str(self._run.cwd)}
-
     def _seed_read_state(self, request: JsonObject) -> Answer:
-        mtime = request.get("mtime")
-        self._run.tools.has_read(
-            str(request.get("path")), float(mtime) if isinstance(mtime, int | float) else 0.0
-        )
+        self._run.tools.mark_read(str(request.get("path")))
         return None
-
-    def _register_repo_root(self, request: JsonObject) -> Answer:
-        directory = str(request.get("directory"))
-        if directory in (*self._roots, str(self._run.cwd)):
-            raise _Wrong(f"register_repo_root: {directory} is already a registered working directory")
-        if self._inside(directory) is None:
-            raise _Wrong(
-                f"register_repo_root: {directory} is not a subdirectory of the session's working directory "
-                "or of a launch-time --add-dir root"
-            )
-        self._roots.append(directory)
-        return {"directory": directory}
 
     def _add_directory(self, request: JsonObject) -> Answer:
         directory = str(request.get("directory") or request.get("path"))
@@ -349,16 +533,6 @@ class Control:
             [{"type": "addDirectories", "directories": [directory], "destination": "session"}]
         )
         return {"directory": directory}
-
-    def _set_cwd(self, request: JsonObject) -> Answer:
-        path = request.get("path")
-        if not isinstance(path, str) or not path:
-            raise _Wrong("set_cwd: invalid request — path must be a non-empty string")
-        folder = Path(os.path.abspath(self._run.cwd / path))  # noqa: PTH100 - no links resolved
-        if not folder.is_dir():
-            raise _Wrong(f"set_cwd: {folder} is no directory")
-        self._run.cwd = folder
-        return {"cwd": str(folder)}
 
     def _rewind_files(self, request: JsonObject) -> Answer:
         is_on = self._run.environment.get("CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING")
@@ -382,7 +556,7 @@ class Control:
         self._settings |= given
         self._take_rules(cast("JsonObject", permissions))
         if isinstance(model := given.get("model"), str):
-            self._run.set_model(catalogue.resolve(model))
+            self._run.set_model(frames.resolve(model))
         return None
 
     def _take_rules(self, permissions: JsonObject) -> None:
@@ -393,29 +567,6 @@ class Control:
             named = [_rule(str(rule)) for rule in cast("list[object]", rules)]
             update: JsonObject = {"type": "addRules", "rules": named, "behavior": behavior}
             self._run.permissions.apply([update | {"destination": "session"}])
-
-    def _update_settings(self, request: JsonObject) -> Answer:
-        settings = request.get("settings")
-        given = cast("JsonObject", settings) if isinstance(settings, dict) else {}
-        if refused := [key for key in given if key in ("hooks", "env", "apiKeyHelper")]:
-            raise _Wrong(f"update_settings keys not allowed: {', '.join(refused)}")
-        self._settings |= given
-        return {}
-
-    def _list_rules(self, _: JsonObject) -> Answer:
-        found = self._run.invocation
-        rules = [
-            {"behavior": behavior, "rule": rule, "source": "cliArg"}
-            for behavior, given in (("allow", found.allowed_tools), ("deny", found.disallowed_tools))
-            for rule in given
-        ]
-        state: JsonObject = {
-            "rules": rules,
-            "workspaceDirectories": list(found.add_dirs),
-            "originalCwd": str(self._run.cwd),
-            "managedOnly": False,
-        }
-        return {"state": state}
 
     # Tasks.
 

@@ -1,6 +1,6 @@
 """Owns the callbacks of the host for hook events: which match, asking them, and what their answers come to.
 
-How answers are read is in `_hook_answers`. Hooks that are commands in settings files are not run.
+Hooks that are commands in settings files are not run.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Owns one MCP server of a run: its handshake, its tools and its state.
 
-Which servers a run has is in `_mcp`; how messages get there is in `_mcp_wires`.
+Which servers a run has is in `servers`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Owns the MCP servers of a run: which there are, their tools, calls of these, and what the host is told.
 
-One server is in `_mcp_server`. Servers over HTTP, and those of `.mcp.json` files, are not simulated.
+One server is in `server`. Servers over HTTP, and those of `.mcp.json` files, are not simulated.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Owns whether a call of a tool may run: hooks, rules, mode and the question to the host, in that order.
 
-Rules and modes are judged in `_judging`; how somebody is asked is in `_prompting`.
+Rules and modes are judged in `rules`.
 """
 
 from __future__ import annotations
@@ -13,27 +13,29 @@ import anyio
 import msgspec
 
 from outrider.testing._simulator.mcp.server import shown_name
-from outrider.testing._simulator.permissions.judging import (
+from outrider.testing._simulator.permissions.questions import refusal
+from outrider.testing._simulator.permissions.rules import (
     Allow,
     Ask,
+    Behavior,
     Deny,
     Judge,
     Judgement,
+    Rule,
+    RuleBook,
     absolute_input,
     as_written,
     described,
     result_meta,
 )
-from outrider.testing._simulator.permissions.questions import refusal
-from outrider.testing._simulator.permissions.rules import Behavior, Rule, RuleBook
-from outrider.testing._simulator.world import Refused
+from outrider.testing._simulator.world import Refused, wrong_input
 from outrider.wire import JsonObject
 
 if TYPE_CHECKING:
     from anyio.abc import TaskStatus
 
     from outrider.testing._simulator.host.hooks import Hooks, Verdict
-    from outrider.testing._simulator.permissions.judging import Company
+    from outrider.testing._simulator.permissions.rules import Company
     from outrider.testing._simulator.world import ToolCall
 
 __all__ = ["Allowed", "Answer", "Denied", "MODES", "ModeRefused", "Permissions", "Prompting"]
@@ -493,21 +495,8 @@ class Permissions:
 
     def _wrong(self, name: str, given: JsonObject) -> str | None:
         """What the input lacks, in the program's words."""
-        for spec in self._run.offered():
-            if spec.name == name:
-                required = cast("list[str]", spec.input_schema.get("required") or [])
-                lines = [
-                    f"The required parameter `{word}` is missing" for word in required if word not in given
-                ]
-                properties = cast("dict[str, JsonObject]", spec.input_schema.get("properties") or {})
-                lines += [
-                    f"The parameter `{word}` type is expected as `string` but provided as `{_kind(value)}`"
-                    for word, value in given.items()
-                    if properties.get(word, {}).get("type") == "string" and not isinstance(value, str)
-                ]
-                issues = "issue" if len(lines) == 1 else "issues"
-                return "\n".join([f"{name} failed due to the following {issues}:", *lines]) if lines else None
-        return None
+        spec = next((spec for spec in self._run.offered() if spec.name == name), None)
+        return None if spec is None else wrong_input(spec, given)
 
     def check_mode(self, mode: object) -> str:
         """The mode, if it can be had. Raises `ModeRefused`."""
@@ -589,20 +578,6 @@ class Permissions:
             "managedOnly": False,
         }
         return {"state": state}
-
-
-def _kind(value: object) -> str:
-    match value:
-        case bool():
-            return "boolean"
-        case int() | float():
-            return "number"
-        case list():
-            return "array"
-        case dict():
-            return "object"
-        case _:
-            return "null"
 
 
 def _editability(rule: Rule) -> str:

@@ -1,6 +1,6 @@
 """Owns the tools that put something before the user: AskUserQuestion, EnterPlanMode and ExitPlanMode.
 
-Whether they may run is decided in `_permissions`, as for other tools.
+Whether they may run is decided in `permissions`, as for other tools.
 """
 
 from __future__ import annotations

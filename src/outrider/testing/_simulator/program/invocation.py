@@ -10,209 +10,136 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, Literal, NamedTuple, TypeAlias, cast
+from typing import Final, cast
 from uuid import UUID
 
 import msgspec
 
 from outrider.wire import JsonObject
 
-__all__ = ["DEFAULT_MODEL", "FLAGS", "Flag", "Invocation", "StartFailed", "Words", "cut", "read_invocation"]
+__all__ = ["DEFAULT_MODEL", "Invocation", "StartFailed", "read_invocation"]
 
 
-Kind: TypeAlias = Literal["switch", "value", "optional", "many"]
+def _is_number(value: str) -> bool:
+    return re.fullmatch(r"[+-]?\d+", value) is not None
 
 
-class Flag(NamedTuple):
-    """A flag: its key in what is read, what follows it, and which values are refused."""
-
-    key: str
-    kind: Kind = "value"
-    label: str = ""
-    """As the program writes the value in its errors."""
-    choices: tuple[str, ...] = ()
-    more_choices: tuple[str, ...] = ()
-    """Accepted, and not told."""
-    wrong: Callable[[str], str | None] | None = None
-    """What is wrong with a value, in the program's words."""
-
-
-class Words(NamedTuple):
-    """A command line, cut up."""
-
-    values: dict[str, list[str]]
-    """What was given, by key; a flag alone has an empty text."""
-    prompt: str | None
-    error: str | None
-    """What the program would say on stderr, if it refuses the line."""
-
-
-def _number(value: str) -> str | None:
+def _is_money(value: str) -> bool:
     try:
-        int(value)
+        return float(value) > 0
     except ValueError:
-        return "must be a number"
-    return None
+        return False
 
 
-def _money(value: str) -> str | None:
-    try:
-        is_right = float(value) > 0
-    except ValueError:
-        is_right = False
-    return None if is_right else "--max-budget-usd must be a positive number greater than 0"
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
 
 
-_MODES: Final = ("acceptEdits", "auto", "bypassPermissions", "manual", "dontAsk", "plan")
-_SWITCHES: Final = (
-    *("--allow-dangerously-skip-permissions", "--await-claim", "--await-initialize", "--ax-screen-reader"),
-    *("--bare", "--brief", "--chrome", "--dangerously-skip-permissions", "--debug-to-stderr"),
-    *("--disable-slash-commands", "--enable-auth-status", "--exclude-dynamic-system-prompt-sections"),
-    *("--fork-session", "--forward-subagent-text", "--ide", "--include-hook-events"),
-    *("--include-partial-messages", "--init", "--init-only", "--maintenance"),
-    *("--managed-settings-in-initialize", "--no-chrome", "--no-session-persistence"),
-    *("--plan-mode-required", "--replay-user-messages", "--restricted", "--safe-mode", "--session-mirror"),
-    *("--strict-mcp-config", "--verbose", "--tmux"),
+_ALONE: Final = _names(
+    """allow-dangerously-skip-permissions await-claim await-initialize ax-screen-reader background bare bg
+    brief chrome continue dangerously-skip-permissions debug-to-stderr disable-slash-commands
+    enable-auth-status exclude-dynamic-system-prompt-sections fork-session forward-subagent-text help ide
+    include-hook-events include-partial-messages init init-only maintenance managed-settings-in-initialize
+    no-chrome no-session-persistence plan-mode-required print replay-user-messages restricted safe-mode
+    session-mirror strict-mcp-config tmux verbose version"""
 )
-_VALUES: Final = {
-    "--advisor": "<model>",
-    "--agent": "<agent>",
-    "--agent-id": "<id>",
-    "--agent-name": "<name>",
-    "--agents": "<json-or-file>",
-    "--append-subagent-system-prompt": "<prompt>",
-    "--append-subagent-system-prompt-file": "<file>",
-    "--append-system-prompt": "<prompt>",
-    "--append-system-prompt-file": "<file>",
-    "--autocompact": "<auto|tokens>",
-    "--channels": "<channels>",
-    "--debug-file": "<path>",
-    "--effort": "<level>",
-    "--environment": "<environment_id>",
-    "--fallback-model": "<model>",
-    "--json-schema": "<schema>",
-    "--managed-settings": "<settings>",
-    "--model": "<model>",
-    "--parent-session-id": "<id>",
-    "--permission-prompt-tool": "<tool>",
-    "--permission-prompts": "<target>",
-    "--plan-mode-instructions": "<text>",
-    "--plugin-dir": "<path>",
-    "--plugin-dir-no-mcp": "<path>",
-    "--plugin-url": "<url>",
-    "--prefill": "<text>",
-    "--project-config-root": "<path>",
-    "--remote-control-session-name-prefix": "<prefix>",
-    "--resume-drops-turn": "<message id>",
-    "--resume-session-at": "<message id>",
-    "--rewind-files": "<user-message-id>",
-    "--sdk-url": "<url>",
-    "--session-id": "<uuid>",
-    "--setting-sources": "<sources>",
-    "--settings": "<file-or-json>",
-    "--system-prompt": "<prompt>",
-    "--system-prompt-file": "<file>",
-    "--system-prompt-snapshot": "<on|off>",
-    "--task-budget": "<tokens>",
-    "--team-name": "<name>",
-    "--teammate-mode": "<mode>",
-    "--workload": "<tag>",
+"""The flags that take no value."""
+_ONE: Final = _names(
+    """advisor agent agent-id agent-name agents append-subagent-system-prompt
+    append-subagent-system-prompt-file append-system-prompt append-system-prompt-file autocompact channels
+    debug-file effort environment fallback-model input-format json-schema managed-settings max-budget-usd
+    max-thinking-tokens max-turns model name output-format parent-session-id permission-mode
+    permission-prompt-tool permission-prompts plan-mode-instructions plugin-dir plugin-dir-no-mcp plugin-url
+    prefill project-config-root remote-control-session-name-prefix resume-drops-turn resume-session-at
+    rewind-files sdk-url session-id setting-sources settings system-prompt system-prompt-file
+    system-prompt-snapshot task-budget team-name teammate-mode thinking thinking-display workload"""
+)
+"""Those that take one."""
+_PERHAPS: Final = frozenset(
+    ["debug", "from-pr", "prompt-suggestions", "remote-control", "resume", "worktree"]
+)
+"""Those that may have one."""
+_SEVERAL: Final = frozenset(
+    ["add-dir", "allowed-tools", "betas", "disallowed-tools", "file", "mcp-config", "tools"]
+)
+"""Those that take all that follows, up to the next flag."""
+_OTHER_NAMES: Final = {
+    "allowedTools": "allowed-tools",
+    "c": "continue",
+    "d": "debug",
+    "disallowedTools": "disallowed-tools",
+    "h": "help",
+    "n": "name",
+    "p": "print",
+    "r": "resume",
+    "v": "version",
+    "w": "worktree",
+}
+_LABELS: Final = {
+    "input-format": "<format>",
+    "max-budget-usd": "<amount>",
+    "max-turns": "<turns>",
+    "output-format": "<format>",
+    "permission-mode": "<mode>",
+}
+"""What the program calls a value in its errors, where it is not as the flag is called."""
+_CHOICES: Final = {
+    "input-format": ("text", "stream-json"),
+    "output-format": ("text", "json", "stream-json"),
+    "permission-mode": ("acceptEdits", "auto", "bypassPermissions", "manual", "dontAsk", "plan"),
+    "thinking": ("enabled", "adaptive", "disabled"),
+}
+_CHECKS: Final[dict[str, tuple[Callable[[str], bool], str]]] = {
+    "max-budget-usd": (_is_money, "--max-budget-usd must be a positive number greater than 0"),
+    "max-thinking-tokens": (_is_number, "must be a number"),
+    "max-turns": (_is_number, "must be a number"),
 }
 
 
-def _table() -> dict[str, Flag]:
-    table = {name: Flag(_key(name), "switch") for name in _SWITCHES}
-    table |= {name: Flag(_key(name), "value", label) for name, label in _VALUES.items()}
-    for names, flag in (
-        (("-p", "--print"), Flag("print", "switch")),
-        (("-v", "--version"), Flag("version", "switch")),
-        (("-h", "--help"), Flag("help", "switch")),
-        (("-c", "--continue"), Flag("continue", "switch")),
-        (("-r", "--resume"), Flag("resume", "optional", "[value]")),
-        (("-d", "--debug"), Flag("debug", "optional", "[filter]")),
-        (("-n", "--name"), Flag("name", "value", "<name>")),
-        (("-w", "--worktree"), Flag("worktree", "optional", "[name]")),
-        (("--bg", "--background"), Flag("background", "switch")),
-        (("--from-pr",), Flag("from_pr", "optional", "[value]")),
-        (("--prompt-suggestions",), Flag("prompt_suggestions", "optional", "[value]")),
-        (("--remote-control",), Flag("remote_control", "optional", "[name]")),
-        (("--allowedTools", "--allowed-tools"), Flag("allowed_tools", "many", "<tools...>")),
-        (("--disallowedTools", "--disallowed-tools"), Flag("disallowed_tools", "many", "<tools...>")),
-        (("--tools",), Flag("tools", "many", "<tools...>")),
-        (("--add-dir",), Flag("add_dir", "many", "<directories...>")),
-        (("--betas",), Flag("betas", "many", "<betas...>")),
-        (("--file",), Flag("file", "many", "<specs...>")),
-        (("--mcp-config",), Flag("mcp_config", "many", "<configs...>")),
-        (("--max-turns",), Flag("max_turns", "value", "<turns>", wrong=_number)),
-        (("--max-thinking-tokens",), Flag("max_thinking_tokens", "value", "<tokens>", wrong=_number)),
-        (("--max-budget-usd",), Flag("max_budget_usd", "value", "<amount>", wrong=_money)),
-        (("--thinking",), Flag("thinking", "value", "<mode>", ("enabled", "adaptive", "disabled"))),
-        (
-            ("--thinking-display",),
-            Flag("thinking_display", "value", "<display>", ("summarized", "omitted", "highlights")),
-        ),
-        (
-            ("--output-format",),
-            Flag("output_format", "value", "<format>", ("text", "json", "stream-json")),
-        ),
-        (("--input-format",), Flag("input_format", "value", "<format>", ("text", "stream-json"))),
-        (("--permission-mode",), Flag("permission_mode", "value", "<mode>", _MODES, ("default",))),
-    ):
-        table |= dict.fromkeys(names, flag)
-    return table
+def _cut(argv: Sequence[str]) -> dict[str, list[str]]:
+    """Cut the arguments up as the program does: `--flag=value`, `--flag value`, `--many a b`.
 
-
-def _key(name: str) -> str:
-    return name.removeprefix("--").replace("-", "_")
-
-
-FLAGS: Final[dict[str, Flag]] = _table()
-
-
-def cut(argv: Sequence[str]) -> Words:
-    """Cut the arguments up as the program does: `--flag=value`, `--flag value`, `--many a b`, `-- prompt`."""
+    Gives what was given, by name; a flag alone has an empty text. Raises `StartFailed`.
+    """
     values: dict[str, list[str]] = {}
-    rest: list[str] = []
     words = list(argv)
-    while words:
-        word = words.pop(0)
-        if word == "--":
-            rest += words
-            break
+    while words and (word := words.pop(0)) != "--":
         if not word.startswith("-") or word == "-":
-            rest.append(word)
             continue
-        name, equals, value = word.partition("=")
-        flag = FLAGS.get(name)
-        if flag is None:
-            return Words(values, None, f"error: unknown option '{name}'")
+        flag, equals, value = word.partition("=")
+        name = flag.lstrip("-")
+        name = _OTHER_NAMES.get(name, name)
         given = [value] if equals else []
-        if flag.kind == "many":
+        if name in _SEVERAL:
             while not equals and words and not words[0].startswith("-"):
                 given.append(words.pop(0))
-        elif not equals and words and _takes(flag, words[0]):
-            given.append(words.pop(0))
-        if flag.kind in ("value", "many") and not given:
-            return Words(values, None, f"error: option '{name} {flag.label}' argument missing")
-        if error := _refusal(name, flag, given):
-            return Words(values, None, error)
-        values.setdefault(flag.key, []).extend(given or [""])
-    return Words(values, " ".join(rest) if rest else None, None)
+        elif name in _ONE or name in _PERHAPS:
+            # A value that must be there may begin with a dash.
+            if not equals and words and (name in _ONE or not words[0].startswith("-")):
+                given.append(words.pop(0))
+        elif name not in _ALONE:
+            raise StartFailed(f"error: unknown option '{flag}'")
+        if name in _ONE | _SEVERAL and not given:
+            raise StartFailed(f"error: option '{flag} {_label(name)}' argument missing")
+        for each in given:
+            _check_value(flag, name, each)
+        values.setdefault(name.replace("-", "_"), []).extend(given or [""])
+    return values
 
 
-def _takes(flag: Flag, word: str) -> bool:
-    """Whether a word is the flag's value: of one that must have a value it may begin with a dash."""
-    return flag.kind == "value" or (flag.kind == "optional" and not word.startswith("-"))
+def _label(name: str) -> str:
+    return _LABELS.get(name, f"<{name}>")
 
 
-def _refusal(name: str, flag: Flag, given: list[str]) -> str | None:
-    for value in given:
-        reason = flag.wrong(value) if flag.wrong is not None else None
-        if flag.choices and value not in (*flag.choices, *flag.more_choices):
-            reason = f"Allowed choices are {', '.join(flag.choices)}."
-        if reason is not None:
-            return f"error: option '{name} {flag.label}' argument '{value}' is invalid. {reason}"
-    return None
+def _check_value(flag: str, name: str, value: str) -> None:
+    reason = None
+    choices, check = _CHOICES.get(name), _CHECKS.get(name)
+    if choices is not None and value not in (*choices, "default"):
+        reason = f"Allowed choices are {', '.join(choices)}."
+    elif check is not None and not check[0](value):
+        reason = check[1]
+    if reason is not None:
+        raise StartFailed(f"error: option '{flag} {_label(name)}' argument '{value}' is invalid. {reason}")
 
 
 DEFAULT_MODEL: Final = "claude-opus-5-5"
@@ -220,7 +147,6 @@ DEFAULT_MODEL: Final = "claude-opus-5-5"
 
 _SOURCES: Final = ("user", "project", "local")
 _EFFORTS: Final = ("low", "medium", "high", "xhigh", "max")
-_BETAS: Final = ("context-1m-2025-08-07",)
 
 
 class StartFailed(Exception):
@@ -230,11 +156,6 @@ class StartFailed(Exception):
 class Invocation(msgspec.Struct, kw_only=True):
     """The command line of the program, with its values read. Unset: not given."""
 
-    argv: tuple[str, ...] = ()
-    is_print: bool = False
-    """`-p`; streaming both ways is print mode as well, whether it is said or not."""
-    prompt: str | None = None
-    """The one on the command line."""
     output_format: str = "text"
     input_format: str = "text"
     verbose: bool = False
@@ -244,20 +165,13 @@ class Invocation(msgspec.Struct, kw_only=True):
     model: str | None = None
     fallback_model: tuple[str, ...] = ()
     effort: str | None = None
-    thinking: str | None = None
-    thinking_display: str | None = None
-    max_thinking_tokens: int | None = None
-    betas: tuple[str, ...] = ()
     max_turns: int | None = None
     max_budget_usd: float | None = None
-    task_budget: int | None = None
     json_schema: JsonObject | None = None
 
     system_prompt: str | None = None
     append_system_prompt: str | None = None
-    append_subagent_system_prompt: str | None = None
     agents: JsonObject = {}
-    agent: str | None = None
 
     tools: tuple[str, ...] | None = None
     """The built-in tools to offer; `("",)` or `()`: none of them; `("default",)` or unset: all."""
@@ -277,8 +191,6 @@ class Invocation(msgspec.Struct, kw_only=True):
     setting_sources: tuple[str, ...] | None = None
     mcp_config: dict[str, JsonObject] = {}
     """The servers of every `--mcp-config`, by name."""
-    strict_mcp_config: bool = False
-    plugin_dirs: tuple[str, ...] = ()
 
     resume: str | None = None
     """A session's id or title."""
@@ -286,18 +198,14 @@ class Invocation(msgspec.Struct, kw_only=True):
     fork_session: bool = False
     session_id: str | None = None
     resume_session_at: str | None = None
-    resume_drops_turn: str | None = None
     name: str | None = None
     no_session_persistence: bool = False
     session_mirror: bool = False
 
     include_partial_messages: bool = False
-    include_hook_events: bool = False
     replay_user_messages: bool = False
     forward_subagent_text: bool = False
-    prompt_suggestions: bool = False
     await_initialize: bool = False
-    bare: bool = False
     disable_slash_commands: bool = False
 
     warnings: tuple[str, ...] = ()
@@ -311,11 +219,8 @@ class Invocation(msgspec.Struct, kw_only=True):
 
 def read_invocation(argv: Sequence[str], environment: Mapping[str, str], cwd: Path) -> Invocation:
     """Read the arguments, without the program's own name. Raises `StartFailed` for what it refuses."""
-    words = cut(argv)
-    if words.error is not None:
-        raise StartFailed(words.error)
-    reader = _Reader(words, cwd)
-    found = reader.read(tuple(argv))
+    reader = _Reader(_cut(argv), cwd)
+    found = reader.read()
     if not (found.asks_version or found.asks_help):
         _check(found, environment)
     return found
@@ -324,17 +229,13 @@ def read_invocation(argv: Sequence[str], environment: Mapping[str, str], cwd: Pa
 class _Reader:
     """Makes values of words."""
 
-    def __init__(self, words: Words, cwd: Path) -> None:
-        self._values, self._prompt, self._cwd = words.values, words.prompt, cwd
+    def __init__(self, values: dict[str, list[str]], cwd: Path) -> None:
+        self._values, self._cwd = values, cwd
         self._warnings: list[str] = []
 
-    def read(self, argv: tuple[str, ...]) -> Invocation:
+    def read(self) -> Invocation:
         has, last = self._has, self._last
-        system = self._text_of("system_prompt", "System prompt")
         return Invocation(
-            argv=argv,
-            is_print=has("print") or last("input_format") == "stream-json",
-            prompt=self._prompt,
             output_format=last("output_format") or "text",
             input_format=last("input_format") or "text",
             verbose=has("verbose"),
@@ -343,21 +244,12 @@ class _Reader:
             model=last("model"),
             fallback_model=tuple(filter(None, (last("fallback_model") or "").split(","))),
             effort=self._effort(),
-            thinking=last("thinking"),
-            thinking_display=last("thinking_display"),
-            max_thinking_tokens=self._int("max_thinking_tokens"),
-            betas=self._betas(),
             max_turns=self._int("max_turns"),
             max_budget_usd=None if (money := last("max_budget_usd")) is None else float(money),
-            task_budget=self._int("task_budget"),
             json_schema=self._schema(),
-            system_prompt=system,
+            system_prompt=self._text_of("system_prompt", "System prompt"),
             append_system_prompt=self._text_of("append_system_prompt", "Append system prompt"),
-            append_subagent_system_prompt=self._text_of(
-                "append_subagent_system_prompt", "Append subagent system prompt"
-            ),
             agents=self._agents(),
-            agent=last("agent"),
             tools=None if not has("tools") else self._rules("tools"),
             allowed_tools=self._rules("allowed_tools"),
             disallowed_tools=self._rules("disallowed_tools"),
@@ -370,24 +262,18 @@ class _Reader:
             settings=self._settings(),
             setting_sources=self._sources(),
             mcp_config=self._servers(),
-            strict_mcp_config=has("strict_mcp_config"),
-            plugin_dirs=(*self._values.get("plugin_dir", ()), *self._values.get("plugin_dir_no_mcp", ())),
             resume=last("resume"),
             continue_conversation=has("continue"),
             fork_session=has("fork_session"),
             session_id=last("session_id"),
             resume_session_at=last("resume_session_at"),
-            resume_drops_turn=last("resume_drops_turn"),
             name=last("name"),
             no_session_persistence=has("no_session_persistence"),
             session_mirror=has("session_mirror"),
             include_partial_messages=has("include_partial_messages"),
-            include_hook_events=has("include_hook_events"),
             replay_user_messages=has("replay_user_messages"),
             forward_subagent_text=has("forward_subagent_text"),
-            prompt_suggestions=last("prompt_suggestions") in ("", "true"),
             await_initialize=has("await_initialize"),
-            bare=has("bare"),
             disable_slash_commands=has("disable_slash_commands"),
             warnings=tuple(self._warnings),
         )
@@ -428,16 +314,6 @@ class _Reader:
             return None
         return effort
 
-    def _betas(self) -> tuple[str, ...]:
-        given = tuple(self._values.get("betas", ()))
-        for beta in given:
-            if beta not in _BETAS:
-                self._warnings.append(
-                    f"Warning: Beta header '{beta}' is not allowed. "
-                    f"Only the following betas are supported: {', '.join(_BETAS)}"
-                )
-        return tuple(beta for beta in given if beta in _BETAS)
-
     def _schema(self) -> JsonObject | None:
         text = self._last("json_schema")
         if text is None:
@@ -459,14 +335,6 @@ class _Reader:
             raise StartFailed(
                 "Error: Invalid --agents configuration:\ninvalid JSON: JSON Parse error: Expected '}'"
             )
-        wrong = [
-            f"{name}.{field}: Invalid input: expected string, received {_js_type(agent.get(field))}"
-            for name, agent in cast("dict[str, JsonObject]", agents).items()
-            for field in ("description", "prompt")
-            if not isinstance(agent.get(field), str)
-        ]
-        if wrong:
-            raise StartFailed("\n".join(("Error: Invalid --agents configuration:", *wrong)))
         return agents
 
     def _settings(self) -> JsonObject:
@@ -523,10 +391,8 @@ def _check(found: Invocation, environment: Mapping[str, str]) -> None:
         raise StartFailed("Error: --input-format=stream-json requires output-format=stream-json.")
     if is_streamed and not found.verbose:
         raise StartFailed("Error: When using --print, --output-format=stream-json requires --verbose")
-    if found.include_partial_messages and not is_streamed:
-        raise StartFailed(
-            "Error: --include-partial-messages requires --print and --output-format=stream-json."
-        )
+    if not found.is_streaming:
+        raise StartFailed("The simulated agent runs sessions only: start it with --input-format stream-json")
     skips = found.dangerously_skip_permissions or found.permission_mode == "bypassPermissions"
     is_root = hasattr(os, "geteuid") and os.geteuid() == 0
     if skips and is_root and not environment.get("IS_SANDBOX"):
@@ -556,22 +422,6 @@ def _object_in(text: str) -> JsonObject | None:
     except ValueError:
         return None
     return cast("JsonObject", value) if isinstance(value, dict) else None
-
-
-def _js_type(value: object) -> str:
-    match value:
-        case None:
-            return "undefined"
-        case bool():
-            return "boolean"
-        case int() | float():
-            return "number"
-        case list():
-            return "array"
-        case dict():
-            return "object"
-        case _:
-            return "string"
 
 
 def _split_rules(text: str) -> list[str]:

@@ -30,11 +30,10 @@ import outrider
 from outrider.testing._api.requests import Request
 from outrider.testing._script.script import Script
 from outrider.testing._script.steps import Answer, Drop, Hang, Step, fail
-from outrider.testing._simulator.life import RequestLog
 from outrider.testing._simulator.model_loop import Hanging
 from outrider.testing._simulator.program.invocation import Invocation
-from outrider.testing._simulator.program.one_shot import PrintMode, read_prompt
 from outrider.testing._simulator.run import Run
+from outrider.testing._simulator.world import RequestLog
 
 if TYPE_CHECKING:
     from anyio.abc import TaskStatus
@@ -205,7 +204,6 @@ async def play(invocation: Invocation, environment: Mapping[str, str], cwd: Path
     script = _script(environment)
     home = environment.get("HOME") or str(Path.home())
     config = environment.get("CLAUDE_CONFIG_DIR") or str(Path(home) / ".claude")
-    prompt = None if invocation.is_streaming else await read_prompt(invocation, streams)
     run = Run(
         invocation,
         streams,
@@ -221,7 +219,7 @@ async def play(invocation: Invocation, environment: Mapping[str, str], cwd: Path
     async with anyio.create_task_group() as tasks:
         if sys.platform != "win32":
             await tasks.start(_watch_signals, run)
-        code = await run.main() if prompt is None else await PrintMode(run, streams).main(prompt)
+        code = await run.main()
         tasks.cancel_scope.cancel()
     for error in getattr(script, "errors", ()):
         told = "".join(traceback.format_exception_only(error)).rstrip()

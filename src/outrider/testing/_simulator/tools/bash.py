@@ -1,13 +1,12 @@
 """Owns the tool `Bash` of the simulated agent: commands really run, with the program's words for their end.
 
-Does not start processes itself; `_shell` does, and `_background` keeps those that go on.
+Commands that go on in the background are in `background`.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import secrets
 import shlex
 import shutil
 import signal
@@ -20,8 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from outrider.testing._simulator.tools.results import Unusable, WentWrong, keep, preview
-from outrider.testing._simulator.world import Outcome, ToolCall
+from outrider.testing._simulator.world import Outcome, ToolCall, WentWrong
 from outrider.wire import JsonObject
 
 if TYPE_CHECKING:
@@ -38,24 +36,11 @@ _HIGHEST_LIMIT: Final = 600_000
 _BACKGROUND_LIMIT: Final = 1_800_000
 _HIGHEST_BACKGROUND_LIMIT: Final = 7_200_000
 _ANNOUNCED_AFTER: Final = 3.0
-_LONG_SLEEP: Final = 25
-_SLEEP: Final = re.compile(r"\s*sleep\s+(\d+)\s*(?:(?:;|&&?|\|\|?|\n)\s*(.*))?\Z", re.DOTALL)
 _MOST_TEXT: Final = 30_000
-_MOST_ERROR: Final = 10_000
 
 _SILENT: Final = frozenset(
     ["mv", "cp", "rm", "mkdir", "rmdir", "chmod", "chown", "chgrp", "touch", "ln", "cd", "export", "unset"]
 )
-_MEANINGS: Final = {
-    "grep": "No matches found",
-    "egrep": "No matches found",
-    "fgrep": "No matches found",
-    "rg": "No matches found",
-    "diff": "Files differ",
-    "find": "Some directories were inaccessible",
-    "test": "Condition is false",
-    "[": "Condition is false",
-}
 
 
 class Bash:
@@ -70,17 +55,6 @@ class Bash:
     def cwd(self) -> Path:
         """Where the next command runs, and what paths count from."""
         return self._cwd if self._cwd is not None and self._cwd.is_dir() else self._run.cwd
-
-    def check(self, given: JsonObject) -> None:
-        """Raises `Unusable` for a command that only waits, and long."""
-        waits = _SLEEP.match(given["command"])
-        if waits and int(waits[1]) >= _LONG_SLEEP and not given.get("run_in_background"):
-            what = f"sleep {waits[1]} followed by: {waits[2]}" if waits[2] else f"standalone sleep {waits[1]}"
-            raise Unusable(
-                f"Blocked: {what}. To wait for a condition, use Monitor with an until-loop (e.g. `until "
-                "<check>; do sleep 2; done`). To wait for a command you started, use run_in_background: "
-                "true. Do not chain shorter sleeps to work around this block."
-            )
 
     async def perform(self, call: ToolCall, given: JsonObject) -> Outcome:
         command: str = given["command"]
@@ -106,11 +80,6 @@ class Bash:
             return self._ended(task, follows=call.agent_id is None)
         if task.is_backgrounded:
             return self._moved_by_user(task)
-        if re.match(r"\s*sleep\b", command):
-            await self._background.kill_foreground(task)
-            text = _text(task.shell.text())
-            seconds = _duration(round(limit / 1000))
-            raise _exit_error(143, f"{text}\n" if text else "", f"Command timed out after {seconds}")
         seconds = _duration(-(-limit // 1000))
         self._background.move(task, _BACKGROUND_LIMIT / 1000)
         reason = f"Command did not complete within its {seconds} timeout and was moved to the background"
@@ -134,24 +103,17 @@ class Bash:
         raw = shell.raw()
         self._background.end_foreground(task)
         text = _text(raw.decode("utf-8", "replace"))
-        meaning = _MEANINGS.get(_words(task.command)[-1]) if shell.code == 1 else None
-        if shell.code and meaning is None:
-            raise _exit_error(shell.code, text[:_MOST_TEXT])
+        if shell.code:
+            raise WentWrong(_shortened(f"Exit code {shell.code}\n{text}".removesuffix("\n")))
         note = self._follow(shell.cwd) if follows else ""
         detail: JsonObject = {
-            "stdout": text[:_MOST_TEXT],
+            "stdout": _shortened(text),
             "stderr": note,
             "interrupted": False,
             "isImage": False,
+            "noOutputExpected": all(word in _SILENT for word in _words(task.command)),
         }
-        if meaning is not None:
-            detail["returnCodeInterpretation"] = meaning
-        detail["noOutputExpected"] = all(word in _SILENT for word in _words(task.command))
-        if len(text) > _MOST_TEXT:
-            path = keep(self._run, f"b{secrets.token_hex(4)}", raw)
-            detail |= {"persistedOutputPath": str(path), "persistedOutputSize": len(raw)}
-            return Outcome(content=preview(text, path, len(raw)), detail=detail)
-        content = "\n".join(part for part in (text, note.strip()) if part)
+        content = "\n".join(part for part in (_shortened(text), note.strip()) if part)
         return Outcome(content=content or "(Bash completed with no output)", detail=detail)
 
     def _follow(self, cwd: Path | None) -> str:
@@ -215,14 +177,11 @@ def _within(given: object, usual: int, highest: int) -> int | float:
     return min(given, highest) if isinstance(given, (int, float)) and given > 0 else usual
 
 
-def _exit_error(code: int, *parts: str) -> WentWrong:
-    text = f"Exit code {code}\n" + "".join(parts)
-    text = text.removesuffix("\n")
-    if len(text) > _MOST_ERROR:
-        half = _MOST_ERROR // 2
-        left_out = f"\n\n... [{len(text) - _MOST_ERROR} characters truncated] ...\n\n"
-        text = text[:half] + left_out + text[-half:]
-    return WentWrong(text)
+def _shortened(text: str) -> str:
+    if len(text) <= _MOST_TEXT:
+        return text
+    half = _MOST_TEXT // 2
+    return f"{text[:half]}\n\n... [{len(text) - _MOST_TEXT} characters truncated] ...\n\n{text[-half:]}"
 
 
 def _text(output: str) -> str:

@@ -1,6 +1,6 @@
 """Owns the calls of tools in one message of the model: their order, who carries them out, their results.
 
-Whether one may run is decided in `_permissions`.
+Whether one may run is decided in `permissions`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ import msgspec
 
 from outrider.testing._simulator import frames
 from outrider.testing._simulator.permissions.permissions import Denied
-from outrider.testing._simulator.tools.results import no_such_tool
-from outrider.testing._simulator.world import Outcome, ToolCall
+from outrider.testing._simulator.world import Outcome, ToolCall, no_such_tool
 from outrider.wire import JsonObject
 
 if TYPE_CHECKING:
@@ -160,6 +159,8 @@ class Calls:
 
     async def _perform(self, call: ToolCall) -> Outcome:
         run = self._run
+        if (result := run.scripted_results.pop(call.id, None)) is not None:
+            return Outcome(content=result, detail=result)
         if call.name == "Agent":
             return await run.subagents.perform(call, self._talk)
         for owner in (run.questions, run.tools):

@@ -1,6 +1,6 @@
 """Owns the tool that starts subagents, in the foreground and in the background.
 
-Their conversations go on as the main one does; what is told of them as tasks is in `_background`.
+Their conversations go on as the main one does; what is told of them as tasks is in `background`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from uuid import uuid4
 import anyio
 
 from outrider.testing._simulator import frames
-from outrider.testing._simulator.host import catalogue
 from outrider.testing._simulator.model_loop import Ended, Talk
 from outrider.testing._simulator.tools.calls import reminder
 from outrider.testing._simulator.turn import Prompt
@@ -60,7 +59,7 @@ class Subagents:
             **self._run.invocation.agents,
             **(given if isinstance(given, dict) else {}),
         }
-        return {**catalogue.AGENTS, **own}
+        return {**frames.AGENTS, **own}
 
     def stats(self) -> JsonObject:
         """`subagent_stats` of the result that is about to be written."""
@@ -257,7 +256,7 @@ class Subagents:
 
     def _model(self, call: ToolCall, definition: JsonObject, inherited: str) -> str:
         chosen = call.input.get("model") or definition.get("model")
-        return inherited if chosen in (None, "inherit") else catalogue.resolve(str(chosen))
+        return inherited if chosen in (None, "inherit") else frames.resolve(str(chosen))
 
     def _tools(self, definition: JsonObject) -> Callable[[], list[ToolSpec]]:
         named, hidden = definition.get("tools"), definition.get("disallowedTools") or ()

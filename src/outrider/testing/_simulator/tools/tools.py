@@ -1,48 +1,324 @@
-"""Owns the built-in tools of the simulated agent: which there are, and which of them carries out a call.
+"""Owns the built-in tools of the simulated agent: which there are, and those that read and write files.
 
-Does not ask whether a call is allowed; `_permissions` does.
+Does not ask whether a call is allowed; `permissions` does.
 """
 
 from __future__ import annotations
 
+import difflib
+import errno
 import json
+import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from outrider.testing._simulator.tools.bash import Bash
-from outrider.testing._simulator.tools.files import Files, Paths
-from outrider.testing._simulator.tools.read import Reader
-from outrider.testing._simulator.tools.results import (
+from outrider.testing._simulator.world import (
+    Outcome,
+    ToolCall,
+    ToolSpec,
     Unusable,
     WentWrong,
-    keep,
+    as_list,
+    as_object,
+    check_input,
     no_such_tool,
-    preview,
-    read_input,
 )
-from outrider.testing._simulator.tools.schemas import (
-    BY_DEFAULT,
-    CARRIED_OUT,
-    ONLY_BY_NAME,
-    SPECS,
-    WITHOUT_BASH,
-)
-from outrider.testing._simulator.tools.search import Search
-from outrider.testing._simulator.tools.tasks import TaskList
-from outrider.testing._simulator.world import Outcome, ToolCall, ToolSpec, as_list, as_object
 from outrider.wire import JsonObject
 
 if TYPE_CHECKING:
     from outrider.testing._simulator.tools.background import Background
     from outrider.testing._simulator.world import Surroundings
 
-__all__ = ["Tools", "no_such_tool"]
+__all__ = ["Files", "SPECS", "Tools"]
 
-_MOST_FOUND: Final = 20_000
+_CONTEXT: Final = 3
+_CURRENT: Final = " (file state is current in your context — no need to Read it back)"
+
+
+class Files:
+    """Reads and writes files, and knows which of them the model has seen whole."""
+
+    def __init__(self, environment: Mapping[str, str], cwd: Callable[[], Path]) -> None:
+        self._environment, self._cwd = environment, cwd
+        self._seen: set[Path] = set()
+
+    def _find(self, path: str) -> Path:
+        home = self._environment.get("HOME")
+        if home is not None and (path == "~" or path.startswith("~/")):
+            path = home + path[1:]
+        return Path(os.path.normpath(self._cwd() / path))
+
+    def mark_read(self, path: str) -> None:
+        """Take a file for read, as `seed_read_state` asks."""
+        self._seen.add(self._find(path))
+
+    def read(self, given: JsonObject) -> Outcome:
+        path = self._find(given["file_path"])
+        text = self._load(path)
+        if text is None:
+            raise WentWrong(self._missing())
+        offset = max(int(given.get("offset", 1)), 0)
+        limit: int | None = given.get("limit") or None
+        lines, first = text.split("\n"), max(offset - 1, 0)
+        shown = lines[first : None if limit is None else first + limit]
+        (self._seen.add if len(shown) == len(lines) else self._seen.discard)(path)
+        if not text:
+            told = _warning("the file exists but the contents are empty.")
+        elif not shown:
+            told = _warning(
+                f"the file exists but is shorter than the provided offset ({offset}). "
+                f"The file has {len(lines)} lines."
+            )
+        else:
+            told = "\n".join(f"{number}\t{line}" for number, line in enumerate(shown, offset))
+        detail: JsonObject = {
+            "filePath": given["file_path"],
+            "content": "\n".join(shown),
+            "numLines": len(shown),
+            "startLine": offset,
+            "totalLines": len(lines),
+        }
+        return Outcome(content=told, detail={"type": "text", "file": detail})
+
+    def write(self, given: JsonObject) -> Outcome:
+        path, content = self._find(given["file_path"]), str(given["content"])
+        # An empty file is as good as none.
+        original = self._load(path) or None
+        self._save(path, content)
+        self._seen.add(path)
+        detail: JsonObject = {
+            "type": "create" if original is None else "update",
+            "filePath": given["file_path"],
+            "content": content,
+            "structuredPatch": [] if original is None else _patch(original, content),
+            "originalFile": original,
+            "userModified": False,
+        }
+        told = (
+            f"File created successfully at: {given['file_path']}"
+            if original is None
+            else f"The file {given['file_path']} has been updated successfully."
+        )
+        return Outcome(content=told + _CURRENT, detail=detail)
+
+    def check_edit(self, given: JsonObject) -> None:
+        """Raises `Unusable` for an edit that cannot be made."""
+        self._original(given)
+
+    def edit(self, given: JsonObject) -> Outcome:
+        path, original = self._find(given["file_path"]), self._original(given)
+        old, new = str(given["old_string"]), str(given["new_string"])
+        replaces_all = bool(given.get("replace_all"))
+        text = original.replace(old, new, -1 if replaces_all else 1) if old else new
+        is_seen = path in self._seen or not path.exists()
+        self._save(path, text)
+        detail: JsonObject = {
+            "filePath": given["file_path"],
+            "oldString": old,
+            "newString": new,
+            "originalFile": original,
+            "structuredPatch": _patch(original, text),
+            "userModified": False,
+            "replaceAll": replaces_all,
+        }
+        if not is_seen:
+            detail["contentNotInModelContext"] = True
+        how = ". All occurrences were successfully replaced." if replaces_all else " successfully."
+        told = f"The file {given['file_path']} has been updated{how}{_CURRENT if is_seen else ''}"
+        return Outcome(content=told, detail=detail)
+
+    def _original(self, given: JsonObject) -> str:
+        """What is in the file that is to be edited."""
+        old = str(given["old_string"])
+        if old == given["new_string"]:
+            raise Unusable("No changes to make: old_string and new_string are exactly the same.")
+        original = self._load(self._find(given["file_path"]))
+        if original is None:
+            if old:
+                raise Unusable(self._missing())
+            return ""
+        if not old:
+            if original.strip():
+                raise Unusable("Cannot create new file - file already exists.")
+            return original
+        count = original.count(old)
+        if not count:
+            raise Unusable(f"String to replace not found in file.\nString: {old}")
+        if count > 1 and not given.get("replace_all"):
+            raise Unusable(
+                f"Found {count} matches of the string to replace, but replace_all is false. To replace all "
+                "occurrences, set replace_all to true. To replace only one occurrence, please provide more "
+                f"context to uniquely identify the instance.\nString: {old}"
+            )
+        return original
+
+    def _missing(self) -> str:
+        return f"File does not exist. Note: your current working directory is {self._cwd()}."
+
+    def _load(self, path: Path) -> str | None:
+        """The text of a file; none if there is no such file."""
+        try:
+            return path.read_bytes().decode("utf-8", "replace").replace("\r\n", "\n")
+        except FileNotFoundError:
+            return None
+        except IsADirectoryError:
+            raise WentWrong(f"EISDIR: illegal operation on a directory, read '{path}'") from None
+        except OSError as error:
+            raise WentWrong(_system_error(error, path)) from error
+
+    def _save(self, path: Path, text: str) -> None:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(text.encode("utf-8", "replace"))
+        except OSError as error:
+            raise WentWrong(_system_error(error, path)) from error
+
+
+def _warning(text: str) -> str:
+    return f"<system-reminder>Warning: {text}</system-reminder>"
+
+
+def _system_error(error: OSError, path: Path) -> str:
+    name = errno.errorcode.get(error.errno or 0, "EIO")
+    return f"{name}: {(error.strerror or str(error)).lower()}, open '{path}'"
+
+
+def _patch(before: str, after: str) -> list[JsonObject]:
+    """What changed, as `structuredPatch` has it."""
+    old, new = before.splitlines(), after.splitlines()
+    hunks: list[JsonObject] = []
+    for group in difflib.SequenceMatcher(None, old, new).get_grouped_opcodes(_CONTEXT):
+        lines: list[str] = []
+        for kind, old_start, old_end, new_start, new_end in group:
+            if kind == "equal":
+                lines += [f" {line}" for line in old[old_start:old_end]]
+            else:
+                lines += [f"-{line}" for line in old[old_start:old_end]]
+                lines += [f"+{line}" for line in new[new_start:new_end]]
+        first, last = group[0], group[-1]
+        hunks.append(
+            {
+                "oldStart": first[1] + 1,
+                "oldLines": last[2] - first[1],
+                "newStart": first[3] + 1,
+                "newLines": last[4] - first[3],
+                "lines": lines,
+            }
+        )
+    return hunks
+
+
+_TEXT: Final[JsonObject] = {"type": "string"}
+_NUMBER: Final[JsonObject] = {"type": "number"}
+_SWITCH: Final[JsonObject] = {"type": "boolean"}
+_LARGEST: Final = 2**53 - 1
+
+
+def _spec(name: str, description: str, required: tuple[str, ...] = (), /, **fields: JsonObject) -> ToolSpec:
+    schema: JsonObject = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "properties": fields,
+        "required": list(required),
+        "additionalProperties": False,
+    }
+    if not required:
+        del schema["required"]
+    return ToolSpec(name=name, description=description, input_schema=schema)
+
+
+_KNOWN: Final = (
+    _spec(
+        "Bash",
+        "Runs a shell command in the working folder. `timeout` is in milliseconds.",
+        ("command",),
+        command=_TEXT,
+        timeout=_NUMBER,
+        description=_TEXT,
+        run_in_background=_SWITCH,
+        dangerouslyDisableSandbox=_SWITCH,
+    ),
+    _spec(
+        "Edit",
+        "Replaces a text in a file by another.",
+        ("file_path", "old_string", "new_string"),
+        file_path=_TEXT,
+        old_string=_TEXT,
+        new_string=_TEXT,
+        replace_all={"default": False, **_SWITCH},
+    ),
+    _spec(
+        "Read",
+        "Reads a file, or some lines of it.",
+        ("file_path",),
+        file_path=_TEXT,
+        offset={"type": "integer", "minimum": 0, "maximum": _LARGEST},
+        limit={"type": "integer", "exclusiveMinimum": 0, "maximum": _LARGEST},
+        pages=_TEXT,
+        allow_large=_SWITCH,
+    ),
+    _spec("TaskStop", "Stops what runs in the background.", task_id=_TEXT, shell_id=_TEXT),
+    _spec("Write", "Writes a file.", ("file_path", "content"), file_path=_TEXT, content=_TEXT),
+)
+
+_NAMED_ONLY: Final = (
+    "CronCreate",
+    "CronDelete",
+    "CronList",
+    "EnterWorktree",
+    "ExitWorktree",
+    "Glob",
+    "Grep",
+    "ListAgents",
+    "Monitor",
+    "NotebookEdit",
+    "ReportFindings",
+    "ScheduleWakeup",
+    "SendMessage",
+    "Skill",
+    "TaskCreate",
+    "TaskGet",
+    "TaskList",
+    "TaskUpdate",
+    "ToolSearch",
+    "WebFetch",
+    "WebSearch",
+    "Workflow",
+)
+
+CARRIED_OUT: Final = frozenset(spec.name for spec in _KNOWN)
+"""The tools that do something here."""
+
+ONLY_BY_NAME: Final = frozenset({"Glob", "Grep", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate"})
+"""Those that a session has only if `--tools` names them."""
+
+WITHOUT_BASH: Final = frozenset({"Glob", "Grep"})
+"""Those of them that a session without `Bash` has all the same."""
+
+SPECS: Final = {
+    spec.name: spec
+    for spec in sorted(
+        [
+            *_KNOWN,
+            *(
+                ToolSpec(
+                    name=name,
+                    description="Its result is given by the script.",
+                    input_schema={"type": "object"},
+                )
+                for name in _NAMED_ONLY
+            ),
+        ],
+        key=lambda spec: spec.name,
+    )
+}
+"""All of them, by name, in the order in which the program lists them."""
+
+BY_DEFAULT: Final = frozenset(SPECS) - ONLY_BY_NAME
+"""Those that a session has if nothing is said."""
 
 _FOR_THE_SYSTEM: Final = ("command", "file_path", "notebook_path", "path")
 _NO_TEXT: Final = re.compile("[\0\ud800-\udfff]")
@@ -58,35 +334,16 @@ class Tools:
         self._run = run
         self._background = background
         self._bash = Bash(run, background)
-        paths = Paths(run.environment, self._cwd)
-        self._paths = paths
-        self._reader = Reader(paths)
-        self._files = Files(paths)
-        self._search = Search(paths)
-        self._list = TaskList()
+        self._files = Files(run.environment, lambda: self._bash.cwd)
         self._simple: dict[str, Callable[[JsonObject], Outcome]] = {
             "Edit": self._files.edit,
-            "Glob": self._search.glob,
-            "Grep": self._search.grep,
-            "Read": self._reader.read,
-            "TaskCreate": self._list.create,
-            "TaskGet": self._list.get,
-            "TaskList": lambda _: self._list.show(),
-            "TaskUpdate": self._list.update,
-            "WebFetch": _fetch,
-            "WebSearch": _search_web,
+            "Read": self._files.read,
             "Write": self._files.write,
         }
         self._checks: dict[str, Callable[[JsonObject], None]] = {
-            "Bash": self._bash.check,
             "Edit": self._files.check_edit,
-            "Read": self._reader.check,
             "TaskStop": self._check_stop,
-            "Write": self._files.check_write,
         }
-
-    def _cwd(self) -> Path:
-        return self._bash.cwd
 
     def specs(self) -> list[ToolSpec]:
         """The tools that the model is told of, as `--tools` and `--disallowedTools` leave them, in the order
@@ -140,8 +397,13 @@ class Tools:
             if call.name == "TaskStop":
                 return await self._stop(given)
             if call.name not in CARRIED_OUT:
-                raise WentWrong(f"The simulated agent does not carry out {call.name}.")
-            return self._shortened(call, self._simple[call.name](given))
+                told = (
+                    f"The simulated agent does not run {call.name}. Give its result in the script: "
+                    f'`use_tool("{call.name}", …, tool_result="…")`.'
+                )
+                self._run.complain(told)
+                raise WentWrong(told)
+            return self._simple[call.name](given)
         except WentWrong as error:
             return error.outcome()
         except _Missing as error:
@@ -149,28 +411,16 @@ class Tools:
         except OSError as error:
             return WentWrong(str(error)).outcome()
 
-    def _shortened(self, call: ToolCall, outcome: Outcome) -> Outcome:
-        text = outcome.content
-        if call.name != "Grep" or not isinstance(text, str) or len(text) <= _MOST_FOUND:
-            return outcome
-        raw = text.encode("utf-8", "replace")
-        path = keep(self._run, call.id, raw)
-        return msgspec.structs.replace(outcome, content=preview(text, path, len(raw)))
-
-    def has_read(self, path: str, mtime: float) -> None:
+    def mark_read(self, path: str) -> None:
         """Take a file for read, as `seed_read_state` asks."""
-        found = self._paths.find(path)
-        try:
-            if found.stat().st_mtime * 1000 <= mtime:
-                self._reader.read({"file_path": path})
-        except (OSError, WentWrong):
-            pass
+        self._files.mark_read(path)
 
     def _read(self, call: ToolCall) -> JsonObject:
         name = call.name
         if name not in self._names():
             raise _Missing(self._absence(name))
-        given = read_input(SPECS[name], call.input)
+        given = call.input
+        check_input(SPECS[name], given)
         for key in _FOR_THE_SYSTEM:
             if _NO_TEXT.search(str(given.get(key, ""))):
                 raise Unusable(f"`{key}` has a character in it that the system does not take.")
@@ -212,17 +462,3 @@ class _Missing(Exception):
 def _barred(rules: Iterable[str]) -> frozenset[str]:
     """The tools that rules take away altogether: those named without a bracket."""
     return frozenset(rule for rule in rules if "(" not in rule)
-
-
-def _fetch(given: JsonObject) -> Outcome:
-    raise WentWrong(
-        f"The simulated agent does not reach the network: {given['url']} was not fetched. Let a tool of your "
-        "own answer, or replace the result in a hook."
-    )
-
-
-def _search_web(given: JsonObject) -> Outcome:
-    raise WentWrong(
-        f"The simulated agent does not reach the network: nothing was searched for {given['query']!r}. Let a "
-        "tool of your own answer, or replace the result in a hook."
-    )
