@@ -5,13 +5,11 @@ Does not decide what a request uses; scripts do.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from importlib import import_module
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
 import msgspec
 
-from outrider.errors import OptionsError
+from outrider.handlers._tools.json_schema import JsonSchema
 from outrider.testing._simulator.frames import model_of
 from outrider.wire import JsonObject
 
@@ -163,27 +161,12 @@ def check_schema(schema: JsonObject) -> str | None:
     )
 
 
-class _Mistake(Protocol):
-    """What `jsonschema` says of a value that does not fit."""
-
-    absolute_path: Sequence[object]
-    validator: str
-    validator_value: object
-    instance: object
-    message: str
-
-
 def check_output(value: object, schema: JsonObject) -> str | None:
     """The first thing that does not fit, as `/path: what`; none if all does.
 
     Raises `OptionsError` if `jsonschema` is not installed.
     """
-    try:
-        library = import_module("jsonschema")
-    except ImportError as error:
-        hint = "Run: pip install jsonschema"
-        raise OptionsError("Structured output in the simulator needs jsonschema", hint=hint) from error
-    found = next(cast("Iterator[_Mistake]", library.Draft202012Validator(schema).iter_errors(value)), None)
+    found = next(iter(JsonSchema(schema, extra="testing").errors(value)), None)
     if found is None:
         return None
     path = "".join(f"/{step}" for step in found.absolute_path) or "root"
@@ -195,7 +178,7 @@ def check_output(value: object, schema: JsonObject) -> str | None:
             missing = next(name for name in _listed(found.validator_value) if name not in names)
             return f"{path}: must have required property '{missing}'"
         case keyword:
-            return f"{path}: {_MEANINGS.get(keyword, found.message)}"
+            return f"{path}: {_MEANINGS.get(keyword or '', found.message)}"
 
 
 def _listed(value: object) -> list[object]:
