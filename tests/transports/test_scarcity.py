@@ -29,7 +29,7 @@ from outrider.transports._process.wakeup import EventFd
 from outrider.transports._process.watchdog import Watchdog, host
 from outrider.wire import Arrival, UnknownMessage
 from tests.transports.conftest import child, impatient, own_processes
-from tests.transports.test_tree import MARKER, Stranger, is_alive, marked, stranger
+from tests.transports.test_tree import MARKER, Stranger, by_marks, is_alive, marked, stranger
 
 __all__ = ["marked", "stranger"]
 
@@ -135,6 +135,7 @@ def test_what_cannot_be_looked_at_counts_as_being_there(marked: Stranger) -> Non
     assert is_alive(marked)
 
 
+@by_marks
 def test_with_a_single_file_to_open_it_is_looked_at_before_it_is_signalled(
     stranger: Stranger, marked: Stranger, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -416,8 +416,10 @@ from outrider.transports import TraceFile
 resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
 file = TraceFile(sys.argv[1])
 lines = file.new_run().lines("cli->host")
-for number in range(1000):
+for number in range(15):
     lines.feed(b'{"type":"x","number":%d}\\n' % number)
+# The limit is inside of this one, wherever it begins.
+lines.feed(b'{"type":"%s"}\\n' % (b"x" * 5000))
 print(file.is_open)
 """
 

@@ -56,8 +56,8 @@ class Transport(ABC):
     _inbox: Inbox | None = None
 
     def prepare(self, command: Command) -> None:  # noqa: B027 - for those that can use it
-        """Told once, before `connect`, how the agent's program would be started with the options of the
-        session: its arguments, environment, folder and files. Does nothing by default."""
+        """Called once, before `connect`, with how the agent's program would be started for this session: its
+        arguments, environment, folder and files. Does nothing by default."""
 
     @abstractmethod
     async def connect(self) -> None:
@@ -246,7 +246,7 @@ def is_intercepted() -> bool:
 
 
 def intercepted(transport: Transport) -> Transport:
-    """The transport to use in the place of this one. Raises `UsageError` for what is none."""
+    """The transport to use instead of this one. Raises `UsageError` for what is none."""
     for change in (*reversed(_here.get()), *reversed(tuple(_everywhere))):
         chosen = cast("object", change(transport))
         if not isinstance(chosen, Transport):

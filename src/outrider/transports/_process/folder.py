@@ -51,8 +51,8 @@ def make_folder(command: Command, expect: Callable[[str], object]) -> Path:
         for name in command.folders:
             _make_path(folder, Path(name), command.user)
         for file in command.files:
-            place = Path(file.name)
-            path = _make_path(folder, place.parent, command.user) / place.name
+            inner = Path(file.name)
+            path = _make_path(folder, inner.parent, command.user) / inner.name
             path.touch(mode=0o600, exist_ok=False)
             path.write_bytes(file.content)
             _give(path, command.user)

@@ -1,4 +1,4 @@
-"""The process table: the one place where the system is asked about its processes.
+"""The process table: the only module that asks the system about its processes.
 
 Does not know what a process belongs to. Linux has `/proc`. Where there is none (macOS), `psutil` is asked;
 where that is not installed either, nothing is known but the process group.

@@ -70,9 +70,7 @@ class StderrLog:
         """Nothing more will come; waits for the callback, but no longer than this."""
         self._end_line()
         if self._callback is not None and not self._callback.finish(timeout):
-            log.warning(
-                "the stderr callback has not come to an end within %g s; going on without it", timeout
-            )
+            log.warning("the stderr callback still runs after %g s; not waiting for it any longer", timeout)
 
     def _hold(self, piece: bytes) -> None:
         if piece:

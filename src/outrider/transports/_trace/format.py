@@ -83,7 +83,7 @@ class TraceRecord(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     event: str | None = None
     """What happened, for `meta`: `start`, `connected`, `stdin_eof`, `stdout_eof`, `close`, `exit`, …"""
     facts: Mapping[str, Json] = {}
-    """What is told about an event or in a note: `argv`, `cwd`, `pid`, `returncode`, …"""
+    """What an event or a note says: `argv`, `cwd`, `pid`, `returncode`, …"""
 
     @property
     def is_line(self) -> bool:
@@ -142,7 +142,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     """When and by what it was made."""
     records: tuple[TraceRecord, ...]
     is_cut_short: bool = False
-    """Whether its last line is not whole: whoever wrote it was killed, or the disk was full."""
+    """Whether its last line is not whole: its writer was killed, or the disk was full."""
 
     @property
     def runs(self) -> tuple[TraceRun, ...]:

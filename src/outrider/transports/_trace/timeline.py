@@ -1,6 +1,6 @@
 """Owns the timeline of a trace: one line for each thing that was said or happened, for people to read.
 
-Does not print: whoever shows it chooses colours and columns.
+Does not print: the caller chooses colours and columns.
 """
 
 from __future__ import annotations
@@ -123,8 +123,8 @@ class _Run:
 def _without_frame(record: TraceRecord) -> tuple[str, str]:
     if record.direction in ("meta", "note"):
         named = [name for name in _EVENT_FACTS if record.facts.get(name) is not None]
-        told = ", ".join(f"{name} {_short(record.facts[name])}" for name in named)
-        return record.event or record.direction, told or _short(record.facts.get("note"))
+        facts = ", ".join(f"{name} {_short(record.facts[name])}" for name in named)
+        return record.event or record.direction, facts or _short(record.facts.get("note"))
     size = f" ({record.size} bytes)" if record.is_cut else ""
     return "stderr" if record.direction == "stderr" else "no frame", record.text + size
 
@@ -138,8 +138,8 @@ def _said(frame: JsonObject) -> str:
         return _event(_mapping(frame.get("event")))
     if kind == "result":
         cost = frame.get("total_cost_usd")
-        told = [str(frame.get("subtype", "")), f"${cost:.4f}" if isinstance(cost, int | float) else ""]
-        return " ".join(filter(None, (*told, _short(frame.get("result") or frame.get("errors")))))
+        parts = [str(frame.get("subtype", "")), f"${cost:.4f}" if isinstance(cost, int | float) else ""]
+        return " ".join(filter(None, (*parts, _short(frame.get("result") or frame.get("errors")))))
     rest = {name: value for name, value in frame.items() if name not in _NOISE}
     return _short(rest) if rest else ""
 
@@ -170,8 +170,8 @@ def _block(block: Mapping[str, object]) -> str:
 
 def _event(event: Mapping[str, object]) -> str:
     delta = _mapping(event.get("delta"))
-    told = next((delta[name] for name in ("text", "thinking", "partial_json") if name in delta), None)
-    return str(event.get("type", "")) if told is None else _short(told)
+    text = next((delta[name] for name in ("text", "thinking", "partial_json") if name in delta), None)
+    return str(event.get("type", "")) if text is None else _short(text)
 
 
 def _asked(subtype: str, request: Mapping[str, object]) -> str:
@@ -183,10 +183,10 @@ def _asked(subtype: str, request: Mapping[str, object]) -> str:
     if subtype == "mcp_message":
         message = _mapping(request.get("message"))
         method, parameters = message.get("method", "answer"), _mapping(message.get("params"))
-        told = f"{request.get('server_name')}: {method}"
+        call = f"{request.get('server_name')}: {method}"
         if "name" not in parameters:
-            return told
-        return f"{told} {parameters['name']}({_arguments(parameters.get('arguments'))})"
+            return call
+        return f"{call} {parameters['name']}({_arguments(parameters.get('arguments'))})"
     rest = {name: value for name, value in request.items() if name != "subtype"}
     return _short(rest) if rest else ""
 

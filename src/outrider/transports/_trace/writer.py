@@ -52,7 +52,7 @@ _SHORT: Final = 80
 """Texts up to this length come again and again: names, kinds, ids."""
 
 _KEY_LINES: Final = 200
-"""No private key that people use has more; whoever only speaks of one is heard again behind so many."""
+"""No private key that people use has more. After so many, lines are shown again."""
 
 _UUID_LENGTH: Final = 36
 _is_uuid: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullmatch
@@ -79,7 +79,7 @@ class TraceFile:
         self._max_bytes = max_bytes
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
         if replaces:
-            # Whoever made the old one might be able to read it.
+            # The owner of the old one might be able to read it.
             with suppress(FileNotFoundError):
                 os.unlink(self.path)  # noqa: PTH108
         self._number: int | None = os.open(self.path, flags | getattr(os, "O_BINARY", 0), 0o600)
@@ -166,9 +166,9 @@ class RunTrace:
 
     def event(self, event: str, facts: Mapping[str, object]) -> None:
         """Something has happened."""
-        told = self.masking.redaction.mask_json({k: v for k, v in facts.items() if v is not None})
+        masked = self.masking.redaction.mask_json({k: v for k, v in facts.items() if v is not None})
         line: dict[str, object] = {"run": self.number, "t": self._now(), "dir": "meta", "event": event}
-        self.file.write(_encoded(line | told) + b"\n")
+        self.file.write(_encoded(line | masked) + b"\n")
 
     def stderr(self, line: str) -> None:
         """A line on stderr."""
@@ -197,7 +197,7 @@ class RunTrace:
         head = f'{{"run":{self.number},"t":{self._now()},"dir":"{direction}",'.encode()
         if not is_cut and direction != "stderr" and data[:1] == b"{" and data[-1:] == b"}":
             if direction == FROM_HOST:
-                self.hide(_told_to_keep(data, self.masking.redaction))
+                self.hide(_secrets_sent(data, self.masking.redaction))
             hidden = self.masking.frame(data)
         if hidden is not None:
             body = b'"json":' + hidden
@@ -296,8 +296,8 @@ class Masking:
         try:
             value: object = msgspec.json.decode(line)
             # The same name may come twice, and only one of the values has been looked at then.
-            is_told_whole = len(_encoded(value)) == len(line) or not _has_twins(line)
-            if is_told_whole and not self._may_hide(value):
+            is_complete = len(_encoded(value)) == len(line) or not _has_twins(line)
+            if is_complete and not self._may_hide(value):
                 return line
             return _encoded(self.redaction.mask_json(value))
         except (ValueError, RecursionError):
@@ -341,7 +341,7 @@ _REQUEST: Final = b'"control_request"'
 _HEAD: Final = 64
 
 
-def _told_to_keep(line: bytes, redaction: Redaction) -> list[str]:
+def _secrets_sent(line: bytes, redaction: Redaction) -> list[str]:
     """Secrets in a request of the host: the agent may repeat them without their names."""
     if _REQUEST not in line[:_HEAD]:
         return []
@@ -388,16 +388,16 @@ def new_trace_path(path: str) -> Iterator[str]:
     Raises `OptionsError` if there is no such folder.
     """
     now = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
-    place = Path(path.replace("{time}", now).replace("{pid}", str(os.getpid())))
-    if place.is_dir() or path.endswith(("/", os.sep)):
-        place = place / f"{now}-{os.getpid()}.jsonl"
-    if not place.parent.is_dir():
+    target = Path(path.replace("{time}", now).replace("{pid}", str(os.getpid())))
+    if target.is_dir() or path.endswith(("/", os.sep)):
+        target = target / f"{now}-{os.getpid()}.jsonl"
+    if not target.parent.is_dir():
         raise OptionsError(
-            f"`trace` is {path!r}, and there is no folder {str(place.parent)!r}", hint="Make it first."
+            f"`trace` is {path!r}, and there is no folder {str(target.parent)!r}", hint="Make it first."
         )
-    yield str(place)
+    yield str(target)
     for number in count(2):
-        yield str(place.with_name(f"{place.stem}-{number}{place.suffix}"))
+        yield str(target.with_name(f"{target.stem}-{number}{target.suffix}"))
 
 
 class Traced(Transport):
@@ -407,7 +407,7 @@ class Traced(Transport):
     """
 
     def __init__(self, transport: Transport, trace: TraceFile, *, owns_file: bool = False) -> None:
-        """`owns_file`: it is closed at the end; else by whoever made it, and may be that of several."""
+        """`owns_file`: it is closed at the end; else by its maker, and several may share it."""
         self._transport = transport
         self._run = trace.new_run()
         self._sent, self._received = self._run.lines(FROM_HOST), self._run.lines(FROM_AGENT)
@@ -415,7 +415,7 @@ class Traced(Transport):
         self._owns_file = owns_file
         self._is_receiving = False
         self._unread = b""
-        """What was received and written down, but not given out: whoever received it was cancelled."""
+        """What was received and written down, but not given out: the receiver was cancelled."""
         self._writing: dict[Lines, anyio.Lock] = {}
         """What is being written in threads, and whose turn it is."""
         self._has_begun = self._is_ending = self._has_ended = self._is_over = False
@@ -474,7 +474,7 @@ class Traced(Transport):
         try:
             await self._transport.send(data)
         except Exception as error:
-            self._run.event("send_failed", {"error": _told(error)})
+            self._run.event("send_failed", {"error": _describe(error)})
             raise
 
     async def end_input(self) -> None:
@@ -486,7 +486,7 @@ class Traced(Transport):
         if not self._is_ending:
             self._run.event("close", {})
         await self._transport.close()
-        # Whoever receives may still be given what came until now.
+        # The receiver may still get what came until now.
         if not self._is_receiving:
             await self._end(None)
 
@@ -501,7 +501,7 @@ class Traced(Transport):
     async def _write(self, lines: Lines, data: bytes | None) -> None:
         """Write down what one side said; None: that it says no more.
 
-        What takes long is looked through in a thread, and whoever sends or receives waits for it, whatever
+        What takes long is looked through in a thread, and the sender or receiver waits for it, whatever
         becomes of them: nothing is lost, and no more than one piece is on its way.
         """
         if lines not in self._writing and not lines.takes_long(data):
@@ -523,7 +523,7 @@ class Traced(Transport):
             await self._write(self._received, None)
             code = getattr(self._transport, "returncode", None)
             is_failure = error is not None and not isinstance(error, TransportClosed)
-            self._run.event("exit", {"returncode": code, "error": _told(error) if is_failure else None})
+            self._run.event("exit", {"returncode": code, "error": _describe(error) if is_failure else None})
             self._has_ended = True
         if self._has_ended and self._is_over and self._owns_file:
             self._run.file.close()
@@ -564,10 +564,10 @@ def _start(transport: Transport, command: Command | None, run: RunTrace) -> dict
         facts["argv"] = [argument.replace(FOLDER, "<folder>") for argument in argv]
         with suppress(OSError):
             facts["cwd"] = command.cwd or str(Path.cwd())
-        # Names alone: values may be secret, and are the business of whoever set them.
+        # Names alone: values may be secret, and do not belong into a trace.
         facts["env"] = sorted(os.environ if command.env is None else command.env)
     return facts
 
 
-def _told(error: Exception | None) -> str:
+def _describe(error: Exception | None) -> str:
     return f"{type(error).__name__}: {error}"
