@@ -102,5 +102,5 @@ def test_there_is_a_type_for_every_event() -> None:
     names = [str(each.__annotations__["event"]) for each in get_overloads(hook)]
     assert names == [*(f"Literal[{event!r}]" for event in HOOK_EVENTS), "str"]
     returned = [str(each.__annotations__["return"]) for each in get_overloads(hook)]
-    wanted = [f"HookDecorator[told.{HOOK_INPUTS[event].__name__}]" for event in HOOK_EVENTS]
+    wanted = [f"HookDecorator[wire_hooks.{HOOK_INPUTS[event].__name__}]" for event in HOOK_EVENTS]
     assert returned == [*wanted, "HookDecorator[Any]"]
