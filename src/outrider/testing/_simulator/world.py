@@ -262,13 +262,14 @@ def _issues(spec: ToolSpec, given: JsonObject) -> list[tuple[JsonObject, str]]:
     required = [str(name) for name in as_list(spec.input_schema.get("required"))]
     properties = as_object(spec.input_schema.get("properties"))
     for name in dict.fromkeys((*properties, *required)):
-        kind = as_object(properties.get(name)).get("type", "string")
+        declared = as_object(properties.get(name)).get("type")
+        kind = declared if isinstance(declared, str) else "string"
         received = _type_name(given[name]) if name in given else "undefined"
         if name not in given:
             if name not in required:
                 continue
             text = f"The required parameter `{name}` is missing"
-        elif kind not in _TYPES or _fits(given[name], str(kind)):
+        elif declared != kind or kind not in _TYPES or _fits(given[name], kind):
             continue
         else:
             text = f"The parameter `{name}` type is expected as `{kind}` but provided as `{received}`"
