@@ -141,7 +141,7 @@ INTERNAL = {
     "bridle.wire._json": {"dumps", "loads"},
     "bridle.wire._received": {"Received"},
     "bridle.wire._salvage": {"asker_of"},
-    "bridle.wire._tolerant": {"convert_leniently", "is_object"},
+    "bridle.wire._tolerant": {"convert_leniently", "fields_of", "is_object"},
     "bridle.wire._value": {"Line"},
     "bridle.wire._validating": {"schema_of"},
 }
