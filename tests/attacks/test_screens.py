@@ -157,7 +157,7 @@ def test_every_command_is_attacked() -> None:
 def test_only_one_module_writes_to_the_terminal() -> None:
     """Others print through it, or write to streams of Python's while those are guarded."""
     writers: set[str] = set()
-    for path in Path(outrider.app.__file__).parent.glob("*.py"):
+    for path in Path(outrider.app.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             name = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
             if name.startswith(("sys.stdout.buffer", "os.write")) or name in ("Console", "print", "open_raw"):
