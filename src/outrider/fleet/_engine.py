@@ -1,6 +1,6 @@
-"""Owns what a run and an engine say to each other: what is to be done, what comes on the way, and the end.
+"""Makes the attempts of a task: what an engine is, the local engine, and `TaskAttempts`, the loop over them.
 
-Does not run anything.
+The engine for Ray is in `_ray`; the turns of an attempt are run by `_resilient`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Owns the keywords that sessions, pools and runs have in common, and how they are told from options.
+"""The keywords that sessions, pools and runs share, and how amounts of memory and time are written.
 
-Does not carry them out.
+Does not act on them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Makes runs: of tasks (`map`), and of a journal (`resume`). Reads their arguments.
+"""Reads the arguments of `map` and `resume`, and makes the plan of a run.
 
-Runs nothing.
+Starts nothing: `_run` does.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Owns how far a run has come: what is counted while it goes on, and `Progress`, which is shown of it.
+"""`Progress`, how far a run has come, and `Adaptive`, how many tasks run at once.
 
-Does not show it.
+Does not display it.
 """
 
 from __future__ import annotations

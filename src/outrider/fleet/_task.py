@@ -1,6 +1,6 @@
-"""Owns `Task`: a prompt with all that is its own, as it is given in code, in a line of a file, in a journal.
+"""`Task` and `Outcome`, as they are given in code, in a file and in a journal, and which options are secret.
 
-Does not know how a task is run.
+Does not run tasks.
 """
 
 from __future__ import annotations

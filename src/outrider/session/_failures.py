@@ -1,6 +1,6 @@
-"""Why a turn failed: a typed error for a result, told from its fields and from the messages before it.
+"""Makes the typed error of a failed turn from its result and the messages before it.
 
-Does not raise, and does not know deadlines or processes; failed starts are in `_startup`.
+Does not raise it. Failed starts are in `_connection/start_errors`.
 """
 
 from __future__ import annotations

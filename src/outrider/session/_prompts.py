@@ -1,6 +1,6 @@
-"""Owns what a user may send: text, content blocks, files, messages, and how a message is made of them.
+"""What a user may send: text, blocks, files, messages, or a stream of these, made into user messages.
 
-Does not send it. Files in it are read, so that making a message may take a while: `has_files` tells.
+Files are read here, which may take a while: `has_files` says whether there are any.
 """
 
 from __future__ import annotations

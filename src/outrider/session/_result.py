@@ -1,6 +1,6 @@
-"""Owns `Result`: what a turn, or a whole run, came to.
+"""`Result`, what a turn or a run came to, and its structured output as a typed value.
 
-Does not decide whether it failed: whoever makes a result says why, in `error`.
+Does not decide whether it failed: `error` says that.
 """
 
 from __future__ import annotations

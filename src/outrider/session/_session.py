@@ -1,7 +1,6 @@
-"""A conversation with an agent, for its user.
+"""`Session`: a conversation with an agent, for its user.
 
-What it shares with its turns is in `_conversation`, what travels is the connection's business, what a turn
-came to the turn's.
+What it shares with its turns is in `_connection/conversation`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The contract of a transport: bytes to an agent and bytes back, whatever lies between.
+"""`Transport`, what carries bytes to an agent and back, and `intercept`, which puts another in its place.
 
 Does not know what a frame means, only where one ends.
 """

@@ -1,6 +1,6 @@
-"""Owns `Budget`, what one session or many may spend, and what a turn comes to that spends more.
+"""`Budget`, what sessions may spend, and `Gate`, which pauses all sessions while a usage limit lasts.
 
-What is counted is in `_budget_account`; `_budget_watch` looks at sessions.
+`account` does the counting; `watch` charges what a session spends.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Owns `Ledger`, the account of what every turn has used, and its entries.
+"""`Ledger`, the account of what every turn used, kept as JSON lines or in SQLite.
 
-How they are kept is known to `_ledger_files`.
+What was acknowledged is on disk. Decides nothing about spending: `budget` does.
 """
 
 from __future__ import annotations

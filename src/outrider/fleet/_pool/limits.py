@@ -1,6 +1,6 @@
-"""Owns what a pool was told, checked: its limits, and the options that it keeps processes ready for.
+"""What a pool was given, validated: limits, warm options, and the statistics that it reports.
 
-Carries nothing out.
+Starts nothing: `scheduler` does.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Owns `Retry`: whether and when a turn that the API failed is tried again.
+"""The policies of a resilient turn: `Retry` after failures of the API, `Restart` after a lost process.
 
-Does not wait and does not send: it is a value that others ask.
+They are values that decide; `turn_runner` waits, sends and starts.
 """
 
 from __future__ import annotations

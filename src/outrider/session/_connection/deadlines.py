@@ -1,6 +1,6 @@
-"""Watches over the turns of a connection, and has those ended that take too long.
+"""Watches the turns of a connection: which timeout a turn has passed, and how it is interrupted or ended.
 
-When that is, is known to `_deadlines`; how a turn is ended, to `_stopping`.
+The limits are `Timeouts` in the options.
 """
 
 from __future__ import annotations

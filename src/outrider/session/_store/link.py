@@ -1,7 +1,6 @@
-"""Owns what a session has of its store from the beginning to the end: what it resumes, the lease, the mirror.
+"""The link between a session and its store: what is resumed, the leases, and the order of start and end.
 
-The parts are in `_resuming`, `_leasing` and `_mirror`; here is in which order they begin and end, and within
-which bounds.
+`mirror` copies the transcript while the session runs; `restore_files` writes what Claude Code reads.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which messages belong to which turn, and when turns are over.
 
 Does no I/O and has no clock of its own: it is told what was sent, what arrived, and at what time. How long a
-turn may take is decided in `_deadlines`.
+turn may take is decided in `_connection/deadlines`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One turn as the connection sees it: what was sent for it, what came back, how it ended.
 
-Decides nothing: which messages belong to a turn is found out in `_routing`, when it has taken too long in
-`_deadlines`. Holds no session, which may be dropped while the turn goes on.
+Decides nothing: which messages belong to a turn is found out in `routing`, when it has taken too long in
+`deadlines`. Holds no session, which may be dropped while the turn goes on.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Owns `MessagesApi`, a Messages API on this machine that answers from a script and keeps the requests.
+"""`MessagesApi`, a Messages API on this machine that answers from a script and keeps the requests.
 
-Does not check them, and knows no agent.
+Sends each answer as one JSON object or as events. Does not check requests, and knows no agent.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Owns how a contract is checked clause by clause, and how what was found is told.
+"""How a contract is checked clause by clause and reported, and the entries that stores are checked with.
 
-Does not know any contract.
+Knows no clause.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Owns `check_store`: whether a session store keeps to the contract of one.
+"""`check_store`: checks that a session store keeps its contract, clause by clause.
 
-The clauses are in `_store_clauses` and `_store_strict_clauses`.
+The strict part (batches, projects, leases) is in `store_strict`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Owns `check_transport`: whether a transport keeps to the contract of one.
+"""`check_transport`: checks that a transport keeps its contract, in the order of `Transport`'s own text.
 
-The clauses are in `_transport_clauses`.
+How a clause is checked and reported is in `contract`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Owns the plan of what goes wrong on the way between Outrider and an agent: which faults, and where.
+"""The plan of what goes wrong between Outrider and an agent, and what each fault does to the bytes.
 
-What they do to the bytes is in `_mangler`.
+`faulty` decides when.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Owns `Faulty`, a transport around another one on which things go wrong as planned.
+"""`Faulty`, a transport around another one on which things go wrong as planned.
 
-What goes wrong with the bytes is in `_faults`; here is when, and how an agent is made to die.
+The faults themselves are in `faults`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Owns `Traced`, a transport that writes down all that goes through another one.
+"""Writes traces: `Traced`, a transport around another one, and the file, with secrets masked.
 
-Does not change what goes through, and does not know how it is written: `_trace_file` does.
+Does not change what goes through. The format is in `format`.
 """
 
 from __future__ import annotations
