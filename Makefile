@@ -128,7 +128,7 @@ coverage: $(STAMP) agent servers ## run the tests with branch coverage; fails be
 .PHONY: conformance
 conformance: $(STAMP) agent ## play every scene, example and program with the real agent, too
 	@OUTRIDER_CONFORMANCE=1 $(PY) -m pytest -n $(WORKERS) tests/conformance tests/test_readme.py \
-		tests/testing/simulator/test_tools_as_real.py tests/compat/test_programs.py $(ARGS)
+		tests/compat/test_programs.py $(ARGS)
 
 .PHONY: attacks
 attacks: $(STAMP) agent ## run what docs/security.md promises: hostile models, repositories, children, users, readers

@@ -34,3 +34,10 @@ def _has(path: Path, name: str) -> bool:
             return False
         body = getattr(found, "body", [])
     return True
+
+
+def test_the_makefile_names_tests_that_are_there() -> None:
+    root = Path(__file__).parents[1]
+    named = re.findall(r"(?<![\w/])tests/[\w/]+(?:\.py)?", (root / "Makefile").read_text(encoding="utf-8"))
+    assert named
+    assert [path for path in named if not (root / path).exists()] == []
