@@ -25,7 +25,7 @@ from outrider.options._values import (
     Isolation,
     JsonSchemaFormat,
     LocalPlugin,
-    Part,
+    OptionValue,
     PresetPrompt,
     Sandbox,
     SandboxFilesystem,
@@ -38,7 +38,7 @@ from outrider.options._values import (
 __all__ = [
     "Options",
     "OptionFields",
-    "Part",
+    "OptionValue",
     "PermissionShadowedWarning",
     "check_place",
     # Where and how it runs.

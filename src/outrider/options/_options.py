@@ -12,9 +12,9 @@ import msgspec
 
 from outrider.errors import OptionsError
 from outrider.options._checks import check, warn_of_shadowed_permission
-from outrider.options._table import READERS
+from outrider.options._table import VALIDATORS
 from outrider.options._validators import fold, near
-from outrider.options._values import EnvPolicy, Isolation, Timeouts, defaults_of, differing, shown_fields
+from outrider.options._values import EnvPolicy, Isolation, Timeouts, defaults_of, differing, repr_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -336,7 +336,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, met
 
     def __post_init__(self) -> None:
         defaults = defaults_of(type(self))
-        for name, read in READERS.items():
+        for name, read in VALIDATORS.items():
             given = getattr(self, name)
             if given is not defaults[name] and (normal := read(f"`{name}`", given)) is not given:
                 msgspec.structs.force_setattr(self, name, normal)
@@ -367,4 +367,4 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, met
         return self.replace()
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({shown_fields(self._given())})"
+        return f"{type(self).__name__}({repr_fields(self._given())})"

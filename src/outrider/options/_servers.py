@@ -13,12 +13,12 @@ import msgspec
 from outrider.errors import OptionsError
 from outrider.options._tool_names import tool_name
 from outrider.options._validators import (
-    Reader,
+    Validator,
     any_text,
     checked,
     choice,
     either,
-    fault,
+    invalid_value,
     is_mapping,
     json_object,
     listed,
@@ -32,7 +32,7 @@ from outrider.options._validators import (
     whole,
     within,
 )
-from outrider.options._values import Part, from_mapping, is_variable_name
+from outrider.options._values import OptionValue, from_mapping, is_variable_name
 from outrider.wire import JsonObject
 from outrider.wire.choices import (
     EFFORT_LEVELS,
@@ -55,16 +55,16 @@ def _policies(place: str, value: object) -> object:
     return list(cast(tuple[object, ...], listed(json_object)(place, value)))
 
 
-_SERVER_READERS: Final[Mapping[str, Reader]] = {
+_SERVER_VALIDATORS: Final[Mapping[str, Validator]] = {
     "timeout": optional(whole(1)),
     "always_load": optional(switch),
     "tools": optional(_policies),
     "extra": json_object,
 }
-_EXTERNAL_READERS: Final[Mapping[str, Reader]] = {"required": switch, **_SERVER_READERS}
+_EXTERNAL_VALIDATORS: Final[Mapping[str, Validator]] = {"required": switch, **_SERVER_VALIDATORS}
 
 
-class _Server(Part, frozen=True, kw_only=True, rename="camel", tag_field="type"):
+class _Server(OptionValue, frozen=True, kw_only=True, rename="camel", tag_field="type"):
     timeout: int | None = None
     """Milliseconds for a tool call. None: the agent decides."""
     always_load: bool | None = None
@@ -91,24 +91,24 @@ class StdioServer(_External, frozen=True, tag="stdio", rename="camel"):
     env: Mapping[str, str] = {}
     """Variables for it; never shown."""
 
-    _readers: ClassVar[Mapping[str, Reader]] = {
+    _fields_: ClassVar[Mapping[str, Validator]] = {
         "command": text,
         "args": listed(secret_text),
         "env": read_variables,
-        **_EXTERNAL_READERS,
+        **_EXTERNAL_VALIDATORS,
     }
     _secret: ClassVar[frozenset[str]] = frozenset({"env"})
 
 
 def _is_url(place: str, url: str) -> None:
     if "://" not in url:
-        raise fault(place, "a URL", url, "It begins with 'https://' or 'http://'.", hidden=True)
+        raise invalid_value(place, "a URL", url, "It begins with 'https://' or 'http://'.", hidden=True)
 
 
-_REMOTE_READERS: Final[Mapping[str, Reader]] = {
+_REMOTE_VALIDATORS: Final[Mapping[str, Validator]] = {
     "url": checked(_is_url),
     "headers": mapped(text, secret_text, hidden=True),
-    **_EXTERNAL_READERS,
+    **_EXTERNAL_VALIDATORS,
 }
 
 
@@ -119,7 +119,7 @@ class SseServer(_External, frozen=True, tag="sse", rename="camel"):
     headers: Mapping[str, str] = {}
     """Sent with each request; never shown."""
 
-    _readers: ClassVar[Mapping[str, Reader]] = _REMOTE_READERS
+    _fields_: ClassVar[Mapping[str, Validator]] = _REMOTE_VALIDATORS
     _secret: ClassVar[frozenset[str]] = frozenset({"headers"})
 
 
@@ -130,7 +130,7 @@ class HttpServer(_External, frozen=True, tag="http", rename="camel"):
     headers: Mapping[str, str] = {}
     """Sent with each request; never shown."""
 
-    _readers: ClassVar[Mapping[str, Reader]] = _REMOTE_READERS
+    _fields_: ClassVar[Mapping[str, Validator]] = _REMOTE_VALIDATORS
     _secret: ClassVar[frozenset[str]] = frozenset({"headers"})
 
 
@@ -141,7 +141,7 @@ class SdkServer(_Server, frozen=True, tag="sdk", rename="camel"):
     instance: object = None
     """What answers for it; stays in this process."""
 
-    _readers: ClassVar[Mapping[str, Reader]] = {"name": text, **_SERVER_READERS}
+    _fields_: ClassVar[Mapping[str, Validator]] = {"name": text, **_SERVER_VALIDATORS}
     _kept_here: ClassVar[frozenset[str]] = frozenset({"instance"})
 
 
@@ -160,7 +160,7 @@ _SERVERS: Final[Mapping[str, type[StdioServer | SseServer | HttpServer | SdkServ
 def read_servers(place: str, value: object) -> dict[str, McpServer]:
     """MCP servers by name: parts, mappings, or objects of this process that are servers."""
     if not is_mapping(value):
-        raise fault(place, "a mapping of names to servers, or the path of a file", value, hidden=True)
+        raise invalid_value(place, "a mapping of names to servers, or the path of a file", value, hidden=True)
     servers: dict[str, McpServer] = {}
     for name, given in value.items():
         known = text(f"the name of a server in {place}", name)
@@ -185,7 +185,7 @@ def _tool(place: str, value: object) -> object:
     return text(place, tool_name(place, value))
 
 
-class AgentDefinition(Part, frozen=True, kw_only=True, rename="camel"):
+class AgentDefinition(OptionValue, frozen=True, kw_only=True, rename="camel"):
     """A subagent: what it is for, how it is prompted, and what it may use."""
 
     description: str
@@ -228,7 +228,7 @@ class AgentDefinition(Part, frozen=True, kw_only=True, rename="camel"):
     extra: Mapping[str, object] = {}
     """Further keys, as the agent spells them; they win over the fields."""
 
-    _readers: ClassVar[Mapping[str, Reader]] = {
+    _fields_: ClassVar[Mapping[str, Validator]] = {
         "description": text,
         "prompt": text,
         **dict.fromkeys(("tools", "disallowed_tools"), optional(listed(_tool))),
@@ -250,7 +250,7 @@ class AgentDefinition(Part, frozen=True, kw_only=True, rename="camel"):
 def read_agents(place: str, value: object) -> dict[str, AgentDefinition]:
     """Subagents by name: parts or mappings."""
     if not is_mapping(value):
-        raise fault(place, "a mapping of names to subagents", value)
+        raise invalid_value(place, "a mapping of names to subagents", value)
     agents: dict[str, AgentDefinition] = {}
     for name, given in value.items():
         known = text(f"the name of a subagent in {place}", name)
@@ -262,5 +262,5 @@ def _read_agent(place: str, value: object) -> AgentDefinition:
     if isinstance(value, AgentDefinition):
         return value.copied()
     if not is_mapping(value):
-        raise fault(place, "an AgentDefinition or a mapping", value)
+        raise invalid_value(place, "an AgentDefinition or a mapping", value)
     return from_mapping(AgentDefinition, place, value)

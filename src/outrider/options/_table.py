@@ -23,15 +23,15 @@ from outrider.options._servers import (
 )
 from outrider.options._tool_names import tool_name
 from outrider.options._validators import (
-    Reader,
+    Validator,
     above_zero,
     any_text,
     checked,
     choice,
     did_you_mean,
     either,
-    fault,
     function,
+    invalid_value,
     is_list,
     is_mapping,
     is_path,
@@ -57,14 +57,14 @@ from outrider.options._values import (
     Isolation,
     JsonSchemaFormat,
     LocalPlugin,
-    Part,
+    OptionValue,
     PresetPrompt,
     Sandbox,
     Timeouts,
     Trace,
     from_mapping,
-    part_reader,
-    placed,
+    named,
+    value_of,
 )
 from outrider.wire.choices import SETTING_SOURCES
 
@@ -83,12 +83,12 @@ NEW_EVENT: Final = "An event that is not known here needs `@outrider.hook(…, a
 
 def _is_uuid(place: str, value: str) -> None:
     if not _UUID.match(value):
-        raise fault(place, "a UUID", value, "Make one with `str(uuid.uuid4())`.")
+        raise invalid_value(place, "a UUID", value, "Make one with `str(uuid.uuid4())`.")
 
 
 def _is_absolute(place: str, value: str) -> None:
     if not _ABSOLUTE.match(value):
-        raise fault(place, "an absolute path", value, "Give `Path(…).resolve()`.")
+        raise invalid_value(place, "an absolute path", value, "Give `Path(…).resolve()`.")
 
 
 def _session_store(place: str, value: object) -> object:
@@ -97,7 +97,9 @@ def _session_store(place: str, value: object) -> object:
         return path_text(place, value) if isinstance(value, str) else Path(path_text(place, value))
     if isinstance(value, type) or not all(_is_async(getattr(value, name, None)) for name in _STORING):
         wanted = "a session store, with async `append` and `load`, or its URL or path"
-        raise fault(place, wanted, value, "Derive it from `outrider.transcripts.SessionStore`.", hidden=True)
+        raise invalid_value(
+            place, wanted, value, "Derive it from `outrider.transcripts.SessionStore`.", hidden=True
+        )
     return value
 
 
@@ -110,13 +112,13 @@ def _is_async(method: object) -> bool:
 
 def _has_no_comma(place: str, value: str) -> None:
     if "," in value:
-        raise fault(place, "one name, without a comma", value, "Give each name as its own entry.")
+        raise invalid_value(place, "one name, without a comma", value, "Give each name as its own entry.")
 
 
 def _tools(place: str, value: object) -> object:
     if is_mapping(value):
         if value.get("type") != "preset" or value.get("preset", "claude_code") != "claude_code":
-            raise fault(place, "a list, or the preset 'claude_code'", value)
+            raise invalid_value(place, "a list, or the preset 'claude_code'", value)
         return "default"
     if isinstance(value, str) and value == "default":
         return value
@@ -136,7 +138,7 @@ def _fallback_models(place: str, value: object) -> object:
 def _task_budget(place: str, value: object) -> object:
     if is_mapping(value):
         if set(value) != {"total"}:
-            raise fault(place, 'a whole number, or {"total": number}', value)
+            raise invalid_value(place, 'a whole number, or {"total": number}', value)
         value = value["total"]
     return whole(1)(place, value)
 
@@ -146,10 +148,10 @@ def _env_policy(place: str, value: object) -> object:
         return value
     if isinstance(value, str):
         if value != "inherit":
-            raise fault(place, '"inherit" or a list of names', value, f"Did you mean [{value!r}]?")
+            raise invalid_value(place, '"inherit" or a list of names', value, f"Did you mean [{value!r}]?")
         return EnvPolicy.INHERIT
     names = cast("tuple[str, ...]", listed(text)(place, value))
-    return placed(place, lambda: EnvPolicy.only(*names))
+    return named(place, lambda: EnvPolicy.only(*names))
 
 
 def _isolation(place: str, value: object) -> object:
@@ -170,7 +172,9 @@ def _hooks(place: str, value: object) -> object:
         return _by_event(place, value)
     if not is_mapping(value):
         hint = f"Did you mean [{getattr(value, '__name__', '…')}]?" if callable(value) else ""
-        raise fault(place, "a list of hooks, or a mapping of events to such lists", value, hint, hidden=True)
+        raise invalid_value(
+            place, "a list of hooks, or a mapping of events to such lists", value, hint, hidden=True
+        )
     found = mapped(text, listed(thing("a hook or a function")))(place, value)
     for event, hooks in cast("Mapping[str, Sequence[object]]", found).items():
         if not hooks or not all(getattr(hook, "allow_unknown", False) for hook in hooks):
@@ -184,7 +188,7 @@ def _by_event(place: str, hooks: Sequence[object]) -> object:
         event: object = getattr(hook, "event", None)
         if not isinstance(event, str) or isinstance(hook, type):
             hint = 'Write @outrider.hook("PreToolUse") above a function, or say {"PreToolUse": [function]}.'
-            raise fault(within(place, number), "a hook that knows its event", hook, hint, hidden=True)
+            raise invalid_value(within(place, number), "a hook that knows its event", hook, hint, hidden=True)
         found[event] = (*found.get(event, ()), hook)
     return found
 
@@ -194,12 +198,12 @@ def _check_event(place: str, event: str) -> None:
 
     if event not in HOOK_EVENTS:
         hint = f"{did_you_mean(event, HOOK_EVENTS)} {NEW_EVENT}".lstrip()
-        raise fault(place, "the name of an event", event, hint)
+        raise invalid_value(place, "the name of an event", event, hint)
 
 
 def _runner(place: str, value: object) -> object:
     if isinstance(value, type) or not isinstance(value, Runner) or not callable(value.wrap):
-        raise fault(place, "a runner: something with `wrap` and `is_local`", value, hidden=True)
+        raise invalid_value(place, "a runner: something with `wrap` and `is_local`", value, hidden=True)
     return value
 
 
@@ -218,7 +222,7 @@ def _buffer_size(place: str, value: object) -> object:
 # Options that are parts.
 
 
-def _tagged(*kinds: type[Part]) -> Reader:
+def _tagged(*kinds: type[OptionValue]) -> Validator:
     """One of several parts, or a mapping whose `type` tells which."""
     by_tag = {cast(str, kind.__struct_config__.tag): kind for kind in kinds}
     names = ", ".join(kind.__name__ for kind in kinds)
@@ -227,7 +231,7 @@ def _tagged(*kinds: type[Part]) -> Reader:
         if isinstance(value, kinds):
             return value.copied()
         if not is_mapping(value):
-            raise fault(place, f"a {names} or a mapping", value)
+            raise invalid_value(place, f"a {names} or a mapping", value)
         tag = cast(str, choice(*by_tag)(f"the type of {place}", value.get("type")))
         return from_mapping(by_tag[tag], place, value)
 
@@ -238,7 +242,7 @@ _any_prompt: Final = _tagged(PresetPrompt, CustomPrompt, FilePrompt)
 _any_thinking: Final = _tagged(AdaptiveThinking, EnabledThinking, DisabledThinking)
 _any_plugin: Final = _tagged(LocalPlugin)
 _any_format: Final = _tagged(JsonSchemaFormat)
-_any_trace: Final = part_reader(Trace)
+_any_trace: Final = value_of(Trace)
 
 
 def _system_prompt(place: str, value: object) -> object:
@@ -258,7 +262,7 @@ def _plugin(place: str, value: object) -> object:
 
 
 def _trace(place: str, value: object) -> object:
-    return placed(place, lambda: Trace(cast(str, value))) if is_path(value) else _any_trace(place, value)
+    return named(place, lambda: Trace(cast(str, value))) if is_path(value) else _any_trace(place, value)
 
 
 def _output_format(place: str, value: object) -> object:
@@ -272,7 +276,7 @@ def _output_format(place: str, value: object) -> object:
 
 # The table.
 
-READERS: Final[Mapping[str, Reader]] = {
+VALIDATORS: Final[Mapping[str, Validator]] = {
     # The program.
     **dict.fromkeys(("cli_path", "bundled_path", "executable"), optional(path_text)),
     "executable_args": listed(secret_text),
@@ -287,7 +291,7 @@ READERS: Final[Mapping[str, Reader]] = {
     "env_policy": _env_policy,
     "isolation": _isolation,
     "user": optional(either(str, text, whole(0, _LARGEST_UID))),
-    "timeouts": part_reader(Timeouts),
+    "timeouts": value_of(Timeouts),
     "give_up_on": listed(whole(100, 599)),
     # The model.
     "model": optional(text),
@@ -330,7 +334,7 @@ READERS: Final[Mapping[str, Reader]] = {
     "on_elicitation": optional(function),
     "on_user_dialog": optional(function),
     "supported_dialog_kinds": listed(text),
-    "sandbox": optional(part_reader(Sandbox)),
+    "sandbox": optional(value_of(Sandbox)),
     # Settings.
     "setting_sources": optional(listed(choice(*SETTING_SOURCES))),
     "settings": optional(_settings),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Generic, cast
 import msgspec
 
 from outrider.errors import OptionsError, OutputInvalid, OutriderError, TurnFailed
-from outrider.options._validators import fault
+from outrider.options._validators import invalid_value
 from outrider.redaction import preview
 from outrider.session._usage import Usage
 from outrider.wire import AssistantMessage, Json, Message, ResultMessage, StreamEvent
@@ -233,7 +233,9 @@ def output_shape(output: object, options: Options) -> Shape[object]:
         )
     if issubclass(type(output), _NO_TYPES) or hasattr(type(output), "__dataclass_fields__"):
         # Some of these would pass: a text is taken for an annotation, and a function for its parameters.
-        raise fault("`output`", "a type or a JSON Schema", output, "Give the class itself: `output=Invoice`.")
+        raise invalid_value(
+            "`output`", "a type or a JSON Schema", output, "Give the class itself: `output=Invoice`."
+        )
     from outrider.handlers import Shape
 
     return Shape.for_output(output)

@@ -13,7 +13,7 @@ import anyio
 from outrider.errors import UsageError
 from outrider.launch import make_initialize
 from outrider.options import Options
-from outrider.options._validators import fault, text
+from outrider.options._validators import invalid_value, text
 from outrider.protocol import RunState
 from outrider.session._connection.conversation import Conversation, wait_idle
 from outrider.session._connection.observers import EventReader
@@ -105,7 +105,9 @@ class Session(Requests, Generic[Output_co]):
         """
         options = Options() if options is None else options
         if not isinstance(options, Options):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise fault("`options`", "an `Options`", options, "Single options are keywords: `model='opus'`.")
+            raise invalid_value(
+                "`options`", "an `Options`", options, "Single options are keywords: `model='opus'`."
+            )
         self.options: Options = options.replace(**fields) if fields else options
         shape = None if output is None else output_shape(output, self.options)
         self._conversation = Conversation(self.options, Session._over, shape)
@@ -246,7 +248,9 @@ class Session(Requests, Generic[Output_co]):
         if isinstance(request, str):
             text("`request`", request)
         elif not isinstance(request, Request):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise fault("`request`", "the name of a request, or one of `outrider.wire.control`", request)
+            raise invalid_value(
+                "`request`", "the name of a request, or one of `outrider.wire.control`", request
+            )
         elif fields:
             raise UsageError(f"{type(request).__name__} has fields of its own: set {', '.join(fields)} there")
         else:
