@@ -18,7 +18,7 @@ from outrider.errors import OptionsError
 from outrider.fleet._fields import read_seconds, read_size
 from outrider.fleet._workspaces import Workspace, read_workspace
 from outrider.options import OptionFields, Options
-from outrider.options._options import refuse_unknown
+from outrider.options._table import refuse_unknown
 from outrider.options._validators import (
     Validator,
     above_zero,

@@ -5,8 +5,7 @@ from options.
 """
 
 from outrider.options._checks import PermissionShadowedWarning, check_place
-from outrider.options._fields import OptionFields
-from outrider.options._options import Options
+from outrider.options._options import OptionFields, Options
 from outrider.options._servers import (
     AgentDefinition,
     HttpServer,

@@ -46,9 +46,9 @@ from outrider.wire.choices import (
 PERMISSION_MODES: Final = ("default", "acceptEdits", "plan", "bypassPermissions", "dontAsk", "auto", "manual")
 """What the program accepts today on its command line; it ends at once for any other."""
 
-read_permission_mode: Final = open_choice(PERMISSION_MODES, typos=True)
-read_effort: Final = open_choice(EFFORT_LEVELS, typos=False)
-read_variables: Final = mapped(checked(is_variable_name), secret_text, hidden=True)
+mode_name: Final = open_choice(PERMISSION_MODES, typos=True)
+effort_level: Final = open_choice(EFFORT_LEVELS, typos=False)
+variables: Final = mapped(checked(is_variable_name), secret_text, hidden=True)
 
 
 def _policies(place: str, value: object) -> object:
@@ -94,7 +94,7 @@ class StdioServer(_External, frozen=True, tag="stdio", rename="camel"):
     _fields_: ClassVar[Mapping[str, Validator]] = {
         "command": text,
         "args": listed(secret_text),
-        "env": read_variables,
+        "env": variables,
         **_EXTERNAL_VALIDATORS,
     }
     _secret: ClassVar[frozenset[str]] = frozenset({"env"})
@@ -157,7 +157,7 @@ _SERVERS: Final[Mapping[str, type[StdioServer | SseServer | HttpServer | SdkServ
 }
 
 
-def read_servers(place: str, value: object) -> dict[str, McpServer]:
+def servers_by_name(place: str, value: object) -> dict[str, McpServer]:
     """MCP servers by name: parts, mappings, or objects of this process that are servers."""
     if not is_mapping(value):
         raise invalid_value(place, "a mapping of names to servers, or the path of a file", value, hidden=True)
@@ -241,13 +241,13 @@ class AgentDefinition(OptionValue, frozen=True, kw_only=True, rename="camel"):
         ),
         **dict.fromkeys(("max_turns", "auto_compact_window"), optional(whole(1))),
         **dict.fromkeys(("background", "omit_claude_md"), optional(switch)),
-        "effort": optional(either(int, whole(0), read_effort)),
-        "permission_mode": optional(read_permission_mode),
+        "effort": optional(either(int, whole(0), effort_level)),
+        "permission_mode": optional(mode_name),
         "extra": json_object,
     }
 
 
-def read_agents(place: str, value: object) -> dict[str, AgentDefinition]:
+def agents_by_name(place: str, value: object) -> dict[str, AgentDefinition]:
     """Subagents by name: parts or mappings."""
     if not is_mapping(value):
         raise invalid_value(place, "a mapping of names to subagents", value)

@@ -53,7 +53,7 @@ def _described(value: object, *, hidden: bool) -> str:
 
 def within(place: str, key: object) -> str:
     """The place of an item: `env['A']`."""
-    subscript = f"[{preview(repr(key), 80)}]"
+    subscript = f"[{key if isinstance(key, int) else preview(repr(key), 80)}]"
     return f"{place[:-1]}{subscript}`" if place.endswith("`") else place + subscript
 
 
@@ -77,18 +77,16 @@ def is_list(value: object) -> TypeGuard[Sequence[object]]:
 
 
 def _clean(place: str, value: str, surrogates: re.Pattern[str] = _SURROGATE, *, hidden: bool = False) -> str:
-    shown = "" if hidden else f": {preview(repr(value), 80)}"
     if "\0" in value:
-        raise OptionsError(
-            f"{place} contains a NUL byte{shown}", hint="No program can be given one: remove it."
-        )
-    if surrogates.search(value):
-        raise OptionsError(
-            f"{place} contains a lone surrogate, which is no character{shown}",
-            hint='Decode the text anew, for example with `errors="replace"`.',
-        )
-    # Without what a subclass makes of it, as an enumeration does.
-    return str.__str__(value)
+        problem, hint = "a NUL byte", "No program can be given one: remove it."
+    elif surrogates.search(value):
+        problem = "a lone surrogate, which is no character"
+        hint = 'Decode the text anew, for example with `errors="replace"`.'
+    else:
+        # Without what a subclass makes of it, as an enumeration does.
+        return str.__str__(value)
+    shown = "" if hidden else f": {preview(repr(value), 80)}"
+    raise OptionsError(f"{place} contains {problem}{shown}", hint=hint)
 
 
 def any_text(place: str, value: object) -> str:
