@@ -341,7 +341,7 @@ def _keep_journal(
 def _plan(options: Options | None, output: object, fields: RunFields) -> Plan:
     own, single = split_keywords(fields, RunFields)
     # It is made only to have all of it checked before anything starts.
-    checked = Session(options, output=output, **single).options
+    checked = Session(options, output=cast(Any, output), **single).options
     if checked.transport is not None:
         raise OptionsError("`transport` cannot be shared by the sessions of many tasks")
     seconds, on_progress = own.get("task_seconds"), own.get("on_progress")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypedDict, cast
 
 import msgspec
 
@@ -81,12 +81,24 @@ from outrider.wire.choices import SETTING_SOURCES, Beta, EffortLevel, Permission
 if TYPE_CHECKING:
     from typing import Self, Unpack
 
+    from outrider.handlers import (
+        DialogRequest,
+        ElicitationRequest,
+        HookContext,
+        PermissionRequest,
+        Plan,
+        Question,
+    )
     from outrider.transcripts import SessionStore
     from outrider.wire import JsonObject
     from outrider.wire.hooks import HookEvent
+
+    # Each takes the input of its own event.
+    HookFunction: TypeAlias = Callable[[Any], object] | Callable[[Any, HookContext], object]
 else:
-    # Of layers above, or in a module that few need; at run time the hints say no more.
-    SessionStore, HookEvent = object, str
+    # Of layers above, or in modules that few need; at run time the hints say no more.
+    DialogRequest = ElicitationRequest = PermissionRequest = Plan = Question = SessionStore = object
+    HookEvent, HookFunction = str, Callable[..., object]
 
 StrPath: TypeAlias = str | PathLike[str]
 
@@ -95,6 +107,13 @@ Plain: TypeAlias = Mapping[str, object]
 
 SystemPrompt: TypeAlias = PresetPrompt | CustomPrompt | FilePrompt
 Thinking: TypeAlias = AdaptiveThinking | EnabledThinking | DisabledThinking
+
+
+class EventHook(Protocol):
+    """A function with its event, as `@outrider.hook` makes it."""
+
+    @property
+    def event(self) -> str: ...
 
 
 class OptionFields(TypedDict, total=False):
@@ -142,7 +161,7 @@ class OptionFields(TypedDict, total=False):
     plan_mode_instructions: str | None
     verbatim_prompts: bool
 
-    tools: Sequence[object] | Literal["default"] | Plain | None
+    tools: Sequence[str | Callable[..., object]] | Literal["default"] | Plain | None
     allowed_tools: Sequence[str | Callable[..., object]]
     disallowed_tools: Sequence[str | Callable[..., object]]
     extra_tools: Sequence[str]
@@ -157,15 +176,15 @@ class OptionFields(TypedDict, total=False):
     strict_mcp_config: bool
 
     permission_mode: PermissionMode | None
-    permission: Callable[..., object] | None
-    on_question: Callable[..., object] | None
-    on_plan: Callable[..., object] | None
+    permission: Callable[[PermissionRequest], object] | None
+    on_question: Callable[[Question], object] | None
+    on_plan: Callable[[Plan], object] | None
     permission_prompt_tool_name: str | Callable[..., object] | None
     permission_prompts: Literal["host", "none"] | None
     allow_dangerously_skip_permissions: bool
-    hooks: Mapping[HookEvent, Sequence[object]] | Sequence[object]
-    on_elicitation: Callable[..., object] | None
-    on_user_dialog: Callable[..., object] | None
+    hooks: Mapping[HookEvent, Sequence[HookFunction]] | Sequence[EventHook]
+    on_elicitation: Callable[[ElicitationRequest], object] | None
+    on_user_dialog: Callable[[DialogRequest], object] | None
     supported_dialog_kinds: Sequence[str]
     sandbox: Sandbox | Plain | None
 
@@ -586,10 +605,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, met
         """A copy with these variables added to `env`."""
         return self.replace(env={**self.env, **(variables or {}), **more})
 
-    def with_hook(self, event: HookEvent, *hooks: object) -> Self:
+    def with_hook(self, event: HookEvent, *hooks: HookFunction) -> Self:
         """A copy with these hooks added to those of an event."""
         all_hooks = {**self.hooks, event: (*self.hooks.get(event, ()), *hooks)}
-        return self.replace(hooks=cast("Mapping[HookEvent, tuple[object, ...]]", all_hooks))
+        return self.replace(hooks=cast("Mapping[HookEvent, tuple[HookFunction, ...]]", all_hooks))
 
     def _given(self) -> OptionFields:
         """The options that differ from their defaults."""
