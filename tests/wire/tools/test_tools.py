@@ -44,7 +44,7 @@ from outrider.wire.tools import (
     _inputs,
     typed_input,
 )
-from tests.cases import every_case
+from tests.cases import every_case, names_of
 
 JsonObject = dict[str, Any]
 
@@ -212,8 +212,8 @@ def test_all_classes_are_exported() -> None:
         "TeamMessage",
         "typed_input",
     }
-    assert set(tools.__all__) == defined | constants
-    assert len(tools.__all__) == len(set(tools.__all__))
+    assert set(names_of(tools)) == defined | constants
+    assert len(names_of(tools)) == len(set(names_of(tools)))
 
 
 # --- names --------------------------------------------------------------------------------------------------
