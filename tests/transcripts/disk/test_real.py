@@ -15,6 +15,8 @@ from outrider.transcripts._disk import Disk
 from outrider.wire import AssistantMessage
 from tests.real_program import require_program
 
+pytestmark = pytest.mark.real
+
 
 @pytest.fixture
 def anyio_backend() -> str:
