@@ -71,15 +71,11 @@ class TaskTail(Payload):
 class FileSuggestions(Request[SuggestedFiles], tag="file_suggestions"):
     """Asks which files a typed name may mean."""
 
-    answer = SuggestedFiles
-
     query: str
 
 
 class ReadFile(Request[FileContents], tag="read_file"):
     """Reads a file of the workspace; missing and forbidden files fail alike."""
-
-    answer = FileContents
 
     path: str
     max_bytes: int | None = None
@@ -99,8 +95,6 @@ class SeedReadState(Request[Acknowledged], tag="seed_read_state"):
 class RewindFiles(Request[RewindReport], tag="rewind_files"):
     """Takes files back to what they were before a message. Needs checkpoints to be switched on."""
 
-    answer = RewindReport
-
     user_message_id: str
     dry_run: bool | None = None
     """Only say what would change."""
@@ -109,13 +103,9 @@ class RewindFiles(Request[RewindReport], tag="rewind_files"):
 class StageFile(OpenRequest[Undocumented], tag="stage_file"):
     """Puts a file where the agent can use it."""
 
-    answer = Undocumented
-
 
 class GetWorkspaceDiff(OpenRequest[WorkspaceDiff], tag="get_workspace_diff"):
     """Asks what differs from the last commit."""
-
-    answer = WorkspaceDiff
 
 
 class StopTask(Request[Acknowledged], tag="stop_task"):
@@ -127,15 +117,11 @@ class StopTask(Request[Acknowledged], tag="stop_task"):
 class BackgroundTasks(Request[TasksBackgrounded], tag="background_tasks"):
     """Moves running commands and subagents to the background, so that the turn goes on."""
 
-    answer = TasksBackgrounded
-
     tool_use_id: str | None = None
     """Only this call."""
 
 
 class GetTaskOutput(Request[TaskTail], tag="get_task_output"):
     """Asks for the end of what a background command has printed."""
-
-    answer = TaskTail
 
     task_id: str

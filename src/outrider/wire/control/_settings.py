@@ -344,13 +344,9 @@ class UpdateSettings(Request[Acknowledged], tag="update_settings"):
 class GetSettings(Request[SettingsReport], tag="get_settings"):
     """Asks for the settings, merged and by source, and for what was skipped."""
 
-    answer = SettingsReport
-
 
 class GetContextUsage(Request[ContextUsage], tag="get_context_usage"):
     """Asks what fills the context window."""
-
-    answer = ContextUsage
 
     detail: str | None = None
     """`summary` is an estimate at once; `full`, the default, has the API count and takes a second."""
@@ -359,8 +355,6 @@ class GetContextUsage(Request[ContextUsage], tag="get_context_usage"):
 class GetUsage(Request[UsageReport], tag="get_usage"):
     """Asks what the session has used, and what the account has left."""
 
-    answer = UsageReport
-
     skip_behaviors: bool | None = None
     """Do not scan the transcripts on this machine."""
 
@@ -368,37 +362,25 @@ class GetUsage(Request[UsageReport], tag="get_usage"):
 class GetSessionCost(Request[SessionCost], tag="get_session_cost"):
     """Asks for the cost display."""
 
-    answer = SessionCost
-
 
 class ListModels(Request[ModelList], tag="list_models"):
     """Asks which models there are."""
-
-    answer = ModelList
 
 
 class GetBinaryVersion(Request[BinaryVersion], tag="get_binary_version"):
     """Asks which build of the program runs."""
 
-    answer = BinaryVersion
-
 
 class GetHooksListing(Request[HooksListing], tag="get_hooks_listing"):
     """Asks which hooks are set up."""
-
-    answer = HooksListing
 
 
 class ListPermissionRules(Request[PermissionRules], tag="list_permission_rules"):
     """Asks which permission rules are in force."""
 
-    answer = PermissionRules
-
 
 class ReloadPlugins(Request[PluginsReloaded], tag="reload_plugins"):
     """Loads plugins again, and with them commands, agents and servers."""
-
-    answer = PluginsReloaded
 
     hold_on_cache_impact: bool | None = None
     """Do nothing if the prompt would have to be cached anew; say so instead."""
@@ -410,34 +392,22 @@ class ReloadPlugins(Request[PluginsReloaded], tag="reload_plugins"):
 class ReloadSkills(Request[SkillsReloaded], tag="reload_skills"):
     """Reads skills and commands again."""
 
-    answer = SkillsReloaded
-
 
 class ReloadOutputStyles(Request[OutputStylesReloaded], tag="reload_output_styles"):
     """Reads output styles again."""
-
-    answer = OutputStylesReloaded
 
 
 class GetStatus(Request[StatusReport], tag="get_status"):
     """Asks for the status display."""
 
-    answer = StatusReport
-
 
 class GetMemoryDialog(Request[MemoryDialog], tag="get_memory_dialog"):
     """Asks for what the memory dialog shows."""
-
-    answer = MemoryDialog
 
 
 class GetSkillsDialog(Request[SkillsDialog], tag="get_skills_dialog"):
     """Asks for what the skills dialog shows."""
 
-    answer = SkillsDialog
-
 
 class GetSandboxDialog(Request[SandboxDialog], tag="get_sandbox_dialog"):
     """Asks for what the sandbox dialog shows."""
-
-    answer = SandboxDialog
