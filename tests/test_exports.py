@@ -34,12 +34,8 @@ PACKAGES = [
     "outrider.transcripts",
     "outrider.transports",
     "outrider.wire",
-    "outrider.wire.choices",
     "outrider.wire.control",
     "outrider.wire.hooks",
-    "outrider.wire.permissions",
-    "outrider.wire.shapes",
-    "outrider.wire.tools",
 ]
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider.wire.hooks import _outputs
-from outrider.wire.hooks._events import HOOK_EVENTS
+from outrider.wire.hooks._inputs import HOOK_EVENTS
 from outrider.wire.hooks._outputs import (
     AsyncHookOutput,
     CwdChangedOutput,

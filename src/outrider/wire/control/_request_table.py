@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from outrider.wire._value import JsonObject
-from outrider.wire.control import _files, _mcp, _session, _settings
+from outrider.wire.control import _mcp, _session, _settings
+from outrider.wire.control import _session as _files
 from outrider.wire.control._base import GenericRequest, Request
 
 if TYPE_CHECKING:

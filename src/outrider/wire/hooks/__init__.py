@@ -3,15 +3,9 @@
 Does not register or call hooks: `outrider.handlers` does.
 """
 
-from outrider.wire.hooks._events import (
+from outrider.wire.hooks._inputs import (
     HOOK_EVENTS,
     HOOK_INPUTS,
-    HookEvent,
-    HookRegistration,
-    UnknownHookInput,
-    hook_input_from_wire,
-)
-from outrider.wire.hooks._inputs import (
     BackgroundTaskSummary,
     ConfigChangeInput,
     CwdChangedInput,
@@ -20,7 +14,9 @@ from outrider.wire.hooks._inputs import (
     ElicitationResultInput,
     FileChangedInput,
     HookEffort,
+    HookEvent,
     HookInput,
+    HookRegistration,
     InstructionsLoadedInput,
     McpServerSource,
     MessageDisplayInput,
@@ -47,10 +43,12 @@ from outrider.wire.hooks._inputs import (
     TaskCreatedInput,
     TeammateIdleInput,
     ToolCall,
+    UnknownHookInput,
     UserPromptExpansionInput,
     UserPromptSubmitInput,
     WorktreeCreateInput,
     WorktreeRemoveInput,
+    hook_input_from_wire,
 )
 from outrider.wire.hooks._outputs import (
     AsyncHookOutput,
