@@ -17,8 +17,7 @@ from outrider.handlers._permissions.elicitation import (
     cancel,
     decline,
 )
-from outrider.handlers._permissions.questions import Plan, Question, QuestionReply
-from outrider.handlers._permissions.requests import PermissionRequest
+from outrider.handlers._permissions.requests import PermissionRequest, Plan, Question, QuestionReply
 from outrider.handlers._policy.policy import Considered, Explanation, Policy
 from outrider.handlers._policy.rule import Rule, Verdict
 from outrider.options import Options

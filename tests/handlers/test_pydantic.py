@@ -16,8 +16,8 @@ from typing_extensions import TypedDict
 
 from outrider.errors import OptionsError
 from outrider.handlers._tools.content import as_result
-from outrider.handlers._tools.pydantic_types import Pydantic
 from outrider.handlers._tools.shape import Native, Shape, make_reader
+from outrider.handlers._tools.shape import _Pydantic as Pydantic
 from outrider.handlers._tools.shape_errors import Misfit
 from tests.cases import every_case
 from tests.handlers.tooling import named

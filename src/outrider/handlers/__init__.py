@@ -34,8 +34,7 @@ if TYPE_CHECKING:
         cancel,
         decline,
     )
-    from outrider.handlers._permissions.questions import Plan, Question, QuestionReply
-    from outrider.handlers._permissions.requests import PermissionRequest
+    from outrider.handlers._permissions.requests import PermissionRequest, Plan, Question, QuestionReply
     from outrider.handlers._policy.policy import Considered, Explanation, Policy, UnreachableRuleWarning
     from outrider.handlers._policy.rule import Rule
     from outrider.handlers._router import (
@@ -94,12 +93,12 @@ _HOMES = {
         "cancel",
         "decline",
     ),
-    "_permissions.questions": (
+    "_permissions.requests": (
+        "PermissionRequest",
         "Plan",
         "Question",
         "QuestionReply",
     ),
-    "_permissions.requests": ("PermissionRequest",),
     "_policy.policy": (
         "Considered",
         "Explanation",

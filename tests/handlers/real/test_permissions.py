@@ -20,8 +20,7 @@ from outrider.errors import Denied
 from outrider.handlers._answers import Answer, allow, ask, deny
 from outrider.handlers._hooks.hook import hook
 from outrider.handlers._permissions.elicitation import ElicitationRequest, accept, cancel, decline
-from outrider.handlers._permissions.questions import Plan, Question, QuestionReply
-from outrider.handlers._permissions.requests import PermissionRequest
+from outrider.handlers._permissions.requests import PermissionRequest, Plan, Question, QuestionReply
 from outrider.handlers._policy.policy import Policy
 from outrider.handlers._router import ElicitationHandled, PermissionHandled
 from outrider.options import StdioServer

@@ -20,11 +20,19 @@ from anyio.lowlevel import checkpoint, current_token
 from outrider.errors import OptionsError, ToolFailed
 from outrider.handlers._calls import CallTimedOut, call, unwrapped
 from outrider.handlers._router import ToolHandled
-from outrider.handlers._tools.arguments import Arguments, Bound
 from outrider.handlers._tools.content import NotSendable, as_result, error_result
 from outrider.handlers._tools.shape_errors import Misfit, is_object
 from outrider.handlers._tools.signature import Signature
-from outrider.handlers._tools.tool import ALWAYS_LOAD, Tool, ToolContext, ToolPlan, Traits, as_tool
+from outrider.handlers._tools.tool import (
+    ALWAYS_LOAD,
+    Arguments,
+    Bound,
+    Tool,
+    ToolContext,
+    ToolPlan,
+    Traits,
+    as_tool,
+)
 from outrider.options._validators import did_you_mean
 from outrider.redaction import preview
 from outrider.wire import JsonObject

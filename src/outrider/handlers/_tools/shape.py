@@ -44,6 +44,7 @@ from outrider.handlers._tools.signature import (
 )
 from outrider.redaction import preview
 from outrider.wire import Json, JsonObject, Value
+from outrider.wire._value import dumps
 
 # Types as msgspec reads them.
 
@@ -405,7 +406,7 @@ def make_reader(kind: object) -> Reader:
         return _Raw(cast("Mapping[str, Any]", kind))
     if "pydantic" in sys.modules and any(_is_pydantic(each) for each in parts(kind)):
         try:
-            return _pydantic(kind)
+            return _Pydantic(kind)
         except TypeError as error:
             raise OptionsError(
                 f"{told(kind)} cannot be used as a type: {error}",
@@ -420,7 +421,7 @@ def make_reader(kind: object) -> Reader:
 def _second_choice(kind: object, error: Exception) -> Reader:
     why = str(error).splitlines()[0].partition(" - type `")[0] if isinstance(error, TypeError) else str(error)
     try:
-        return _pydantic(kind)
+        return _Pydantic(kind)
     except ImportError:
         hint = (
             "Use a class with annotated fields (a dataclass, TypedDict or msgspec.Struct), or give the "
@@ -429,12 +430,6 @@ def _second_choice(kind: object, error: Exception) -> Reader:
     except TypeError:
         hint = "Use a class with annotated fields (a dataclass, TypedDict, msgspec.Struct or pydantic model)."
     raise OptionsError(f"{told(kind)} cannot be used as a type: {why}", hint=hint) from error
-
-
-def _pydantic(kind: object) -> Reader:
-    from outrider.handlers._tools.pydantic_types import Pydantic
-
-    return Pydantic(kind)
 
 
 def _is_pydantic(part: object) -> bool:
@@ -449,6 +444,71 @@ def told(kind: object) -> str:
     """A type as it is written."""
     name = kind.__qualname__ if isinstance(kind, type) and not hasattr(kind, "__args__") else repr(kind)
     return f"`{preview(name.replace('typing.', ''), 200)}`"
+
+
+class _Pydantic:
+    """A type as pydantic reads it. Raises TypeError for one that it cannot read, ImportError without it."""
+
+    def __init__(self, kind: object) -> None:
+        from pydantic.errors import PydanticUserError
+
+        self.kind: Final = kind
+        if any(map(has_limits, parts(kind))):
+            raise TypeError("pydantic does not know the limits in `msgspec.Meta`")
+        if values := [each for each in parts(kind) if isinstance(each, type) and issubclass(each, Value)]:
+            # It would read their fields and not, as messages have them, what kind they are.
+            raise TypeError(f"pydantic does not tell which kind of message a `{values[0].__name__}` is")
+        try:
+            try:
+                self._prepare()
+            except (NameError, PydanticUserError):
+                settle(kind)
+                self._prepare()
+        except PydanticUserError as error:
+            if error.code == "class-not-fully-defined":
+                raise NameError(str(error).splitlines()[0]) from error
+            raise TypeError(str(error).splitlines()[0]) from error
+
+    def _prepare(self) -> None:
+        from pydantic import TypeAdapter
+
+        self._adapter: TypeAdapter[Any] = TypeAdapter(cast(Any, self.kind))
+        self.schema: JsonObject = self._adapter.json_schema(mode="validation")
+
+    def convert(self, value: object) -> object:
+        return self._read(value, "")
+
+    def faults(self, value: object, path: str) -> list[str]:
+        try:
+            self._read(value, path)
+        except Misfit as misfit:
+            return list(misfit.faults)
+        return []
+
+    def dump(self, value: object) -> Json:
+        return cast(Json, self._adapter.dump_python(value, mode="json", warnings="error"))
+
+    def _read(self, value: object, path: str) -> object:
+        from pydantic import ValidationError
+
+        try:
+            # From JSON, where strict means the kinds that JSON has: of Python values, a date must be a date.
+            return self._adapter.validate_json(dumps(value), strict=True)
+        except ValidationError as error:
+            found = error.errors(include_url=False, include_context=False)
+            raise Misfit([_pydantic_fault(cast("JsonObject", each), path) for each in found]) from None
+        except RecursionError:
+            raise Misfit([named(path, "nested too deeply")]) from None
+        except Exception as error:
+            # Whatever a class of the user's raises when it is made.
+            raise Misfit([named(path, f"{type(error).__name__}: {error}")]) from error
+
+
+def _pydantic_fault(error: JsonObject, path: str) -> str:
+    for part in error["loc"]:
+        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else part
+    is_missing = error["type"] == "missing"
+    return named(path, "missing" if is_missing else f"{error['msg']}, got {shown(error['input'])}")
 
 
 class _Raw:
