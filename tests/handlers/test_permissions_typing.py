@@ -29,7 +29,7 @@ from outrider.wire.tools import BashInput, QuestionOption
 
 async def permission(request: PermissionRequest) -> Answer | bool:
     assert_type(request.tool_name, str)
-    assert_type(request.input, JsonObject)
+    assert_type(request.tool_input, JsonObject)
     assert_type(request.tool_use_id, str | None)
     assert_type(request.suggestions, tuple[PermissionUpdate, ...])
     assert_type(request.tool, Value | None)

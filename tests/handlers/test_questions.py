@@ -215,7 +215,7 @@ async def test_without_a_callback_of_their_own_questions_are_a_permission_like_a
 
     def permission(request: Any) -> object:
         asked.append(request)
-        return allow(request.input | {"answers": {LIBRARY: "httpx"}})
+        return allow(request.tool_input | {"answers": {LIBRARY: "httpx"}})
 
     wire = await Decider(permission, on_plan=lambda _: True).answer("AskUserQuestion", ASKED)
     assert wire["updatedInput"]["answers"] == {LIBRARY: "httpx"}

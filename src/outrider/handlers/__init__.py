@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from outrider.handlers._tools.content import Audio, Image, Resource, ResourceLink, ToolResult
     from outrider.handlers._tools.server import RawTool, RawToolServer, ToolServer
     from outrider.handlers._tools.shape import Shape
-    from outrider.handlers._tools.shape_errors import Misfit
+    from outrider.handlers._tools.shape_errors import ShapeError
     from outrider.handlers._tools.tool import Tool, ToolContext, as_tool, tool
 
 _HOMES = {
@@ -134,7 +134,7 @@ _HOMES = {
         "ToolServer",
     ),
     "_tools.shape": ("Shape",),
-    "_tools.shape_errors": ("Misfit",),
+    "_tools.shape_errors": ("ShapeError",),
     "_tools.tool": (
         "Tool",
         "ToolContext",
@@ -168,7 +168,7 @@ __all__ = [
     "HookNeverCalledWarning",
     "Image",
     "Link",
-    "Misfit",
+    "ShapeError",
     "Observe",
     "Origin",
     "Outcome",

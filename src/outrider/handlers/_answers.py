@@ -78,13 +78,13 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, repr
         """The same, and the user is shown this."""
         return msgspec.structs.replace(self, notice=joined(self.notice, text))
 
-    def for_event(self, told: HookInput | str) -> HookAnswer:
+    def for_event(self, hook_input: HookInput | str) -> HookAnswer:
         """The answer as the event has it, for the input that the hook got, or for the name of the event where
         nothing of the input is needed. Raises `UsageError` for what the event cannot say."""
-        from outrider.handlers._hooks.events import spelled
+        from outrider.handlers._hooks.events import encode_answer
         from outrider.wire.hooks import hook_output_from_wire
 
-        return hook_output_from_wire(spelled(self, told))
+        return hook_output_from_wire(encode_answer(self, hook_input))
 
 
 def allow(

@@ -206,11 +206,11 @@ async def test_several_are_asked_at_once() -> None:
     async def permission(request: PermissionRequest) -> bool:
         nonlocal inside
         inside += 1
-        paths.append(request.input["file_path"])
+        paths.append(request.tool_input["file_path"])
         if inside == 3:
             all_in.set()
         await all_in.wait()
-        return bool(paths[0] != request.input["file_path"])
+        return bool(paths[0] != request.tool_input["file_path"])
 
     names = ("hostname", "hosts", "group")
     reads = [use_tool("Read", file_path=f"/etc/{name}") for name in names]
@@ -434,7 +434,7 @@ async def test_a_policy_decides_what_the_agent_asks() -> None:
     asked: list[str] = []
 
     def otherwise(request: PermissionRequest) -> bool:
-        asked.append(request.input["command"])
+        asked.append(request.tool_input["command"])
         return False
 
     policy = Policy.of(

@@ -305,7 +305,7 @@ class Hook(Generic[P, R_co]):
         fails: Fails | None = None,
         allow_unknown: bool = False,
         in_order: bool = True,
-        may_wait_in_vain: bool = False,
+        allow_undelivered: bool = False,
     ) -> None:
         """Raises `OptionsError` for what cannot work."""
         if not callable(function):
@@ -325,7 +325,7 @@ class Hook(Generic[P, R_co]):
         """Whether the event, and what the matcher names, may be such that Outrider does not know it."""
         self.event: Final[str] = _read_event(event, allow_unknown=allow_unknown)
         self.matcher: Final[str | None] = read_matcher(
-            matcher, event, allow_unknown=allow_unknown, as_it_is=may_wait_in_vain
+            matcher, event, allow_unknown=allow_unknown, as_it_is=allow_undelivered
         )
         """For what it is called, with names as they were given; None for all."""
         self.timeout: Final[float | None] = _read_timeout(timeout)
@@ -334,7 +334,7 @@ class Hook(Generic[P, R_co]):
         """What it stands for when it fails: `closed`, a refusal; `open`, no answer."""
         self.in_order: Final = in_order
         """Whether it waits for those before it, and is left out if one of them refuses."""
-        self.may_wait_in_vain: Final = may_wait_in_vain
+        self.allow_undelivered: Final = allow_undelivered
         """Whether nobody is told if its event does not come, or its matcher never matches."""
 
     @property
@@ -355,7 +355,7 @@ class Hook(Generic[P, R_co]):
             fails=self.fails,
             allow_unknown=self.allow_unknown,
             in_order=self.in_order,
-            may_wait_in_vain=self.may_wait_in_vain,
+            allow_undelivered=self.allow_undelivered,
         )
 
     def __get__(self, instance: object, owner: type | None = None) -> Hook[..., R_co]:

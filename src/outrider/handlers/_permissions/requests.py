@@ -228,8 +228,8 @@ _UNTOUCHED: Final = object()
 class PermissionRequest(CallContext):
     """The agent wants to use a tool: all that it says about that, and for whom it asks.
 
-    `input` and `tool` are copies. To run the tool with another input, return `allow(input=…)`: a call that is
-    allowed after they were changed in place is denied, because it is not clear what was meant.
+    `tool_input` and `tool` are copies. To run the tool with another input, return `allow(input=…)`: a call
+    that is allowed after they were changed in place is denied, because it is not clear what was meant.
     """
 
     def __init__(self, ask: CanUseTool, origin: Origin) -> None:
@@ -237,7 +237,7 @@ class PermissionRequest(CallContext):
         self.ask: Final = ask
         """The request as the wire has it; not to be changed."""
         self.tool_name: Final[str] = ask.tool_name
-        self.input: Final[JsonObject] = copied(ask.input)
+        self.tool_input: Final[JsonObject] = copied(ask.input)
         """What the tool would be called with."""
         self.suggestions: Final[tuple[PermissionUpdate, ...]] = tuple(ask.permission_suggestions or ())
         """Changes that would make the question unnecessary next time, for `allow(updates=…)`."""
@@ -291,13 +291,15 @@ class PermissionRequest(CallContext):
         """The plan to approve, for `ExitPlanMode`: empty where the agent wrote none. None for other tools."""
         if self.tool_name != "ExitPlanMode":
             return None
-        plan: object = self.input.get("plan")
+        plan: object = self.tool_input.get("plan")
         return plan if isinstance(plan, str) else ""
 
     @property
     def is_changed(self) -> bool:
-        """Whether somebody has changed `input` or `tool` in place."""
-        return self.input != self.ask.input or (self._tool is not _UNTOUCHED and self._tool != self._typed())
+        """Whether somebody has changed `tool_input` or `tool` in place."""
+        return self.tool_input != self.ask.input or (
+            self._tool is not _UNTOUCHED and self._tool != self._typed()
+        )
 
     def _typed(self) -> Value | None:
         value = typed_input(self.tool_name, self.ask.input)
@@ -305,7 +307,7 @@ class PermissionRequest(CallContext):
 
     def __repr__(self) -> str:
         agent = f" by {self.agent_id}" if self.agent_id else ""
-        return f"<{type(self).__name__} {self.tool_name} {preview_value(self.input)}{agent}>"
+        return f"<{type(self).__name__} {self.tool_name} {preview_value(self.tool_input)}{agent}>"
 
 
 class Permissions:

@@ -563,8 +563,8 @@ class _Guard:
         self.check_names = policy.check_names
         self.__name__ = self.__qualname__ = "Policy.guard"
 
-    async def __call__(self, told: PreToolUseInput, context: HookContext) -> Answer | None:
-        explained = self._policy.decide(_call_of_hook(told, context), context.names_of_tools())
+    async def __call__(self, hook_input: PreToolUseInput, context: HookContext) -> Answer | None:
+        explained = self._policy.decide(_call_of_hook(hook_input, context), context.names_of_tools())
         if explained.decision == "deny":
             return _answer(explained)
         return ask(explained.why) if self._strict and explained.decision == "ask" else None
@@ -662,15 +662,15 @@ def _call_of(request: PermissionRequest) -> Call:
     )
 
 
-def _call_of_hook(told: PreToolUseInput, context: HookContext) -> Call:
-    names = tuple(name for name in (told.agent_id, told.agent_type) if name)
+def _call_of_hook(hook_input: PreToolUseInput, context: HookContext) -> Call:
+    names = tuple(name for name in (hook_input.agent_id, hook_input.agent_type) if name)
     where = _where(context.session)
     return Call(
-        tool=told.tool_name,
-        input=told.tool_input,
-        where=msgspec.structs.replace(where, cwd=told.cwd or where.cwd),
-        agents=names if told.agent_id else ("main",),
-        server=None if told.mcp_server is None else told.mcp_server.name,
+        tool=hook_input.tool_name,
+        input=hook_input.tool_input,
+        where=msgspec.structs.replace(where, cwd=hook_input.cwd or where.cwd),
+        agents=names if hook_input.agent_id else ("main",),
+        server=None if hook_input.mcp_server is None else hook_input.mcp_server.name,
     )
 
 

@@ -246,16 +246,16 @@ def read_script(text: str, depth: int = 0, *, lists: bool = False) -> Script:
         raise Unclear(f"it is longer than {LONGEST:,} characters")
     known = {} if depth else {"HOME": HOME, "PWD": HERE}
     known = {name: marker for name, marker in known.items() if not re.search(rf"(?<![$\w{{]){name}\b", text)}
-    reader = _Reader(text, depth, known)
-    reader.read()
-    if more := {} if depth else reader.variables(lists=lists):
-        reader = _Reader(text, depth, known | more)
-        reader.read()
-    reader.check_counted()
-    return Script(reader.commands, reader.redefines, frozenset(reader.written), frozenset(reader.reads))
+    parser = _Parser(text, depth, known)
+    parser.read()
+    if more := {} if depth else parser.variables(lists=lists):
+        parser = _Parser(text, depth, known | more)
+        parser.read()
+    parser.check_counted()
+    return Script(parser.commands, parser.redefines, frozenset(parser.written), frozenset(parser.reads))
 
 
-class _Reader:
+class _Parser:
     def __init__(self, text: str, depth: int, known: Mapping[str, str]) -> None:
         if depth > _DEEPEST:
             raise Unclear("it is nested too deeply")
@@ -492,7 +492,7 @@ class _Reader:
                     raise Unclear("a here-document in it has a line that goes on")
                 lines.append(line)
             text = "\n".join(lines)
-            command.inputs.append(text if is_literal else self._within(text, _Reader._read_document))
+            command.inputs.append(text if is_literal else self._within(text, _Parser._read_document))
 
     def _read_document(self) -> str:
         return self._read_quoted(closing="")
@@ -659,16 +659,16 @@ class _Reader:
         if end < 0 or "\\" in inside:
             raise Unclear("it has backticks that are not plain")
         self._at = end + 1
-        self._within(inside, _Reader._read_script)
+        self._within(inside, _Parser._read_script)
         return UNKNOWN if is_quoted else WORDS
 
     def _read_script(self) -> str:
         self.read()
         return ""
 
-    def _within(self, text: str, read: Callable[[_Reader], str]) -> str:
+    def _within(self, text: str, read: Callable[[_Parser], str]) -> str:
         """Read another text with what it runs."""
-        within = _Reader(text, self._depth + 1, self._known)
+        within = _Parser(text, self._depth + 1, self._known)
         within._steps = self._steps
         found = read(within)
         self._steps = within._steps

@@ -12,6 +12,7 @@ import json
 import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Annotated, Any, Final, Literal, TypeAlias, TypeGuard, cast
 
 import msgspec
@@ -123,17 +124,17 @@ _Record: TypeAlias = nodes.StructType | nodes.DataclassType | nodes.TypedDictTyp
 _AT: Final = re.compile(r"(?s)(.*?)(?: - at `(?:(key)` in `)?\$(.*)`)?")
 
 
-class Misfit(ValueError):
-    """A JSON value does not fit a type; `faults` says where and why, one text for each place, twenty at the
+class ShapeError(ValueError):
+    """A JSON value does not fit a type; `errors` says where and why, one text for each place, twenty at the
     most."""
 
-    def __init__(self, faults: list[str]) -> None:
-        self.faults: Final = tuple(faults[:_MOST])
-        super().__init__("; ".join(self.faults))
+    def __init__(self, errors: list[str]) -> None:
+        self.errors: Final = tuple(errors[:_MOST])
+        super().__init__("; ".join(self.errors))
 
 
 def named(path: str, what: str) -> str:
-    """A fault, with its place if it has one."""
+    """An error, with its place if it has one."""
     return f"`{_cut(path, _LONGEST_PATH)}`: {what}" if path else what
 
 
@@ -152,7 +153,7 @@ def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def native_faults(
+def native_errors(
     kind: object, value: object, path: str, error: Exception, convert: Callable[[object, Any], object]
 ) -> list[str]:
     """All that is wrong with a value that msgspec has refused with this error, at most twenty."""
@@ -176,12 +177,7 @@ class _Finder:
         self._convert = convert
 
     def all(self, node: nodes.Type, value: object, path: str) -> list[str]:
-        found: list[str] = []
-        for fault in self._find(node, value, path):
-            found.append(fault)
-            if len(found) == _MOST:
-                break
-        return found
+        return list(islice(self._find(node, value, path), _MOST))
 
     def _find(self, node: nodes.Type, value: object, path: str) -> Iterator[str]:
         node = _bare(node)
@@ -237,7 +233,7 @@ class _Finder:
             yield named(path, f"expected {described(node)}, got {shown(value)}")
 
     def _items(self, node: nodes.CollectionType, value: list[object], path: str) -> Iterator[str]:
-        yield from _length_faults(node.min_length, node.max_length, "items", len(value), path)
+        yield from _length_errors(node.min_length, node.max_length, "items", len(value), path)
         for index, item in enumerate(value):
             yield from self._find(node.item_type, item, f"{path}[{index}]")
 
@@ -249,7 +245,7 @@ class _Finder:
             yield from self._find(inner, item, f"{path}[{index}]")
 
     def _mapping(self, node: nodes.DictType, value: dict[str, object], path: str) -> Iterator[str]:
-        yield from _length_faults(node.min_length, node.max_length, "keys", len(value), path)
+        yield from _length_errors(node.min_length, node.max_length, "keys", len(value), path)
         key_kind = _leaf(_bare(node.key_type))
         for key, item in value.items():
             at = f"{path}[{shown(key)}]"
@@ -295,7 +291,7 @@ def _bare(node: nodes.Type) -> nodes.Type:
     return node
 
 
-def _length_faults(least: int | None, most: int | None, what: str, length: int, path: str) -> Iterator[str]:
+def _length_errors(least: int | None, most: int | None, what: str, length: int, path: str) -> Iterator[str]:
     if least is not None and length < least:
         yield named(path, f"expected at least {least} {what}, got {length}")
     if most is not None and length > most:
@@ -422,9 +418,9 @@ def _list_of(node: nodes.Type) -> str:
 
 
 def _choice(values: list[Any]) -> str:
-    told = [shown(value) for value in values[:_LISTED]]
+    choices = [shown(value) for value in values[:_LISTED]]
     more = [f"{len(values) - _LISTED} more"] if len(values) > _LISTED else []
-    return told[0] if len(values) == 1 else f"one of {', '.join(told + more)}"
+    return choices[0] if len(values) == 1 else f"one of {', '.join(choices + more)}"
 
 
 def _with_limits(what: str, node: nodes.Type) -> str:

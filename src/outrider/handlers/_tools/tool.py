@@ -34,8 +34,8 @@ import msgspec
 
 from outrider.errors import OptionsError
 from outrider.handlers._calls import CallContext, is_async
-from outrider.handlers._tools.shape import Native, Reader, convert, make_reader
-from outrider.handlers._tools.shape_errors import Definitions, Misfit, is_object, named, shown
+from outrider.handlers._tools.shape import Converter, Native, convert, make_converter
+from outrider.handlers._tools.shape_errors import Definitions, ShapeError, is_object, named, shown
 from outrider.handlers._tools.signature import (
     NO_DEFAULT,
     Parameter,
@@ -76,13 +76,15 @@ class Arguments:
         )
         self._positional: Final = tuple(each for each in signature.parameters if each.is_positional)
         self._required: Final = tuple(each.name for each in taken if each.is_required)
-        self._readers: Final = {each.name: self._reader(each) for each in taken}
+        self._converters: Final = {each.name: self._converter(each) for each in taken}
         self._defaults: Final = dict(self._known_defaults(taken))
-        self._extra: Final = None if signature.extra is None else self._reader(signature.extra)
+        self._extra: Final = None if signature.extra is None else self._converter(signature.extra)
         self._foreign: Final = {
-            name: reader for name, reader in self._readers.items() if not isinstance(reader, Native)
+            name: converter
+            for name, converter in self._converters.items()
+            if not isinstance(converter, Native)
         }
-        self._kind: Final = _object_type(taken, self._readers)
+        self._kind: Final = _object_type(taken, self._converters)
         self._is_simple: Final = not (self._contexts or self._positional or self._foreign or self._extra)
         self.schema: Final = (
             self._schema(taken, signature.extra) if schema is None else self._given_schema(schema)
@@ -94,29 +96,29 @@ class Arguments:
         return bool(self._contexts) or any(each.is_context for each in self._positional)
 
     def bind(self, given: JsonObject, context: CallContext | None = None) -> Bound:
-        """What the function is to be called with. Raises `Misfit`, whose faults are for the model."""
+        """What the function is to be called with. Raises `ShapeError`, whose errors are for the model."""
         try:
             values = cast("dict[str, object]", convert(given, self._kind))
         except msgspec.ValidationError as error:
-            raise self._misfit(given, error) from error
+            raise self._shape_error(given, error) from error
         if self._is_simple:
             if len(values) != len(given):
-                raise self._misfit(given)
+                raise self._shape_error(given)
             return (), values
         return self._completed(given, values, context)
 
     def _completed(self, given: JsonObject, values: dict[str, object], context: CallContext | None) -> Bound:
         try:
-            for name, reader in self._foreign.items():
+            for name, converter in self._foreign.items():
                 if name in values:
-                    values[name] = reader.convert(values[name])
-            others = {name: value for name, value in given.items() if name not in self._readers}
+                    values[name] = converter.convert(values[name])
+            others = {name: value for name, value in given.items() if name not in self._converters}
             if self._extra is not None:
                 others = {name: self._extra.convert(value) for name, value in others.items()}
-        except Misfit as error:
-            raise self._misfit(given, error) from error
+        except ShapeError as error:
+            raise self._shape_error(given, error) from error
         if others and (self._extra is None or not others.keys().isdisjoint(self._contexts)):
-            raise self._misfit(given)
+            raise self._shape_error(given)
         for name in self._contexts:
             values[name] = context
         positional = [
@@ -126,35 +128,35 @@ class Arguments:
 
     # What is wrong.
 
-    def _misfit(self, given: JsonObject, error: Exception | None = None) -> Misfit:
-        faults: list[str] = []
+    def _shape_error(self, given: JsonObject, error: Exception | None = None) -> ShapeError:
+        errors: list[str] = []
         for name, value in given.items():
-            if (reader := self._readers.get(name)) is not None:
-                found = reader.faults(value, name)
+            if (converter := self._converters.get(name)) is not None:
+                found = converter.errors(value, name)
                 if found and value is None and name in self._defaults:
                     found[-1] += f" (leave it out to get {shown(self._defaults[name])})"
-                faults += found
+                errors += found
             elif self._extra is not None and name not in self._contexts:
-                faults += self._extra.faults(value, name)
+                errors += self._extra.errors(value, name)
             else:
-                faults.append(self._unknown(name, given))
+                errors.append(self._unknown(name, given))
         for name in self._required:
             if name not in given:
-                faults.append(named(name, "missing"))
-        return Misfit(faults or [str(error)])
+                errors.append(named(name, "missing"))
+        return ShapeError(errors or [str(error)])
 
     def _unknown(self, name: str, given: JsonObject) -> str:
-        free = [each for each in self._readers if each not in given]
+        free = [each for each in self._converters if each not in given]
         if alike := get_close_matches(name[:_LONGEST_NAME], free, n=1):
             return named(name, f"unknown; did you mean `{alike[0]}`?")
-        known = ", ".join(f"`{each}`" for each in self._readers)
+        known = ", ".join(f"`{each}`" for each in self._converters)
         return named(name, f"unknown; known are {known}" if known else "unknown; there are no parameters")
 
     # Made once.
 
-    def _reader(self, parameter: Parameter) -> Reader:
+    def _converter(self, parameter: Parameter) -> Converter:
         try:
-            return make_reader(parameter.kind)
+            return make_converter(parameter.kind)
         except OptionsError as error:
             raise OptionsError(
                 f"{self._place}: parameter `{parameter.name}`: {error.message}", hint=error.hint
@@ -165,10 +167,10 @@ class Arguments:
         known: list[tuple[str, Json]] = []
         for each in taken:
             if each.default is not NO_DEFAULT:
-                reader = self._readers[each.name]
+                converter = self._converters[each.name]
                 try:
-                    default = reader.dump(each.default)
-                    reader.convert(default)
+                    default = converter.dump(each.default)
+                    converter.convert(default)
                 except Exception:  # noqa: BLE001 - a marker, or whatever the class of somebody does
                     continue
                 known.append((each.name, default))
@@ -189,7 +191,7 @@ class Arguments:
         return {**schema, "$defs": definitions.all} if definitions.all else schema
 
     def _property(self, parameter: Parameter, definitions: Definitions) -> JsonObject:
-        schema = definitions.hoist(self._readers[parameter.name].schema)
+        schema = definitions.hoist(self._converters[parameter.name].schema)
         if parameter.description:
             schema["description"] = parameter.description
         if parameter.name in self._defaults:
@@ -197,7 +199,7 @@ class Arguments:
         return schema
 
     def _given_schema(self, given: Mapping[str, Any]) -> JsonObject:
-        schema = make_reader(given).schema
+        schema = make_converter(given).schema
         if schema.setdefault("type", "object") != "object":
             raise OptionsError(
                 f"{self._place}: the `schema` must be that of an object, not {shown(schema['type'])}",
@@ -209,7 +211,7 @@ class Arguments:
         return schema
 
     def _check_names(self, properties: JsonObject) -> None:
-        if self._extra is None and (unknown := [name for name in properties if name not in self._readers]):
+        if self._extra is None and (unknown := [name for name in properties if name not in self._converters]):
             raise OptionsError(
                 f"{self._place}: the `schema` has `{unknown[0]}`, which the function does not take",
                 hint="Add a parameter of that name, or `**others`.",
@@ -221,12 +223,12 @@ class Arguments:
             )
 
 
-def _object_type(taken: list[Parameter], readers: Mapping[str, Reader]) -> object:
+def _object_type(taken: list[Parameter], converters: Mapping[str, Converter]) -> object:
     """A type for all parameters at once. What msgspec does not read passes as it is."""
     fields: dict[str, Any] = {}
     for each in taken:
-        reader = readers[each.name]
-        kind = reader.kind if isinstance(reader, Native) else Any
+        converter = converters[each.name]
+        kind = converter.kind if isinstance(converter, Native) else Any
         fields[each.name] = kind if each.is_required else NotRequired[cast(Any, kind)]
     return TypedDict("Arguments", fields)  # type: ignore[operator] # pyright: ignore[reportArgumentType]
 

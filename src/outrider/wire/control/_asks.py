@@ -242,8 +242,12 @@ class HookCallback(Received):
     def from_wire(cls, data: JsonObject) -> Self:
         """Read the request; never raises."""
         ids = convert_leniently(_HookCallbackIds, data)
-        told = data.get("input")
-        ask = cls(ids.callback_id, hook_input_from_wire(told if is_object(told) else {}), ids.tool_use_id)
+        hook_input = data.get("input")
+        ask = cls(
+            ids.callback_id,
+            hook_input_from_wire(hook_input if is_object(hook_input) else {}),
+            ids.tool_use_id,
+        )
         ask._raw = data
         return ask
 

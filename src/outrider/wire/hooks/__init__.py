@@ -80,8 +80,8 @@ from outrider.wire.hooks._outputs import (
     UserPromptExpansionOutput,
     UserPromptSubmitOutput,
     WorktreeCreateOutput,
+    encode_output,
     hook_output_from_wire,
-    spelled_for_wire,
 )
 
 __all__ = [
@@ -160,5 +160,5 @@ __all__ = [
     "WorktreeRemoveInput",
     "hook_input_from_wire",
     "hook_output_from_wire",
-    "spelled_for_wire",
+    "encode_output",
 ]
