@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from outrider.wire._encoding import encode
 from outrider.wire.control._base import Acknowledged, Payload, Undocumented
 from outrider.wire.control._mcp import McpServers, McpServerStatus, McpToolInfo
-from outrider.wire.control._request_table import REQUESTS
 from outrider.wire.control._session import (
     AgentInfo,
     Initialized,
@@ -26,7 +25,14 @@ from outrider.wire.control._session import (
     RewindReport,
     SessionTitle,
 )
-from outrider.wire.control._settings import ApiUsage, ContextSquare, ContextUsage, ModelList, UsageReport
+from outrider.wire.control._settings import (
+    REQUESTS,
+    ApiUsage,
+    ContextSquare,
+    ContextUsage,
+    ModelList,
+    UsageReport,
+)
 from tests.cases import every_case
 from tests.wire.control.sampling import complete
 

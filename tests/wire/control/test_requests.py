@@ -16,7 +16,6 @@ from msgspec import UNSET, ValidationError
 from outrider.wire._encoding import encode
 from outrider.wire.control._base import Acknowledged, GenericRequest, OpenRequest, Request, Undocumented
 from outrider.wire.control._mcp import McpServers, McpStatus, McpToggle, SetMcpPermissionModeOverride
-from outrider.wire.control._request_table import REQUESTS, request_from_wire
 from outrider.wire.control._session import (
     BackgroundTasks,
     EndSession,
@@ -35,7 +34,13 @@ from outrider.wire.control._session import (
     StageFile,
     StopTask,
 )
-from outrider.wire.control._settings import ContextUsage, GetContextUsage, GetUsage
+from outrider.wire.control._settings import (
+    REQUESTS,
+    ContextUsage,
+    GetContextUsage,
+    GetUsage,
+    request_from_wire,
+)
 from outrider.wire.hooks import HookRegistration
 from tests.cases import every_case
 from tests.wire.control.sampling import complete, minimal

@@ -86,7 +86,6 @@ if TYPE_CHECKING:
         SendMcpMessage,
         SetMcpPermissionModeOverride,
     )
-    from outrider.wire.control._request_table import REQUESTS, request_from_wire
     from outrider.wire.control._session import (
         AccountInfo,
         AddDirectory,
@@ -164,6 +163,7 @@ if TYPE_CHECKING:
         WorkspaceDiff,
     )
     from outrider.wire.control._settings import (
+        REQUESTS,
         ApiUsage,
         AppliedSettings,
         ApplyFlagSettings,
@@ -234,9 +234,10 @@ if TYPE_CHECKING:
         UsageBehaviors,
         UsageReport,
         WorkspaceDirectory,
+        request_from_wire,
     )
 
-_MODULES = ("_asks", "_base", "_mcp", "_session", "_settings", "_request_table")
+_MODULES = ("_asks", "_base", "_mcp", "_session", "_settings")
 """Where the names are, most wanted first: two hundred classes are loaded only as far as they are used."""
 
 

@@ -1,13 +1,22 @@
-"""Defines the requests about settings, rules, plugins, usage and dialogs, and their answers."""
+"""Defines the requests about settings, rules, plugins, usage and dialogs, and their answers.
+
+Also finds the class of any request by its name on the wire.
+"""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import field
 
 from outrider.wire._value import Json, JsonObject
-from outrider.wire.control._base import Acknowledged, Nullable, Payload, Request
+from outrider.wire.control import _mcp, _session
+from outrider.wire.control._base import Acknowledged, GenericRequest, Nullable, Payload, Request
 from outrider.wire.control._mcp import McpServerStatus
 from outrider.wire.control._session import AgentInfo, ModelInfo, SlashCommand
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class ContextCategory(Payload, rename="camel"):
@@ -656,3 +665,28 @@ class GetSkillsDialog(Request[SkillsDialog], tag="get_skills_dialog"):
 
 class GetSandboxDialog(Request[SandboxDialog], tag="get_sandbox_dialog"):
     """Asks for what the sandbox dialog shows."""
+
+
+REQUESTS: Final[Mapping[str, type[Request[Any]]]] = {
+    str(kind.__struct_config__.tag): kind
+    for theme in (vars(_session), {**globals()}, vars(_mcp))
+    for kind in theme.values()
+    if isinstance(kind, type) and issubclass(kind, Request) and kind.__module__ == theme["__name__"]
+}
+"""Every request that has a class, by `subtype`."""
+
+
+def request_from_wire(data: JsonObject) -> Request[Any]:
+    """Type the `request` object of a control request; never raises for a dict.
+
+    A subtype that is not known, or a field that is missing or does not fit, gives a `GenericRequest`.
+    """
+    subtype = data.get("subtype")
+    kind = REQUESTS.get(subtype) if isinstance(subtype, str) else None
+    if kind is not None:
+        try:
+            return kind.from_wire(data)
+        except (ValueError, RecursionError):
+            # A ValidationError is a ValueError, and so is what msgspec raises for a lone surrogate in a key.
+            pass
+    return GenericRequest.from_wire(data)
