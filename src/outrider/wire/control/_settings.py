@@ -16,7 +16,7 @@ from outrider.wire.control._mcp import McpServerStatus
 from outrider.wire.control._session import AgentInfo, ModelInfo, SlashCommand
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 
 class ContextCategory(Payload, rename="camel"):
@@ -667,12 +667,15 @@ class GetSandboxDialog(Request[SandboxDialog], tag="get_sandbox_dialog"):
     """Asks for what the sandbox dialog shows."""
 
 
-REQUESTS: Final[Mapping[str, type[Request[Any]]]] = {
-    str(kind.__struct_config__.tag): kind
-    for theme in (vars(_session), {**globals()}, vars(_mcp))
-    for kind in theme.values()
-    if isinstance(kind, type) and issubclass(kind, Request) and kind.__module__ == theme["__name__"]
-}
+def _requests_in(theme: Mapping[str, object]) -> Iterator[tuple[str, type[Request[Any]]]]:
+    for kind in theme.values():
+        if isinstance(kind, type) and issubclass(kind, Request) and kind.__module__ == theme["__name__"]:
+            yield str(kind.__struct_config__.tag), kind
+
+
+REQUESTS: Final[Mapping[str, type[Request[Any]]]] = dict(
+    each for theme in (vars(_session), {**globals()}, vars(_mcp)) for each in _requests_in(theme)
+)
 """Every request that has a class, by `subtype`."""
 
 
