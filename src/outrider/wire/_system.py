@@ -5,7 +5,8 @@ Does not decode them: `_decoding` picks the class from `SYSTEM_SUBTYPES`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal, cast
+import re
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, cast
 
 from outrider.wire._value import Frame, JsonObject
 
@@ -439,41 +440,12 @@ class MirrorErrorMessage(SystemMessage):
     error: str = ""
 
 
+_NO_SUBTYPE: Final = ("HookEventMessage", "UnknownSystemMessage")
+
 SYSTEM_SUBTYPES: dict[str, type[SystemMessage]] = {
-    "api_retry": ApiRetryMessage,
-    "background_tasks_changed": BackgroundTasksChangedMessage,
-    "commands_changed": CommandsChangedMessage,
-    "compact_boundary": CompactBoundaryMessage,
-    "control_request_progress": ControlRequestProgressMessage,
-    "elicitation_complete": ElicitationCompleteMessage,
-    "files_persisted": FilesPersistedMessage,
-    "hook_progress": HookProgressMessage,
-    "hook_response": HookResponseMessage,
-    "hook_started": HookStartedMessage,
-    "informational": InformationalMessage,
-    "init": InitMessage,
-    "local_command_output": LocalCommandOutputMessage,
-    "memory_recall": MemoryRecallMessage,
-    "mirror_error": MirrorErrorMessage,
-    "model_fallback": ModelFallbackMessage,
-    "model_refusal_fallback": ModelRefusalFallbackMessage,
-    "model_refusal_no_fallback": ModelRefusalNoFallbackMessage,
-    "notification": NotificationMessage,
-    "permission_denied": PermissionDeniedMessage,
-    "plugin_install": PluginInstallMessage,
-    "post_turn_summary": PostTurnSummaryMessage,
-    "session_metadata": SessionMetadataMessage,
-    "session_state_changed": SessionStateChangedMessage,
-    "session_title_changed": SessionTitleChangedMessage,
-    "session_writes_lost": SessionWritesLostMessage,
-    "status": StatusMessage,
-    "task_notification": TaskNotificationMessage,
-    "task_progress": TaskProgressMessage,
-    "task_started": TaskStartedMessage,
-    "task_summary": TaskSummaryMessage,
-    "task_updated": TaskUpdatedMessage,
-    "thinking_tokens": ThinkingTokensMessage,
-    "ui_invalidate": UiInvalidateMessage,
-    "worker_shutting_down": WorkerShuttingDownMessage,
+    re.sub(r"\B(?=[A-Z])", "_", name.removesuffix("Message")).lower(): kind
+    for name, kind in [*globals().items()]
+    if isinstance(kind, type) and issubclass(kind, SystemMessage) and kind is not SystemMessage
+    if not name.startswith("_") and name not in _NO_SUBTYPE
 }
 """The class of each known subtype."""

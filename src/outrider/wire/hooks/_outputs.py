@@ -270,30 +270,8 @@ def hook_output_from_wire(data: JsonObject) -> HookAnswer:
 
 _SPECIFIC_OUTPUTS: Final[dict[str, type[SpecificOutput]]] = {
     str(kind.__struct_config__.tag): kind
-    for kind in (
-        PreToolUseOutput,
-        PostToolUseOutput,
-        PostToolUseFailureOutput,
-        PostToolBatchOutput,
-        NotificationOutput,
-        UserPromptSubmitOutput,
-        UserPromptExpansionOutput,
-        SessionStartOutput,
-        StopOutput,
-        SubagentStartOutput,
-        SubagentStopOutput,
-        PreModelSwitchOutput,
-        PostModelSwitchOutput,
-        PermissionRequestOutput,
-        PermissionDeniedOutput,
-        SetupOutput,
-        ElicitationOutput,
-        ElicitationResultOutput,
-        WorktreeCreateOutput,
-        CwdChangedOutput,
-        FileChangedOutput,
-        MessageDisplayOutput,
-    )
+    for kind in (*SpecificOutput.__subclasses__(), *_ContextOutput.__subclasses__())
+    if kind is not _ContextOutput
 }
 
 
