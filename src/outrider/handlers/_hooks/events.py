@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeGuard, cast, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, get_args
 
 import msgspec
 from msgspec import UNSET
@@ -18,6 +18,7 @@ from outrider.handlers._answers import Answer, Verdict
 from outrider.redaction import preview_value
 from outrider.wire import JsonObject, encode
 from outrider.wire import hooks as wire_hooks
+from outrider.wire._tolerant import is_object
 from outrider.wire.choices import ASSISTANT_MESSAGE_ERRORS
 from outrider.wire.hooks import (
     HOOK_EVENTS,
@@ -346,7 +347,7 @@ def _encode(value: object, event: str, hook_input: HookInput) -> JsonObject:
             return _completed(value.to_wire(), event)
     except Exception as error:
         raise NotAnAnswer(str(error)) from error
-    if _is_object(value):
+    if is_object(value):
         return _completed(encode_output(value), event)
     if event == "WorktreeCreate" and isinstance(value, str | os.PathLike):
         path = os.fspath(cast("str | os.PathLike[str]", value))
@@ -361,7 +362,7 @@ def _completed(wire: JsonObject, event: str) -> JsonObject:
     """Without nulls, which the agent refuses together with all around them, and with the event's name."""
     wire = {key: item for key, item in wire.items() if item is not None}
     own: object = wire.get("hookSpecificOutput")
-    if _is_object(own):
+    if is_object(own):
         said = {key: item for key, item in own.items() if item is not None}
         wire["hookSpecificOutput"] = {"hookEventName": event} | said
     return wire
@@ -447,7 +448,3 @@ def _own_shape_of(event: str, strict: bool) -> object:
         tag=event,
         forbid_unknown_fields=strict and kind is not None,
     )
-
-
-def _is_object(value: object) -> TypeGuard[JsonObject]:
-    return isinstance(value, dict)

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from time import perf_counter
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, TypeGuard, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 
@@ -19,9 +19,11 @@ from outrider.handlers._answers import Answer
 from outrider.handlers._calls import Attempt, CallContext, CallTimedOut, attempt, name_of, outcome_of
 from outrider.handlers._router import PermissionHandled
 from outrider.handlers._tool_names import resolved_updates
+from outrider.options._validators import is_list
 from outrider.redaction import preview, preview_value
 from outrider.wire import JsonObject, Value, encode
 from outrider.wire._encoding import to_wire
+from outrider.wire._tolerant import is_object
 from outrider.wire.permissions import PermissionResultAllow, PermissionResultDeny, PermissionUpdate
 from outrider.wire.tools import QuestionOption, typed_input
 
@@ -108,7 +110,7 @@ def read_decision(value: object, original: JsonObject, tool_use_id: str, who: st
             value = value.to_wire()
         except Exception as error:
             raise NotADecision(f"{preview_value(value)} cannot be written as JSON: {error}") from error
-    if _is_object(value):
+    if is_object(value):
         return _from_wire(value, original, tool_use_id, who)
     raise NotADecision(f"{preview_value(value)} is no decision: return allow() or deny('why')")
 
@@ -164,7 +166,7 @@ def _denial(message: object, interrupt: object, who: str, note: str | None = Non
 
 
 def _input(value: object) -> JsonObject:
-    if not _is_object(value):
+    if not is_object(value):
         raise NotADecision(f"the input of a tool must be a dict, not {preview_value(value)}")
     if not all(isinstance(key, str) for key in cast("dict[object, object]", value)):
         raise NotADecision("the names in the input of a tool must be texts")
@@ -179,7 +181,7 @@ def _input(value: object) -> JsonObject:
 def _updates(value: object) -> list[JsonObject]:
     if value is None:
         return []
-    if not _is_sequence(value):
+    if not is_list(value):
         raise NotADecision(f"updates must be a list, not {preview_value(value)}")
     return [_update(each) for each in value]
 
@@ -192,7 +194,7 @@ def _update(value: object) -> JsonObject:
             value = value.to_dict()
         except Exception as error:
             raise NotADecision(f"{preview_value(value)} is no `PermissionUpdate`") from error
-    if not _is_object(value):
+    if not is_object(value):
         raise NotADecision(f"an update must be a `PermissionUpdate`, not {preview_value(value)}")
     try:
         plain = _input(value)
@@ -210,14 +212,6 @@ def _update(value: object) -> JsonObject:
 
 def _says(who: str, did: str, why: str | None) -> str:
     return f"{who} {did}: {why}" if why else f"{who} {did}"
-
-
-def _is_object(value: object) -> TypeGuard[JsonObject]:
-    return isinstance(value, dict)
-
-
-def _is_sequence(value: object) -> TypeGuard[Sequence[object]]:
-    return isinstance(value, Sequence) and not isinstance(cast(object, value), str | bytes)
 
 
 log = logging.getLogger("outrider.session")
@@ -594,7 +588,7 @@ def _read(value: object, question: Question) -> tuple[str | None, str | None]:
         if not isinstance(cast(object, notes), str):
             raise NotADecision(f"the notes of a reply must be a text, not {preview_value(notes)}")
     given = [value] if value is None or isinstance(value, str) else value
-    if not _is_list(given) or not all(isinstance(each, str | None) for each in given):
+    if not is_list(given) or not all(isinstance(each, str | None) for each in given):
         wanted = "a label or a text, several in a list," if question.multi_select else "a label or a text"
         raise NotADecision(f"{preview_value(value)} answers no question: return {wanted} or None")
     texts = [each for each in given if isinstance(each, str) and each.strip()]
@@ -614,16 +608,16 @@ def _annotation(question: Question, answer: str | None, notes: str | None) -> Js
 
 def _questions(input: JsonObject) -> list[JsonObject]:
     asked: object = input.get("questions")
-    if not _is_list(asked) or not asked:
+    if not is_list(asked) or not asked:
         raise NotADecision("it asked no questions")
-    found = [each for each in asked if _is_object(each) and _text(each.get("question"))]
+    found = [each for each in asked if is_object(each) and _text(each.get("question"))]
     if len(found) < len(asked):
         raise NotADecision("it asked a question without words")
     return found
 
 
 def _options(value: object) -> tuple[QuestionOption, ...]:
-    offered = value if _is_list(value) else ()
+    offered = value if is_list(value) else ()
     return tuple(
         QuestionOption(
             label=_text(each.get("label")),
@@ -631,13 +625,9 @@ def _options(value: object) -> tuple[QuestionOption, ...]:
             preview=_text(each.get("preview")) or None,
         )
         for each in offered
-        if _is_object(each)
+        if is_object(each)
     )
 
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _is_list(value: object) -> TypeGuard[Sequence[object]]:
-    return isinstance(value, list | tuple)

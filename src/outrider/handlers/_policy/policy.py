@@ -11,7 +11,7 @@ import posixpath
 import re
 import warnings
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import msgspec
 
@@ -265,7 +265,7 @@ def _path_among(patterns: Sequence[str], texts: Iterable[str], call: Call) -> Ju
 def _domain(patterns: Sequence[str], call: Call) -> Judged:
     if call.tool == "WebSearch":
         domains: object = call.input.get("allowed_domains")
-        if not _is_list(domains) or not domains:
+        if not is_list(domains) or not domains:
             return Match.NO, "it searches all domains"
         hosts = [str(each) for each in domains]
         matches = [(_combined([host_match(each, host) for host in hosts]), each) for each in patterns]
@@ -318,7 +318,7 @@ def _texts(value: object) -> Iterable[str]:
         for name, each in cast("JsonObject", value).items():
             yield name
             yield from _texts(each)
-    elif _is_list(value):
+    elif is_list(value):
         for each in value:
             yield from _texts(each)
     else:
@@ -343,10 +343,6 @@ def _combined(matches: Sequence[Match]) -> Match:
         return Match.NO
     least, most = min(matches), max(matches)
     return most if least is most else Match.MAYBE
-
-
-def _is_list(value: object) -> TypeGuard[Sequence[object]]:
-    return isinstance(value, list | tuple)
 
 
 NOBODY: Final = "Nobody can be asked about this here, so it is not allowed."

@@ -20,8 +20,8 @@ from urllib.parse import unquote_to_bytes, urlsplit
 import msgspec
 
 from outrider.errors import UsageError
-from outrider.handlers._tools.shape_errors import is_object
 from outrider.wire import Json, JsonObject
+from outrider.wire._tolerant import is_object
 
 # Content.
 

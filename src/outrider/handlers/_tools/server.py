@@ -21,7 +21,7 @@ from outrider.errors import OptionsError, ToolFailed
 from outrider.handlers._calls import CallTimedOut, call, unwrapped
 from outrider.handlers._router import ToolHandled
 from outrider.handlers._tools.content import NotSendable, as_result, error_result
-from outrider.handlers._tools.shape_errors import ShapeError, is_object
+from outrider.handlers._tools.shape_errors import ShapeError
 from outrider.handlers._tools.signature import Signature
 from outrider.handlers._tools.tool import (
     ALWAYS_LOAD,
@@ -36,6 +36,7 @@ from outrider.handlers._tools.tool import (
 from outrider.options._validators import did_you_mean
 from outrider.redaction import preview
 from outrider.wire import JsonObject
+from outrider.wire._tolerant import is_object
 from outrider.wire.control import (
     INVALID_PARAMS,
     INVALID_REQUEST,

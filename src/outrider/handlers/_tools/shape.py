@@ -33,7 +33,7 @@ import msgspec
 from msgspec import inspect as nodes
 
 from outrider.errors import OptionsError
-from outrider.handlers._tools.shape_errors import ShapeError, is_object, named, native_errors, shown, unfolded
+from outrider.handlers._tools.shape_errors import ShapeError, named, native_errors, shown, unfolded
 from outrider.handlers._tools.signature import (
     class_hints,
     description_in,
@@ -44,6 +44,7 @@ from outrider.handlers._tools.signature import (
 )
 from outrider.redaction import preview
 from outrider.wire import Json, JsonObject, Value
+from outrider.wire._tolerant import is_object
 from outrider.wire._value import dumps
 
 # Types as msgspec reads them.

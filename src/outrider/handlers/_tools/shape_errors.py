@@ -13,12 +13,13 @@ import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Annotated, Any, Final, Literal, TypeAlias, TypeGuard, cast
+from typing import Annotated, Any, Final, Literal, TypeAlias, cast
 
 import msgspec
 from msgspec import inspect as nodes
 
 from outrider.wire import JsonObject
+from outrider.wire._tolerant import is_object
 
 # Definitions of JSON Schemas.
 
@@ -27,10 +28,6 @@ _DATA: Final = frozenset(("const", "default", "enum", "example", "examples"))
 """What is not a schema in a schema."""
 _NAMED: Final = frozenset(("properties", "patternProperties", "$defs", "definitions", "dependentSchemas"))
 """What holds schemas by names that anybody may choose."""
-
-
-def is_object(value: object) -> TypeGuard[JsonObject]:
-    return isinstance(value, dict)
 
 
 def unfolded(schema: JsonObject) -> JsonObject:
@@ -300,46 +297,35 @@ def _length_errors(least: int | None, most: int | None, what: str, length: int, 
 
 # A type that has nothing inside, made again from what is known of it.
 
+_KINDS: Final[Mapping[type[nodes.Type], Any]] = {
+    nodes.AnyType: Any,
+    nodes.NoneType: type(None),
+    nodes.BoolType: bool,
+    nodes.IntType: int,
+    nodes.FloatType: float,
+    nodes.StrType: str,
+    nodes.BytesType: bytes,
+    nodes.ByteArrayType: bytes,
+    nodes.MemoryViewType: bytes,
+    nodes.DateTimeType: dt.datetime,
+    nodes.TimeType: dt.time,
+    nodes.DateType: dt.date,
+    nodes.TimeDeltaType: dt.timedelta,
+    nodes.UUIDType: uuid.UUID,
+    nodes.DecimalType: decimal.Decimal,
+}
+
 
 def _leaf(node: nodes.Type) -> Any:  # noqa: ANN401 - a type, or a form of one
     """The type; None if it is made of others, for a value that has not their form."""
-    match node:
-        case nodes.AnyType():
-            return Any
-        case nodes.NoneType():
-            return type(None)
-        case nodes.BoolType():
-            return bool
-        case nodes.IntType() | nodes.FloatType():
-            limits = {name: getattr(node, name) for name in ("gt", "ge", "lt", "le", "multiple_of")}
-            return _limited(int if isinstance(node, nodes.IntType) else float, limits)
-        case nodes.StrType():
-            limits = {name: getattr(node, name) for name in ("min_length", "max_length", "pattern")}
-            return _limited(str, limits)
-        case nodes.BytesType() | nodes.ByteArrayType() | nodes.MemoryViewType():
-            return _limited(bytes, {name: getattr(node, name) for name in ("min_length", "max_length")})
-        case nodes.DateTimeType() | nodes.TimeType():
-            kind = dt.datetime if isinstance(node, nodes.DateTimeType) else dt.time
-            return _limited(kind, {"tz": node.tz})
-        case nodes.DateType():
-            return dt.date
-        case nodes.TimeDeltaType():
-            return dt.timedelta
-        case nodes.UUIDType():
-            return uuid.UUID
-        case nodes.DecimalType():
-            return decimal.Decimal
-        case nodes.EnumType() | nodes.CustomType():
-            return node.cls
-        case nodes.LiteralType():
-            return Literal[node.values]
-        case _:
-            return None
-
-
-def _limited(kind: type, limits: dict[str, Any]) -> object:
-    given = {name: limit for name, limit in limits.items() if limit is not None}
-    return Annotated[kind, msgspec.Meta(**given)] if given else kind
+    if isinstance(node, nodes.EnumType | nodes.CustomType):
+        return node.cls
+    if isinstance(node, nodes.LiteralType):
+        return Literal[node.values]
+    kind = _KINDS.get(type(node))
+    names = (*(name for name, _ in _LIMITS), "tz")
+    limits = {name: limit for name in names if (limit := getattr(node, name, None)) is not None}
+    return Annotated[kind, msgspec.Meta(**limits)] if limits and kind is not None else kind
 
 
 # The same in words.
@@ -348,11 +334,16 @@ _WORDS: Final[dict[type[nodes.Type], str]] = {
     nodes.AnyType: "any value",
     nodes.NoneType: "null",
     nodes.BoolType: "true or false",
+    nodes.IntType: "a whole number",
+    nodes.FloatType: "a number",
+    nodes.StrType: "text",
+    nodes.BytesType: "bytes as base64 text",
+    nodes.ByteArrayType: "bytes as base64 text",
+    nodes.MemoryViewType: "bytes as base64 text",
     nodes.DateType: 'a date such as "2025-01-31"',
     nodes.TimeDeltaType: 'a duration such as "PT1H30M"',
     nodes.UUIDType: "a UUID",
     nodes.DecimalType: 'a decimal number as text, such as "1.50"',
-    nodes.DictType: "an object",
     nodes.TypedDictType: "an object",
     nodes.DataclassType: "an object",
     nodes.NamedTupleType: "a list",
@@ -378,14 +369,6 @@ def described(node: nodes.Type) -> str:
     """What belongs there, in words."""
     node = _bare(node)
     match node:
-        case nodes.IntType():
-            return _with_limits("a whole number", node)
-        case nodes.FloatType():
-            return _with_limits("a number", node)
-        case nodes.StrType():
-            return _with_limits("text", node)
-        case nodes.BytesType() | nodes.ByteArrayType() | nodes.MemoryViewType():
-            return _with_limits("bytes as base64 text", node)
         case nodes.DateTimeType():
             zone = {True: " with a time zone", False: " without a time zone"}.get(cast(bool, node.tz), "")
             example = "2025-01-31T12:00:00" + ("" if node.tz is False else "Z")
@@ -403,12 +386,14 @@ def described(node: nodes.Type) -> str:
             return "a list" if isinstance(_bare(node.item_type), nodes.AnyType) else _list_of(node.item_type)
         case nodes.TupleType():
             return f"a list of {len(node.item_types)} items"
+        case nodes.DictType():
+            return "an object"
         case nodes.StructType():
             return "a list" if node.array_like else "an object"
         case nodes.CustomType():
             return "a path" if node.cls.__name__.endswith("Path") else f"a {node.cls.__name__}"
         case _:
-            return _WORDS.get(type(node), type(node).__name__)
+            return _with_limits(_WORDS.get(type(node), type(node).__name__), node)
 
 
 def _list_of(node: nodes.Type) -> str:

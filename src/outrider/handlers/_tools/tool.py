@@ -35,7 +35,7 @@ import msgspec
 from outrider.errors import OptionsError
 from outrider.handlers._calls import CallContext, is_async
 from outrider.handlers._tools.shape import Converter, Native, convert, make_converter
-from outrider.handlers._tools.shape_errors import Definitions, ShapeError, is_object, named, shown
+from outrider.handlers._tools.shape_errors import Definitions, ShapeError, named, shown
 from outrider.handlers._tools.signature import (
     NO_DEFAULT,
     Parameter,
@@ -45,6 +45,7 @@ from outrider.handlers._tools.signature import (
     read_signature,
 )
 from outrider.wire import Json, JsonObject
+from outrider.wire._tolerant import is_object
 
 if TYPE_CHECKING:
     from outrider.handlers._router import Link, Origin
