@@ -13,13 +13,12 @@ from uuid import uuid4
 from outrider._threads import run_sync
 from outrider.errors import OptionsError, TranscriptError
 from outrider.transcripts._chain import History
+from outrider.transcripts._copies import forked, imported, renamed
 from outrider.transcripts._describe import check_tag, check_title, tag_entry, title_entry
+from outrider.transcripts._disk.files import project_key
 from outrider.transcripts._entries import TranscriptEntry
 from outrider.transcripts._export.turns import ExportFormat, check_format, exported
-from outrider.transcripts._fork import forked
-from outrider.transcripts._import import imported, renamed
 from outrider.transcripts._library.disk import DiskLibrary
-from outrider.transcripts._paths import project_key
 from outrider.transcripts._values import (
     Bundle,
     Hits,
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from outrider.transcripts._library.library import Library
+    from outrider.transcripts._library.disk import Library
 
 __all__ = ["Sessions"]
 
@@ -83,7 +82,7 @@ class Sessions:
                 hint="Give one of the two.",
             )
         from outrider.transcripts._library.store import StoreLibrary
-        from outrider.transcripts.stores._open import open_store
+        from outrider.transcripts.stores._urls import open_store
 
         self._library = StoreLibrary(open_store(place))
         self._is_ours = isinstance(place, (str, os.PathLike))

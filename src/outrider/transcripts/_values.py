@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import NoReturn, Self
 
     from outrider.transcripts._entries import TranscriptEntry
-    from outrider.transcripts._library.library import Puller
+    from outrider.transcripts._library.disk import Puller
 else:
     # For type checkers only: values can be made without loading entries.
     TranscriptEntry = object

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from outrider.transcripts import SessionQuery, StoredSession, project_key
-from outrider.transcripts._disk import Disk, files, read
+from outrider.transcripts._disk import files, read
+from outrider.transcripts._disk.read import Disk
 from outrider.wire import encode
 from tests.transcripts.disk.shelf import TALK, Shelf, at
 from tests.transcripts.lines import SESSION, answer, line, prompt, session_id, title, written

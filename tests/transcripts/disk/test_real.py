@@ -11,7 +11,7 @@ import pytest
 import outrider
 from outrider.testing import RealAgent, answer, say, subagent, use_tool
 from outrider.transcripts import SessionQuery
-from outrider.transcripts._disk import Disk
+from outrider.transcripts._disk.read import Disk
 from outrider.wire import AssistantMessage
 from tests.real_program import require_program
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from outrider.transcripts._disk import Disk
+from outrider.transcripts._disk.read import Disk
 from outrider.wire import AssistantMessage, CompactBoundaryMessage, UserMessage
 
 SESSION = "e0ef52c5-b615-4592-a5ab-aa6343859ea1"

@@ -23,14 +23,17 @@ from outrider.transcripts._disk.files import (
     SessionFile,
     agent_files,
     backwards,
+    config_folder,
+    is_same_project,
     lines,
     open_file,
     part_files,
+    project_key,
     sessions_in,
+    worktrees,
 )
 from outrider.transcripts._disk.search import Search
 from outrider.transcripts._entries import TranscriptEntry, decode_line, finite, read_entry, to_object
-from outrider.transcripts._paths import config_folder, is_same_project, project_key, worktrees
 from outrider.transcripts._values import (
     Bundle,
     SearchHit,

@@ -17,9 +17,8 @@ from uuid import uuid4
 from outrider._folders import remove_folder
 from outrider.errors import SessionExists, SessionNotFound, TranscriptError
 from outrider.transcripts._describe import now
-from outrider.transcripts._disk.files import refuse_link
+from outrider.transcripts._disk.files import check_project_key, check_subpath, refuse_link
 from outrider.transcripts._entries import to_line
-from outrider.transcripts._paths import check_project_key, check_subpath
 from outrider.transcripts._values import checked_id
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from outrider._display import escaped_json, plain
 from outrider.errors import OptionsError
 from outrider.redaction import DEFAULT
 from outrider.transcripts._chain import conversation
+from outrider.transcripts._describe import title_of
 from outrider.transcripts._entries import fields_of, to_entry, to_line, to_time
-from outrider.transcripts._fork import title_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -313,10 +313,10 @@ def exported(bundle: Bundle, form: ExportFormat = "markdown", *, redact: bool | 
 
     transcript = read(bundle, redact=redact is not False)
     if form == "html":
-        from outrider.transcripts._export.html import html
+        from outrider.transcripts._export.documents import html
 
         return html(transcript)
-    from outrider.transcripts._export.markdown import markdown
+    from outrider.transcripts._export.documents import markdown
 
     return markdown(transcript)
 

@@ -1,7 +1,6 @@
-"""Gives async access to the sessions on this machine's disk: what blocks runs in a thread.
+"""Defines `Library`, what `Sessions` needs of a place for sessions, and `BlockingSessions` for the disk.
 
-A call that reads can be cancelled at once; one that writes is finished first. `_disk` does the reading and
-writing.
+The async libraries are in `disk` and `store`.
 """
 
 from __future__ import annotations
@@ -11,14 +10,15 @@ from functools import partial
 from pathlib import Path
 from threading import Event
 from time import monotonic
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from outrider._threads import run_sync
 from outrider.errors import SessionExists, TranscriptError
-from outrider.transcripts._disk import Disk, SessionFile
-from outrider.transcripts._disk.read import load_bundle
+from outrider.transcripts._copies import is_same, says_archived, without_notes
+from outrider.transcripts._disk.files import METADATA, Found, SessionFile, agent_files, open_file
+from outrider.transcripts._disk.read import Disk, describe_facts, load_bundle, read_facts
 from outrider.transcripts._disk.write import append, archive, delete, put
-from outrider.transcripts._import import is_same, says_archived, without_notes
+from outrider.transcripts._entries import fields_of, read_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,12 +28,170 @@ if TYPE_CHECKING:
     from outrider.transcripts._values import Bundle, SearchHit, SessionQuery, StoredSession, StrPath
     from outrider.wire import JsonObject
 
+__all__ = ["BlockingSessions", "DiskLibrary", "Library", "Puller"]
+
+
+if TYPE_CHECKING:
+    # In `Library`, `list` is a method.
+    Sessions = list[StoredSession]
+    Entries = list[TranscriptEntry]
+    Names = list[str]
+
+
+class Puller(Protocol):
+    """Where hits of a search come from."""
+
+    async def pull(self) -> list[SearchHit] | None:
+        """Some more, at least one; None at the end."""
+        ...
+
+    def stop(self) -> None:
+        """No more are wanted."""
+
+
+class Library(Protocol):
+    """A place that keeps sessions. Ids and values are checked by those who call.
+
+    What is not there raises `SessionNotFound`. A project is a folder; None: wherever it is.
+    """
+
+    @property
+    def place(self) -> str:
+        """Which it is, for people to read."""
+        ...
+
+    async def list(self, query: SessionQuery) -> Sessions: ...
+
+    async def info(self, session_id: str, project: StrPath | None) -> StoredSession: ...
+
+    async def read(
+        self,
+        session_id: str,
+        project: StrPath | None,
+        *,
+        agent: str | None,
+        history: History,
+        last: int | None,
+        limit: int | None,
+        offset: int,
+    ) -> Entries: ...
+
+    async def agents(self, session_id: str, project: StrPath | None) -> Names: ...
+
+    def search(
+        self,
+        text: str,
+        query: SessionQuery,
+        *,
+        regex: bool,
+        case_sensitive: bool,
+        agents: bool,
+        limit: int | None,
+    ) -> Puller: ...
+
+    async def load(self, session_id: str, project: StrPath | None) -> Bundle:
+        """All of it."""
+        ...
+
+    async def note(self, session_id: str, project: StrPath | None, entry: JsonObject) -> None:
+        """Add an entry that tells something about the session."""
+        ...
+
+    async def archive(self, session_id: str, project: StrPath | None, *, archived: bool) -> None: ...
+
+    async def delete(self, session_id: str, project: StrPath | None) -> None: ...
+
+    async def put(self, bundle: Bundle, *, resume: bool = False, archived: bool = False) -> None:
+        """Keep a new session, in the project that it names. Raises `SessionExists` if there is one of its id;
+        to `resume`, if there is another one: what an earlier call could not finish is finished."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class BlockingSessions:
+    """What the agent's program keeps on this machine, in the folder that it would use.
+
+    Each call blocks, and may be made in any thread. Errors are those of `Sessions`. Facts of a session are
+    what a store's summary would say of it (`fold_session_summary`).
+    """
+
+    def __init__(self, config: StrPath | None = None) -> None:
+        self._disk = Disk(None if config is None else Path(config))
+
+    @property
+    def projects(self) -> Path | None:
+        """Where each project has a folder, which need not be there; None for a user without a home."""
+        return self._disk.projects
+
+    def facts(self, query: SessionQuery) -> Iterator[tuple[StoredSession, dict[str, object]]]:
+        """The sessions that match, newest first, each read when it is its turn. Limits are not looked at."""
+        return self._disk.facts(query)
+
+    def facts_of(
+        self, session_id: str, project: StrPath | None = None
+    ) -> tuple[StoredSession, dict[str, object]] | None:
+        """One session; None if lists leave it out, as nothing was said in it."""
+        found = Found.of(self.find(session_id, project))
+        data = read_facts(found)
+        session = describe_facts(found, data)
+        return None if session is None else (session, data)
+
+    def find(self, session_id: str, project: StrPath | None = None) -> SessionFile:
+        """Where a session is."""
+        return self._disk.find(session_id, project)
+
+    def read(self, session_id: str, project: StrPath | None = None) -> list[TranscriptEntry]:
+        """The messages of a session, first to last."""
+        return self._disk.read(session_id, project)
+
+    def agents(self, session_id: str, project: StrPath | None = None) -> list[str]:
+        """The ids of its subagents that have a transcript, in the order of their files."""
+        return list(agent_files(self.find(session_id, project)))
+
+    def read_agent(
+        self, session_id: str, agent: str, project: StrPath | None = None
+    ) -> tuple[list[TranscriptEntry], JsonObject]:
+        """The messages of a subagent, and what is told of it: the call that started it (`toolUseId`) …
+
+        Raises `TranscriptError` if there is no such subagent.
+        """
+        messages = self._disk.read(session_id, project, agent=agent)
+        path = agent_files(self.find(session_id, project))[agent]
+        try:
+            with open_file(path.with_suffix(METADATA)) as stream:
+                told = fields_of(read_json(stream.read().decode()))
+        except (OSError, ValueError):
+            told = {}
+        return messages, told
+
+    def load(self, session_id: str, project: StrPath | None = None) -> Bundle:
+        """Everything of a session."""
+        return self._disk.load(session_id, project)
+
+    def note(self, session_id: str, entry: JsonObject, project: StrPath | None = None) -> None:
+        """Add an entry that tells something about a session."""
+        append(self.find(session_id, project), [entry])
+
+    def delete(self, session_id: str, project: StrPath | None = None) -> None:
+        """Remove a session, with its subagents' transcripts."""
+        delete(self.find(session_id, project))
+
+    def put(self, bundle: Bundle) -> None:
+        """Keep a new session, in the project that it names. Raises `SessionExists` if its id is taken."""
+        if self._disk.config is None:
+            raise TranscriptError(
+                "this user has no home folder that sessions could be in", hint="Set CLAUDE_CONFIG_DIR."
+            )
+        put(self._disk.config, bundle, bundle.project)
+
+
+if TYPE_CHECKING:
     # In the library, `list` is a method.
     _Sessions = list[StoredSession]
     _Entries = list[TranscriptEntry]
     _Names = list[str]
 
-__all__ = ["DiskLibrary"]
 
 T = TypeVar("T")
 

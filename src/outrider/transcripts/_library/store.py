@@ -27,6 +27,7 @@ from outrider.errors import (
     UsageError,
 )
 from outrider.transcripts._chain import conversation
+from outrider.transcripts._copies import agents_in, left_of, says_archived
 from outrider.transcripts._describe import (
     archive_entry,
     dated,
@@ -36,11 +37,9 @@ from outrider.transcripts._describe import (
     from_milliseconds,
     to_facts,
 )
+from outrider.transcripts._disk.files import check_subpath, project_key, worktrees
 from outrider.transcripts._disk.search import Search
 from outrider.transcripts._entries import to_entry, to_line, to_time
-from outrider.transcripts._fork import agents_in
-from outrider.transcripts._import import left_of, says_archived
-from outrider.transcripts._paths import check_subpath, project_key, worktrees
 from outrider.transcripts._values import Bundle, SearchHit, StoredSession
 from outrider.transcripts.stores._calls import StoreCalls, to_key
 
