@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from outrider.transcripts.stores._calls import StoreCalls
     from outrider.transcripts.stores._file.store import FileStore
     from outrider.transcripts.stores._memory import MemoryStore
-    from outrider.transcripts.stores._postgres.store import PostgresStore
+    from outrider.transcripts.stores._postgres import PostgresStore
     from outrider.transcripts.stores._redis import RedisStore
     from outrider.transcripts.stores._s3.store import S3Store
     from outrider.transcripts.stores._sqlite import SqliteStore
@@ -89,7 +89,7 @@ _HOMES = {
     "stores._file.store": ("FileStore",),
     "stores._memory": ("MemoryStore",),
     "stores._urls": ("open_store",),
-    "stores._postgres.store": ("PostgresStore",),
+    "stores._postgres": ("PostgresStore",),
     "stores._redis": ("RedisStore",),
     "stores._s3.store": ("S3Store",),
     "stores._sqlite": ("SqliteStore",),

@@ -1,7 +1,7 @@
 """Finds Claude Code's session files, opens them safely, and reads their lines from either end.
 
-Each project has a folder, named after its path. Links are not followed and pipes not waited for. What lines say
-is in `outrider.transcripts._entries`.
+Each project has a folder, named after its path. Links are not followed and pipes not waited for. What lines
+say is in `outrider.transcripts._entries`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Exports a session as Markdown or HTML.
 
-What people and agents wrote is Markdown already. In Markdown it is kept as far as it is text: HTML, links, images,
-headings above ours and unclosed blocks are neutralised. In HTML all of it is escaped.
+What people and agents wrote is Markdown already. In Markdown it is kept as far as it is text: HTML, links,
+images, headings above ours and unclosed blocks are neutralised. In HTML all of it is escaped.
 """
 
 from __future__ import annotations

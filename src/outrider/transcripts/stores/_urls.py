@@ -6,25 +6,27 @@ import os
 import re
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from outrider.errors import OptionsError
 from outrider.redaction import MASK, is_secret_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Mapping
 
     from outrider.transcripts.stores._base import SessionStore
 
 __all__ = [
+    "FLAG",
+    "Parameter",
+    "SECONDS",
+    "TEXT",
     "absolute_path",
     "local_path",
     "open_store",
-    "refuse_parameters",
     "shown",
     "take_parameters",
-    "take_seconds",
 ]
 
 
@@ -43,46 +45,52 @@ def shown(url: str) -> str:
     )
 
 
-def take_parameters(url: str, *names: str) -> tuple[str, dict[str, str]]:
-    """The URL without these parameters of its query, and what they are.
+class Parameter(NamedTuple):
+    """What a parameter of a URL may be."""
 
-    Raises `OptionsError` if one is there twice.
+    read: Callable[[str], object]
+    """Raises `ValueError` or `LookupError` for what it cannot be."""
+    hint: str = ""
+
+
+def _seconds(text: str) -> float:
+    if not 0 < (seconds := float(text)) < float("inf"):
+        raise ValueError(text)
+    return seconds
+
+
+TEXT: Final = Parameter(str)
+FLAG: Final = Parameter({"0": False, "1": True}.__getitem__, "Give 0 or 1.")
+SECONDS: Final = Parameter(_seconds, "Give a number of seconds above 0.")
+
+
+def take_parameters(
+    url: str, known: Mapping[str, Parameter], *, others: bool = False
+) -> tuple[str, dict[str, Any]]:
+    """The URL without the known parameters of its query, and their values.
+
+    Raises `OptionsError` for one that is there twice, or that cannot be; unless `others` are allowed, also
+    for one that is not known.
     """
-    place, mark, query = url.partition("?")
-    if not mark:
-        return url, {}
-    taken: dict[str, str] = {}
+    place, _, query = url.partition("?")
+    taken: dict[str, Any] = {}
     left: list[tuple[str, str]] = []
     for name, value in parse_qsl(query.partition("#")[0], keep_blank_values=True):
-        if name not in names:
-            left.append((name, value))
-        elif name in taken:
+        if name in taken:
             raise OptionsError(f"{name!r} is twice in {shown(url)!r}", hint="Give it once.")
+        if name in known:
+            try:
+                taken[name] = known[name].read(value)
+            except (ValueError, LookupError):
+                raise OptionsError(f"`{name}` is {value!r}", hint=known[name].hint) from None
+        elif others:
+            left.append((name, value))
         else:
-            taken[name] = value
+            raise OptionsError(
+                f"{shown(url)!r} has the parameter {name!r}, which means nothing here",
+                hint=f"There {'are' if len(known) > 1 else 'is'}: {', '.join(known)}.",
+            )
     return f"{place}?{urlencode(left)}" if left else place, taken
-
-
-def refuse_parameters(url: str, known: Collection[str]) -> None:
-    """Raises `OptionsError` if the query of the URL has a parameter still: none of the `known` ones."""
-    for name, _ in parse_qsl(url.partition("?")[2], keep_blank_values=True):
-        raise OptionsError(
-            f"{shown(url)!r} has the parameter {name!r}, which means nothing here",
-            hint=f"There {'are' if len(known) > 1 else 'is'}: {', '.join(known)}.",
-        )
-
-
-def take_seconds(parameters: Mapping[str, str], name: str, default: float) -> float:
-    """A parameter that is a number of seconds. Raises `OptionsError` if it is none."""
-    if name not in parameters:
-        return default
-    try:
-        seconds = float(parameters[name])
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        raise OptionsError(f"`{name}` is {parameters[name]!r}", hint="Give a number of seconds above 0.")
-    return seconds
 
 
 def local_path(url: str) -> str:
@@ -129,7 +137,7 @@ class _Kind(NamedTuple):
     extra: str = ""
 
 
-_POSTGRES: Final = _Kind("_postgres.store", "PostgresStore", "psycopg", "postgres")
+_POSTGRES: Final = _Kind("_postgres", "PostgresStore", "psycopg", "postgres")
 _REDIS: Final = _Kind("_redis", "RedisStore", "redis", "redis")
 
 _KINDS: Final[Mapping[str, _Kind]] = {
