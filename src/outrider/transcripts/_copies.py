@@ -34,19 +34,6 @@ if TYPE_CHECKING:
     from outrider.transcripts._values import StrPath
     from outrider.wire import JsonObject
 
-__all__ = [
-    "agents_in",
-    "forked",
-    "imported",
-    "is_same",
-    "kept_once",
-    "left_of",
-    "renamed",
-    "says_archived",
-    "without_notes",
-]
-
-
 _SAID: Final = ("message", "toolUseResult")
 """Fields of what was said: an id in there is part of the conversation, and stays."""
 

@@ -24,28 +24,6 @@ if TYPE_CHECKING:
     from outrider.transcripts.stores._base import SessionKey, SessionStoreEntry, SessionSummaryEntry
     from outrider.wire import JsonObject
 
-__all__ = [
-    "ARCHIVED",
-    "Facts",
-    "archive_entry",
-    "check_tag",
-    "check_title",
-    "dated",
-    "describe_data",
-    "describe_entries",
-    "describe_summary",
-    "fold_facts",
-    "fold_lines",
-    "fold_session_summary",
-    "from_milliseconds",
-    "now",
-    "tag_entry",
-    "title_entry",
-    "title_of",
-    "to_facts",
-]
-
-
 # Facts of a session, entry by entry.
 
 ARCHIVED: Final = "archived"

@@ -28,23 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from typing import Self
 
-__all__ = [
-    "EntryMessage",
-    "TranscriptEntry",
-    "decode_line",
-    "deep_copy",
-    "fields_of",
-    "finite",
-    "from_line",
-    "read_entry",
-    "read_json",
-    "to_entry",
-    "to_line",
-    "to_object",
-    "to_time",
-]
-
-
 _Container = TypeVar("_Container", dict[str, Any], list[object])
 
 EntryMessage: TypeAlias = UserMessage | AssistantMessage | SystemMessage

@@ -31,19 +31,6 @@ if TYPE_CHECKING:
     from outrider.transcripts import SessionKey, SessionStoreEntry, StoreCalls
     from outrider.wire import JsonObject
 
-__all__ = [
-    "BATCH_BYTES",
-    "BATCH_ENTRIES",
-    "Backlog",
-    "Batch",
-    "HOLD_SECONDS",
-    "Keys",
-    "MEMORY_BYTES",
-    "Mirror",
-    "RescueFile",
-]
-
-
 log = logging.getLogger("outrider.session")
 
 BATCH_ENTRIES: Final = 500

@@ -24,27 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Self
 
-__all__ = [
-    "Ends",
-    "Found",
-    "METADATA",
-    "SUFFIX",
-    "SessionFile",
-    "agent_files",
-    "backwards",
-    "check_project_key",
-    "check_subpath",
-    "chunks",
-    "lines",
-    "open_file",
-    "part_files",
-    "refuse_link",
-    "session_id_of",
-    "sessions_in",
-    "worktrees",
-]
-
-
 _LONGEST_KEY: Final = 200
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from outrider.transcripts._values import Bundle
     from outrider.wire import JsonObject
 
-__all__ = ["append", "archive", "delete", "put"]
-
 _BINARY: Final = getattr(os, "O_BINARY", 0)
 _CLOSED_IN_CHILDREN: Final = getattr(os, "O_CLOEXEC", 0)
 _NOWHERE_ELSE: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)

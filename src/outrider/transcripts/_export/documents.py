@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 
     from outrider.transcripts._export.turns import Agent, Piece, Transcript, Turn
 
-__all__ = ["fenced", "html", "markdown"]
-
-
 _LEAD: Final = r"[ \t>]*+(?:(?:[-*+]|\d{1,9}[.)])[ \t]++[ \t>]*+)*+"
 """What a line begins with that is in a list or a quotation."""
 _FENCE: Final = re.compile(rf"(?P<lead>{_LEAD})(?P<fence>`{{3,}}+|~{{3,}}+)(?P<info>.*)")

@@ -25,25 +25,6 @@ if TYPE_CHECKING:
     from outrider.transcripts._values import Bundle
     from outrider.wire import JsonObject
 
-__all__ = [
-    "Agent",
-    "Call",
-    "ExportFormat",
-    "FORMAT",
-    "Note",
-    "Picture",
-    "Piece",
-    "Text",
-    "Thought",
-    "Transcript",
-    "Turn",
-    "VERSION",
-    "check_format",
-    "exported",
-    "read",
-]
-
-
 _PICTURES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
 """Types that are shown. Not SVG, which is a document with a will of its own."""
 

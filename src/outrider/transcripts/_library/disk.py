@@ -1,6 +1,6 @@
-"""Defines `Library`, what `Sessions` needs of a place for sessions, and `BlockingSessions` for the disk.
+"""Gives access to the sessions on this machine's disk: blocking, and async in threads.
 
-The async libraries are in `disk` and `store`.
+A call that reads can be cancelled at once; one that writes is finished first. `_disk` reads and writes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from threading import Event
 from time import monotonic
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from outrider._threads import run_sync
 from outrider.errors import SessionExists, TranscriptError
@@ -19,94 +19,23 @@ from outrider.transcripts._disk.files import METADATA, Found, SessionFile, agent
 from outrider.transcripts._disk.read import Disk, describe_facts, load_bundle, read_facts
 from outrider.transcripts._disk.write import append, archive, delete, put
 from outrider.transcripts._entries import fields_of, read_json
+from outrider.transcripts._values import MessageRange
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from outrider.transcripts._chain import History
+    from outrider.transcripts._disk.read import Search
     from outrider.transcripts._entries import TranscriptEntry
     from outrider.transcripts._values import Bundle, SearchHit, SessionQuery, StoredSession, StrPath
     from outrider.wire import JsonObject
 
-__all__ = ["BlockingSessions", "DiskLibrary", "Library", "Puller"]
-
-
 if TYPE_CHECKING:
+    from outrider.transcripts._disk.read import Search
+
     # In `Library`, `list` is a method.
     Sessions = list[StoredSession]
     Entries = list[TranscriptEntry]
     Names = list[str]
-
-
-class Puller(Protocol):
-    """Where hits of a search come from."""
-
-    async def pull(self) -> list[SearchHit] | None:
-        """Some more, at least one; None at the end."""
-        ...
-
-    def stop(self) -> None:
-        """No more are wanted."""
-
-
-class Library(Protocol):
-    """A place that keeps sessions. Ids and values are checked by those who call.
-
-    What is not there raises `SessionNotFound`. A project is a folder; None: wherever it is.
-    """
-
-    @property
-    def place(self) -> str:
-        """Which it is, for people to read."""
-        ...
-
-    async def list(self, query: SessionQuery) -> Sessions: ...
-
-    async def info(self, session_id: str, project: StrPath | None) -> StoredSession: ...
-
-    async def read(
-        self,
-        session_id: str,
-        project: StrPath | None,
-        *,
-        agent: str | None,
-        history: History,
-        last: int | None,
-        limit: int | None,
-        offset: int,
-    ) -> Entries: ...
-
-    async def agents(self, session_id: str, project: StrPath | None) -> Names: ...
-
-    def search(
-        self,
-        text: str,
-        query: SessionQuery,
-        *,
-        regex: bool,
-        case_sensitive: bool,
-        agents: bool,
-        limit: int | None,
-    ) -> Puller: ...
-
-    async def load(self, session_id: str, project: StrPath | None) -> Bundle:
-        """All of it."""
-        ...
-
-    async def note(self, session_id: str, project: StrPath | None, entry: JsonObject) -> None:
-        """Add an entry that tells something about the session."""
-        ...
-
-    async def archive(self, session_id: str, project: StrPath | None, *, archived: bool) -> None: ...
-
-    async def delete(self, session_id: str, project: StrPath | None) -> None: ...
-
-    async def put(self, bundle: Bundle, *, resume: bool = False, archived: bool = False) -> None:
-        """Keep a new session, in the project that it names. Raises `SessionExists` if there is one of its id;
-        to `resume`, if there is another one: what an earlier call could not finish is finished."""
-        ...
-
-    async def close(self) -> None: ...
 
 
 class BlockingSessions:
@@ -156,7 +85,7 @@ class BlockingSessions:
 
         Raises `TranscriptError` if there is no such subagent.
         """
-        messages = self._disk.read(session_id, project, agent=agent)
+        messages = self._disk.read(session_id, project, MessageRange(agent=agent))
         path = agent_files(self.find(session_id, project))[agent]
         try:
             with open_file(path.with_suffix(METADATA)) as stream:
@@ -187,6 +116,8 @@ class BlockingSessions:
 
 
 if TYPE_CHECKING:
+    from outrider.transcripts._disk.read import Search
+
     # In the library, `list` is a method.
     _Sessions = list[StoredSession]
     _Entries = list[TranscriptEntry]
@@ -200,7 +131,11 @@ _PULL_SECONDS: Final = 0.1
 
 
 class DiskLibrary:
-    """What the agent's program keeps in a configuration folder."""
+    """What Claude Code keeps in a configuration folder. `StoreLibrary` has the same methods.
+
+    Ids and values are checked by those who call. What is not there raises `SessionNotFound`. A project is a
+    folder; None: wherever it is.
+    """
 
     def __init__(self, config: StrPath | None = None) -> None:
         self._disk = Disk(None if config is None else Path(config))
@@ -215,54 +150,15 @@ class DiskLibrary:
     async def info(self, session_id: str, project: StrPath | None) -> StoredSession:
         return await _reading(partial(self._disk.info, session_id, project))
 
-    async def read(
-        self,
-        session_id: str,
-        project: StrPath | None,
-        *,
-        agent: str | None,
-        history: History,
-        last: int | None,
-        limit: int | None,
-        offset: int,
-    ) -> _Entries:
-        return await _reading(
-            partial(
-                self._disk.read,
-                session_id,
-                project,
-                agent=agent,
-                history=history,
-                last=last,
-                limit=limit,
-                offset=offset,
-            )
-        )
+    async def read(self, session_id: str, project: StrPath | None, wanted: MessageRange) -> _Entries:
+        return await _reading(partial(self._disk.read, session_id, project, wanted))
 
     async def agents(self, session_id: str, project: StrPath | None) -> _Names:
         return await _reading(partial(self._disk.agents, session_id, project))
 
-    def search(
-        self,
-        text: str,
-        query: SessionQuery,
-        *,
-        regex: bool,
-        case_sensitive: bool,
-        agents: bool,
-        limit: int | None,
-    ) -> _Pulling:
+    def search(self, search: Search, query: SessionQuery, limit: int | None) -> DiskSearch:
         stopped = Event()
-        hits = self._disk.search(
-            text,
-            query,
-            regex=regex,
-            case_sensitive=case_sensitive,
-            agents=agents,
-            limit=limit,
-            is_over=stopped.is_set,
-        )
-        return _Pulling(hits, stopped)
+        return DiskSearch(self._disk.search(search, query, limit=limit, is_over=stopped.is_set), stopped)
 
     async def load(self, session_id: str, project: StrPath | None) -> Bundle:
         return await _reading(partial(self._disk.load, session_id, project))
@@ -300,14 +196,15 @@ class DiskLibrary:
             archive(file, archived=True)
 
 
-class _Pulling:
-    """Hits of a search that goes on in threads, one at a time."""
+class DiskSearch:
+    """A search that is on its way, in threads, one at a time."""
 
     def __init__(self, hits: Iterator[SearchHit], stopped: Event) -> None:
         self._hits = hits
         self._stopped = stopped
 
     async def pull(self) -> list[SearchHit] | None:
+        """Some more hits, at least one; None at the end."""
         return await _reading(self._next)
 
     def stop(self) -> None:

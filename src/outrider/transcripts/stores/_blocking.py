@@ -44,16 +44,6 @@ if TYPE_CHECKING:
         SessionSummaryEntry,
     )
 
-__all__ = [
-    "DEFAULT_TIMEOUT",
-    "BlockingStore",
-    "Explained",
-    "Listed",
-    "check_seconds",
-    "is_abandoned",
-    "raise_if_abandoned",
-]
-
 T = TypeVar("T")
 Explained: TypeAlias = tuple[str, bool] | tuple[str, bool, str]
 """What went wrong, whether it may pass, and what to do."""

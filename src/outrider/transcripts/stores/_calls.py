@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     )
     from outrider.wire import JsonObject
 
-__all__ = ["StoreCalls", "to_key"]
-
 A = TypeVar("A")
 B = TypeVar("B")
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
         SessionSummaryEntry,
     )
 
-__all__ = ["MemoryStore"]
-
 _Session: TypeAlias = tuple[str, str]
 """Project, session."""
 

@@ -45,9 +45,6 @@ if TYPE_CHECKING:
     from outrider.transcripts.stores._base import SessionStoreEntry
     from outrider.transcripts.stores._records import Line
 
-__all__ = ["Exhausted", "Link", "MIGRATIONS", "NoAnswer", "Pool", "PostgresStore", "Tables", "set_up"]
-
-
 # Connections.
 
 

@@ -29,29 +29,6 @@ if TYPE_CHECKING:
         SessionSummaryEntry,
     )
 
-__all__ = [
-    "Lease",
-    "LeaseTime",
-    "Line",
-    "MAKE_ROOM",
-    "Place",
-    "RESTORE",
-    "WAIT_LONGER",
-    "check_version",
-    "decode",
-    "encode",
-    "explain_os_error",
-    "fold_summary",
-    "fresh_lines",
-    "has_room",
-    "later",
-    "now",
-    "plain",
-    "restored",
-    "to_bytes",
-    "to_text",
-]
-
 
 class Place(NamedTuple):
     """Names one transcript, or with no subpath a session."""

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from outrider.transcripts.stores._base import SessionStoreEntry
     from outrider.transcripts.stores._records import Line
 
-__all__ = ["RedisStore"]
-
 _PARAMETERS: Final = {"prefix": TEXT, "cluster": FLAG, "timeout": SECONDS}
 _GRACE: Final = 0.25
 """The driver gives up so much later than the call, which says so better."""

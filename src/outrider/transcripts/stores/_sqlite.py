@@ -49,9 +49,6 @@ if TYPE_CHECKING:
 
     from outrider.transcripts.stores._base import SessionStoreEntry
 
-__all__ = ["APPLICATION_ID", "Connections", "MIGRATIONS", "SqliteStore", "set_up", "write_ahead"]
-
-
 # Tables.
 
 APPLICATION_ID: Final = 0x42726431

@@ -17,19 +17,6 @@ if TYPE_CHECKING:
 
     from outrider.transcripts.stores._base import SessionStore
 
-__all__ = [
-    "FLAG",
-    "Parameter",
-    "SECONDS",
-    "TEXT",
-    "absolute_path",
-    "local_path",
-    "open_store",
-    "shown",
-    "take_parameters",
-]
-
-
 _PASSWORD: Final = re.compile(r"(?<=://)([^:/?#@]*):.*(?:@|%40)", re.DOTALL)
 """Up to the last `@`: in a URL that is not written right, the password may have any of the signs in it, and
 the `@` may have been taken for a part of the query."""

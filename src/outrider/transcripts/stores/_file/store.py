@@ -63,9 +63,6 @@ if TYPE_CHECKING:
         SessionSummaryEntry,
     )
 
-__all__ = ["FileStore", "Layout", "name_of", "text_of"]
-
-
 # File names.
 
 _LONGEST: Final = 200

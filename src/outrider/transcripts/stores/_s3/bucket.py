@@ -22,23 +22,6 @@ if TYPE_CHECKING:
 
     from outrider.transcripts.stores._records import Place
 
-__all__ = [
-    "Access",
-    "Batch",
-    "Bucket",
-    "Conflict",
-    "DRIVERS",
-    "Found",
-    "LOST",
-    "NO_CREDENTIALS",
-    "Names",
-    "START",
-    "chain",
-    "code_of",
-    "mark_of",
-]
-
-
 _AT_ONCE: Final = 16
 """Requests of one call."""
 

@@ -51,9 +51,6 @@ if TYPE_CHECKING:
     from outrider.transcripts.stores._base import SessionStoreEntry
     from outrider.transcripts.stores._records import Line
 
-__all__ = ["Head", "KeptLease", "Part", "S3Store", "read_head", "with_batch"]
-
-
 # The head of a session.
 
 
