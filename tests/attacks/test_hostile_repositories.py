@@ -27,7 +27,7 @@ from outrider.fleet._workspaces import sweep
 from outrider.options import Options
 from outrider.testing import MessagesApi, clean_environment, say
 from outrider.transcripts import Sessions
-from outrider.transcripts._paths import worktrees
+from outrider.transcripts._disk.files import worktrees
 from tests.fleet.working import AT_ONCE, Works, nobody_left
 from tests.real_program import require_program
 

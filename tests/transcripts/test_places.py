@@ -10,7 +10,7 @@ import pytest
 import outrider
 from outrider.testing import RealAgent, say
 from outrider.transcripts import config_folder, has_sessions, project_folder, project_key
-from outrider.transcripts._paths import is_same_project
+from outrider.transcripts._disk.files import is_same_project
 from tests.real_program import require_program
 
 
