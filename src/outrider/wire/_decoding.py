@@ -105,7 +105,7 @@ class Nesting:
         """The shape of nearly all such messages: the first few fields, and no others."""
         fields = msgspec.structs.fields(self.kind)
         # Sent, and of no interest.
-        ignored = [("type", str | None, None), ("role", str | None, None)]
+        ignored: list[tuple[str, Any, Any]] = [("type", str | None, None), ("role", str | None, None)]
         # Sent, and empty.
         ignored += [
             (self.inner[field.name], None, None)
@@ -259,11 +259,19 @@ def known_frames(lines: list[bytes]) -> list[AnyFrame] | None:
                 frames.append(fast_decoder()(lines[len(frames)]))
             except (ValueError, RecursionError):
                 return None
-    if not _FINISH.keys().isdisjoint(map(type, frames)):
-        return list(map(finished, frames, lines))
+    if _FINISH.keys().isdisjoint(map(type, frames)):
+        for frame, line in zip(frames, lines, strict=False):
+            frame.wire_line = line
+        return frames
+    finish_of = _FINISH.get
+    done: list[AnyFrame] = []
     for frame, line in zip(frames, lines, strict=False):
-        frame.wire_line = line
-    return frames
+        if (finish := finish_of(type(frame))) is not None:
+            done.append(finish(frame, line))
+        else:
+            frame.wire_line = line
+            done.append(frame)
+    return done
 
 
 def decode(line: bytes | bytearray | memoryview | str, *, strict: bool = False) -> AnyFrame:

@@ -213,24 +213,25 @@ class TurnState:
         else:
             if self.is_kept:
                 self.messages += (message for message in messages if type(message) is not StreamEvent)
-            for message in messages:
-                self._take_output(message)
+            self._follow_tools(messages)
         self.has_sign_of_life = True
         self.retrying_since = None
 
-    def _take_output(self, message: Message) -> None:
-        if type(message) is StreamEvent:
-            self._partials.append(message)
-        elif type(message) is AssistantMessage:
-            if message.parent_tool_use_id is None:
-                self._partials.clear()
+    def _follow_tools(self, messages: list[Message]) -> None:
+        partials, open_tools = self._partials, self.open_tools
+        for message in messages:
+            if type(message) is StreamEvent:
+                partials.append(message)
+            elif type(message) is AssistantMessage:
+                if message.parent_tool_use_id is None:
+                    partials.clear()
+                    for block in message.content:
+                        if type(block) is ToolUseBlock:
+                            open_tools.add(block.id)
+            elif type(message) is UserMessage and type(message.content) is list:
                 for block in message.content:
-                    if type(block) is ToolUseBlock:
-                        self.open_tools.add(block.id)
-        elif type(message) is UserMessage and type(message.content) is list:
-            for block in message.content:
-                if type(block) is ToolResultBlock:
-                    self.open_tools.discard(block.tool_use_id)
+                    if type(block) is ToolResultBlock:
+                        open_tools.discard(block.tool_use_id)
 
     def end(self, now: float, failure: BaseException | None = None) -> None:
         """It has its result, or failed. Later calls change nothing."""
