@@ -124,7 +124,7 @@ def test_a_sample_prints_what_is_shown(command: str, shown: str) -> None:
             ["bash", "-c", f'outrider() {{ {" ".join(COMMAND)} "$@"; }}\n{command} 2>&1'],
             capture_output=True,
             encoding="utf-8",
-            env=clean(here.environment),
+            env=clean(here.child_environment()),
             cwd=here.folder,
             # A batch of which a task failed is no success.
             check="fleet run" not in command,
