@@ -128,12 +128,17 @@ def run(
     environment: Mapping[str, str] | None = None,
     cwd: Path | int | None = None,
     interrupt: Callable[[], object] | None = None,
+    is_merged: bool = False,
 ) -> Done:
-    """Run the command with files for its streams; Ctrl-C is pressed when `interrupt` returns."""
+    """Run the command with files for its streams, `is_merged` with one for both that it writes to.
+
+    Ctrl-C is pressed when `interrupt` returns.
+    """
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         given.write(stdin.encode() if isinstance(stdin, str) else stdin or b"")
         given.seek(0)
-        streams = Streams((given.fileno(), out.fileno(), err.fileno()), environment, cwd)
+        written = (out.fileno(), out.fileno() if is_merged else err.fileno())
+        streams = Streams((given.fileno(), *written), environment, cwd)
         presser = Thread(target=_press_ctrl_c, args=(interrupt,), daemon=True)
         if interrupt is not None:
             presser.start()
@@ -444,12 +449,20 @@ class Machine:
         environment: Mapping[str, str] | None = None,
         cwd: int | None = None,
         interrupt: Callable[[], object] | None = None,
+        is_merged: bool = False,
     ) -> Done:
-        """Run the command with pipes; Ctrl-C is pressed when `interrupt` returns."""
+        """Run the command with pipes: see `run`."""
         whole = {**self.environment, **(environment or {})}
         folder = self.folder if cwd is None else cwd
         with self._played():
-            return run(*arguments, stdin=stdin, environment=whole, cwd=folder, interrupt=interrupt)
+            return run(
+                *arguments,
+                stdin=stdin,
+                environment=whole,
+                cwd=folder,
+                interrupt=interrupt,
+                is_merged=is_merged,
+            )
 
     @contextmanager
     def screen(
