@@ -75,12 +75,12 @@ ResilientSession ResilientState ResilientTurn ._run: Run ._task: Outcome Status 
 ._answers: Answer add_context allow ask block defer deny later modify notify stop ._calls: CallContext
 CallTimedOut call name_of ._hooks.dispatch: HookNeverCalledWarning ._hooks.hook: Hook HookContext hook
 ._permissions.elicitation: Choice DialogRequest ElicitationRequest FormField accept cancel decline
-._permissions.questions: Plan Question QuestionReply ._permissions.requests: PermissionRequest
-._policy.policy: Considered Explanation Policy UnreachableRuleWarning ._policy.rule: Rule ._router:
-DialogHandled ElicitationHandled Endpoint Handled Handlers HookHandled Link Observe Origin Outcome
-PermissionHandled Server ToolHandled ._tools.content: Audio Image Resource ResourceLink ToolResult
-._tools.server: RawTool RawToolServer ToolServer ._tools.shape: Shape ._tools.shape_errors: Misfit
-._tools.tool: Tool ToolContext as_tool tool""",
+._permissions.requests: PermissionRequest Plan Question QuestionReply ._policy.policy: Considered
+Explanation Policy UnreachableRuleWarning ._policy.rule: Rule ._router: DialogHandled ElicitationHandled
+Endpoint Handled Handlers HookHandled Link Observe Origin Outcome PermissionHandled Server ToolHandled
+._tools.content: Audio Image Resource ResourceLink ToolResult ._tools.server: RawTool RawToolServer
+ToolServer ._tools.shape: Shape ._tools.shape_errors: ShapeError ._tools.tool: Tool ToolContext as_tool
+tool""",
     "outrider.launch": """
 ._command: check_length make_command make_initialize make_version_probe ._environment: look_up_user
 make_environment ._program: AgentVersionUnknown MINIMUM_AGENT_VERSION Search Tried Version check_version
@@ -131,105 +131,19 @@ PROMPT_TOO_LONG Step Text Thinking ToolUse answer drop fail hang refuse say thin
 ._script.words: Expectation ExpectationFailed When ask_question background_task exit_plan_mode expect
 structured subagent when ._simulator.transport: SIMULATED_VERSION Simulator""",
     "outrider.transcripts": """
-._chain: conversation ._describe: dated fold_session_summary tag_entry title_entry ._entries:
-TranscriptEntry to_entry ._export.turns: ExportFormat ._fork: forked ._library.library: BlockingSessions
-._paths: check_can_continue check_project_key check_subpath config_folder has_sessions project_folder
-project_key ._sessions: Sessions ._values: Bundle Hits SearchHit SessionQuery StoredSession
-.stores._base: SessionKey SessionListSubkeysKey SessionStore SessionStoreEntry SessionStoreListEntry
-SessionSummaryEntry offers .stores._calls: StoreCalls .stores._file.store: FileStore .stores._memory:
-MemoryStore .stores._open: open_store .stores._postgres.store: PostgresStore .stores._redis.store:
-RedisStore .stores._s3.store: S3Store .stores._sqlite: SqliteStore""",
+._chain: conversation ._copies: forked ._describe: dated fold_session_summary tag_entry title_entry
+._disk.files: check_can_continue check_project_key check_subpath config_folder has_sessions
+project_folder project_key ._entries: TranscriptEntry to_entry ._export.turns: ExportFormat
+._library.disk: BlockingSessions ._sessions: Sessions ._values: Bundle Hits SearchHit SessionQuery
+StoredSession .stores._base: SessionKey SessionListSubkeysKey SessionStore SessionStoreEntry
+SessionStoreListEntry SessionSummaryEntry offers .stores._calls: StoreCalls .stores._file.store:
+FileStore .stores._memory: MemoryStore .stores._postgres: PostgresStore .stores._redis: RedisStore
+.stores._s3.store: S3Store .stores._sqlite: SqliteStore .stores._urls: open_store""",
     "outrider.transports": """
 ._memory: MemoryTransport memory_pair ._process.transport: Closer Finished LiveProcess ProcessTransport
 Reader Writer live_processes run_to_end ._trace.format: Recording TraceRecord TraceRun read_trace
 ._trace.timeline: TimelineEntry timeline ._trace.writer: TraceFile Traced traced ._transport: Interceptor
 Messages Sendable Transport Unreachable intercept intercepted is_intercepted outrider.command: Command""",
-    "outrider.wire": """
-._blocks: BLOCK_TYPES BashCodeExecutionToolResultBlock CodeExecutionToolResultBlock CompactionBlock
-ContainerUploadBlock ContentBlock DocumentBlock ImageBlock McpToolResultBlock McpToolUseBlock
-RedactedThinkingBlock SearchResultBlock ServerToolResultBlock ServerToolUseBlock TextBlock
-TextEditorCodeExecutionToolResultBlock ThinkingBlock ToolReferenceBlock ToolResultBlock
-ToolSearchToolResultBlock ToolUseBlock UnknownBlock WebFetchToolResultBlock WebSearchToolResultBlock
-._decoding: FRAME_TYPES decode decode_block frame_from_wire ._encoding: encode to_wire user_message
-._frames: AnyFrame Arrival ControlCancelRequest ControlFrame ControlOutcome ControlRequest
-ControlResponse KeepAlive Message MessageFrame RequestId ServiceFrame TranscriptMirror
-UNSUPPORTED_REQUEST UpdateEnvironmentVariables ._framing: DEFAULT_LIMIT FrameReader Framer ._messages:
-ActiveGoalMessage AssistantMessage AttachmentMessage AuthStatusMessage AutocompactStateMessage
-CommandLifecycleMessage ConversationResetMessage DeferredToolUse MalformedLine OversizedMessage
-PromptSuggestionMessage RateLimitEvent RateLimitInfo ResultMessage StreamDetails StreamEvent
-ToolProgressMessage ToolUseSummaryMessage UnknownMessage UserMessage ._system: ApiRetryMessage
-BackgroundTasksChangedMessage CommandsChangedMessage CompactBoundaryMessage ControlRequestProgressMessage
-ElicitationCompleteMessage FilesPersistedMessage HookEventMessage HookProgressMessage HookResponseMessage
-HookStartedMessage InformationalMessage InitMessage LocalCommandOutputMessage MemoryRecallMessage
-MirrorErrorMessage ModelFallbackMessage ModelRefusalFallbackMessage ModelRefusalNoFallbackMessage
-NotificationMessage PermissionDeniedMessage PluginInstallMessage PostTurnSummaryMessage SYSTEM_SUBTYPES
-SessionMetadataMessage SessionStateChangedMessage SessionTitleChangedMessage SessionWritesLostMessage
-StatusMessage SystemMessage TaskNotificationMessage TaskProgressMessage TaskStartedMessage
-TaskSummaryMessage TaskUpdatedMessage ThinkingTokensMessage UiInvalidateMessage UnknownSystemMessage
-WorkerShuttingDownMessage ._value: Frame Json JsonObject Number Value""",
-    "outrider.wire.control": """
-._asks: ASKS Ask CanUseTool ComputerFolder DialogResult Elicitation ElicitationResult HookCallback
-HostAuthToken HostAuthTokenRefresh MatchedAskRule McpMessage McpReply OauthToken OauthTokenRefresh
-REMOTE_SUBTYPES RemoteAsk RemoteControlWorkSecret RequestUserDialog UI_SUBTYPES UiAsk UnknownAsk
-WorkSecret ask_from_wire ._base: Acknowledged GenericRequest Nullable OpenRequest Payload Request
-Undocumented ._files: BackgroundTasks FileContents FileSuggestion FileSuggestions GetTaskOutput
-GetWorkspaceDiff ReadFile RewindFiles RewindReport SeedReadState StageFile StopTask SuggestedFiles
-TaskTail TasksBackgrounded WorkspaceDiff ._jsonrpc: INTERNAL_ERROR INVALID_PARAMS INVALID_REQUEST
-JsonRpcError JsonRpcId JsonRpcInvalid JsonRpcMessage JsonRpcNotification JsonRpcReply JsonRpcRequest
-JsonRpcSuccess METHOD_NOT_FOUND PARSE_ERROR jsonrpc_from_wire ._mcp: ChannelEnable McpAuthenticate
-McpAuthentication McpCall McpCallResult McpClearAuth McpInputFile McpOauthCallbackUrl McpOutputFile
-McpPermissionModeOverridden McpReadResource McpReconnect McpResource McpResourceContents McpServerInfo
-McpServerSetup McpServerStatus McpServers McpServersSet McpSetServers McpStaging McpStatus McpToggle
-McpToolAnnotations McpToolInfo SendMcpMessage SetMcpPermissionModeOverride ._request_table: REQUESTS
-request_from_wire ._session: AccountInfo AddDirectory AgentInfo AuthenticationUrls CancelAsyncMessage
-ClaimSession ClaudeAuthenticate ClaudeOauthCallback ClaudeOauthWaitForCompletion ConversationExport
-ConversationRewound DirectoryChanged EndSession ExportConversation FeedbackMode ForkConversation
-GenerateSessionTitle GetChromeBrowsers GetChromeDialog GetPlan Initialize Initialized Interrupt
-Interrupted LoggedIn MessageCancelled MessageRated ModelInfo ModelSet PastSideQuestion PermissionModeSet
-PlanReport RefusalFallback RegisterRepoRoot RemoteControl RemoteControlled RenameSession
-RepoRootRegistered RewindConversation SdkMcpServerManifest SdkMcpServerSetup SelectChromeBrowser
-SessionClaimed SessionTitle SetChromeBrowserHints SetColor SetCwd SetHasSubscribers SetMaxThinkingTokens
-SetModel SetPermissionMode SetPromptSuggestionsPaused SideAnswer SideQuestion SlashCommand SubmitFeedback
-SubmitSurveyFeedback UltrareviewLaunch ._settings: AppliedSettings ApplyFlagSettings BinaryVersion
-CacheImpact GetBinaryVersion GetContextUsage GetHooksListing GetMemoryDialog GetSandboxDialog
-GetSessionCost GetSettings GetSkillsDialog GetStatus GetUsage HookEntry HookEventInfo HookPolicy
-HooksListing ListModels ListPermissionRules MemoryDialog MemoryFile MemoryFolder MemorySwitch ModelList
-OutputStylesReloaded PermissionRule PermissionRules PermissionState PluginInfo PluginsReloaded
-ReloadOutputStyles ReloadPlugins ReloadSkills RuleDescription SandboxDependencies SandboxDialog
-SandboxRestrictions SettingsError SettingsReport SettingsSource SkillEntry SkillsDialog SkillsReloaded
-StatusReport StatusRow StatusSection UpdateSettings WorkspaceDirectory ._usage: ApiUsage ContextAgent
-ContextAttachments ContextCategory ContextCommands ContextFile ContextSkill ContextSkills ContextSquare
-ContextTool ContextToolCalls ContextUsage ExtraUsage MessageBreakdown ModelTotals RateLimitWindow
-RateLimits SessionCost SessionUsage UsageBehaviors UsageReport""",
-    "outrider.wire.hooks": """
-._events: HOOK_EVENTS HOOK_INPUTS HookEvent HookRegistration UnknownHookInput hook_input_from_wire
-._inputs: BackgroundTaskSummary ConfigChangeInput CwdChangedInput DirectoryAddedInput ElicitationInput
-ElicitationResultInput FileChangedInput HookEffort HookInput InstructionsLoadedInput McpServerSource
-MessageDisplayInput NotificationInput PermissionDeniedInput PermissionRequestInput PostCompactInput
-PostModelSwitchInput PostToolBatchInput PostToolUseFailureInput PostToolUseInput PreCompactInput
-PreModelSwitchInput PreToolUseInput SessionCronSummary SessionEndInput SessionStartInput SetupInput
-StopFailureInput StopInput SubagentStartInput SubagentStopInput TaskCompletedInput TaskCreatedInput
-TeammateIdleInput ToolCall UserPromptExpansionInput UserPromptSubmitInput WorktreeCreateInput
-WorktreeRemoveInput ._outputs: AsyncHookOutput CwdChangedOutput ElicitationAction ElicitationOutput
-ElicitationResultOutput FileChangedOutput HookAnswer HookDecision HookOutput HookPermissionDecision
-MessageDisplayOutput NotificationOutput PermissionDeniedOutput PermissionRequestOutput
-PostModelSwitchOutput PostToolBatchOutput PostToolUseFailureOutput PostToolUseOutput PreModelSwitchOutput
-PreToolUseOutput SessionStartOutput SetupOutput SpecificOutput StopOutput SubagentStartOutput
-SubagentStopOutput UserPromptExpansionOutput UserPromptSubmitOutput WorktreeCreateOutput
-hook_output_from_wire spelled_for_wire""",
-    "outrider.wire.tools": """
-._inputs: AgentInput AllowedPrompt AskUserQuestionInput BashInput CronCreateInput CronDeleteInput
-CronListInput EditInput EnterPlanModeInput EnterWorktreeInput ExitPlanModeInput ExitWorktreeInput Finding
-GlobInput GrepInput LSPInput ListAgentsInput ListConnectorsInput ListMcpResourcesInput ListPluginsInput
-ListSkillsInput MonitorInput MonitorSocket NotebookEditInput PlanApprovalResponse PluginSkill
-PowerShellInput Question QuestionMetadata QuestionNotes QuestionOption ReadInput ReadMcpResourceDirInput
-ReadMcpResourceInput ReadNotificationsInput ReportFindingsInput ScheduleWakeupInput
-SearchMcpRegistryInput SearchPluginsInput SearchSkillsInput SendMessageInput SendUserMessageInput
-SentFile ShowOnboardingRolePickerInput ShutdownRequest ShutdownResponse SkillInput SuggestConnectorsInput
-SuggestPluginInstallInput SuggestSkillsInput SuggestedPlugin TaskCreateInput TaskGetInput TaskListInput
-TaskStopInput TaskUpdateInput TeamMessage TodoItem TodoWriteInput ToolSearchInput WebFetchInput
-WebSearchInput WorkflowInput WriteInput ._table: BUILTIN_TOOL_NAMES FORMER_TOOL_NAMES TOOL_ALIASES
-TOOL_INPUTS typed_input""",
 }
 # End of the table.
 """By package: modules, which are relative if they begin with a dot, each with the names that it has. Those of

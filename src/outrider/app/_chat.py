@@ -78,7 +78,7 @@ class Between:
                 with self._lock:
                     self._waiting.append(message)
                     if self._draw_prompt is not None and any(map(self._has_words, self._waiting)):
-                        self._terminal.unprompt()
+                        self._terminal.unprompt(self._terminal.out)
                         self._catch_up()
                         self._draw_prompt()
 
@@ -121,7 +121,8 @@ def hold_chat(fields: OptionFields, *, no_color: bool) -> int:
     stream = Stream(terminal, cwd=cwd)
     base: OptionFields = {"include_partial_messages": terminal.is_live}
     chosen: OptionFields = {**base, **Asker(terminal, stream, cwd=cwd).fields(), **fields}
-    with opened(outrider.sync.Session(outrider.Options(**chosen)), terminal) as session:
+    made: outrider.sync.Session = outrider.sync.Session(outrider.Options(**chosen))
+    with opened(made, terminal) as session:
         code = _Chat(session, terminal, stream).hold()
         id = session.id
     if id is not None and outrider.Options(**chosen).persist_session:

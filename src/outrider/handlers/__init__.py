@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from outrider.handlers._permissions.elicitation import accept as accept
     from outrider.handlers._permissions.elicitation import cancel as cancel
     from outrider.handlers._permissions.elicitation import decline as decline
-    from outrider.handlers._permissions.questions import Plan as Plan
-    from outrider.handlers._permissions.questions import Question as Question
-    from outrider.handlers._permissions.questions import QuestionReply as QuestionReply
     from outrider.handlers._permissions.requests import PermissionRequest as PermissionRequest
+    from outrider.handlers._permissions.requests import Plan as Plan
+    from outrider.handlers._permissions.requests import Question as Question
+    from outrider.handlers._permissions.requests import QuestionReply as QuestionReply
     from outrider.handlers._policy.policy import Considered as Considered
     from outrider.handlers._policy.policy import Explanation as Explanation
     from outrider.handlers._policy.policy import Policy as Policy
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from outrider.handlers._tools.server import RawToolServer as RawToolServer
     from outrider.handlers._tools.server import ToolServer as ToolServer
     from outrider.handlers._tools.shape import Shape as Shape
-    from outrider.handlers._tools.shape_errors import Misfit as Misfit
+    from outrider.handlers._tools.shape_errors import ShapeError as ShapeError
     from outrider.handlers._tools.tool import Tool as Tool
     from outrider.handlers._tools.tool import ToolContext as ToolContext
     from outrider.handlers._tools.tool import as_tool as as_tool

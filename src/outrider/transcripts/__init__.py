@@ -10,22 +10,22 @@ from outrider._lazy import lazily
 
 if TYPE_CHECKING:
     from outrider.transcripts._chain import conversation as conversation
+    from outrider.transcripts._copies import forked as forked
     from outrider.transcripts._describe import dated as dated
     from outrider.transcripts._describe import fold_session_summary as fold_session_summary
     from outrider.transcripts._describe import tag_entry as tag_entry
     from outrider.transcripts._describe import title_entry as title_entry
+    from outrider.transcripts._disk.files import check_can_continue as check_can_continue
+    from outrider.transcripts._disk.files import check_project_key as check_project_key
+    from outrider.transcripts._disk.files import check_subpath as check_subpath
+    from outrider.transcripts._disk.files import config_folder as config_folder
+    from outrider.transcripts._disk.files import has_sessions as has_sessions
+    from outrider.transcripts._disk.files import project_folder as project_folder
+    from outrider.transcripts._disk.files import project_key as project_key
     from outrider.transcripts._entries import TranscriptEntry as TranscriptEntry
     from outrider.transcripts._entries import to_entry as to_entry
     from outrider.transcripts._export.turns import ExportFormat as ExportFormat
-    from outrider.transcripts._fork import forked as forked
-    from outrider.transcripts._library.library import BlockingSessions as BlockingSessions
-    from outrider.transcripts._paths import check_can_continue as check_can_continue
-    from outrider.transcripts._paths import check_project_key as check_project_key
-    from outrider.transcripts._paths import check_subpath as check_subpath
-    from outrider.transcripts._paths import config_folder as config_folder
-    from outrider.transcripts._paths import has_sessions as has_sessions
-    from outrider.transcripts._paths import project_folder as project_folder
-    from outrider.transcripts._paths import project_key as project_key
+    from outrider.transcripts._library.disk import BlockingSessions as BlockingSessions
     from outrider.transcripts._sessions import Sessions as Sessions
     from outrider.transcripts._values import Bundle as Bundle
     from outrider.transcripts._values import Hits as Hits
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     from outrider.transcripts.stores._calls import StoreCalls as StoreCalls
     from outrider.transcripts.stores._file.store import FileStore as FileStore
     from outrider.transcripts.stores._memory import MemoryStore as MemoryStore
-    from outrider.transcripts.stores._open import open_store as open_store
-    from outrider.transcripts.stores._postgres.store import PostgresStore as PostgresStore
-    from outrider.transcripts.stores._redis.store import RedisStore as RedisStore
+    from outrider.transcripts.stores._postgres import PostgresStore as PostgresStore
+    from outrider.transcripts.stores._redis import RedisStore as RedisStore
     from outrider.transcripts.stores._s3.store import S3Store as S3Store
     from outrider.transcripts.stores._sqlite import SqliteStore as SqliteStore
+    from outrider.transcripts.stores._urls import open_store as open_store
 else:
     __getattr__, __dir__, __all__ = lazily(__name__)

@@ -4,228 +4,25 @@ The frames around them are in `outrider.wire`, permissions in `outrider.wire.per
 `outrider.wire.hooks`. Nothing here sends anything.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
-from outrider._lazy import lazily
-
 if TYPE_CHECKING:
-    from outrider.wire.control._asks import ASKS as ASKS
-    from outrider.wire.control._asks import REMOTE_SUBTYPES as REMOTE_SUBTYPES
-    from outrider.wire.control._asks import UI_SUBTYPES as UI_SUBTYPES
-    from outrider.wire.control._asks import Ask as Ask
-    from outrider.wire.control._asks import CanUseTool as CanUseTool
-    from outrider.wire.control._asks import ComputerFolder as ComputerFolder
-    from outrider.wire.control._asks import DialogResult as DialogResult
-    from outrider.wire.control._asks import Elicitation as Elicitation
-    from outrider.wire.control._asks import ElicitationResult as ElicitationResult
-    from outrider.wire.control._asks import HookCallback as HookCallback
-    from outrider.wire.control._asks import HostAuthToken as HostAuthToken
-    from outrider.wire.control._asks import HostAuthTokenRefresh as HostAuthTokenRefresh
-    from outrider.wire.control._asks import MatchedAskRule as MatchedAskRule
-    from outrider.wire.control._asks import McpMessage as McpMessage
-    from outrider.wire.control._asks import McpReply as McpReply
-    from outrider.wire.control._asks import OauthToken as OauthToken
-    from outrider.wire.control._asks import OauthTokenRefresh as OauthTokenRefresh
-    from outrider.wire.control._asks import RemoteAsk as RemoteAsk
-    from outrider.wire.control._asks import RemoteControlWorkSecret as RemoteControlWorkSecret
-    from outrider.wire.control._asks import RequestUserDialog as RequestUserDialog
-    from outrider.wire.control._asks import UiAsk as UiAsk
-    from outrider.wire.control._asks import UnknownAsk as UnknownAsk
-    from outrider.wire.control._asks import WorkSecret as WorkSecret
-    from outrider.wire.control._asks import ask_from_wire as ask_from_wire
-    from outrider.wire.control._base import Acknowledged as Acknowledged
-    from outrider.wire.control._base import GenericRequest as GenericRequest
-    from outrider.wire.control._base import Nullable as Nullable
-    from outrider.wire.control._base import OpenRequest as OpenRequest
-    from outrider.wire.control._base import Payload as Payload
-    from outrider.wire.control._base import Request as Request
-    from outrider.wire.control._base import Undocumented as Undocumented
-    from outrider.wire.control._files import BackgroundTasks as BackgroundTasks
-    from outrider.wire.control._files import FileContents as FileContents
-    from outrider.wire.control._files import FileSuggestion as FileSuggestion
-    from outrider.wire.control._files import FileSuggestions as FileSuggestions
-    from outrider.wire.control._files import GetTaskOutput as GetTaskOutput
-    from outrider.wire.control._files import GetWorkspaceDiff as GetWorkspaceDiff
-    from outrider.wire.control._files import ReadFile as ReadFile
-    from outrider.wire.control._files import RewindFiles as RewindFiles
-    from outrider.wire.control._files import RewindReport as RewindReport
-    from outrider.wire.control._files import SeedReadState as SeedReadState
-    from outrider.wire.control._files import StageFile as StageFile
-    from outrider.wire.control._files import StopTask as StopTask
-    from outrider.wire.control._files import SuggestedFiles as SuggestedFiles
-    from outrider.wire.control._files import TasksBackgrounded as TasksBackgrounded
-    from outrider.wire.control._files import TaskTail as TaskTail
-    from outrider.wire.control._files import WorkspaceDiff as WorkspaceDiff
-    from outrider.wire.control._jsonrpc import INTERNAL_ERROR as INTERNAL_ERROR
-    from outrider.wire.control._jsonrpc import INVALID_PARAMS as INVALID_PARAMS
-    from outrider.wire.control._jsonrpc import INVALID_REQUEST as INVALID_REQUEST
-    from outrider.wire.control._jsonrpc import METHOD_NOT_FOUND as METHOD_NOT_FOUND
-    from outrider.wire.control._jsonrpc import PARSE_ERROR as PARSE_ERROR
-    from outrider.wire.control._jsonrpc import JsonRpcError as JsonRpcError
-    from outrider.wire.control._jsonrpc import JsonRpcId as JsonRpcId
-    from outrider.wire.control._jsonrpc import JsonRpcInvalid as JsonRpcInvalid
-    from outrider.wire.control._jsonrpc import JsonRpcMessage as JsonRpcMessage
-    from outrider.wire.control._jsonrpc import JsonRpcNotification as JsonRpcNotification
-    from outrider.wire.control._jsonrpc import JsonRpcReply as JsonRpcReply
-    from outrider.wire.control._jsonrpc import JsonRpcRequest as JsonRpcRequest
-    from outrider.wire.control._jsonrpc import JsonRpcSuccess as JsonRpcSuccess
-    from outrider.wire.control._jsonrpc import jsonrpc_from_wire as jsonrpc_from_wire
-    from outrider.wire.control._mcp import ChannelEnable as ChannelEnable
-    from outrider.wire.control._mcp import McpAuthenticate as McpAuthenticate
-    from outrider.wire.control._mcp import McpAuthentication as McpAuthentication
-    from outrider.wire.control._mcp import McpCall as McpCall
-    from outrider.wire.control._mcp import McpCallResult as McpCallResult
-    from outrider.wire.control._mcp import McpClearAuth as McpClearAuth
-    from outrider.wire.control._mcp import McpInputFile as McpInputFile
-    from outrider.wire.control._mcp import McpOauthCallbackUrl as McpOauthCallbackUrl
-    from outrider.wire.control._mcp import McpOutputFile as McpOutputFile
-    from outrider.wire.control._mcp import McpPermissionModeOverridden as McpPermissionModeOverridden
-    from outrider.wire.control._mcp import McpReadResource as McpReadResource
-    from outrider.wire.control._mcp import McpReconnect as McpReconnect
-    from outrider.wire.control._mcp import McpResource as McpResource
-    from outrider.wire.control._mcp import McpResourceContents as McpResourceContents
-    from outrider.wire.control._mcp import McpServerInfo as McpServerInfo
-    from outrider.wire.control._mcp import McpServers as McpServers
-    from outrider.wire.control._mcp import McpServerSetup as McpServerSetup
-    from outrider.wire.control._mcp import McpServersSet as McpServersSet
-    from outrider.wire.control._mcp import McpServerStatus as McpServerStatus
-    from outrider.wire.control._mcp import McpSetServers as McpSetServers
-    from outrider.wire.control._mcp import McpStaging as McpStaging
-    from outrider.wire.control._mcp import McpStatus as McpStatus
-    from outrider.wire.control._mcp import McpToggle as McpToggle
-    from outrider.wire.control._mcp import McpToolAnnotations as McpToolAnnotations
-    from outrider.wire.control._mcp import McpToolInfo as McpToolInfo
-    from outrider.wire.control._mcp import SendMcpMessage as SendMcpMessage
-    from outrider.wire.control._mcp import SetMcpPermissionModeOverride as SetMcpPermissionModeOverride
-    from outrider.wire.control._request_table import REQUESTS as REQUESTS
-    from outrider.wire.control._request_table import request_from_wire as request_from_wire
-    from outrider.wire.control._session import AccountInfo as AccountInfo
-    from outrider.wire.control._session import AddDirectory as AddDirectory
-    from outrider.wire.control._session import AgentInfo as AgentInfo
-    from outrider.wire.control._session import AuthenticationUrls as AuthenticationUrls
-    from outrider.wire.control._session import CancelAsyncMessage as CancelAsyncMessage
-    from outrider.wire.control._session import ClaimSession as ClaimSession
-    from outrider.wire.control._session import ClaudeAuthenticate as ClaudeAuthenticate
-    from outrider.wire.control._session import ClaudeOauthCallback as ClaudeOauthCallback
-    from outrider.wire.control._session import ClaudeOauthWaitForCompletion as ClaudeOauthWaitForCompletion
-    from outrider.wire.control._session import ConversationExport as ConversationExport
-    from outrider.wire.control._session import ConversationRewound as ConversationRewound
-    from outrider.wire.control._session import DirectoryChanged as DirectoryChanged
-    from outrider.wire.control._session import EndSession as EndSession
-    from outrider.wire.control._session import ExportConversation as ExportConversation
-    from outrider.wire.control._session import FeedbackMode as FeedbackMode
-    from outrider.wire.control._session import ForkConversation as ForkConversation
-    from outrider.wire.control._session import GenerateSessionTitle as GenerateSessionTitle
-    from outrider.wire.control._session import GetChromeBrowsers as GetChromeBrowsers
-    from outrider.wire.control._session import GetChromeDialog as GetChromeDialog
-    from outrider.wire.control._session import GetPlan as GetPlan
-    from outrider.wire.control._session import Initialize as Initialize
-    from outrider.wire.control._session import Initialized as Initialized
-    from outrider.wire.control._session import Interrupt as Interrupt
-    from outrider.wire.control._session import Interrupted as Interrupted
-    from outrider.wire.control._session import LoggedIn as LoggedIn
-    from outrider.wire.control._session import MessageCancelled as MessageCancelled
-    from outrider.wire.control._session import MessageRated as MessageRated
-    from outrider.wire.control._session import ModelInfo as ModelInfo
-    from outrider.wire.control._session import ModelSet as ModelSet
-    from outrider.wire.control._session import PastSideQuestion as PastSideQuestion
-    from outrider.wire.control._session import PermissionModeSet as PermissionModeSet
-    from outrider.wire.control._session import PlanReport as PlanReport
-    from outrider.wire.control._session import RefusalFallback as RefusalFallback
-    from outrider.wire.control._session import RegisterRepoRoot as RegisterRepoRoot
-    from outrider.wire.control._session import RemoteControl as RemoteControl
-    from outrider.wire.control._session import RemoteControlled as RemoteControlled
-    from outrider.wire.control._session import RenameSession as RenameSession
-    from outrider.wire.control._session import RepoRootRegistered as RepoRootRegistered
-    from outrider.wire.control._session import RewindConversation as RewindConversation
-    from outrider.wire.control._session import SdkMcpServerManifest as SdkMcpServerManifest
-    from outrider.wire.control._session import SdkMcpServerSetup as SdkMcpServerSetup
-    from outrider.wire.control._session import SelectChromeBrowser as SelectChromeBrowser
-    from outrider.wire.control._session import SessionClaimed as SessionClaimed
-    from outrider.wire.control._session import SessionTitle as SessionTitle
-    from outrider.wire.control._session import SetChromeBrowserHints as SetChromeBrowserHints
-    from outrider.wire.control._session import SetColor as SetColor
-    from outrider.wire.control._session import SetCwd as SetCwd
-    from outrider.wire.control._session import SetHasSubscribers as SetHasSubscribers
-    from outrider.wire.control._session import SetMaxThinkingTokens as SetMaxThinkingTokens
-    from outrider.wire.control._session import SetModel as SetModel
-    from outrider.wire.control._session import SetPermissionMode as SetPermissionMode
-    from outrider.wire.control._session import SetPromptSuggestionsPaused as SetPromptSuggestionsPaused
-    from outrider.wire.control._session import SideAnswer as SideAnswer
-    from outrider.wire.control._session import SideQuestion as SideQuestion
-    from outrider.wire.control._session import SlashCommand as SlashCommand
-    from outrider.wire.control._session import SubmitFeedback as SubmitFeedback
-    from outrider.wire.control._session import SubmitSurveyFeedback as SubmitSurveyFeedback
-    from outrider.wire.control._session import UltrareviewLaunch as UltrareviewLaunch
-    from outrider.wire.control._settings import AppliedSettings as AppliedSettings
-    from outrider.wire.control._settings import ApplyFlagSettings as ApplyFlagSettings
-    from outrider.wire.control._settings import BinaryVersion as BinaryVersion
-    from outrider.wire.control._settings import CacheImpact as CacheImpact
-    from outrider.wire.control._settings import GetBinaryVersion as GetBinaryVersion
-    from outrider.wire.control._settings import GetContextUsage as GetContextUsage
-    from outrider.wire.control._settings import GetHooksListing as GetHooksListing
-    from outrider.wire.control._settings import GetMemoryDialog as GetMemoryDialog
-    from outrider.wire.control._settings import GetSandboxDialog as GetSandboxDialog
-    from outrider.wire.control._settings import GetSessionCost as GetSessionCost
-    from outrider.wire.control._settings import GetSettings as GetSettings
-    from outrider.wire.control._settings import GetSkillsDialog as GetSkillsDialog
-    from outrider.wire.control._settings import GetStatus as GetStatus
-    from outrider.wire.control._settings import GetUsage as GetUsage
-    from outrider.wire.control._settings import HookEntry as HookEntry
-    from outrider.wire.control._settings import HookEventInfo as HookEventInfo
-    from outrider.wire.control._settings import HookPolicy as HookPolicy
-    from outrider.wire.control._settings import HooksListing as HooksListing
-    from outrider.wire.control._settings import ListModels as ListModels
-    from outrider.wire.control._settings import ListPermissionRules as ListPermissionRules
-    from outrider.wire.control._settings import MemoryDialog as MemoryDialog
-    from outrider.wire.control._settings import MemoryFile as MemoryFile
-    from outrider.wire.control._settings import MemoryFolder as MemoryFolder
-    from outrider.wire.control._settings import MemorySwitch as MemorySwitch
-    from outrider.wire.control._settings import ModelList as ModelList
-    from outrider.wire.control._settings import OutputStylesReloaded as OutputStylesReloaded
-    from outrider.wire.control._settings import PermissionRule as PermissionRule
-    from outrider.wire.control._settings import PermissionRules as PermissionRules
-    from outrider.wire.control._settings import PermissionState as PermissionState
-    from outrider.wire.control._settings import PluginInfo as PluginInfo
-    from outrider.wire.control._settings import PluginsReloaded as PluginsReloaded
-    from outrider.wire.control._settings import ReloadOutputStyles as ReloadOutputStyles
-    from outrider.wire.control._settings import ReloadPlugins as ReloadPlugins
-    from outrider.wire.control._settings import ReloadSkills as ReloadSkills
-    from outrider.wire.control._settings import RuleDescription as RuleDescription
-    from outrider.wire.control._settings import SandboxDependencies as SandboxDependencies
-    from outrider.wire.control._settings import SandboxDialog as SandboxDialog
-    from outrider.wire.control._settings import SandboxRestrictions as SandboxRestrictions
-    from outrider.wire.control._settings import SettingsError as SettingsError
-    from outrider.wire.control._settings import SettingsReport as SettingsReport
-    from outrider.wire.control._settings import SettingsSource as SettingsSource
-    from outrider.wire.control._settings import SkillEntry as SkillEntry
-    from outrider.wire.control._settings import SkillsDialog as SkillsDialog
-    from outrider.wire.control._settings import SkillsReloaded as SkillsReloaded
-    from outrider.wire.control._settings import StatusReport as StatusReport
-    from outrider.wire.control._settings import StatusRow as StatusRow
-    from outrider.wire.control._settings import StatusSection as StatusSection
-    from outrider.wire.control._settings import UpdateSettings as UpdateSettings
-    from outrider.wire.control._settings import WorkspaceDirectory as WorkspaceDirectory
-    from outrider.wire.control._usage import ApiUsage as ApiUsage
-    from outrider.wire.control._usage import ContextAgent as ContextAgent
-    from outrider.wire.control._usage import ContextAttachments as ContextAttachments
-    from outrider.wire.control._usage import ContextCategory as ContextCategory
-    from outrider.wire.control._usage import ContextCommands as ContextCommands
-    from outrider.wire.control._usage import ContextFile as ContextFile
-    from outrider.wire.control._usage import ContextSkill as ContextSkill
-    from outrider.wire.control._usage import ContextSkills as ContextSkills
-    from outrider.wire.control._usage import ContextSquare as ContextSquare
-    from outrider.wire.control._usage import ContextTool as ContextTool
-    from outrider.wire.control._usage import ContextToolCalls as ContextToolCalls
-    from outrider.wire.control._usage import ContextUsage as ContextUsage
-    from outrider.wire.control._usage import ExtraUsage as ExtraUsage
-    from outrider.wire.control._usage import MessageBreakdown as MessageBreakdown
-    from outrider.wire.control._usage import ModelTotals as ModelTotals
-    from outrider.wire.control._usage import RateLimits as RateLimits
-    from outrider.wire.control._usage import RateLimitWindow as RateLimitWindow
-    from outrider.wire.control._usage import SessionCost as SessionCost
-    from outrider.wire.control._usage import SessionUsage as SessionUsage
-    from outrider.wire.control._usage import UsageBehaviors as UsageBehaviors
-    from outrider.wire.control._usage import UsageReport as UsageReport
-else:
-    __getattr__, __dir__, __all__ = lazily(__name__)
+    from outrider.wire.control._asks import *
+    from outrider.wire.control._base import *
+    from outrider.wire.control._mcp import *
+    from outrider.wire.control._session import *
+    from outrider.wire.control._settings import *
+
+_MODULES = ("_asks", "_base", "_mcp", "_session", "_settings")
+"""Where the names are, most wanted first: two hundred classes are loaded only as far as they are used."""
+
+
+def __getattr__(name: str) -> object:
+    if not name.startswith("_"):
+        for module in _MODULES:
+            found: object = getattr(import_module(f"{__name__}.{module}"), name, None)
+            if found is not None:
+                globals()[name] = found
+                return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
