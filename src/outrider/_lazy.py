@@ -82,9 +82,9 @@ Endpoint Handled Handlers HookHandled Link Observe Origin Outcome PermissionHand
 ToolServer ._tools.shape: Shape ._tools.shape_errors: ShapeError ._tools.tool: Tool ToolContext as_tool
 tool""",
     "outrider.launch": """
-._command: check_length make_command make_initialize make_version_probe ._environment: look_up_user
-make_environment ._program: AgentVersionUnknown MINIMUM_AGENT_VERSION Search Tried Version check_version
-find_agent search_agent ._runners: Docker Kubectl Local Prefix Ssh""",
+._command: check_length look_up_user make_command make_environment make_initialize make_version_probe
+._program: AgentVersionUnknown MINIMUM_AGENT_VERSION Search Tried Version check_version find_agent
+search_agent ._runners: Docker Kubectl Local Prefix Ssh""",
     "outrider.messages": """
 outrider.wire: ActiveGoalMessage ApiRetryMessage AssistantMessage AttachmentMessage AuthStatusMessage
 AutocompactStateMessage BackgroundTasksChangedMessage BashCodeExecutionToolResultBlock
