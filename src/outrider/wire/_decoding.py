@@ -17,30 +17,28 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, Union, cast
 import msgspec
 
 from outrider.wire._blocks import BLOCK_TYPES, ContentBlock, TextBlock, UnknownBlock
-from outrider.wire._frames import (
-    AnyFrame,
-    ControlCancelRequest,
-    ControlRequest,
-    ControlResponse,
-    KeepAlive,
-    TranscriptMirror,
-    UpdateEnvironmentVariables,
-)
 from outrider.wire._messages import (
     ActiveGoalMessage,
+    AnyFrame,
     AssistantMessage,
     AttachmentMessage,
     AuthStatusMessage,
     AutocompactStateMessage,
     CommandLifecycleMessage,
+    ControlCancelRequest,
+    ControlRequest,
+    ControlResponse,
     ConversationResetMessage,
+    KeepAlive,
     PromptSuggestionMessage,
     RateLimitEvent,
     ResultMessage,
     StreamEvent,
     ToolProgressMessage,
     ToolUseSummaryMessage,
+    TranscriptMirror,
     UnknownMessage,
+    UpdateEnvironmentVariables,
     UserMessage,
 )
 from outrider.wire._system import SYSTEM_SUBTYPES, UnknownSystemMessage

@@ -23,8 +23,7 @@ from outrider.wire._decoding import (
     known_frames,
     opening,
 )
-from outrider.wire._frames import AnyFrame, Arrival
-from outrider.wire._messages import MalformedLine, OversizedMessage
+from outrider.wire._messages import AnyFrame, Arrival, MalformedLine, OversizedMessage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
