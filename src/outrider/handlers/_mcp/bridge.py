@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import logging
 from contextvars import copy_context
+from functools import partial
 from itertools import count
 from time import perf_counter
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Final, Protocol, cast, runtime_checkable
 
 import anyio
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from outrider.handlers._mcp.library import Item, LowServer
-    from outrider.handlers._router import Endpoint, Link, Observe, Origin, Server
+    from outrider.handlers._router import Link, Observe, Origin, Server
     from outrider.wire import Json, JsonObject
     from outrider.wire.control import JsonRpcId, JsonRpcMessage, JsonRpcReply
 
@@ -148,17 +150,7 @@ def as_bridge(name: str, instance: object, *, always_load: bool = False) -> Serv
             hint="Give a `ToolServer`, a server object of the `mcp` library (`Server`, `FastMCP` or "
             "`MCPServer`), or an object with a method `open(link, observe)`.",
         )
-    return _Bridge(name, server, always_load)
-
-
-class _Bridge:
-    def __init__(self, name: str, server: LowServer, always_load: bool) -> None:
-        self._name = name
-        self._server = server
-        self._always_load = always_load
-
-    def open(self, link: Link, observe: Observe) -> Endpoint:
-        return BridgedServer(self._server, self._name, link, observe, always_load=self._always_load)
+    return cast("Server", SimpleNamespace(open=partial(BridgedServer, server, name, always_load=always_load)))
 
 
 class _Call:

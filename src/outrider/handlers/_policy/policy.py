@@ -501,7 +501,7 @@ class Policy(msgspec.Struct, frozen=True):
             found = Considered(index=index, rule=rule, matched=is_meant, why=why)
             considered.append(found)
             if is_meant and (match is Match.YES or rule.decision == "deny"):
-                return _explained(call, _stricter(doubtful, found), considered)
+                return _explained(call, found if rule.decision == "deny" else doubtful or found, considered)
             if is_meant:
                 # To ask, in doubt: but if what follows denies it, it is denied.
                 doubtful = doubtful or found
@@ -595,19 +595,17 @@ def _covers(earlier: Rule, later: Rule) -> bool:
     """Whether an earlier rule always decides what a later one is about."""
     if earlier.has_conditions and _conditions(earlier) != _conditions(later):
         return False
-    return all(any(_includes(pattern, tool) for pattern in earlier.tools) for tool in later.tools)
+    return all(
+        any(
+            pattern in ("*", tool) or (not is_special(tool) and fits(pattern, tool))
+            for pattern in earlier.tools
+        )
+        for tool in later.tools
+    )
 
 
 def _conditions(rule: Rule) -> object:
     return msgspec.structs.replace(rule, decision="allow", tools=("*",), reason=None)
-
-
-def _includes(pattern: str, tool: str) -> bool:
-    return pattern in ("*", tool) or (not is_special(tool) and fits(pattern, tool))
-
-
-def _stricter(doubtful: Considered | None, found: Considered) -> Considered:
-    return found if doubtful is None or found.rule.decision == "deny" else doubtful
 
 
 def _explained(

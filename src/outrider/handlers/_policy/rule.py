@@ -1,6 +1,6 @@
 """Defines `Rule`, one line of a policy, as a value and as plain data, and reads Claude Code's own notation.
 
-Does not match anything: `calls` does.
+Does not match anything: `policy` does.
 """
 
 from __future__ import annotations
@@ -103,7 +103,9 @@ def read_tool(place: str, text: str) -> Noted:
 def _with_content(place: str, text: str, tool: str, content: str) -> Noted:
     name = todays_name(tool)
     if name in SHELLS:
-        return Noted(text, (tool,), {"command": _command(content)})
+        # `git:*` is the older way to write `git *`.
+        command = f"{content[:-2]} *" if content.endswith(":*") else content
+        return Noted(text, (tool,), {"command": command})
     if name in PATHS:
         tools = _READING if name in _READING else _WRITING if name in _WRITING else (tool,)
         return Noted(text, tools, {"path": _path(content)})
@@ -118,11 +120,6 @@ def _with_content(place: str, text: str, tool: str, content: str) -> Noted:
         if meant
         else f"Name the tool alone, and say what is meant as `arguments`: {{'argument': {content!r}}}.",
     )
-
-
-def _command(content: str) -> str:
-    """`git:*` is the older way to write `git *`."""
-    return f"{content[:-2]} *" if content.endswith(":*") else content
 
 
 def _path(content: str) -> str:
@@ -347,7 +344,10 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=_Meta):
         data = self.to_data()
         data.pop("reason", None)
         arguments = data.pop("arguments", {})
-        named = [f"{name} {_said(patterns)}" for name, patterns in (*data.items(), *arguments.items())]
+        named = [
+            f"{name} {', '.join(map(repr, [given] if isinstance(given, str) else given))}"
+            for name, given in (*data.items(), *arguments.items())
+        ]
         return " ".join([named[0].replace("'", ""), *named[1:]])
 
     def __repr__(self) -> str:
@@ -420,7 +420,3 @@ def _refuse_key(place: str, key: object, known: Sequence[str]) -> None:
 
 def _shortest(patterns: tuple[str, ...]) -> str | list[str]:
     return patterns[0] if len(patterns) == 1 else list(patterns)
-
-
-def _said(patterns: str | list[str]) -> str:
-    return repr(patterns) if isinstance(patterns, str) else ", ".join(map(repr, patterns))

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import enum
 import json
+import math
 import mimetypes
 import os
+import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -29,6 +31,7 @@ Bytes: TypeAlias = bytes | bytearray | memoryview
 Source: TypeAlias = Bytes | str | os.PathLike[str]
 """Bytes, the path of a file, or a `file:` or `data:` URL."""
 
+_SCHEME: Final = re.compile(r"(?=[+-]*[^\W_])(?:[^\W_]|[+-]){2,}:")
 _STARTS: Final = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -231,18 +234,16 @@ def _read(source: Source) -> tuple[bytes, str | None]:
     text = os.fspath(source)
     if text.startswith("data:"):
         return _read_data_url(text)
-    path = _path_of_url(text) if text.startswith("file:") else text
+    path = text
+    if text.startswith("file:"):
+        from urllib.request import url2pathname  # It loads all of HTTP.
+
+        path = url2pathname(urlsplit(text).path)
     if "://" in path:
         raise UsageError(
             f"{text!r} is not fetched", hint="Fetch it and give the bytes, or give a `ResourceLink` to it."
         )
     return Path(path).read_bytes(), mimetypes.guess_type(path)[0]
-
-
-def _path_of_url(text: str) -> str:
-    from urllib.request import url2pathname  # It loads all of HTTP.
-
-    return url2pathname(urlsplit(text).path)
 
 
 def _read_data_url(text: str) -> tuple[bytes, str | None]:
@@ -260,15 +261,10 @@ def _read_data_url(text: str) -> tuple[bytes, str | None]:
 
 
 def _uri(uri: str | os.PathLike[str]) -> str:
-    if isinstance(uri, str) and _has_scheme(uri):
+    # One letter is the drive of a path.
+    if isinstance(uri, str) and _SCHEME.match(uri):
         return uri
     return Path(uri).absolute().as_uri()
-
-
-def _has_scheme(text: str) -> bool:
-    scheme = text.partition(":")[0]
-    # One letter is the drive of a path.
-    return ":" in text and len(scheme) > 1 and scheme.replace("+", "").replace("-", "").isalnum()
 
 
 # Results.
@@ -383,20 +379,16 @@ def _part(value: object) -> JsonObject:
 
 
 def _text(data: Json) -> JsonObject:
-    text = data if isinstance(data, str) else str(data) if _is_odd_float(data) else _encoded(data)
-    return {"type": "text", "text": text}
-
-
-def _is_odd_float(data: Json) -> bool:
-    """Whether it is a number that JSON has no form for."""
-    return isinstance(data, float) and (data != data or data in (float("inf"), float("-inf")))
-
-
-def _encoded(data: Json) -> str:
+    if isinstance(data, str):
+        return {"type": "text", "text": data}
+    if isinstance(data, float) and not math.isfinite(data):
+        # JSON has no form for it.
+        return {"type": "text", "text": str(data)}
     try:
-        return msgspec.json.encode(data).decode()
+        text = msgspec.json.encode(data).decode()
     except UnicodeEncodeError:
-        return json.dumps(data, ensure_ascii=False)
+        text = json.dumps(data, ensure_ascii=False)
+    return {"type": "text", "text": text}
 
 
 # What is what.

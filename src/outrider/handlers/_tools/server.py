@@ -292,7 +292,8 @@ class _Running:
             log.info("the tool %r failed: %s", self.name, inner)
             return self.failed("failed", inner.text or inner.message, error)
         log.error("the tool %r failed", self.name, exc_info=error)
-        return self.failed("failed", _told(inner), error)
+        # No traceback, and no secrets.
+        return self.failed("failed", preview(_in_words(inner), _TEXT), error)
 
     def taken_back(self) -> JsonObject:
         """The result of a call that the agent does not want any more, and waits for all the same."""
@@ -314,11 +315,6 @@ class _Running:
             arguments=self._arguments,
             is_error=self._is_error,
         )
-
-
-def _told(error: BaseException) -> str:
-    """What the model gets to know of an exception: no traceback, and no secrets."""
-    return preview(_in_words(error), _TEXT)
 
 
 def _in_words(error: BaseException) -> str:
