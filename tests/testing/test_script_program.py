@@ -24,7 +24,7 @@ from outrider.testing._script.words import (
 from outrider.wire import TextBlock
 from tests.real_program import require_program
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
 DEADLINE = 60.0
 

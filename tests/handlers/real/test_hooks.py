@@ -87,6 +87,7 @@ def result_of_tool(agent: RealAgent) -> str:
 # Before a tool runs.
 
 
+@pytest.mark.smoke
 async def test_each_answer_about_a_tool_does_what_it_says() -> None:
     guard, asked = Says("PreToolUse", matcher="Bash"), list[Any]()
 

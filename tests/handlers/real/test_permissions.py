@@ -199,6 +199,7 @@ async def test_a_denial_can_end_the_turn_and_the_session_goes_on() -> None:
         assert (await turn(session)).text == "again"
 
 
+@pytest.mark.smoke
 async def test_several_are_asked_at_once() -> None:
     inside, all_in = 0, anyio.Event()
     paths: list[str] = []

@@ -236,10 +236,9 @@ class _Demo:
             return outrider.allow()
         keys = Text.assemble(("y", "bold yellow"), " yes   ", ("n", "bold yellow"), " no  ")
         async with self._terminal.asking():
-            self._terminal.prompt(self._page.indented(keys))
             try:
-                key = await self._terminal.key("yn", default="y")
+                key = await self._terminal.key(self._page.indented(keys), "yn", default="y")
             finally:
-                self._terminal.unprompt()
+                self._terminal.unprompt(self._terminal.voice)
         self._page.say(Said("answer", "no" if key == "n" else "yes"), label="you")
         return outrider.deny("The user said no.") if key == "n" else outrider.allow()
