@@ -146,7 +146,7 @@ def as_bridge(name: str, instance: object, *, always_load: bool = False) -> Serv
             f"the class {instance.__name__}" if isinstance(instance, type) else f"a {type(instance).__name__}"
         )
         raise OptionsError(
-            f"the MCP server {preview(name)!r} is {what}, which cannot be served",
+            f"the MCP server {preview(name)!r} is {what}, which is not a server",
             hint="Give a `ToolServer`, a server object of the `mcp` library (`Server`, `FastMCP` or "
             "`MCPServer`), or an object with a method `open(link, observe)`.",
         )
@@ -208,7 +208,7 @@ class BridgedServer:
                 _load_always(reply.result)
             return reply.to_wire()
         if isinstance(rpc, JsonRpcInvalid):
-            return JsonRpcError(None, INVALID_REQUEST, "this is no JSON-RPC message").to_wire()
+            return JsonRpcError(None, INVALID_REQUEST, "this is not a JSON-RPC message").to_wire()
         if isinstance(rpc, JsonRpcNotification) and rpc.method == _CANCELLED:
             self._cancel_for_agent(_field(rpc.params, "requestId"))
         else:
@@ -281,7 +281,7 @@ class BridgedServer:
             message = self._library.read(JsonRpcRequest(request.method, call.number, params).to_wire())
         except ValueError:
             return JsonRpcError(
-                call.id, INVALID_REQUEST, f"this is no request of MCP: {preview(request.method)}"
+                call.id, INVALID_REQUEST, f"this is not a request of MCP: {preview(request.method)}"
             )
         self._calls[call.number] = call
         self._inbox.put(message, call.context)

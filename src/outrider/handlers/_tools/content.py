@@ -106,8 +106,8 @@ class Audio(_Media):
 
 
 class Resource:
-    """A document as part of a result: `Resource("notes.txt")` reads a file, `Resource("db:7", "text")` gives
-    what it holds along with its name."""
+    """A document in a result: `Resource("notes.txt")` reads a file, `Resource("db:7", "text")` names its
+    text."""
 
     __slots__ = ("data", "mime_type", "uri")
 
@@ -145,7 +145,7 @@ class Resource:
 
 
 class ResourceLink:
-    """Where a document is: a URL, or the path of a file. It is not read."""
+    """A link to a document: a URL, or the path of a file. It is not read."""
 
     __slots__ = ("description", "mime_type", "name", "size", "title", "uri")
 
@@ -182,12 +182,12 @@ Content: TypeAlias = Image | Audio | Resource | ResourceLink
 
 
 class ToolResult:
-    """A result with all that it can have, for a tool that wants to say more than a value does.
+    """The full result of a tool.
 
-    `content`: anything that a tool may return. `structured`: an object, which the program finds in the
-    message as data. The agent shows it to the model in place of the texts in `content`; images stay. `meta`:
-    the result's `_meta`, which the program finds in the message and the model does not see. `is_error`: the
-    call failed; the model gets the texts, and nothing else.
+    `content`: anything that a tool may return. `structured`: an object, which is data in the message; Claude
+    Code shows it to the model in place of the texts in `content`, but keeps images. `meta`: the result's
+    `_meta`, which is in the message but not shown to the model. `is_error`: the call failed; the model gets
+    the texts only.
     """
 
     __slots__ = ("content", "is_error", "meta", "structured")
@@ -256,7 +256,7 @@ def _read_data_url(text: str) -> tuple[bytes, str | None]:
         try:
             data = b64decode(b"".join(data.split()), validate=True)
         except ValueError as error:
-            raise UsageError(f"the data of a `data:` URL is no base64: {error}") from error
+            raise UsageError(f"the data of a `data:` URL is not base64: {error}") from error
     return data, kind or None
 
 
@@ -287,7 +287,7 @@ _RESULT_KEYS: Final = frozenset(("content", "structuredContent", "isError", "is_
 
 
 class NotSendable(TypeError):
-    """A tool gave back what cannot be sent."""
+    """A tool returned something that cannot be sent."""
 
 
 def as_result(value: object) -> JsonObject:
