@@ -16,7 +16,7 @@ from outrider.compat._tools.results import as_result, json_schema
 from outrider.compat._types.options import McpSdkServerConfig
 from outrider.errors import ToolFailed
 from outrider.handlers import RawTool, RawToolServer
-from outrider.handlers._tools.json_schema import JsonSchema
+from outrider.handlers._tools.shape_errors import JsonSchema
 
 __all__ = ["SdkMcpTool", "ToolAnnotations", "create_sdk_mcp_server", "tool"]
 
