@@ -76,7 +76,7 @@ async def test_a_name_stands_for_the_same_memory() -> None:
 @every_case(
     "place, told",
     [
-        ("", "is an empty text"),
+        ("", "is an empty string"),
         (None, "a NoneType is not a session store"),
         (5, "a int is not a session store"),
         ("mysql://me:hush@host/db", "no session store for 'mysql://me@host/db'"),
