@@ -462,6 +462,7 @@ def plant(project: Path, marks: Path) -> None:
         (project / name).write_text(text)
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("sources", [(), ("project",)], ids=["by default", "if it is trusted"])
 def test_the_program_runs_nothing_that_its_folder_names_by_default(
     tmp_path: Path, sources: tuple[Literal["project"], ...]

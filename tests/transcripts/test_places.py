@@ -75,6 +75,7 @@ def test_whether_there_are_sessions(tmp_path: Path) -> None:
     assert has_sessions(tmp_path)
 
 
+@pytest.mark.real
 @pytest.mark.anyio
 @pytest.mark.parametrize("name", ["a😀b", "x" * 210], ids=["emoji", "long"])
 async def test_the_real_program_uses_the_same_names(name: str) -> None:

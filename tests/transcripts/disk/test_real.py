@@ -16,6 +16,8 @@ from outrider.transcripts._values import MessageRange
 from outrider.wire import AssistantMessage
 from tests.real_program import require_program
 
+pytestmark = pytest.mark.real
+
 
 @pytest.fixture
 def anyio_backend() -> str:
