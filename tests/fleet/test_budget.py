@@ -24,8 +24,7 @@ from outrider.errors import (
     UsageError,
 )
 from outrider.fleet._budget.account import Left, Spent
-from outrider.fleet._budget.budget import Budget, BudgetWarning, limit_reached
-from outrider.fleet._budget.watch import _Calls
+from outrider.fleet._budget.budget import Budget, BudgetWarning, _Calls, limit_reached
 from outrider.protocol import RequestReceived
 from outrider.session import Result, Session, SessionState, Usage
 from outrider.testing import Request, Simulator, Step, hang, say, subagent, use_tool

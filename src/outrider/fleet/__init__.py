@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from outrider.fleet._fields import ResilientFields
     from outrider.fleet._journal import Counts, Entry, Journal
     from outrider.fleet._map import RunFields, map, resume  # noqa: A004 - as it is called: `fleet.map`
-    from outrider.fleet._pool.limits import PoolStats
     from outrider.fleet._pool.pool import Pool
+    from outrider.fleet._pool.slots import PoolStats
     from outrider.fleet._progress import Adaptive, Progress, Running
     from outrider.fleet._ray.engine import RayEngine
     from outrider.fleet._report.report import FailureKind, Latency, Part, Report
@@ -94,7 +94,7 @@ _HOMES = {
         "map",
         "resume",
     ),
-    "_pool.limits": ("PoolStats",),
+    "_pool.slots": ("PoolStats",),
     "_pool.pool": ("Pool",),
     "_progress": (
         "Adaptive",

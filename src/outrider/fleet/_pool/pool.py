@@ -14,8 +14,8 @@ from anyio.lowlevel import current_token
 from outrider.errors import UsageError
 from outrider.fleet._errors import PoolClosed
 from outrider.fleet._fields import ResilientFields, read_size, split_keywords
-from outrider.fleet._pool.limits import PooledStarter, PoolStats, Rules, WarmOptions, check_can_park, stats_of
 from outrider.fleet._pool.scheduler import Scheduler
+from outrider.fleet._pool.slots import PooledStarter, PoolStats, Rules, WarmOptions, check_can_park, stats_of
 from outrider.fleet._resilient.process import Starter
 from outrider.fleet._resilient.session import ResilientSession
 from outrider.options import Options

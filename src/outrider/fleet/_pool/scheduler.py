@@ -15,8 +15,7 @@ from anyio.lowlevel import EventLoopToken, current_token
 
 from outrider.errors import ConnectionLost, OutriderError, RequestTimedOut, UsageError
 from outrider.fleet._errors import PoolClosed, QueueFull, QueueTimedOut
-from outrider.fleet._pool.limits import Counters, PooledStarter
-from outrider.fleet._pool.slots import FairQueue, Slot, Slots, Ticket
+from outrider.fleet._pool.slots import Counters, FairQueue, PooledStarter, Slot, Slots, Ticket
 from outrider.session import Session, observe
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
 
-    from outrider.fleet._pool.limits import Rules, WarmOptions
+    from outrider.fleet._pool.slots import Rules, WarmOptions
     from outrider.options import Options
     from outrider.wire import Message
 
