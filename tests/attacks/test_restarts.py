@@ -65,7 +65,7 @@ class Losing(Stub):
         assert shared is not None
         restart = shared.restart
         if restart is not None:
-            last = min(restart.max, work.restarts + self._survived)
+            last = min(restart.max, work.tries.restarts + self._survived)
             shared = msgspec.structs.replace(shared, restart=msgspec.structs.replace(restart, max=last))
         attempted = await attempt_locally(work, shared, tell)
         if isinstance(attempted.error, SessionNotFound):

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from outrider.fleet._progress import Adaptive, Progress, Running
     from outrider.fleet._ray.engine import RayEngine
     from outrider.fleet._report.report import FailureKind, Latency, Part, Report
-    from outrider.fleet._resilient.process import DirectStarter, Starter
     from outrider.fleet._resilient.retry import CONTINUE, Clock, Restart, Restarted, Retry, Retrying
     from outrider.fleet._resilient.session import (
         ResilientReader,
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
         ResilientState,
         ResilientTurn,
     )
+    from outrider.fleet._resilient.turn_runner import DirectStarter, Starter
     from outrider.fleet._run import Run
     from outrider.fleet._task import Outcome, Status, Task, read_lines
     from outrider.fleet._workspaces import Copy, Empty, Keep, Workspace, Worktree
@@ -108,7 +108,7 @@ _HOMES = {
         "Part",
         "Report",
     ),
-    "_resilient.process": (
+    "_resilient.turn_runner": (
         "DirectStarter",
         "Starter",
     ),

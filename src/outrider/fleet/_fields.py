@@ -15,8 +15,8 @@ from outrider.options._validators import LARGEST_WHOLE, fault, seconds
 if TYPE_CHECKING:
     from outrider.fleet._budget.budget import Budget, Gate
     from outrider.fleet._budget.ledger import Ledger
-    from outrider.fleet._resilient.process import Starter
     from outrider.fleet._resilient.retry import Restart, Retry
+    from outrider.fleet._resilient.turn_runner import Starter
 
 __all__ = [
     "PolicyFields",

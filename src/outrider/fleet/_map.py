@@ -23,7 +23,7 @@ from outrider._threads import run_sync
 from outrider.errors import OptionsError
 from outrider.fleet._budget.account import Spent
 from outrider.fleet._budget.budget import Budget, Gate
-from outrider.fleet._engine import Assignment, Engine, LocalEngine, Shared
+from outrider.fleet._engine import PICK_UP, Assignment, Engine, LocalEngine, Shared
 from outrider.fleet._errors import JournalInvalid
 from outrider.fleet._fields import (
     PolicyFields,
@@ -35,7 +35,7 @@ from outrider.fleet._fields import (
 )
 from outrider.fleet._journal import Counts, Entry, Journal
 from outrider.fleet._progress import Adaptive, read_concurrency
-from outrider.fleet._resilient.retry import Restart, Retry
+from outrider.fleet._resilient.retry import RESTART, RETRY, Restart, Retry
 from outrider.fleet._run import Run
 from outrider.fleet._task import Outcome, Status, Task, filled, kept_options, numbered
 from outrider.fleet._workspaces import discard, folder_name, read_workspace, sweep
@@ -49,7 +49,8 @@ if TYPE_CHECKING:
 
     from outrider.fleet._engine import Note
     from outrider.fleet._progress import Progress
-    from outrider.fleet._resilient.process import Starter
+    from outrider.fleet._resilient.retry import Tries
+    from outrider.fleet._resilient.turn_runner import Starter
     from outrider.fleet._workspaces import Workspace
     from outrider.session import Usage
     from outrider.wire import Json
@@ -107,8 +108,11 @@ class IterableSource:
     journal: Journal | None = None
 
     def __init__(self, tasks: Iterable[Task | str], check: Callable[[Task], None] = lambda _: None) -> None:
+        """Raises `OptionsError` for one of a list that is wrong; of others, when it is taken."""
         self._total = len(tasks) if isinstance(tasks, Sized) else None
         self._tasks = check_unique_ids(numbered(tasks, check))
+        if isinstance(tasks, Sequence):
+            self._tasks = iter(list(self._tasks))
 
     async def open(self) -> Known:
         return Known(None if self._total is None else Counts(pending=self._total))
@@ -142,17 +146,12 @@ def check_unique_ids(tasks: Iterator[tuple[int, Task]]) -> Iterator[Entry]:
     seen: dict[str, int] = {}
     for number, task in tasks:
         # Ids that were made are not remembered: there may be millions, and none is made twice.
-        if not _is_made(task, number) and (first := seen.setdefault(task.id, number)) != number:
+        if not task.has_made_id(number) and (first := seen.setdefault(task.id, number)) != number:
             raise OptionsError(
                 f"`tasks[{number}]` has the id of `tasks[{first}]`: {task.id!r}",
                 hint="Give each task an id of its own, or leave them all out.",
             )
         yield Entry(number, task)
-
-
-def _is_made(task: Task, number: int) -> bool:
-    is_likely = task.id.startswith(f"{number:06d}-")
-    return is_likely and msgspec.structs.replace(task, id="").placed(number).id == task.id
 
 
 class JournalSource:
@@ -286,14 +285,14 @@ class Plan(msgspec.Struct, kw_only=True):
     """Where folders are made; None until there is one."""
 
     def assignment(
-        self, entry: Entry, attempt: int, session_id: str | None, spent: Spent, restarts: int
+        self, entry: Entry, attempt: int, session_id: str | None, spent: tuple[Usage, int], tries: Tries
     ) -> Assignment:
-        """One attempt. `session_id`: that of an earlier one, to be picked up; `spent`: by all earlier ones;
-        `restarts`: in this run.
+        """One attempt. `session_id`: that of an earlier one, to be picked up; `spent`: usage and tool calls
+        of all earlier ones; `tries`: what was tried again in this run.
 
         Raises `OptionsError` if the options of the run and those of the task do not go together.
         """
-        task = entry.task
+        task, (usage, calls) = entry.task, spent
         task.check_folder(self.workspace)
         options = task.applied_to(self.shared.options)
         workspace = self.workspace_of(entry)
@@ -308,12 +307,12 @@ class Plan(msgspec.Struct, kw_only=True):
             is_picked_up=session_id is not None,
             workspace=workspace,
             root=None if workspace is None else str(self.root),
-            usd=None if task.usd is None else max(task.usd - spent.usd, 0.0),
-            tokens=None if task.tokens is None else max(task.tokens - spent.tokens, 0),
-            tool_calls=None if task.tool_calls is None else max(task.tool_calls - spent.tool_calls, 0),
+            usd=None if task.usd is None else max(task.usd - usage.cost_usd, 0.0),
+            tokens=None if task.tokens is None else max(task.tokens - usage.total_tokens, 0),
+            tool_calls=None if task.tool_calls is None else max(task.tool_calls - calls, 0),
             wall=task.wall,
             seconds=self.task_seconds,
-            restarts=restarts,
+            tries=tries,
             tags={"task": task.id, **task.tags},
         )
 
@@ -473,9 +472,6 @@ def map(  # noqa: A001
         raise fault("`tasks`", "an iterable of tasks", cast(object, tasks), "Give a list: `map([prompt])`.")
     plan = _plan(options, output, fields)
     if journal is None:
-        if isinstance(tasks, Sequence):
-            for _ in check_unique_ids(numbered(tasks, plan.check)):
-                pass
         plan.source = IterableSource(tasks, plan.check)
     else:
         _keep_journal(plan, path_text("`journal`", journal), tasks)
@@ -560,8 +556,8 @@ def _plan(options: Options | None, output: object, fields: RunFields) -> Plan:
     shared = Shared(
         budget=of_kind("budget", own.get("budget"), Budget),
         gate=of_kind("gate", own.get("gate"), Gate) or Gate(),
-        retry=of_kind("retry", own.get("retry", Retry()), Retry),
-        restart=of_kind("restart", own.get("restart", Restart()), Restart),
+        retry=of_kind("retry", own.get("retry", RETRY), Retry),
+        restart=_read_restart(own.get("restart", RESTART)),
         ledger=read_ledger("ledger", own.get("ledger")),
         pool=read_starter("pool", own.get("pool")),
         options=checked,
@@ -576,6 +572,14 @@ def _plan(options: Options | None, output: object, fields: RunFields) -> Plan:
         task_seconds=None if seconds is None else read_seconds("`task_seconds`", seconds),
         on_progress=None if on_progress is None else cast("Any", function("`on_progress`", on_progress)),
     )
+
+
+def _read_restart(given: object) -> Restart | None:
+    restart = of_kind("restart", given, Restart)
+    if restart is None or restart.continue_with is not None:
+        return restart
+    # A task whose turn is not sent again goes on.
+    return msgspec.structs.replace(restart, continue_with=PICK_UP)
 
 
 def _engine(given: object) -> Engine:

@@ -9,6 +9,7 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Generic, Literal, TypeAlias, cast, get_args
 
@@ -258,10 +259,19 @@ class Task(_Prompted, frozen=True, kw_only=True):
         """The same with an id, which is made if it has none. The same task at the same place has the same."""
         if self.id:
             return self
+        placed = copy(self)
+        msgspec.structs.force_setattr(placed, "id", self._made_id(number))
+        return placed
+
+    def has_made_id(self, number: int) -> bool:
+        """Whether its id is the one that `placed` makes."""
+        return self.id.startswith(f"{number:06d}-") and self.id == self._made_id(number)
+
+    def _made_id(self, number: int) -> str:
         # What is made of it is seen: a secret is no part of it.
-        content = msgspec.json.encode(self.kept(), order="sorted")
-        made = f"{number:06d}-{hashlib.sha256(content).hexdigest()[:8]}"
-        return msgspec.structs.replace(self, id=made)
+        content = {name: value for name, value in self.kept().items() if name != "id"}
+        written = msgspec.json.encode(content, order="sorted")
+        return f"{number:06d}-{hashlib.sha256(written).hexdigest()[:8]}"
 
     def check_folder(self, workspace: Workspace | None) -> None:
         """Raises `OptionsError` if `cwd` leads out of its workspace, or out of that of the run."""
@@ -350,7 +360,7 @@ _READERS: Final[Mapping[str, Reader]] = {
     "id": _id,
     "options": _options,
     "cwd": optional(path_text),
-    "workspace": read_workspace,
+    "workspace": optional(read_workspace),
     "output": _output,
     "usd": optional(above_zero),
     "tokens": optional(whole(1)),

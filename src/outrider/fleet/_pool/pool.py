@@ -16,8 +16,8 @@ from outrider.fleet._errors import PoolClosed
 from outrider.fleet._fields import ResilientFields, read_size, split_keywords
 from outrider.fleet._pool.scheduler import Scheduler
 from outrider.fleet._pool.slots import PooledStarter, PoolStats, Rules, WarmOptions, check_can_park, stats_of
-from outrider.fleet._resilient.process import Starter
 from outrider.fleet._resilient.session import ResilientSession
+from outrider.fleet._resilient.turn_runner import Starter
 from outrider.options import Options
 from outrider.options._validators import any_text, fault, seconds
 from outrider.session import Session, SessionState, background

@@ -20,7 +20,7 @@ from anyio import CapacityLimiter
 from outrider._threads import run_sync
 from outrider.errors import OptionsError
 from outrider.fleet._fields import write_size
-from outrider.fleet._resilient.process import Starter
+from outrider.fleet._resilient.turn_runner import Starter
 from outrider.options import Options
 from outrider.options._validators import Reader, above_zero, fault, is_list, optional, seconds, whole, within
 from outrider.session import Session, SessionState

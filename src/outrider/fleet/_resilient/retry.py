@@ -1,6 +1,7 @@
 """The policies of a resilient turn: `Retry` after failures of the API, `Restart` after a lost process.
 
-They are values that decide; `turn_runner` waits, sends and starts.
+They are values that decide, and `Recovery` is the one count that they decide by; `turn_runner` waits, sends
+and starts.
 """
 
 from __future__ import annotations
@@ -180,39 +181,96 @@ class Restart(msgspec.Struct, frozen=True, kw_only=True):
         return 0.0 if attempt <= 1 else min(self.max_backoff, self.backoff * 2.0 ** min(attempt - 2, 60))
 
 
-class Restarts:
-    """The one count of a turn, or of a task: who starts the agent again asks here first."""
+class Tries(msgspec.Struct, frozen=True):
+    """How often something was tried again, in one turn or in one task of a run."""
+
+    restarts: int = 0
+    """How often the agent was started again."""
+    failures: int = 0
+    """How often the API has failed, one time after the other."""
+    failing_since: float | None = None
+    """When the first of these failures was, in Unix seconds."""
+    refusals: int = 0
+    """How often the session could not be had from its store."""
+
+
+class Recovery:
+    """The one count of a turn, or of a task: whatever is tried again is counted here first.
+
+    `Retry` and `Restart` decide. Each method gives the seconds to wait before the next try, or None if there
+    is none.
+    """
 
     def __init__(
-        self, policy: Restart | None, count: int = 0, tell: Callable[[int], object] = lambda _: None
+        self,
+        restart: Restart | None,
+        retry: Retry | None,
+        tries: Tries | None = None,
+        tell: Callable[[Tries], object] = lambda _: None,
     ) -> None:
-        """`count`: how often it was started again before; `tell` is called with each new count."""
-        self._policy = policy
-        self.count = count
+        """`tries`: what was tried before; `tell` is called with each new count."""
+        self._restart = restart
+        self._retry = retry
+        self.tries = tries or Tries()
         self._tell = tell
 
-    def again(self) -> bool:
-        """Count one more start; False: it was often enough."""
-        if self._policy is None or self.count >= self._policy.max:
-            return False
-        self.add()
-        return True
+    def after_loss(self) -> float | None:
+        """The agent, or its worker, was lost, or could not be started."""
+        if self._restart is None or self.tries.restarts >= self._restart.max:
+            return None
+        self.count_start()
+        return self._restart.wait_before(self.tries.restarts)
 
-    def add(self) -> None:
-        """Count a start that is not refused in any case."""
-        self.count += 1
-        self._tell(self.count)
+    def after_missing_session(self) -> float | None:
+        """There is no session to resume: what was lost had not begun, and begins anew.
 
-    def anew(self) -> bool:
-        """The same, after a start that found no session to resume: what was lost had not begun.
-
-        After the first loss it is not refused, though it counts: else what is lost at once, and was never
-        written, would be lost for good.
+        After the first loss this is not refused, though it counts: otherwise an agent that is lost before
+        anything is written would be lost for good.
         """
-        if self.count > 1:
-            return self.again()
-        self.add()
-        return True
+        if self.tries.restarts > 1:
+            return None if self.after_loss() is None else 0.0
+        self.count_start()
+        return 0.0
+
+    def after_refusal(self, least: float) -> float | None:
+        """The store does not give the session yet. No agent was started, so this has a count of its own."""
+        restart, refusals = self._restart, self.tries.refusals + 1
+        if restart is None or refusals > restart.max:
+            return None
+        self._count(refusals=refusals)
+        return max(min(least, restart.max_backoff), restart.wait_before(refusals))
+
+    def after_api_failure(
+        self, error: ApiFailed, *, now: float, random: Callable[[], float], has_acted: bool
+    ) -> float | None:
+        """The API failed, after the agent's own tries."""
+        retry = self._retry
+        if retry is None or (has_acted and retry.continue_with is None):
+            return None
+        failures = self.tries.failures + 1
+        since = now if self.tries.failing_since is None else self.tries.failing_since
+        wait = retry.wait_before(error, failures, since, now=now, random=random)
+        if wait is not None and is_usage_limit(error):
+            since += wait
+        self._count(failures=failures, failing_since=since)
+        return wait
+
+    def count_start(self) -> None:
+        """Count a start that is not refused in any case."""
+        self._count(restarts=self.tries.restarts + 1)
+
+    def note_progress(self) -> None:
+        """A tool was called: the API failures before it are past."""
+        if self.tries.failures:
+            self._count(failures=0, failing_since=None)
+
+    def _count(self, **changes: float | None) -> None:
+        self.tries = msgspec.structs.replace(self.tries, **changes)
+        self._tell(self.tries)
+
+
+RETRY: Final = Retry()
+RESTART: Final = Restart()
 
 
 def is_unexpected(error: ConnectionLost) -> bool:
