@@ -29,7 +29,6 @@ from outrider.options._validators import (
     json_object,
     mapped,
     near,
-    optional,
     path_text,
     text,
     whole,
@@ -192,9 +191,9 @@ class Task(_Prompted, frozen=True, kw_only=True):
     """What it is found by in the ledger and in reports."""
 
     def __post_init__(self) -> None:
-        for name, read in _READERS.items():
+        for name, (default, read) in _READERS.items():
             given = getattr(self, name)
-            if (normal := read(f"`{name}`", given)) is not given:
+            if given is not default and (normal := read(f"`{name}`", given)) is not given:
                 msgspec.structs.force_setattr(self, name, normal)
 
     @property
@@ -355,21 +354,24 @@ def _output(place: str, value: object) -> object:
     return value
 
 
-_READERS: Final[Mapping[str, Reader]] = {
-    "prompt": text,
-    "id": _id,
-    "options": _options,
-    "cwd": optional(path_text),
-    "workspace": optional(read_workspace),
-    "output": _output,
-    "usd": optional(above_zero),
-    "tokens": optional(whole(1)),
-    "tool_calls": optional(whole(0)),
-    "wall": optional(read_seconds),
-    "memory": optional(read_size),
-    "cpus": above_zero,
-    "tags": mapped(text, text),
+_ALWAYS: Final = object()
+
+_READERS: Final[Mapping[str, tuple[object, Reader]]] = {
+    "prompt": (_ALWAYS, text),
+    "id": ("", _id),
+    "options": (_ALWAYS, _options),
+    "cwd": (None, path_text),
+    "workspace": (None, read_workspace),
+    "output": (None, _output),
+    "usd": (None, above_zero),
+    "tokens": (None, whole(1)),
+    "tool_calls": (None, whole(0)),
+    "wall": (None, read_seconds),
+    "memory": (None, read_size),
+    "cpus": (_ALWAYS, above_zero),
+    "tags": (_ALWAYS, mapped(text, text)),
 }
+"""By the name of a field: what needs no reading, and how all else is read."""
 
 
 if TYPE_CHECKING:

@@ -367,8 +367,9 @@ class ResilientSession(Generic[Output_co]):
         """
         own, single = split_keywords(fields, ResilientFields)
         tags = own.get("tags")
-        # A session is made only to have all of it checked before anything starts.
-        self.options: Options = Session(options, output=output, **single).options
+        # All of it is checked before anything starts.
+        first = Session(options, output=output, **single)
+        self.options: Options = first.options
         policies = Policies(
             of_kind("restart", own.get("restart", RESTART), Restart),
             of_kind("retry", own.get("retry", RETRY), Retry),
@@ -376,7 +377,7 @@ class ResilientSession(Generic[Output_co]):
             read_ledger("ledger", own.get("ledger")),
             of_kind("gate", own.get("gate"), Gate),
             cast("dict[str, str]", _TAGS("`tags`", {} if tags is None else tags)),
-            read_starter("starter", starter) or DirectStarter(),
+            read_starter("starter", starter) or DirectStarter(cast("Session", first)),
             of_kind("clock", clock, Clock) or Clock(),
         )
         self._process = ResilientProcess(self.options, output, policies)

@@ -274,8 +274,14 @@ class Starter(Protocol):
 class DirectStarter(Starter):
     """Starts a process for each session, and ends it."""
 
+    def __init__(self, first: Session[Any] | None = None) -> None:
+        """`first`: a session that is made already, for the first start with its options."""
+        self._first = first
+
     async def start(self, options: Options, output: object) -> Session[Any]:
-        session = Session(options, output=output)
+        session, self._first = self._first, None
+        if session is None or session.options is not options:
+            session = Session(options, output=output)
         await session.connect()
         return session
 
