@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Iterator
 from contextvars import copy_context
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -222,7 +223,7 @@ async def test_sessions_side_by_side_are_told_apart(cassette: Path) -> None:
         with replay(cassette, strict=False, ignore=["message.content"]) as played:
             async with anyio.create_task_group() as tasks:
                 for word in ("one", "two", "three"):
-                    tasks.start_soon(outrider.run, f"say {word}")
+                    tasks.start_soon(partial(outrider.run, f"say {word}"))
     assert len(played.players) == 3
 
 

@@ -281,7 +281,7 @@ class _Attempt:
         work, shared = self._work, self._shared
         session: ResilientSession[object] = ResilientSession(
             options,
-            output=work.output,
+            output=cast("Any", work.output),
             restart=shared.restart,
             retry=shared.retry,
             budget=self._budget(),

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from threading import Lock
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -40,8 +40,9 @@ from outrider.fleet._run import Run
 from outrider.fleet._task import Outcome, Status, Task, filled, kept_options, numbered
 from outrider.fleet._workspaces import discard, folder_name, read_workspace, sweep
 from outrider.options import Options
-from outrider.options._validators import choice, fault, function, path_text, switch
+from outrider.options._validators import choice, function, invalid_value, path_text, switch
 from outrider.session import Session
+from outrider.session._result import Output
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     from outrider.fleet._resilient.turn_runner import Starter
     from outrider.fleet._workspaces import Workspace
     from outrider.session import Usage
-    from outrider.wire import Json
+    from outrider.session._result import OutputType
 
 __all__ = ["IterableSource", "JournalSource", "Plan", "Source", "check_unique_ids", "map", "resume"]
 
@@ -389,9 +390,6 @@ def _may_choose_id(options: Options) -> bool:
     return options.persist_session and options.session_id is None and (not is_old or options.fork_session)
 
 
-T = TypeVar("T")
-
-
 _NOT_DONE: Final[tuple[Status, ...]] = ("failed", "over_budget")
 
 
@@ -412,47 +410,14 @@ class RunFields(PolicyFields, total=False):
     """Called with each change, in the event loop. It must not block."""
 
 
-@overload
 def map(  # noqa: A001
     tasks: Iterable[Task | str],
     options: Options | None = None,
     *,
-    output: Mapping[str, object] | None = None,
+    output: OutputType[Output] = None,
     journal: str | PathLike[str] | None = None,
     **fields: Unpack[RunFields],
-) -> Run[Json]: ...
-
-
-@overload
-def map(  # noqa: A001
-    tasks: Iterable[Task | str],
-    options: Options | None = None,
-    *,
-    output: type[T],
-    journal: str | PathLike[str] | None = None,
-    **fields: Unpack[RunFields],
-) -> Run[T]: ...
-
-
-@overload
-def map(  # noqa: A001
-    tasks: Iterable[Task | str],
-    options: Options | None = None,
-    *,
-    output: object,
-    journal: str | PathLike[str] | None = None,
-    **fields: Unpack[RunFields],
-) -> Run[object]: ...
-
-
-def map(  # noqa: A001
-    tasks: Iterable[Task | str],
-    options: Options | None = None,
-    *,
-    output: object = None,
-    journal: str | PathLike[str] | None = None,
-    **fields: Unpack[RunFields],
-) -> Run[object]:
+) -> Run[Output]:
     """Run tasks side by side, each in a session of its own, and give each one's outcome as it ends.
 
         async with fleet.map(prompts, cwd="project", concurrency=8, journal="run.db") as run:
@@ -469,7 +434,9 @@ def map(  # noqa: A001
     `await`.
     """
     if isinstance(tasks, (str, bytes, Mapping)) or not isinstance(tasks, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise fault("`tasks`", "an iterable of tasks", cast(object, tasks), "Give a list: `map([prompt])`.")
+        raise invalid_value(
+            "`tasks`", "an iterable of tasks", cast(object, tasks), "Give a list: `map([prompt])`."
+        )
     plan = _plan(options, output, fields)
     if journal is None:
         plan.source = IterableSource(tasks, plan.check)
@@ -478,47 +445,14 @@ def map(  # noqa: A001
     return Run(plan)
 
 
-@overload
 def resume(
     journal: str | PathLike[str],
     options: Options | None = None,
     *,
-    output: Mapping[str, object] | None = None,
+    output: OutputType[Output] = None,
     retry_failed: bool = False,
     **fields: Unpack[RunFields],
-) -> Run[Json]: ...
-
-
-@overload
-def resume(
-    journal: str | PathLike[str],
-    options: Options | None = None,
-    *,
-    output: type[T],
-    retry_failed: bool = False,
-    **fields: Unpack[RunFields],
-) -> Run[T]: ...
-
-
-@overload
-def resume(
-    journal: str | PathLike[str],
-    options: Options | None = None,
-    *,
-    output: object,
-    retry_failed: bool = False,
-    **fields: Unpack[RunFields],
-) -> Run[object]: ...
-
-
-def resume(
-    journal: str | PathLike[str],
-    options: Options | None = None,
-    *,
-    output: object = None,
-    retry_failed: bool = False,
-    **fields: Unpack[RunFields],
-) -> Run[object]:
+) -> Run[Output]:
     """Go on with the tasks of a journal: those that have not ended, and no others.
 
     One that was cut off is picked up by its session, if that is there, and otherwise begun anew.
@@ -549,7 +483,7 @@ def _keep_journal(
 def _plan(options: Options | None, output: object, fields: RunFields) -> Plan:
     own, single = split_keywords(fields, RunFields)
     # It is made only to have all of it checked before anything starts.
-    checked = Session(options, output=output, **single).options
+    checked = Session(options, output=cast(Any, output), **single).options
     if checked.transport is not None:
         raise OptionsError("`transport` cannot be shared by the sessions of many tasks")
     seconds, on_progress = own.get("task_seconds"), own.get("on_progress")
@@ -585,7 +519,7 @@ def _read_restart(given: object) -> Restart | None:
 def _engine(given: object) -> Engine:
     if not isinstance(given, str):
         if isinstance(given, type) or not isinstance(given, Engine):
-            raise fault("`engine`", "'local', 'ray' or an engine", given)
+            raise invalid_value("`engine`", "'local', 'ray' or an engine", given)
         return given
     if choice("local", "ray")("`engine`", given) == "local":
         return LocalEngine()

@@ -152,7 +152,7 @@ async def test_a_stream_has_its_output_in_the_result() -> None:
     [lambda: None, len, partial(Line), object(), "Invoice", "int", "", b"", 5, Line("tea")],
     ids=[str(number) for number in range(10)],
 )
-def test_what_is_no_type_is_refused_before_anything_starts(output: object) -> None:
+def test_what_is_no_type_is_refused_before_anything_starts(output: Any) -> None:
     with pytest.raises(OptionsError):
         Session(output=output)
 

@@ -6,7 +6,7 @@ The surface alone: slots are counted in `slots`, and what is started and ended i
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, TypeVar, overload
+from typing import TYPE_CHECKING, cast
 
 import anyio
 from anyio.lowlevel import current_token
@@ -19,19 +19,19 @@ from outrider.fleet._pool.slots import PooledStarter, PoolStats, Rules, WarmOpti
 from outrider.fleet._resilient.session import ResilientSession
 from outrider.fleet._resilient.turn_runner import Starter
 from outrider.options import Options
-from outrider.options._validators import any_text, fault, seconds
+from outrider.options._validators import any_text, invalid_value, seconds
 from outrider.session import Session, SessionState, background
+from outrider.session._result import Output
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Sequence
     from typing import Self, Unpack
 
     from outrider.session import Prompt, Result
+    from outrider.session._result import OutputType
     from outrider.wire import Json
 
 __all__ = ["Pool"]
-
-T = TypeVar("T")
 
 
 class Pool(Starter):
@@ -205,44 +205,14 @@ class Pool(Starter):
 
     # Many conversations on few processes.
 
-    @overload
     def session(
         self,
         options: Options | None = None,
         *,
-        output: Mapping[str, object] | None = None,
+        output: OutputType[Output] = None,
         tenant: str = "",
         **fields: Unpack[ResilientFields],
-    ) -> ResilientSession[Json]: ...
-
-    @overload
-    def session(
-        self,
-        options: Options | None = None,
-        *,
-        output: type[T],
-        tenant: str = "",
-        **fields: Unpack[ResilientFields],
-    ) -> ResilientSession[T]: ...
-
-    @overload
-    def session(
-        self,
-        options: Options | None = None,
-        *,
-        output: object,
-        tenant: str = "",
-        **fields: Unpack[ResilientFields],
-    ) -> ResilientSession[object]: ...
-
-    def session(
-        self,
-        options: Options | None = None,
-        *,
-        output: object = None,
-        tenant: str = "",
-        **fields: Unpack[ResilientFields],
-    ) -> ResilientSession[object]:
+    ) -> ResilientSession[Output]:
         """A session that has a process only while it needs one; the rest is as for `ResilientSession`.
 
         When somebody else needs the slot, or after `park_after` seconds, an idle one is parked: its process
@@ -253,8 +223,8 @@ class Pool(Starter):
         checked = self._options(options).replace(**single)
         check_can_park(checked)
         starter = PooledStarter(self._scheduler, any_text("`tenant`", tenant))
-        session: ResilientSession[object] = ResilientSession(checked, output=output, starter=starter, **own)
-        starter.attach(session)
+        session = ResilientSession[Output](checked, output=output, starter=starter, **own)
+        starter.attach(cast("ResilientSession[object]", session))
         self._scheduler.starters.add(starter)
         return session
 
@@ -287,7 +257,7 @@ class Pool(Starter):
         if options is None:
             return self._scheduler.warm_options.all[0]
         if not isinstance(options, Options):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise fault("`options`", "an `Options`", options)
+            raise invalid_value("`options`", "an `Options`", options)
         return options
 
 

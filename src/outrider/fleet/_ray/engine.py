@@ -52,7 +52,7 @@ from outrider.handlers import (
     call,
 )
 from outrider.handlers._hooks.dispatch import as_hook
-from outrider.options._validators import fault, is_mapping, seconds, text
+from outrider.options._validators import invalid_value, is_mapping, seconds, text
 from outrider.redaction import preview
 from outrider.session import background
 from outrider.transports._trace.writer import new_trace_path
@@ -270,7 +270,7 @@ def address_of(address: object) -> str | None:
         )
     host, _, port = given.rpartition(":")
     if not host or not port.isdecimal():
-        raise fault("`address`", "'auto', 'local' or 'host:port'", given, "Ray's own port is 6379.")
+        raise invalid_value("`address`", "'auto', 'local' or 'host:port'", given, "Ray's own port is 6379.")
     return given
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
 from copy import copy
-from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, cast
 
 import anyio
 import msgspec
@@ -45,8 +45,9 @@ if TYPE_CHECKING:
 
     from outrider.fleet._resilient.turn_runner import Item, Starter
     from outrider.session import Prompt, Result
+    from outrider.session._result import OutputType
     from outrider.session._streams.turn_state import Until
-    from outrider.wire import Json, Message
+    from outrider.wire import Message
 
 
 class Part:
@@ -298,8 +299,6 @@ class ResilientReader:
                 await self._turn_log.wait()
 
 
-T = TypeVar("T")
-
 ResilientState: TypeAlias = Literal["new", "idle", "busy", "waiting", "restarting", "parked", "closed"]
 """What a resilient session is doing: `waiting` for the API, a gate or an answer of a person; `restarting`
 after its process was lost; `parked`, with no process until the next prompt."""
@@ -319,44 +318,11 @@ class ResilientSession(Generic[Output_co]):
     next prompt resumes the session in all cases but the first.
     """
 
-    @overload
-    def __init__(
-        self: ResilientSession[Json],
-        options: Options | None = None,
-        *,
-        output: Mapping[str, object] | None = None,
-        starter: Starter | None = None,
-        clock: Clock | None = None,
-        **fields: Unpack[ResilientFields],
-    ) -> None: ...
-
-    @overload
-    def __init__(
-        self: ResilientSession[T],
-        options: Options | None = None,
-        *,
-        output: type[T],
-        starter: Starter | None = None,
-        clock: Clock | None = None,
-        **fields: Unpack[ResilientFields],
-    ) -> None: ...
-
-    @overload
-    def __init__(
-        self: ResilientSession[object],
-        options: Options | None = None,
-        *,
-        output: object,
-        starter: Starter | None = None,
-        clock: Clock | None = None,
-        **fields: Unpack[ResilientFields],
-    ) -> None: ...
-
     def __init__(
         self,
         options: Options | None = None,
         *,
-        output: object = None,
+        output: OutputType[Output_co] = None,
         starter: Starter | None = None,
         clock: Clock | None = None,
         **fields: Unpack[ResilientFields],
@@ -377,7 +343,7 @@ class ResilientSession(Generic[Output_co]):
             read_ledger("ledger", own.get("ledger")),
             of_kind("gate", own.get("gate"), Gate),
             cast("dict[str, str]", _TAGS("`tags`", {} if tags is None else tags)),
-            read_starter("starter", starter) or DirectStarter(cast("Session", first)),
+            read_starter("starter", starter) or DirectStarter(first),
             of_kind("clock", clock, Clock) or Clock(),
         )
         self._process = ResilientProcess(self.options, output, policies)

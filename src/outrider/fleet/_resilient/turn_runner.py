@@ -9,7 +9,7 @@ import inspect
 import logging
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
 import anyio
 import msgspec
@@ -281,7 +281,7 @@ class DirectStarter(Starter):
     async def start(self, options: Options, output: object) -> Session[Any]:
         session, self._first = self._first, None
         if session is None or session.options is not options:
-            session = Session(options, output=output)
+            session = Session(options, output=cast(Any, output))
         await session.connect()
         return session
 

@@ -30,7 +30,7 @@ from typing import (
 from outrider.errors import OptionsError
 from outrider.handlers._calls import CallContext, is_async, name_of
 from outrider.handlers._hooks.events import EVENTS, Fails, facts_of
-from outrider.options._table import NEW_EVENT
+from outrider.options._forms import NEW_EVENT
 from outrider.options._tool_names import ambiguous, is_pattern, known_tools, tool_name
 from outrider.options._validators import did_you_mean
 from outrider.wire import hooks as wire_hooks

@@ -21,7 +21,7 @@ from outrider.handlers._policy.rule import VERDICTS, Rule, Verdict
 from outrider.handlers._tool_names import check_names
 from outrider.options._checks import level_of_caller
 from outrider.options._tool_names import ToolNames, names_in, tool_name
-from outrider.options._validators import did_you_mean, fault, is_list, is_mapping
+from outrider.options._validators import did_you_mean, invalid_value, is_list, is_mapping
 from outrider.redaction import preview_value
 from outrider.wire import JsonObject
 
@@ -120,9 +120,9 @@ class Policy(msgspec.Struct, frozen=True):
         rules = tuple(_rules("the policy", self.rules))
         msgspec.structs.force_setattr(self, "rules", rules)
         if self.default not in VERDICTS:
-            raise fault("`default`", "one of 'allow', 'ask', 'deny'", self.default)
+            raise invalid_value("`default`", "one of 'allow', 'ask', 'deny'", self.default)
         if self.otherwise is not None and not callable(self.otherwise):
-            raise fault("`otherwise`", "a function", self.otherwise)
+            raise invalid_value("`otherwise`", "a function", self.otherwise)
         _warn_of_unreachable(rules)
 
     @classmethod
@@ -256,7 +256,7 @@ class _Guard:
 
 def _rules(place: str, given: object) -> list[Rule]:
     if isinstance(given, str | Rule) or is_mapping(given) or not is_list(given):
-        raise fault(place, "a list of rules", given, "Write `Policy.of({'allow': 'Read'}, …)`.")
+        raise invalid_value(place, "a list of rules", given, "Write `Policy.of({'allow': 'Read'}, …)`.")
     if not given:
         hint = "Leave it out, or say what it is for: {'ask': '*'} asks about everything."
         raise OptionsError(f"{place} has no rules", hint=hint)
