@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from threading import Lock
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -72,56 +72,29 @@ class Known(NamedTuple):
     journal_id: str | None = None
 
 
-class Source(Protocol):
-    """What a run asks for tasks, and tells what becomes of them."""
+class Source:
+    """What a run asks for tasks, and tells what becomes of them: this one writes nothing down."""
 
     @property
     def journal(self) -> Journal | None:
-        """None if nothing is written down."""
-        ...
+        return None
+
+    def __init__(self, tasks: Iterator[Entry] = iter(()), total: int | None = 0) -> None:  # noqa: B008 - none
+        """`total`: None if nobody knows how many there are."""
+        self._tasks = tasks
+        self._total = total
 
     async def open(self) -> Known:
         """Make ready; gives what there is already."""
-        ...
-
-    async def next(self) -> Entry | None:
-        """The next task; None if there is none. Raises `OptionsError` for one that is wrong."""
-        ...
-
-    async def rest(self) -> list[Entry]:
-        """Some of the tasks that are left; none if there is none, or nobody knows how many there are."""
-        ...
-
-    async def begin(self, id: str, attempt: int, worker: str, session_id: str | None) -> None: ...
-
-    async def note(self, id: str, note: Note) -> None: ...
-
-    async def end(self, outcome: Outcome[object], usage: Usage, tool_calls: int, ran: float) -> None: ...
-
-    async def end_all(self, outcomes: list[Outcome[object]]) -> None: ...
-
-    async def close(self) -> None: ...
-
-
-class IterableSource:
-    """Tasks of an iterable, which is asked for one at a time, in a thread, because it may block."""
-
-    journal: Journal | None = None
-
-    def __init__(self, tasks: Iterable[Task | str], check: Callable[[Task], None] = lambda _: None) -> None:
-        """Raises `OptionsError` for one of a list that is wrong; of others, when it is taken."""
-        self._total = len(tasks) if isinstance(tasks, Sized) else None
-        self._tasks = check_unique_ids(numbered(tasks, check))
-        if isinstance(tasks, Sequence):
-            self._tasks = iter(list(self._tasks))
-
-    async def open(self) -> Known:
         return Known(None if self._total is None else Counts(pending=self._total))
 
     async def next(self) -> Entry | None:
+        """The next task; None if there is none. Raises `OptionsError` for one that is wrong."""
+        # In a thread, because the iterable may block.
         return await run_sync(next, self._tasks, None)
 
     async def rest(self) -> list[Entry]:
+        """Some of the tasks that are left; none if there is none, or nobody knows how many there are."""
         if self._total is None:
             return []
         return await run_sync(lambda: list(islice(self._tasks, _AT_ONCE)))
@@ -142,6 +115,17 @@ class IterableSource:
         pass
 
 
+class IterableSource(Source):
+    """Tasks of an iterable, which is asked for one at a time."""
+
+    def __init__(self, tasks: Iterable[Task | str], check: Callable[[Task], None] = lambda _: None) -> None:
+        """Raises `OptionsError` for one of a list that is wrong; of others, when it is taken."""
+        entries = check_unique_ids(numbered(tasks, check))
+        if isinstance(tasks, Sequence):
+            entries = iter(list(entries))
+        super().__init__(entries, len(tasks) if isinstance(tasks, Sized) else None)
+
+
 def check_unique_ids(tasks: Iterator[tuple[int, Task]]) -> Iterator[Entry]:
     """Tasks as entries. Raises `OptionsError` where one has the id of another, and names both."""
     seen: dict[str, int] = {}
@@ -155,7 +139,7 @@ def check_unique_ids(tasks: Iterator[tuple[int, Task]]) -> Iterator[Entry]:
         yield Entry(number, task)
 
 
-class JournalSource:
+class JournalSource(Source):
     """Tasks of a journal. Those that are given are written into it first, all or none."""
 
     def __init__(
@@ -168,15 +152,19 @@ class JournalSource:
     ) -> None:
         """`tasks`: None for those of an earlier run; `retry`: tasks that ended so are begun anew; `env`: has
         secrets that tasks had as variables and the journal has not."""
-        self.journal: Journal = Journal(path, writing=True)
+        super().__init__()
+        self._journal = Journal(path, writing=True)
         self._env = env
         self._options: dict[int, Mapping[str, object]] = {}
         """Of the tasks that were given now and have secrets in them."""
-        self._tasks = None if tasks is None else self._remembered(numbered(tasks, check))
+        self._given = None if tasks is None else self._remembered(numbered(tasks, check))
         self._retry = retry
-        self._todo: Iterator[Entry] = iter(())
         self._opening = Lock()
         self._is_closed = False
+
+    @property
+    def journal(self) -> Journal:
+        return self._journal
 
     async def open(self) -> Known:
         return await run_sync(self._open_unless_closed)
@@ -187,26 +175,26 @@ class JournalSource:
             return Known(None) if self._is_closed else self._open()
 
     def _open(self) -> Known:
-        if self._tasks is None:
+        if self._given is None:
             # A mistyped path must not make a new journal.
-            with Journal(self.journal.path):
+            with Journal(self._journal.path):
                 pass
-        self.journal.open()
+        self._journal.open()
         try:
-            if self._tasks is not None:
-                self.journal.add(self._tasks)
-                self._tasks = None
-            elif not self.journal.counts().total:
+            if self._given is not None:
+                self._journal.add(self._given)
+                self._given = None
+            elif not self._journal.counts().total:
                 hint = "Its runner was ended too early: call `map` again, with the tasks."
-                raise JournalInvalid(self.journal.path, "there is no task in it", hint=hint)
+                raise JournalInvalid(self._journal.path, "there is no task in it", hint=hint)
             if self._retry:
-                self.journal.reopen(self._retry)
-            for entry in self.journal.lacking():
+                self._journal.reopen(self._retry)
+            for entry in self._journal.lacking():
                 self._whole(entry)
-            self._todo = (self._whole(entry) for entry in self.journal.todo())
-            return Known(self.journal.counts(), self.journal.spent(), self.journal.meta("id"))
+            self._tasks = (self._whole(entry) for entry in self._journal.todo())
+            return Known(self._journal.counts(), self._journal.spent(), self._journal.meta("id"))
         except BaseException:
-            self.journal.close()
+            self._journal.close()
             raise
 
     def _remembered(self, tasks: Iterator[tuple[int, Task]]) -> Iterator[tuple[int, Task]]:
@@ -231,18 +219,12 @@ class JournalSource:
                 )
         return entry._replace(task=msgspec.structs.replace(entry.task, options=options))
 
-    async def next(self) -> Entry | None:
-        return await run_sync(next, self._todo, None)
-
-    async def rest(self) -> list[Entry]:
-        return await run_sync(lambda: list(islice(self._todo, _AT_ONCE)))
-
     async def begin(self, id: str, attempt: int, worker: str, session_id: str | None) -> None:
-        await run_sync(self.journal.begin, id, attempt, worker, session_id)
+        await run_sync(self._journal.begin, id, attempt, worker, session_id)
 
     async def note(self, id: str, note: Note) -> None:
         await run_sync(
-            lambda: self.journal.note(
+            lambda: self._journal.note(
                 id,
                 session_id=note.session_id,
                 workspace=note.workspace,
@@ -253,10 +235,10 @@ class JournalSource:
         )
 
     async def end(self, outcome: Outcome[object], usage: Usage, tool_calls: int, ran: float) -> None:
-        await run_sync(lambda: self.journal.end(outcome, usage=usage, tool_calls=tool_calls, ran=ran))
+        await run_sync(lambda: self._journal.end(outcome, usage=usage, tool_calls=tool_calls, ran=ran))
 
     async def end_all(self, outcomes: list[Outcome[object]]) -> None:
-        await run_sync(self.journal.end_all, outcomes)
+        await run_sync(self._journal.end_all, outcomes)
 
     async def close(self) -> None:
         self._is_closed = True
@@ -264,7 +246,7 @@ class JournalSource:
 
     def _close(self) -> None:
         with self._opening:
-            self.journal.close()
+            self._journal.close()
 
 
 _charged: WeakKeyDictionary[Budget, set[str]] = WeakKeyDictionary()
@@ -497,7 +479,7 @@ def _plan(options: Options | None, output: object, fields: RunFields) -> Plan:
         options=checked,
     )
     return Plan(
-        source=IterableSource(()),
+        source=Source(),
         engine=_engine(own.get("engine", "local")),
         shared=shared,
         output=output,
