@@ -1,6 +1,6 @@
 """Many sessions: pools of ready processes, healing, budgets, and fleets of tasks on one machine or a cluster.
 
-Adds no protocol of its own: everything is done with sessions. Names are loaded when they are first used.
+Everything here is built on sessions. Names are loaded on first use.
 """
 
 from typing import TYPE_CHECKING

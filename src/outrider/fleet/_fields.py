@@ -1,7 +1,4 @@
-"""The keywords that sessions, pools and runs share, and how amounts of memory and time are written.
-
-Does not act on them.
-"""
+"""The keywords that sessions, pools and runs share, and how amounts of memory and time are written."""
 
 from __future__ import annotations
 

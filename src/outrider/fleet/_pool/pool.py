@@ -1,6 +1,6 @@
-"""Many sessions on few processes: `Pool`.
+"""`Pool`: many sessions on few processes.
 
-The surface alone: slots are counted in `slots`, and what is started and ended is the scheduler's business.
+Slots are counted in `slots`; the scheduler starts and ends processes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["Pool"]
 
 
 class Pool(Starter):
-    """Processes that are ready before they are needed, and never more of them than there may be.
+    """Starts processes before they are needed, and never more than its limits allow.
 
         async with outrider.fleet.Pool(options, warm=2, max_processes=8, max_memory="6GiB") as pool:
             async with pool.lease() as session: ...        # one conversation, in a process of its own

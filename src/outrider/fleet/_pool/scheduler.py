@@ -1,4 +1,4 @@
-"""Owns who is served next, and what is started, parked and ended for it.
+"""The scheduler of a pool: who is served next, and what is started, parked and ended for it.
 
 Everything that outlives a call is done in one task of the event loop's, so that no cancelled caller leaves a
 process or a slot behind.

@@ -27,31 +27,30 @@ PASSING_KINDS: Final = frozenset(("rate_limit", "overloaded", "server_error", "c
 
 
 class Retry(msgspec.Struct, frozen=True, kw_only=True):
-    """When a turn that ended in `ApiFailed` is tried again, after what the agent has tried itself.
+    """When a turn that ended in `ApiFailed` is retried, after Claude Code's own retries.
 
-    A turn that has not acted is sent again; one in which a tool ran is told to go on, never sent again.
-    Raises `OptionsError` for what cannot work.
+    A turn without a tool call is sent again. After a tool call the agent is told to continue instead.
+    Raises `OptionsError` for invalid values.
     """
 
     max_tries: int = 5
-    """How often a turn is tried, the first time included; a tool call between two failures begins the count
-    anew."""
+    """How often a turn is tried, the first time included. A tool call between two failures resets the count."""
     max_seconds: float = 1800.0
-    """How long after the first failure. To wait for a usage limit does not count."""
+    """How long after the first failure. Waiting for a usage limit does not count."""
     backoff: float = 1.0
-    """Seconds before the second try; they double with each. The API's own word counts if it is more."""
+    """Seconds before the second try; doubled for each further one. A longer `Retry-After` of the API wins."""
     max_backoff: float = 60.0
     jitter: float = 0.2
-    """By how much of itself a wait is made longer at most, so that sessions do not come all at once."""
+    """The largest share by which a wait is prolonged at random, so that sessions do not return all at once."""
     kinds: frozenset[str] = PASSING_KINDS
-    """The kinds of `ApiFailed` after which there is another try."""
+    """The kinds of `ApiFailed` that are retried."""
     on_usage_limit: str = "wait"
-    """What to do when the account's limit is used up and the API says when it is lifted: `wait` until then,
-    `raise` at once, or the name of a model to go on with until then."""
+    """What to do when the account's usage limit is reached and the API says when it resets: `wait` until then,
+    `raise` at once, or the name of a model to use until then."""
     max_usage_wait: float = 6 * 3600.0
-    """A usage limit that is lifted later than in so many seconds is raised at once."""
+    """A usage limit that resets later than this, in seconds, is raised at once."""
     continue_with: str | None = CONTINUE
-    """What is sent to a turn that has acted, in place of its prompt; None: it is not tried again."""
+    """The prompt for a turn in which a tool was called; None: such a turn is not retried."""
 
     def __post_init__(self) -> None:
         whole(1)("`Retry.max_tries`", self.max_tries)
@@ -114,15 +113,15 @@ def is_usage_limit(error: ApiFailed) -> bool:
 
 
 class Retrying(msgspec.Struct, frozen=True):
-    """A message of a turn: the API failed, and it is tried again after a while."""
+    """In a turn's messages: the API failed, and the turn is retried after a wait."""
 
     error: ApiFailed
     attempt: int
-    """How often it has been tried so far."""
+    """How many tries have failed so far."""
     seconds: float
-    """How long that while is, at least."""
+    """The wait, at least."""
     resumes_at: float
-    """When it is over, in Unix seconds."""
+    """When the wait ends, in Unix seconds."""
 
 
 # SIGHUP, SIGINT and SIGTERM, and the codes with which a program exits that handles them itself.
@@ -131,7 +130,7 @@ _STOPPED_CODES: Final = tuple(128 + number for number in _STOPPED)
 
 
 class Restarted(msgspec.Struct, frozen=True, kw_only=True):
-    """A message of a turn: the agent's process was lost, and another has taken its place."""
+    """In a turn's messages: the agent's process was lost, and another has taken its place."""
 
     cause: ConnectionLost
     attempt: int
@@ -149,22 +148,21 @@ Resend: TypeAlias = Callable[[Restarted], bool | Awaitable[bool]] | bool | None
 
 
 class Restart(msgspec.Struct, frozen=True, kw_only=True):
-    """When an agent whose process ended unexpectedly is started again, and resumed.
+    """When an agent whose process ended unexpectedly is started again, and its session resumed.
 
-    Raises `OptionsError` for what cannot work.
+    Raises `OptionsError` for invalid values.
     """
 
     max: int = 3
-    """How often in one turn, or in one task of a run. It is one count, whatever the cause."""
+    """How often in one turn, or in one task of a run: one count for all causes."""
     backoff: float = 0.5
-    """Seconds before the second time; they double with each. The first time there is no wait."""
+    """Seconds before the second restart; doubled for each further one. The first is immediate."""
     max_backoff: float = 30.0
     resend: Resend = None
-    """Whether the turn that was running is sent again: always, never, or as a function says, async or not,
-    which is shown what would be done. None: unless a tool was called in it."""
+    """Whether the interrupted turn is sent again: always, never, or as a function, async or not, decides from
+    the `Restarted`. None: only if no tool was called in it."""
     continue_with: str | None = None
-    """What is sent to a turn that is not sent again, in place of its prompt; None: it fails. A task of a run
-    is told to go on, unless this says it in other words."""
+    """The prompt for a turn that is not sent again; None: it fails. Tasks of a run have a default."""
 
     def __post_init__(self) -> None:
         whole(0)("`Restart.max`", self.max)

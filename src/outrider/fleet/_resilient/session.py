@@ -307,8 +307,8 @@ _TAGS = mapped(text, any_text)
 
 
 class ResilientSession(Generic[Output_co]):
-    """A session that outlives its process: it is started again when it crashes, tries again when the API
-    fails, and can be parked.
+    """A session that outlives its process: it restarts a crashed agent, retries when the API fails, and can be
+    parked.
 
         async with ResilientSession(cwd="project", gate=gate) as session:
             result = await session.ask("Fix the failing test")
