@@ -37,6 +37,8 @@ from outrider.wire.control import Initialize, Initialized
 from scripts.agent_program import VERSION
 from tests.real_program import clean_environment, require_program
 
+pytestmark = pytest.mark.real
+
 DEADLINE = 30.0
 
 
@@ -209,6 +211,7 @@ def test_it_starts_with_nothing_set(real_program: str, tmp_path: Path) -> None:
     assert check_version(answer.claude_code_version, environ={}) == Version.parse(VERSION)
 
 
+@pytest.mark.smoke
 @pytest.mark.requirement("C1")
 @pytest.mark.requirement("B3")
 def test_it_starts_with_everything_set(real_program: str, tmp_path: Path) -> None:

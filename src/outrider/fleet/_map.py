@@ -315,9 +315,9 @@ class Plan(msgspec.Struct, kw_only=True):
         output = self.output if output is None else output
         if output is None or outcome.raw_output is None or not outcome.is_done:
             return outcome
-        from outrider.handlers import Misfit, Shape
+        from outrider.handlers import Shape, ShapeError
 
-        with suppress(Misfit):
+        with suppress(ShapeError):
             # One that asked for another type stays as it came.
             return msgspec.structs.replace(outcome, output=Shape(output).convert(outcome.raw_output))
         return outcome

@@ -45,8 +45,8 @@ class Run(Generic[Output_co]):
 
         outcomes = await fleet.map(prompts)
 
-    The loop gives the outcome of each task as it ends. Tasks do not wait for the loop. Leaving the block early
-    stops what runs; with a journal, `resume` continues from there.
+    The loop gives the outcome of each task as it ends. Tasks do not wait for the loop. Leaving the block
+    early stops what runs; with a journal, `resume` continues from there.
     """
 
     def __init__(self, plan: Plan) -> None:

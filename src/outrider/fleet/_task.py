@@ -1,4 +1,4 @@
-"""`Task` and `Outcome`, as they are given in code, in a file and in a journal, and which options are secret."""
+"""`Task` and `Outcome`, in code, in a file and in a journal, and which options are secret."""
 
 from __future__ import annotations
 

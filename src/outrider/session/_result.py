@@ -261,12 +261,12 @@ def shape_output(result: Result[object], shape: Shape[object]) -> None:
     if result.output is None:
         # The agent has not come to an answer of the model: a hook ended the turn, or a command of its own.
         return
-    from outrider.handlers import Misfit
+    from outrider.handlers import ShapeError
 
     try:
         output = shape.convert(result.output)
-    except Misfit as misfit:
-        error = OutputInvalid(misfit.faults, result=result.message, messages=result.messages)
+    except ShapeError as misfit:
+        error = OutputInvalid(misfit.errors, result=result.message, messages=result.messages)
         msgspec.structs.force_setattr(result, "error", error)
     else:
         msgspec.structs.force_setattr(result, "output", output)

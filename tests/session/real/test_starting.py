@@ -93,6 +93,7 @@ async def test_bad_servers_in_a_file_are_told(tmp_path: Path) -> None:
     assert "mcpServers" in str(error)
 
 
+@pytest.mark.smoke
 async def test_a_damaged_configuration_is_told() -> None:
     with real_agent() as agent, anyio.fail_after(DEADLINE):
         (agent.config_dir / ".claude.json").write_text("{ not json")

@@ -34,18 +34,18 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     max_tries: int = 5
-    """How often a turn is tried, the first time included. A tool call between two failures resets the count."""
+    """How often a turn is tried, the first time included. A tool call resets the count."""
     max_seconds: float = 1800.0
     """How long after the first failure. Waiting for a usage limit does not count."""
     backoff: float = 1.0
-    """Seconds before the second try; doubled for each further one. A longer `Retry-After` of the API wins."""
+    """Seconds before the second try; doubled for each further one. The API's own wait counts if longer."""
     max_backoff: float = 60.0
     jitter: float = 0.2
-    """The largest share by which a wait is prolonged at random, so that sessions do not return all at once."""
+    """The most by which a wait grows at random, as a share of it: sessions do not return all at once."""
     kinds: frozenset[str] = PASSING_KINDS
     """The kinds of `ApiFailed` that are retried."""
     on_usage_limit: str = "wait"
-    """What to do when the account's usage limit is reached and the API says when it resets: `wait` until then,
+    """What to do when the usage limit of the account is reached and the API says when it resets: `wait`,
     `raise` at once, or the name of a model to use until then."""
     max_usage_wait: float = 6 * 3600.0
     """A usage limit that resets later than this, in seconds, is raised at once."""

@@ -307,7 +307,7 @@ _TAGS = mapped(text, any_text)
 
 
 class ResilientSession(Generic[Output_co]):
-    """A session that outlives its process: it restarts a crashed agent, retries when the API fails, and can be
+    """A session that outlives its process: restarts a crashed agent, retries when the API fails, and can be
     parked.
 
         async with ResilientSession(cwd="project", gate=gate) as session:
