@@ -452,6 +452,7 @@ async def test_a_background_that_does_not_stop_is_ended() -> None:
 # The real program.
 
 
+@pytest.mark.real
 @ONE_LOOP
 async def test_a_subagent_of_the_real_program_is_cut_off() -> None:
     look = use_tool("Bash", command="true", description="look")
@@ -469,6 +470,7 @@ async def test_a_subagent_of_the_real_program_is_cut_off() -> None:
         assert (await session.ask("go on")).text == "next"
 
 
+@pytest.mark.real
 @ONE_LOOP
 async def test_the_background_of_the_real_program_is_stopped() -> None:
     start = use_tool("Agent", description="look", prompt="look there", run_in_background=True)

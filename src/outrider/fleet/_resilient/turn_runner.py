@@ -52,6 +52,8 @@ T = TypeVar("T")
 _IDLE_SECONDS: Final = 300.0
 """A process that would wait longer for the API is ended meanwhile. To start one takes a second or less."""
 
+_NOTHING: Final = Usage()
+
 Phase: TypeAlias = Literal["busy", "waiting", "restarting"]
 
 Item: TypeAlias = Message | Restarted | Retrying
@@ -102,7 +104,7 @@ class ResilientProcess:
     @property
     def usage(self) -> Usage:
         """Of all processes together."""
-        return self._past if self.session is None else self._past + self.session.usage
+        return self._past if self.session is None else _sum(self._past, self.session.usage)
 
     @property
     def is_working(self) -> bool:
@@ -167,7 +169,7 @@ class ResilientProcess:
                 watch, self._watch = self._watch, None
                 await watch.__aexit__(None, None, None)
         self._note(session)
-        self._past += session.usage
+        self._past = _sum(self._past, session.usage)
         self.session = None
 
     async def rest(self, seconds: float) -> None:
@@ -245,6 +247,11 @@ class ResilientProcess:
             await self.end()
         elif self.session is not None:
             await self.session.set_model(self._options.model)
+
+
+def _sum(past: Usage, more: Usage) -> Usage:
+    """Most conversations have one process, and most turns one try."""
+    return past + more if past != _NOTHING else more
 
 
 def resumed(options: Options, session_id: str) -> Options:
@@ -411,11 +418,12 @@ class TurnRunner:
         if self._policies.budget is not None:
             self._policies.budget.check(session_id=self._process.id)
 
-    async def _within_budget(self, wait: Callable[[], Awaitable[T]]) -> T:
+    def _within_budget(self, wait: Callable[[], Awaitable[T]]) -> Awaitable[T]:
         """Wait for something while no session is watched: the time of a budget runs on."""
         budget = self._policies.budget
-        if budget is None:
-            return await wait()
+        return wait() if budget is None else self._wait_within(budget, wait)
+
+    async def _wait_within(self, budget: Budget, wait: Callable[[], Awaitable[T]]) -> T:
         while True:
             with anyio.move_on_after(budget.left.wall):
                 return await wait()
@@ -441,7 +449,7 @@ class TurnRunner:
                 break
         result = await inner.result(check=False)
         self._inner = None
-        self._turn_log.usage += result.usage
+        self._turn_log.usage = _sum(self._turn_log.usage, result.usage)
         return await self._process.account(result, inner.uuid)
 
     def _look_at(self, message: Message) -> None:
