@@ -362,12 +362,13 @@ class Machine:
         self.folder = folder
         """Where the command is run."""
         self.home = home
-        self._programs = home / "bin"
-        self._programs.mkdir()
-        self._program = self._programs / "claude"
+        self.disguise: Callable[[Transport], Transport] = lambda agent: agent
+        """Puts another agent in the place of the simulated one."""
+        self._program = home / "bin" / "claude"
+        self._program.parent.mkdir()
         if isinstance(agent, RealAgent):
             self._program.symlink_to(agent.program)
-        path = os.pathsep.join((str(self._programs), os.environ["PATH"]))
+        path = os.pathsep.join((str(self._program.parent), os.environ["PATH"]))
         self.environment = {**environment, "PATH": path, "PYTHONPATH": str(ROOT / "src")}
 
     def child_environment(self) -> dict[str, str]:
@@ -400,10 +401,6 @@ class Machine:
 
         with intercept(change, everywhere=True):
             yield
-
-    def disguise(self, agent: Transport) -> Transport:
-        """Tests put another agent in the place of the simulated one here."""
-        return agent
 
     @property
     def simulator(self) -> Simulator:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.app._failing import Code
+from outrider.app._flags import Code
 from outrider.testing import say, use_tool
 from tests.app.machines import BOTH, KINDS, Child, Kind, Screen, machine
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from outrider.app._failing import Code
+from outrider.app._flags import Code
 from outrider.app._run import read_prompt
 from outrider.testing import answer, fail, hang, say, use_tool
 from outrider.wire import AssistantMessage, InitMessage, ResultMessage, decode

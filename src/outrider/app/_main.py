@@ -25,8 +25,6 @@ from outrider.app._fleet.commands import FLEET_COMMANDS
 from outrider.app._sessions.commands import SESSION_COMMANDS
 from outrider.options import OptionFields
 
-__all__ = ["carry_out"]
-
 AgentKind: TypeAlias = Literal["simulated", "real"]
 
 # How flags and arguments are described; as types, because that is where typer looks.
@@ -48,7 +46,7 @@ _Cwd: TypeAlias = Annotated[
 
 def carry_out(arguments: Sequence[str] | None = None) -> int:
     """Carry out a command line, and give its exit code."""
-    from outrider.app._failing import Code, code_of, in_one_line
+    from outrider.app._flags import Code, code_of, in_one_line
     from outrider.app._terminal import complain
 
     try:
@@ -88,7 +86,7 @@ class _AskedToEnd(BaseException):
 def _asked_to_end() -> Generator[None]:
     """Have SIGTERM and SIGHUP end the agent and give the terminal back before they end us. A second one does
     not wait."""
-    from outrider.app._failing import ENDING
+    from outrider.app._flags import ENDING
 
     if current_thread() is not main_thread():
         yield
@@ -132,7 +130,7 @@ def _leave_at_once() -> None:
 
 
 def _pipe_closed() -> int:
-    from outrider.app._failing import Code
+    from outrider.app._flags import Code
 
     _drop_output()
     return Code.PIPE_CLOSED
@@ -166,7 +164,7 @@ def demo(
     ] = None,
 ) -> int:
     """Show a live session, from the first word to the clean end. Needs no key."""
-    from outrider.app._demo.demo import show_demo
+    from outrider.app._demo import show_demo
 
     return show_demo(agent, no_color=switches.no_color, speed=speed, program=program, svg=svg)
 
@@ -348,7 +346,7 @@ def _plain_words(is_debugging: bool) -> Generator[None]:
 
 def _say(error: Exception, switches: Switches) -> None:
     """What is wrong, on stderr: in one line, or as a traceback if that is wanted."""
-    from outrider.app._failing import Failed, in_one_line
+    from outrider.app._flags import Failed, in_one_line
     from outrider.app._terminal import complain
     from outrider.errors import OutriderError
 
@@ -364,7 +362,7 @@ def _guarded(function: Callable[..., int], switches: Switches) -> Callable[..., 
     """A command that takes the common flags, and ends with a code whatever happens."""
 
     def command(*, debug: bool, no_color: bool, **given: object) -> int:
-        from outrider.app._failing import Code, code_of
+        from outrider.app._flags import Code, code_of
         from outrider.app._terminal import guarded_streams
 
         switches.is_debugging |= debug

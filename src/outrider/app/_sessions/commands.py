@@ -16,8 +16,6 @@ from outrider.app._flags import Switches
 if TYPE_CHECKING:
     from outrider.app._sessions.sessions import Shelf
 
-__all__ = ["SESSION_COMMANDS"]
-
 Format: TypeAlias = Literal["markdown", "json", "html"]
 
 # How flags and arguments are described; as types, because that is where typer looks.
@@ -192,7 +190,7 @@ def tag(
     store: _Store = None,
 ) -> int:
     """Tag a session, to find it by."""
-    from outrider.app._failing import Code, Failed
+    from outrider.app._flags import Code, Failed
     from outrider.app._sessions.sessions import change
 
     if (tag is None) != clear:

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 from rich.text import Text
 
+from outrider._display import one_line, printable
 from outrider._folders import write_private
-from outrider.app._failing import Code, Failed
-from outrider.app._render.describe import Said, said, shortened
-from outrider.app._render.page import Page
-from outrider.app._terminal import Terminal, one_line, printable
+from outrider.app._flags import Code, Failed
+from outrider.app._render import Page, Said, said, shortened
+from outrider.app._terminal import Terminal
 from outrider.sync import Sessions
 from outrider.transcripts import open_store
 from outrider.wire import CompactBoundaryMessage, ToolResultBlock, UserMessage
@@ -30,23 +30,6 @@ if TYPE_CHECKING:
     from typing import Self
 
     from outrider.transcripts import SearchHit, StoredSession, TranscriptEntry
-
-__all__ = [
-    "Shelf",
-    "change",
-    "columns",
-    "copy_session",
-    "delete_session",
-    "export_session",
-    "fork_session",
-    "import_session",
-    "list_sessions",
-    "search_sessions",
-    "show_session",
-    "size_of",
-    "table",
-    "title_of",
-]
 
 
 # Tables.
