@@ -172,7 +172,7 @@ def test_without_proc_the_watchdog_ends_the_groups(monkeypatch: pytest.MonkeyPat
         notes: dict[int, dict[str, object]] = {
             number: {"group": group, "started": 0, "folder": None} for number, group in enumerate(groups)
         }
-        _watchdog_main.clean_up(b"OUTRIDER_test=", notes)
+        _watchdog_main.clean_up("test", notes)
         assert own_processes() == []
         wait_for(lambda: not any(one.is_alive for one in transports))
     finally:

@@ -106,7 +106,7 @@ class Sheet:
 
     def input(self, request: PermissionRequest) -> None:
         """All that a tool would be called with."""
-        for label, field, value in _leaves(request.input):
+        for label, field, value in _leaves(request.tool_input):
             if field in _CHANGES and isinstance(value, str):
                 sign, style = _CHANGES[field]
                 self.quote(f"{label}:", "dim")
@@ -114,7 +114,7 @@ class Sheet:
             else:
                 style = "cyan" if field == "command" else ""
                 self.fact(label, value if isinstance(value, str) else _json(value), style)
-        if not request.input:
+        if not request.tool_input:
             self.quote("(nothing)", "dim")
 
     def reasons(self, request: PermissionRequest) -> None:
@@ -227,7 +227,7 @@ class Asker:
         rule = quote(one_line((suggested or [name])[0]))
         self._terminal.note(
             Text(
-                f"denied: {tool_name(name)} {call_in_words(name, request.input, self._cwd)} "
+                f"denied: {tool_name(name)} {call_in_words(name, request.tool_input, self._cwd)} "
                 f"(nobody can be asked here; to allow it: --allow {rule})",
                 style="yellow",
             )
