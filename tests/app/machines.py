@@ -26,6 +26,7 @@ from typing import IO, Any, Literal, NamedTuple, Self, TypeAlias
 
 import pexpect
 import pyte
+import pytest
 
 from outrider.app import main
 from outrider.testing import RealAgent, Request, Simulator, clean_environment
@@ -33,9 +34,9 @@ from outrider.transports import Transport, intercept
 from tests.real_program import require_program
 
 Kind: TypeAlias = Literal["simulated", "real"]
-BOTH: tuple[Kind, ...] = ("simulated", "real")
-KINDS: tuple[Kind, ...] = BOTH if "OUTRIDER_CONFORMANCE" in os.environ else ("simulated",)
-"""The real program plays all of it in `make conformance`, and a few tests each time."""
+KINDS: tuple[Kind, ...] = ("simulated", "real")
+SMOKE = ("simulated", pytest.param("real", marks=pytest.mark.smoke))
+"""For those few that `make test` runs with the real program, too."""
 
 ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "outrider.app")
