@@ -28,13 +28,13 @@ ToolResultBlock ToolUseBlock UnknownMessage UserMessage""",
 outrider.handlers: Answer add_context allow ask block defer deny later modify notify stop""",
     "outrider.compat": """
 : _errors testing types ._client: ClaudeSDKClient ._errors: CLIConnectionError CLIJSONDecodeError
-CLINotFoundError ClaudeSDKError ProcessError ResultError ._query: query ._sessions.sessions:
-delete_session fork_session get_session_info get_session_messages get_subagent_messages list_sessions
-list_subagents project_key_for_directory rename_session tag_session ._stores.stores: InMemorySessionStore
+CLINotFoundError ClaudeSDKError ProcessError ResultError ._query: query ._sessions: delete_session
+fork_session get_session_info get_session_messages get_subagent_messages list_sessions list_subagents
+project_key_for_directory rename_session tag_session ._stores: InMemorySessionStore
 delete_session_via_store fold_session_summary fork_session_via_store get_session_info_from_store
 get_session_messages_from_store get_subagent_messages_from_store import_session_to_store
 list_sessions_from_store list_subagents_from_store rename_session_via_store tag_session_via_store
-._tools.tools: SdkMcpTool ToolAnnotations create_sdk_mcp_server tool ._transport: Transport .types:
+._tools: SdkMcpTool ToolAnnotations create_sdk_mcp_server tool ._transport: Transport .types:
 AgentDefinition AssistantMessage BackgroundTaskSummary BaseHookInput CanUseTool CanUseToolShadowedWarning
 ClaudeAgentOptions ContentBlock ContextUsageCategory ContextUsageResponse ConversationResetMessage
 CwdChangedHookSpecificOutput DeferredToolUse EffortLevel ElicitationHookSpecificOutput
@@ -65,11 +65,11 @@ UserPromptSubmitHookSpecificOutput WorktreeCreateHookSpecificOutput outrider._ve
 ._budget.account: Left Spent ._budget.budget: Budget BudgetWarning Gate ._budget.ledger: Ledger
 LedgerEntry ._engine: Assignment Attempted Engine LocalEngine Note Shared attempt_locally ._errors:
 ClusterNotFound JournalBusy JournalInvalid PoolClosed QueueFull QueueTimedOut WorkerLost WorkspaceFailed
-._fields: ResilientFields ._journal: Counts Entry Journal ._map: RunFields map resume ._pool.limits:
-PoolStats ._pool.pool: Pool ._progress: Adaptive Progress Running ._ray.engine: RayEngine
-._report.report: FailureKind Latency Part Report ._resilient.process: DirectStarter Starter
-._resilient.retry: CONTINUE Clock Restart Restarted Retry Retrying ._resilient.session: ResilientReader
-ResilientSession ResilientState ResilientTurn ._run: Run ._task: Outcome Status Task read_lines
+._fields: ResilientFields ._journal: Counts Entry Journal ._map: RunFields map resume ._pool.pool: Pool
+._pool.slots: PoolStats ._progress: Adaptive Progress Running ._ray.engine: RayEngine ._report.report:
+FailureKind Latency Part Report ._resilient.retry: CONTINUE Clock Restart Restarted Retry Retrying
+._resilient.session: ResilientReader ResilientSession ResilientState ResilientTurn
+._resilient.turn_runner: DirectStarter Starter ._run: Run ._task: Outcome Status Task read_lines
 ._workspaces: Copy Empty Keep Workspace Worktree""",
     "outrider.handlers": """
 ._answers: Answer add_context allow ask block defer deny later modify notify stop ._calls: CallContext
@@ -136,8 +136,8 @@ structured subagent when ._simulator.transport: SIMULATED_VERSION Simulator""",
 project_folder project_key ._entries: TranscriptEntry to_entry ._export.turns: ExportFormat
 ._library.disk: BlockingSessions ._sessions: Sessions ._values: Bundle Hits SearchHit SessionQuery
 StoredSession .stores._base: SessionKey SessionListSubkeysKey SessionStore SessionStoreEntry
-SessionStoreListEntry SessionSummaryEntry offers .stores._calls: StoreCalls .stores._file.store:
-FileStore .stores._memory: MemoryStore .stores._postgres: PostgresStore .stores._redis: RedisStore
+SessionStoreListEntry SessionSummaryEntry offers .stores._calls: StoreCalls .stores._file: FileStore
+.stores._memory: MemoryStore .stores._postgres: PostgresStore .stores._redis: RedisStore
 .stores._s3.store: S3Store .stores._sqlite: SqliteStore .stores._urls: open_store""",
     "outrider.transports": """
 ._memory: MemoryTransport memory_pair ._process.transport: Closer Finished LiveProcess ProcessTransport

@@ -21,36 +21,32 @@ if TYPE_CHECKING:
     from outrider.compat._errors import ProcessError as ProcessError
     from outrider.compat._errors import ResultError as ResultError
     from outrider.compat._query import query as query
-    from outrider.compat._sessions.sessions import delete_session as delete_session
-    from outrider.compat._sessions.sessions import fork_session as fork_session
-    from outrider.compat._sessions.sessions import get_session_info as get_session_info
-    from outrider.compat._sessions.sessions import get_session_messages as get_session_messages
-    from outrider.compat._sessions.sessions import get_subagent_messages as get_subagent_messages
-    from outrider.compat._sessions.sessions import list_sessions as list_sessions
-    from outrider.compat._sessions.sessions import list_subagents as list_subagents
-    from outrider.compat._sessions.sessions import project_key_for_directory as project_key_for_directory
-    from outrider.compat._sessions.sessions import rename_session as rename_session
-    from outrider.compat._sessions.sessions import tag_session as tag_session
-    from outrider.compat._stores.stores import InMemorySessionStore as InMemorySessionStore
-    from outrider.compat._stores.stores import delete_session_via_store as delete_session_via_store
-    from outrider.compat._stores.stores import fold_session_summary as fold_session_summary
-    from outrider.compat._stores.stores import fork_session_via_store as fork_session_via_store
-    from outrider.compat._stores.stores import get_session_info_from_store as get_session_info_from_store
-    from outrider.compat._stores.stores import (
-        get_session_messages_from_store as get_session_messages_from_store,
-    )
-    from outrider.compat._stores.stores import (
-        get_subagent_messages_from_store as get_subagent_messages_from_store,
-    )
-    from outrider.compat._stores.stores import import_session_to_store as import_session_to_store
-    from outrider.compat._stores.stores import list_sessions_from_store as list_sessions_from_store
-    from outrider.compat._stores.stores import list_subagents_from_store as list_subagents_from_store
-    from outrider.compat._stores.stores import rename_session_via_store as rename_session_via_store
-    from outrider.compat._stores.stores import tag_session_via_store as tag_session_via_store
-    from outrider.compat._tools.tools import SdkMcpTool as SdkMcpTool
-    from outrider.compat._tools.tools import ToolAnnotations as ToolAnnotations
-    from outrider.compat._tools.tools import create_sdk_mcp_server as create_sdk_mcp_server
-    from outrider.compat._tools.tools import tool as tool
+    from outrider.compat._sessions import delete_session as delete_session
+    from outrider.compat._sessions import fork_session as fork_session
+    from outrider.compat._sessions import get_session_info as get_session_info
+    from outrider.compat._sessions import get_session_messages as get_session_messages
+    from outrider.compat._sessions import get_subagent_messages as get_subagent_messages
+    from outrider.compat._sessions import list_sessions as list_sessions
+    from outrider.compat._sessions import list_subagents as list_subagents
+    from outrider.compat._sessions import project_key_for_directory as project_key_for_directory
+    from outrider.compat._sessions import rename_session as rename_session
+    from outrider.compat._sessions import tag_session as tag_session
+    from outrider.compat._stores import InMemorySessionStore as InMemorySessionStore
+    from outrider.compat._stores import delete_session_via_store as delete_session_via_store
+    from outrider.compat._stores import fold_session_summary as fold_session_summary
+    from outrider.compat._stores import fork_session_via_store as fork_session_via_store
+    from outrider.compat._stores import get_session_info_from_store as get_session_info_from_store
+    from outrider.compat._stores import get_session_messages_from_store as get_session_messages_from_store
+    from outrider.compat._stores import get_subagent_messages_from_store as get_subagent_messages_from_store
+    from outrider.compat._stores import import_session_to_store as import_session_to_store
+    from outrider.compat._stores import list_sessions_from_store as list_sessions_from_store
+    from outrider.compat._stores import list_subagents_from_store as list_subagents_from_store
+    from outrider.compat._stores import rename_session_via_store as rename_session_via_store
+    from outrider.compat._stores import tag_session_via_store as tag_session_via_store
+    from outrider.compat._tools import SdkMcpTool as SdkMcpTool
+    from outrider.compat._tools import ToolAnnotations as ToolAnnotations
+    from outrider.compat._tools import create_sdk_mcp_server as create_sdk_mcp_server
+    from outrider.compat._tools import tool as tool
     from outrider.compat._transport import Transport as Transport
     from outrider.compat.types import TERMINAL_TASK_STATUSES as TERMINAL_TASK_STATUSES
     from outrider.compat.types import AgentDefinition as AgentDefinition

@@ -1,6 +1,6 @@
 """Many sessions: pools of ready processes, healing, budgets, and fleets of tasks on one machine or a cluster.
 
-Adds no protocol of its own: everything is done with sessions. Names are loaded when they are first used.
+Everything here is built on sessions. Names are loaded on first use.
 """
 
 from typing import TYPE_CHECKING
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from outrider.fleet._map import RunFields as RunFields
     from outrider.fleet._map import map as map  # noqa: A004 - as `fleet.map`
     from outrider.fleet._map import resume as resume
-    from outrider.fleet._pool.limits import PoolStats as PoolStats
     from outrider.fleet._pool.pool import Pool as Pool
+    from outrider.fleet._pool.slots import PoolStats as PoolStats
     from outrider.fleet._progress import Adaptive as Adaptive
     from outrider.fleet._progress import Progress as Progress
     from outrider.fleet._progress import Running as Running
@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from outrider.fleet._report.report import Latency as Latency
     from outrider.fleet._report.report import Part as Part
     from outrider.fleet._report.report import Report as Report
-    from outrider.fleet._resilient.process import DirectStarter as DirectStarter
-    from outrider.fleet._resilient.process import Starter as Starter
     from outrider.fleet._resilient.retry import CONTINUE as CONTINUE
     from outrider.fleet._resilient.retry import Clock as Clock
     from outrider.fleet._resilient.retry import Restart as Restart
@@ -59,6 +57,8 @@ if TYPE_CHECKING:
     from outrider.fleet._resilient.session import ResilientSession as ResilientSession
     from outrider.fleet._resilient.session import ResilientState as ResilientState
     from outrider.fleet._resilient.session import ResilientTurn as ResilientTurn
+    from outrider.fleet._resilient.turn_runner import DirectStarter as DirectStarter
+    from outrider.fleet._resilient.turn_runner import Starter as Starter
     from outrider.fleet._run import Run as Run
     from outrider.fleet._task import Outcome as Outcome
     from outrider.fleet._task import Status as Status
