@@ -109,7 +109,14 @@ INTERNAL = {
     "outrider.transports._memory": {"Pipe"},
     "outrider.transports._process.child": {"Child", "ShutdownTimeouts"},
     "outrider.transports._process.folder": {"discard_folder", "make_folder", "remove_folder"},
-    "outrider.transports._process.pipes": {"Input", "InputClosed", "Output", "Readiness", "Ticket"},
+    "outrider.transports._process.pipes": {
+        "LoopPipes",
+        "Input",
+        "InputClosed",
+        "Output",
+        "Readiness",
+        "Ticket",
+    },
     "outrider.transports._process.processes": {
         *("ProcTable", "ProcessTable", "PsutilTable", "Stat", "environment_of"),
         *(
@@ -147,6 +154,7 @@ INTERNAL = {
     "outrider.transports._trace.writer": {"Lines", "Masking", "RunTrace", "new_trace_path", "open_trace"},
     "outrider.transports._transport": {"Inbox", "Receiver", "line_of"},
     "outrider.wire._decoding": {
+        "known_frames",
         "Nesting",
         "asker_of",
         "decode_frame",
