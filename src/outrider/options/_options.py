@@ -238,13 +238,13 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, met
     # The program.
 
     cli_path: str | None = option(None, path_text, Host("the command"))
-    """The agent's program. Unset: it is searched for."""
+    """The path of Claude Code. Unset: Outrider searches for it."""
     bundled_path: str | None = option(None, path_text, Host("the command"))
-    """A copy of the program that comes with your application: used before PATH is searched."""
+    """A copy of Claude Code that comes with your application, used before PATH is searched."""
     executable: str | None = option(None, path_text, Host("the command"))
-    """What runs the program, for one that is a script: `node`, `bun`. Unset: it runs by itself."""
+    """What runs Claude Code if it is a script: `node`, `bun`. Unset: it runs by itself."""
     executable_args: tuple[str, ...] = option((), listed(secret_text), Host("the command"))
-    """Arguments for `executable`, which must be set, before the program."""
+    """Arguments for `executable`, which must be set. They come before Claude Code."""
     extra_args: Mapping[str, str | None] = option(
         {},
         mapped(checked(is_free_flag, of=any_text), optional(secret_text)),
@@ -253,14 +253,14 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, met
     """Further flags, without their dashes: None for one without a value. A flag that another option stands
     for, or that Outrider needs for itself, is refused."""
     runner: Runner | None = option(None, forms.runner, Host("the command"))
-    """Where the program runs: over ssh, in a container, under another command. Unset: on this machine."""
+    """Where Claude Code runs: over ssh, in a container, under another command. Unset: on this machine."""
     transport: object | None = option(None, thing("a transport"), Host("the session"))
-    """Talk over this instead of starting a program."""
+    """Talk over this transport instead of starting Claude Code."""
 
     # Where it runs.
 
     cwd: str | None = option(None, path_text, Host("the command"))
-    """The working folder. Unset: that of this process."""
+    """The working folder of Claude Code. Unset: that of this process."""
     add_dirs: tuple[str, ...] = option((), listed(path_text), Flag("--add-dir"))
     """Further folders that the agent's tools may use."""
     project_config_root: str | None = option(
@@ -268,10 +268,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, met
     )
     """The folder whose project configuration counts, as an absolute path. Unset: found from `cwd`."""
     env: Mapping[str, str] = option({}, variables, Host("the environment"))
-    """Variables for the program, over those that `env_policy` lets through. `CLAUDE_CONFIG_DIR` cannot be
+    """Variables for Claude Code, over those that `env_policy` lets through. `CLAUDE_CONFIG_DIR` cannot be
     among them if `isolation` decides on that folder."""
     env_policy: EnvPolicy = option(EnvPolicy.INHERIT, forms.env_policy, Host("the environment"))
-    """Which variables of this process the program gets. Unset: all; none, in a hermetic run or on another
+    """Which variables of this process Claude Code gets. Unset: all; none, in a hermetic run or on another
     machine. A list of names: only those."""
     isolation: Isolation = option(
         Isolation.INHERIT, forms.isolation, Host("the environment and the folders of the command")
@@ -280,7 +280,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, met
     API has to be in `env`, or named in `env_policy`. A hermetic run names no `setting_sources`, and can
     resume only with a `config_dir` of its own or a `session_store`."""
     user: str | int | None = option(None, either(str, text, whole(0, forms.LARGEST_UID)), Host("the command"))
-    """The user that the program runs as, by name or number. Unset: that of this process. Not on Windows."""
+    """The user that Claude Code runs as, by name or number. Unset: that of this process. Not on Windows."""
     timeouts: Timeouts = option(Timeouts(), value_of(Timeouts), Host("the session"))
     """Deadlines. Unset: the defaults of `Timeouts`, with which every turn ends."""
 
@@ -436,7 +436,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, met
         Flag("--permission-mode"),
         reserves="dangerously-skip-permissions enable-auto-mode inherit-permission-mode",
     )
-    """What the agent may do without asking. Unset: `default`, unless its settings say otherwise."""
+    """What Claude Code may do without asking. Unset: `default`, unless its settings say otherwise."""
     permission: Callable[..., object] | None = option(
         None,
         function,
@@ -580,9 +580,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, met
     """The largest message, in bytes. Unset or 0: a large default, beyond which a message is skipped; set:
     beyond it, an error."""
     stderr: Callable[[str], object] | None = option(None, function, Host("the transport"))
-    """Gets each line that the program writes to stderr. Unset: the last ones are kept for errors."""
+    """Gets each line that Claude Code writes to stderr. Unset: the last ones are kept for errors."""
     debug: bool | str = option(False, either(str, text, switch), Flag("--debug"))
-    """The program's debug log: all of it, or the categories of this filter."""
+    """The debug log of Claude Code: all of it, or the categories of this filter."""
     debug_file: str | None = option(None, path_text, Flag("--debug-file"))
     """Where that log goes."""
     client_app: str | None = option(None, any_text, Variable("CLAUDE_AGENT_SDK_CLIENT_APP"))

@@ -91,7 +91,7 @@ class StdioServer(_External, frozen=True, tag="stdio", rename="camel"):
     env: Mapping[str, str] = {}
     """Variables for it; never shown."""
 
-    _fields_: ClassVar[Mapping[str, Validator]] = {
+    _validators: ClassVar[Mapping[str, Validator]] = {
         "command": text,
         "args": listed(secret_text),
         "env": variables,
@@ -119,7 +119,7 @@ class SseServer(_External, frozen=True, tag="sse", rename="camel"):
     headers: Mapping[str, str] = {}
     """Sent with each request; never shown."""
 
-    _fields_: ClassVar[Mapping[str, Validator]] = _REMOTE_VALIDATORS
+    _validators: ClassVar[Mapping[str, Validator]] = _REMOTE_VALIDATORS
     _secret: ClassVar[frozenset[str]] = frozenset({"headers"})
 
 
@@ -130,7 +130,7 @@ class HttpServer(_External, frozen=True, tag="http", rename="camel"):
     headers: Mapping[str, str] = {}
     """Sent with each request; never shown."""
 
-    _fields_: ClassVar[Mapping[str, Validator]] = _REMOTE_VALIDATORS
+    _validators: ClassVar[Mapping[str, Validator]] = _REMOTE_VALIDATORS
     _secret: ClassVar[frozenset[str]] = frozenset({"headers"})
 
 
@@ -141,7 +141,7 @@ class SdkServer(_Server, frozen=True, tag="sdk", rename="camel"):
     instance: object = None
     """What answers for it; stays in this process."""
 
-    _fields_: ClassVar[Mapping[str, Validator]] = {"name": text, **_SERVER_VALIDATORS}
+    _validators: ClassVar[Mapping[str, Validator]] = {"name": text, **_SERVER_VALIDATORS}
     _kept_here: ClassVar[frozenset[str]] = frozenset({"instance"})
 
 
@@ -228,7 +228,7 @@ class AgentDefinition(OptionValue, frozen=True, kw_only=True, rename="camel"):
     extra: Mapping[str, object] = {}
     """Further keys, as the agent spells them; they win over the fields."""
 
-    _fields_: ClassVar[Mapping[str, Validator]] = {
+    _validators: ClassVar[Mapping[str, Validator]] = {
         "description": text,
         "prompt": text,
         **dict.fromkeys(("tools", "disallowed_tools"), optional(listed(_tool))),

@@ -135,7 +135,7 @@ class OptionValue(msgspec.Struct, frozen=True, omit_defaults=True):
     Raises `OptionsError` for what cannot work.
     """
 
-    _fields_: ClassVar[Mapping[str, Validator]] = {}
+    _validators: ClassVar[Mapping[str, Validator]] = {}
     """How each field is read; a field that is not here is kept as it is given."""
     _kept_here: ClassVar[frozenset[str]] = frozenset()
     """Fields that mean nothing to the agent."""
@@ -143,7 +143,7 @@ class OptionValue(msgspec.Struct, frozen=True, omit_defaults=True):
     """Fields whose values are all secret."""
 
     def __post_init__(self) -> None:
-        for name, read in self._fields_.items():
+        for name, read in self._validators.items():
             given = getattr(self, name)
             if (normal := read(f"`{type(self).__name__}.{name}`", given)) is not given:
                 msgspec.structs.force_setattr(self, name, normal)
@@ -322,7 +322,7 @@ class PresetPrompt(OptionValue, frozen=True, tag_field="type", tag="preset"):
     snapshot: bool | None = None
     """Record the prompt once for each conversation and send that ever after, or never record it."""
 
-    _fields_: ClassVar[Mapping[str, Validator]] = {
+    _validators: ClassVar[Mapping[str, Validator]] = {
         "preset": choice("claude_code"),
         "append": optional(any_text),
         "exclude_dynamic_sections": optional(switch),
@@ -337,7 +337,7 @@ class CustomPrompt(OptionValue, frozen=True, tag_field="type", tag="custom"):
     snapshot: bool | None = None
     """Record the prompt once for each conversation and send that ever after, or never record it."""
 
-    _fields_: ClassVar[Mapping[str, Validator]] = {"prompt": _prompt, "snapshot": optional(switch)}
+    _validators: ClassVar[Mapping[str, Validator]] = {"prompt": _prompt, "snapshot": optional(switch)}
 
 
 class FilePrompt(OptionValue, frozen=True, tag_field="type", tag="file"):
@@ -345,7 +345,7 @@ class FilePrompt(OptionValue, frozen=True, tag_field="type", tag="file"):
 
     path: str
 
-    _fields_: ClassVar[Mapping[str, Validator]] = {"path": path_text}
+    _validators: ClassVar[Mapping[str, Validator]] = {"path": path_text}
 
 
 # Thinking.
@@ -363,7 +363,7 @@ class AdaptiveThinking(OptionValue, frozen=True, tag_field="type", tag="adaptive
     display: ThinkingDisplay | None = None
     """What is shown of it. None: the agent decides."""
 
-    _fields_: ClassVar[Mapping[str, Validator]] = {"display": _display}
+    _validators: ClassVar[Mapping[str, Validator]] = {"display": _display}
 
 
 class EnabledThinking(OptionValue, frozen=True, tag_field="type", tag="enabled"):
@@ -373,7 +373,10 @@ class EnabledThinking(OptionValue, frozen=True, tag_field="type", tag="enabled")
     display: ThinkingDisplay | None = None
     """What is shown of it. None: the agent decides."""
 
-    _fields_: ClassVar[Mapping[str, Validator]] = {"budget_tokens": optional(whole(1)), "display": _display}
+    _validators: ClassVar[Mapping[str, Validator]] = {
+        "budget_tokens": optional(whole(1)),
+        "display": _display,
+    }
 
 
 class DisabledThinking(OptionValue, frozen=True, tag_field="type", tag="disabled"):
@@ -390,7 +393,7 @@ class LocalPlugin(OptionValue, frozen=True, tag_field="type", tag="local"):
     skip_mcp_discovery: bool = False
     """Do not start the MCP servers that it brings."""
 
-    _fields_: ClassVar[Mapping[str, Validator]] = {"path": path_text, "skip_mcp_discovery": switch}
+    _validators: ClassVar[Mapping[str, Validator]] = {"path": path_text, "skip_mcp_discovery": switch}
 
 
 class JsonSchemaFormat(OptionValue, frozen=True, tag_field="type", tag="json_schema"):
@@ -398,7 +401,7 @@ class JsonSchemaFormat(OptionValue, frozen=True, tag_field="type", tag="json_sch
 
     schema: JsonObject
 
-    _fields_: ClassVar[Mapping[str, Validator]] = {"schema": json_object}
+    _validators: ClassVar[Mapping[str, Validator]] = {"schema": json_object}
 
 
 # Timeouts, environment and isolation.
@@ -436,7 +439,7 @@ class Timeouts(OptionValue, frozen=True, kw_only=True):
     store: float | None = 60.0
     """One call to a session store."""
 
-    _fields_: ClassVar[Mapping[str, Validator]] = {
+    _validators: ClassVar[Mapping[str, Validator]] = {
         **dict.fromkeys(
             (
                 "connect",
@@ -481,7 +484,7 @@ class EnvPolicy(OptionValue, frozen=True):
     """None: all of them."""
 
     INHERIT: ClassVar[EnvPolicy]
-    _fields_: ClassVar[Mapping[str, Validator]] = {"names": optional(listed(checked(_is_name_or_prefix)))}
+    _validators: ClassVar[Mapping[str, Validator]] = {"names": optional(listed(checked(_is_name_or_prefix)))}
 
     @classmethod
     def only(cls, *names: str) -> EnvPolicy:
@@ -501,7 +504,7 @@ class Isolation(OptionValue, frozen=True):
 
     INHERIT: ClassVar[Isolation]
     HERMETIC: ClassVar[Isolation]
-    _fields_: ClassVar[Mapping[str, Validator]] = {
+    _validators: ClassVar[Mapping[str, Validator]] = {
         "kind": choice("inherit", "hermetic"),
         "config_dir": optional(path_text),
     }
@@ -549,7 +552,7 @@ class Trace(OptionValue, frozen=True):
     max_bytes: int | None = None
     """The largest file; past it nothing more is written down. None: no limit."""
 
-    _fields_: ClassVar[Mapping[str, Validator]] = {
+    _validators: ClassVar[Mapping[str, Validator]] = {
         "path": _trace_path,
         "redaction": _redaction,
         "max_line": whole(1),
@@ -579,7 +582,7 @@ class SandboxNetwork(OptionValue, frozen=True, kw_only=True, rename="camel"):
     extra: Mapping[str, object] = {}
     """Further keys, as the agent spells them; they win over the fields."""
 
-    _fields_: ClassVar[Mapping[str, Validator]] = {
+    _validators: ClassVar[Mapping[str, Validator]] = {
         **dict.fromkeys(
             ("allowed_domains", "denied_domains", "allow_unix_sockets", "allow_mach_lookup"), _texts
         ),
@@ -602,7 +605,7 @@ class SandboxFilesystem(OptionValue, frozen=True, kw_only=True, rename="camel"):
     extra: Mapping[str, object] = {}
     """Further keys, as the agent spells them; they win over the fields."""
 
-    _fields_: ClassVar[Mapping[str, Validator]] = {
+    _validators: ClassVar[Mapping[str, Validator]] = {
         **dict.fromkeys(("allow_write", "deny_write", "allow_read", "deny_read"), _texts),
         "extra": json_object,
     }
@@ -629,7 +632,7 @@ class Sandbox(OptionValue, frozen=True, kw_only=True, rename="camel"):
     extra: Mapping[str, object] = {}
     """Further keys, as the agent spells them; they win over the fields."""
 
-    _fields_: ClassVar[Mapping[str, Validator]] = {
+    _validators: ClassVar[Mapping[str, Validator]] = {
         **dict.fromkeys(
             (
                 "enabled",
