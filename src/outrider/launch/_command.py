@@ -126,9 +126,10 @@ class _Variables:
         self._is_windows = platform == "win32"
 
     def update(self, values: Mapping[str, str]) -> None:
-        for name, value in values.items():
-            self.remove(name)
-            self.values[name] = value
+        if self._is_windows:
+            for name in values:
+                self.remove(name)
+        self.values.update(values)
 
     def remove(self, name: str) -> None:
         if self._is_windows:
@@ -310,6 +311,7 @@ POSIX_LIMIT: Final = {"linux": 2_097_152, "darwin": 1_048_576}
 """Bytes in all arguments and variables, where the system itself cannot be asked."""
 
 _POINTER = 8
+_LONGEST_CHARACTER: Final = 4
 # The private folder's path is not known yet; a temporary folder is rarely deeper than this.
 _FOLDER_LENGTH: Final = 120
 
@@ -319,6 +321,9 @@ def check_length(command: Command, *, origins: Sequence[str] = (), platform: str
 
     `origins` names the option that each argument came from, for the error to tell.
     """
+    environ = os.environ if command.env is None else command.env
+    if platform != "win32" and _is_short(command.argv, environ):
+        return
     argv = [argument.replace(FOLDER, "x" * _FOLDER_LENGTH) for argument in command.argv]
     names = [*origins, *["the command line"] * (len(argv) - len(origins))]
     if platform == "win32":
@@ -327,7 +332,6 @@ def check_length(command: Command, *, origins: Sequence[str] = (), platform: str
         longest = names[max(range(len(argv)), key=lambda index: len(argv[index]))]
         _refuse(longest, len(list2cmdline(argv)), WINDOWS_LIMIT, command)
         return
-    environ = os.environ if command.env is None else command.env
     sized = [(_size(argument), name) for argument, name in zip(argv, names, strict=True)]
     sized += [
         (_size(f"{name}={value.replace(FOLDER, 'x' * _FOLDER_LENGTH)}"), f"env[{name!r}]")
@@ -337,6 +341,13 @@ def check_length(command: Command, *, origins: Sequence[str] = (), platform: str
     if platform == "linux":
         _refuse(longest, size, LINUX_ARGUMENT_LIMIT, command)
     _refuse(longest, sum(size + _POINTER for size, _ in sized), _total_limit(platform), command)
+
+
+def _is_short(argv: Sequence[str], environ: Mapping[str, str]) -> bool:
+    """Whether all of it together would do as one argument, so that nothing has to be measured."""
+    characters = sum(map(len, argv)) + sum(map(len, environ)) + sum(map(len, environ.values()))
+    others = (len(argv) + len(environ)) * (_POINTER + 2 + _FOLDER_LENGTH)
+    return _LONGEST_CHARACTER * characters + others < LINUX_ARGUMENT_LIMIT
 
 
 def _refuse(option: str, size: int, limit: int, command: Command) -> None:
