@@ -48,7 +48,6 @@ class JsonRpcRequest(Value):
     """An object or a list; anything else is an error of the sender. Unset: none were sent."""
 
     def to_wire(self) -> JsonObject:
-        """The message as sent."""
         return _message(id=self.id, method=self.method) | _optional(params=self.params)
 
 
@@ -60,7 +59,6 @@ class JsonRpcNotification(Value):
     """An object or a list; anything else is an error of the sender. Unset: none were sent."""
 
     def to_wire(self) -> JsonObject:
-        """The message as sent."""
         return _message(method=self.method) | _optional(params=self.params)
 
 
@@ -71,7 +69,6 @@ class JsonRpcSuccess(Value):
     result: Json
 
     def to_wire(self) -> JsonObject:
-        """The message as sent."""
         return _message(id=self.id, result=self.result)
 
 
@@ -85,7 +82,6 @@ class JsonRpcError(Value):
     data: Json = None
 
     def to_wire(self) -> JsonObject:
-        """The message as sent."""
         error = {"code": self.code, "message": self.message} | _optional(data=self.data)
         return _message(id=self.id, error=error)
 
@@ -97,7 +93,6 @@ class JsonRpcInvalid(Value):
     """The object as received."""
 
     def to_wire(self) -> JsonObject:
-        """The object as received."""
         return self.raw
 
 
@@ -216,7 +211,6 @@ class CanUseTool(Received, tag_field="subtype", tag="can_use_tool"):
         return ask
 
     def to_wire(self) -> JsonObject:
-        """The request as sent."""
         wire = super().to_wire()
         if self.permission_suggestions is not None:
             wire["permission_suggestions"] = [update.to_dict() for update in self.permission_suggestions]
@@ -240,7 +234,6 @@ class HookCallback(Received):
 
     @classmethod
     def from_wire(cls, data: JsonObject) -> Self:
-        """Read the request; never raises."""
         ids = convert_leniently(_HookCallbackIds, data)
         hook_input = data.get("input")
         ask = cls(
@@ -252,7 +245,6 @@ class HookCallback(Received):
         return ask
 
     def to_wire(self) -> JsonObject:
-        """The request as sent."""
         wire: JsonObject = {"subtype": self.subtype, "callback_id": self.callback_id}
         wire["input"] = self.input.to_wire()
         return wire if self.tool_use_id is None else wire | {"tool_use_id": self.tool_use_id}
@@ -372,7 +364,6 @@ class _OpaqueAsk(Received):
 
     @classmethod
     def from_wire(cls, data: JsonObject) -> Self:
-        """Read any request; never raises."""
         subtype = data.get("subtype")
         if isinstance(subtype, str):
             ask = cls(subtype, {key: value for key, value in data.items() if key != "subtype"})
@@ -382,7 +373,6 @@ class _OpaqueAsk(Received):
         return ask
 
     def to_wire(self) -> JsonObject:
-        """The request as sent."""
         return {"subtype": self.subtype, **self.fields}
 
     def read_answer(self, payload: JsonObject) -> JsonObject:
@@ -482,7 +472,6 @@ class DialogResult(Received):
     result: Json = None
 
     def to_wire(self) -> JsonObject:
-        """The answer as sent."""
         return {"behavior": self.behavior} | ({} if self.behavior == "cancelled" else {"result": self.result})
 
 
