@@ -374,7 +374,8 @@ def _check(wire: JsonObject, event: str, *, strict: bool) -> None:
     try:
         msgspec.convert(wire, kind)
         own: JsonObject = wire.get("hookSpecificOutput") or {}
-        if not strict or not all(isinstance(each, str) for each in own.values()):
+        unchecked = own.values() if strict else (*wire.values(), *own.values())
+        if not all(each is own or isinstance(each, str | bool) for each in unchecked):
             # All else is plain by its type.
             encode(wire)
     except (msgspec.ValidationError, OutriderError, RecursionError, TypeError) as error:
