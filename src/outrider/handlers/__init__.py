@@ -38,13 +38,13 @@ if TYPE_CHECKING:
     from outrider.handlers._policy.policy import Considered, Explanation, Policy, UnreachableRuleWarning
     from outrider.handlers._policy.rule import Rule
     from outrider.handlers._router import (
+        AgentLink,
         DialogHandled,
         ElicitationHandled,
         Endpoint,
         Handled,
         Handlers,
         HookHandled,
-        Link,
         Observe,
         Origin,
         Outcome,
@@ -113,7 +113,7 @@ _HOMES = {
         "Handled",
         "Handlers",
         "HookHandled",
-        "Link",
+        "AgentLink",
         "Observe",
         "Origin",
         "Outcome",
@@ -167,7 +167,7 @@ __all__ = [
     "HookHandled",
     "HookNeverCalledWarning",
     "Image",
-    "Link",
+    "AgentLink",
     "ShapeError",
     "Observe",
     "Origin",

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from outrider.handlers._mcp.library import Item, LowServer
-    from outrider.handlers._router import Link, Observe, Origin, Server
+    from outrider.handlers._router import AgentLink, Observe, Origin, Server
     from outrider.wire import Json, JsonObject
     from outrider.wire.control import JsonRpcId, JsonRpcMessage, JsonRpcReply
 
@@ -53,7 +53,7 @@ ASKING: Final = "elicitation/create"
 
 @runtime_checkable
 class ElicitingLink(Protocol):
-    """A `Link` by which a server can also ask the user."""
+    """A `AgentLink` by which a server can also ask the user."""
 
     def post(self, message: JsonObject) -> None: ...
 
@@ -181,11 +181,11 @@ class BridgedServer:
     """
 
     def __init__(
-        self, server: LowServer, name: str, link: Link, observe: Observe, *, always_load: bool = False
+        self, server: LowServer, name: str, link: AgentLink, observe: Observe, *, always_load: bool = False
     ) -> None:
         self._name = name
         self._always_load = always_load
-        self._link: Link | None = link
+        self._link: AgentLink | None = link
         self._observe = observe
         self._questions = Questions(name, link) if isinstance(link, ElicitingLink) else None
         self._numbers = count(1)

@@ -14,7 +14,7 @@ from outrider.wire.control import INVALID_PARAMS, JsonRpcError, JsonRpcRequest, 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from outrider.handlers._router import Endpoint, Link, Observe, Origin, Server
+    from outrider.handlers._router import AgentLink, Endpoint, Observe, Origin, Server
     from outrider.options import McpServer, Options
     from outrider.wire import JsonObject
     from outrider.wire.control import McpMessage
@@ -79,7 +79,7 @@ class Servers:
         self._servers[name] = as_server(name, given)
         self._given[name] = given
 
-    def open(self, name: str, link: Link) -> Endpoint:
+    def open(self, name: str, link: AgentLink) -> Endpoint:
         """Begin to serve one of them; gives what has to be run meanwhile."""
         endpoint = self._endpoints[name] = self._servers[name].open(link, self._observe)
         return endpoint
