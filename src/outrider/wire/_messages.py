@@ -403,7 +403,7 @@ class MalformedLine(Value):
 
     @property
     def text(self) -> str:
-        """The line as text, with U+FFFD for bytes that are none."""
+        """The line as text, with U+FFFD for invalid bytes."""
         return self.line.decode("utf-8", "replace")
 
     @property

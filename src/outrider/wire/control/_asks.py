@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 PARSE_ERROR: Final = -32700
-"""The message was no JSON."""
+"""The message is not JSON."""
 INVALID_REQUEST: Final = -32600
-"""The message was no request."""
+"""The message is not a request."""
 METHOD_NOT_FOUND: Final = -32601
 """There is no such method."""
 INVALID_PARAMS: Final = -32602
@@ -87,7 +87,7 @@ class JsonRpcError(Value):
 
 
 class JsonRpcInvalid(Value):
-    """An object that is no JSON-RPC message."""
+    """An object that is not a JSON-RPC message."""
 
     raw: JsonObject
     """The object as received."""
@@ -143,7 +143,7 @@ def _optional(**fields: Json) -> JsonObject:
 
 
 class MatchedAskRule(Value):
-    """The permission rule because of which the agent asks."""
+    """The permission rule that makes the agent ask."""
 
     source: str
     """Which settings the rule is from."""
@@ -167,7 +167,7 @@ class CanUseTool(Received, tag_field="subtype", tag="can_use_tool"):
     input: JsonObject
     tool_use_id: str
     permission_suggestions: list[PermissionUpdate] | None = None
-    """Changes that would make the question unnecessary next time; to be sent back with the answer."""
+    """Changes that would avoid the question next time; to be sent back with the answer."""
     blocked_path: str | None = None
     """The path that made the agent ask."""
     decision_reason: str | None = None
@@ -183,7 +183,7 @@ class CanUseTool(Received, tag_field="subtype", tag="can_use_tool"):
     classifier_approvable: bool | None = None
     """A classifier may decide in place of a person."""
     suppress_always_allow_rule: bool | None = None
-    """Do not offer to allow the like for good."""
+    """Do not offer to always allow similar calls."""
     default_to_no: bool | None = None
     """Offer the refusal first."""
     matched_ask_rule: MatchedAskRule | None = None
@@ -195,7 +195,7 @@ class CanUseTool(Received, tag_field="subtype", tag="can_use_tool"):
     agent_id: str | None = None
     """The subagent that wants to use the tool; unset on the main thread."""
     requires_user_interaction: bool | None = None
-    """Only a person can answer: the tool is a question in itself."""
+    """Only a person can answer: the tool itself is a question."""
     mcp_server: McpServerSource | None = None
     """Of a tool that an MCP server offers."""
     server_policy_ask_only: bool | None = None
