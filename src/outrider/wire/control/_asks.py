@@ -162,7 +162,6 @@ class CanUseTool(Received, tag_field="subtype", tag="can_use_tool"):
     """May this tool run? Answered with a `PermissionResult`; there is no deadline."""
 
     subtype: ClassVar[Literal["can_use_tool"]] = "can_use_tool"
-
     tool_name: str
     input: JsonObject
     tool_use_id: str
@@ -225,7 +224,6 @@ class HookCallback(Received):
     """A hook is due. Answered with a `HookOutput` or an `AsyncHookOutput`."""
 
     subtype: ClassVar[Literal["hook_callback"]] = "hook_callback"
-
     callback_id: str
     """The id under which the callback was registered."""
     input: HookInput
@@ -263,7 +261,6 @@ class McpMessage(Received, tag_field="subtype", tag="mcp_message"):
     """A JSON-RPC message for an MCP server that runs in the host. Answered with an `McpReply`."""
 
     subtype: ClassVar[Literal["mcp_message"]] = "mcp_message"
-
     server_name: str
     message: JsonObject
 
@@ -281,7 +278,6 @@ class Elicitation(Received, tag_field="subtype", tag="elicitation"):
     """An MCP server asks the user for something. Answered with an `ElicitationResult`."""
 
     subtype: ClassVar[Literal["elicitation"]] = "elicitation"
-
     mcp_server_name: str
     message: str
     mode: str | None = None
@@ -306,7 +302,6 @@ class RequestUserDialog(Received, tag_field="subtype", tag="request_user_dialog"
     """A question in a dialog of a kind that the host said it has. Answered with a `DialogResult`."""
 
     subtype: ClassVar[Literal["request_user_dialog"]] = "request_user_dialog"
-
     dialog_kind: str
     payload: Json = None
     tool_use_id: str | None = None
@@ -320,7 +315,6 @@ class OauthTokenRefresh(Received, tag_field="subtype", tag="oauth_token_refresh"
     """The agent needs a fresh access token. Answered with an `OauthToken`."""
 
     subtype: ClassVar[Literal["oauth_token_refresh"]] = "oauth_token_refresh"
-
     kind: str | None = None
     token_state: str | None = None
     """What became of the present token: `refused` or `not_refused`."""
@@ -336,7 +330,6 @@ class HostAuthTokenRefresh(Received, tag_field="subtype", tag="host_auth_token_r
     """The agent needs a fresh token of the host's own. Answered with a `HostAuthToken`."""
 
     subtype: ClassVar[Literal["host_auth_token_refresh"]] = "host_auth_token_refresh"
-
     status: Json = None
 
     def read_answer(self, payload: JsonObject) -> HostAuthToken:
@@ -348,7 +341,6 @@ class RemoteControlWorkSecret(Received, tag_field="subtype", tag="remote_control
     """The agent needs the secret of a remotely controlled session. Answered with a `WorkSecret`."""
 
     subtype: ClassVar[Literal["remote_control_work_secret"]] = "remote_control_work_secret"
-
     session_id: str
 
     def read_answer(self, payload: JsonObject) -> WorkSecret:
