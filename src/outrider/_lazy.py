@@ -76,11 +76,11 @@ FailureKind Latency Part Report ._resilient.retry: CONTINUE Clock Restart Restar
 CallTimedOut call name_of ._hooks.dispatch: HookNeverCalledWarning ._hooks.hook: Hook HookContext hook
 ._permissions.elicitation: Choice DialogRequest ElicitationRequest FormField accept cancel decline
 ._permissions.requests: PermissionRequest Plan Question QuestionReply ._policy.policy: Considered
-Explanation Policy UnreachableRuleWarning ._policy.rule: Rule ._router: DialogHandled ElicitationHandled
-Endpoint Handled Handlers HookHandled Link Observe Origin Outcome PermissionHandled Server ToolHandled
-._tools.content: Audio Image Resource ResourceLink ToolResult ._tools.server: RawTool RawToolServer
-ToolServer ._tools.shape: Shape ._tools.shape_errors: ShapeError ._tools.tool: Tool ToolContext as_tool
-tool""",
+Explanation Policy UnreachableRuleWarning ._policy.rule: Rule ._router: AgentLink DialogHandled
+ElicitationHandled Endpoint Handled Handlers HookHandled Observe Origin Outcome PermissionHandled Server
+ToolHandled ._tools.content: Audio Image Resource ResourceLink ToolResult ._tools.server: RawTool
+RawToolServer ToolServer ._tools.shape: Shape ._tools.shape_errors: ShapeError ._tools.tool: Tool
+ToolContext as_tool tool""",
     "outrider.launch": """
 ._command: check_length look_up_user make_command make_environment make_initialize make_version_probe
 ._program: AgentVersionUnknown MINIMUM_AGENT_VERSION Search Tried Version check_version find_agent

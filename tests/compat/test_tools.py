@@ -20,7 +20,7 @@ import pytest
 from outrider.compat import ClaudeAgentOptions, SdkMcpTool, ToolAnnotations, create_sdk_mcp_server, tool
 from outrider.compat._tools import as_result
 from outrider.errors import OptionsError
-from outrider.handlers import Endpoint, Handled, Link, Origin, ToolHandled, ToolServer
+from outrider.handlers import AgentLink, Endpoint, Handled, Origin, ToolHandled, ToolServer
 from tests.compat import tool_cases
 from tests.compat.scripts import run_reference
 
@@ -50,7 +50,7 @@ class Wire:
 
     def __init__(self, server: ToolServer) -> None:
         self.handled: list[Handled] = []
-        self._endpoint: Endpoint = server.open(cast(Link, self), self.handled.append)
+        self._endpoint: Endpoint = server.open(cast(AgentLink, self), self.handled.append)
 
     def post(self, message: dict[str, Any]) -> None:
         raise AssertionError("nothing changes here")

@@ -17,7 +17,7 @@ from outrider.handlers._permissions.elicitation import (
     FormField,
     accept,
     cancel,
-    content_fault,
+    content_error,
     decline,
     form_fields,
 )
@@ -268,13 +268,13 @@ def test_a_form_is_told_field_by_field() -> None:
 )
 def test_a_schema_that_makes_no_sense_has_no_fields(schema: dict[str, Any] | None) -> None:
     assert form_fields(schema, None) == ()
-    assert content_fault({}, ()) == ""
+    assert content_error({}, ()) == ""
 
 
 def test_numbers_may_be_whole_in_either_form() -> None:
     (field,) = form_fields({"properties": {"n": {"type": "integer"}}}, None)
-    assert (field.fault(3), field.fault(3.0)) == ("", "")
-    assert field.fault(float("inf")) == "must be a number"
+    assert (field.error_in(3), field.error_in(3.0)) == ("", "")
+    assert field.error_in(float("inf")) == "must be a number"
 
 
 def test_a_question_of_a_server_is_told_in_full() -> None:

@@ -7,7 +7,7 @@ from typing import Any, cast
 import anyio
 import pytest
 
-from outrider.handlers import Handled, Link, Origin, RawTool, RawToolServer, ToolServer
+from outrider.handlers import AgentLink, Handled, Origin, RawTool, RawToolServer, ToolServer
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "$comment": "kept"}
 DEFINITION: dict[str, Any] = {
@@ -27,7 +27,7 @@ class NoLink:
 
 async def ask(server: ToolServer, method: str, params: Any) -> Any:
     handled: list[Handled] = []
-    endpoint = server.open(cast(Link, NoLink()), handled.append)
+    endpoint = server.open(cast(AgentLink, NoLink()), handled.append)
     message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
     with anyio.fail_after(10):
         return await endpoint.receive(message, cast(Origin, None))

@@ -10,7 +10,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 import outrider
-from outrider.handlers import Endpoint, Link, Observe, Origin
+from outrider.handlers import AgentLink, Endpoint, Observe, Origin
 from outrider.protocol import RequestAnswered, RequestRefused
 from outrider.session import SessionState
 from outrider.session._connection.answering import is_failure, words_of
@@ -61,7 +61,7 @@ class OddServer:
         self._was_asked = anyio.Event()
         self.has_ended = anyio.Event()
 
-    def open(self, link: Link, observe: Observe) -> Endpoint:
+    def open(self, link: AgentLink, observe: Observe) -> Endpoint:
         return self
 
     async def receive(self, message: JsonObject, origin: Origin) -> JsonObject | None:
@@ -175,10 +175,10 @@ async def test_what_is_meant_for_the_whole_program_reaches_it(crash: str, place:
 
 async def test_it_reaches_whoever_sends_next() -> None:
     """Between turns nobody reads. The server may still want to say something, which is not its business."""
-    links: list[Link] = []
+    links: list[AgentLink] = []
 
     class Talking(OddServer):
-        def open(self, link: Link, observe: Observe) -> Endpoint:
+        def open(self, link: AgentLink, observe: Observe) -> Endpoint:
             links.append(link)
             return self
 

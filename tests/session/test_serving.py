@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from outrider.errors import OptionsError, RequestFailed
-from outrider.handlers import Endpoint, Link, Observe
+from outrider.handlers import AgentLink, Endpoint, Observe
 from outrider.protocol import RequestAnswered
 from outrider.session import Session
 from outrider.wire import JsonObject
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Unopened(OddServer):
-    def open(self, link: Link, observe: Observe) -> Endpoint:
+    def open(self, link: AgentLink, observe: Observe) -> Endpoint:
         raise RuntimeError("it does not open")
 
 

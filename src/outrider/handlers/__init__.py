@@ -44,13 +44,13 @@ if TYPE_CHECKING:
     from outrider.handlers._policy.policy import Policy as Policy
     from outrider.handlers._policy.policy import UnreachableRuleWarning as UnreachableRuleWarning
     from outrider.handlers._policy.rule import Rule as Rule
+    from outrider.handlers._router import AgentLink as AgentLink
     from outrider.handlers._router import DialogHandled as DialogHandled
     from outrider.handlers._router import ElicitationHandled as ElicitationHandled
     from outrider.handlers._router import Endpoint as Endpoint
     from outrider.handlers._router import Handled as Handled
     from outrider.handlers._router import Handlers as Handlers
     from outrider.handlers._router import HookHandled as HookHandled
-    from outrider.handlers._router import Link as Link
     from outrider.handlers._router import Observe as Observe
     from outrider.handlers._router import Origin as Origin
     from outrider.handlers._router import Outcome as Outcome

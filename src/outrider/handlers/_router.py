@@ -1,7 +1,7 @@
 """Routes each request of the agent to what the user supplied for it, and defines the `Handled` events.
 
 Errors outside the user's own code are raised: the session turns them into refusals. Also defines the
-protocols between handlers and sessions: `Origin`, `Link`, `Endpoint`, `Server`.
+protocols between handlers and sessions: `Origin`, `AgentLink`, `Endpoint`, `Server`.
 """
 
 from __future__ import annotations
@@ -269,7 +269,7 @@ class Origin(Protocol):
         ...
 
 
-class Link(Protocol):
+class AgentLink(Protocol):
     """The way from a server of this process to the agent."""
 
     def post(self, message: JsonObject) -> None:
@@ -295,6 +295,6 @@ class Endpoint(Protocol):
 class Server(Protocol):
     """A server of this process. Many sessions may use one at the same time."""
 
-    def open(self, link: Link, observe: Observe) -> Endpoint:
+    def open(self, link: AgentLink, observe: Observe) -> Endpoint:
         """Begin to serve a session."""
         ...

@@ -14,7 +14,6 @@ class TextBlock(Value, tag_field="type", tag="text"):
     """Text, of the model or of the user."""
 
     type: ClassVar[Literal["text"]] = "text"
-
     text: str
     citations: list[JsonObject] | None = None
     """The passages that the text rests on, where the API names them."""
@@ -24,7 +23,6 @@ class ThinkingBlock(Value, tag_field="type", tag="thinking"):
     """The model's thinking, possibly summarised or left empty by the API."""
 
     type: ClassVar[Literal["thinking"]] = "thinking"
-
     thinking: str
     signature: str = ""
     """Proves to the API that the thinking is its own; to be sent back unchanged."""
@@ -34,7 +32,6 @@ class RedactedThinkingBlock(Value, tag_field="type", tag="redacted_thinking"):
     """Thinking that only the API can read."""
 
     type: ClassVar[Literal["redacted_thinking"]] = "redacted_thinking"
-
     data: str
 
 
@@ -42,7 +39,6 @@ class ToolUseBlock(Value, tag_field="type", tag="tool_use"):
     """The model calls a tool."""
 
     type: ClassVar[Literal["tool_use"]] = "tool_use"
-
     id: str
     name: str
     input: JsonObject
@@ -60,7 +56,6 @@ class ToolResultBlock(Value, tag_field="type", tag="tool_result"):
     """What a tool gave back to the model."""
 
     type: ClassVar[Literal["tool_result"]] = "tool_result"
-
     tool_use_id: str
     content: str | list[JsonObject] | None = None
     is_error: bool | None = None
@@ -78,7 +73,6 @@ class ServerToolUseBlock(Value, tag_field="type", tag="server_tool_use"):
     """The model calls a tool that the API runs itself."""
 
     type: ClassVar[Literal["server_tool_use"]] = "server_tool_use"
-
     id: str
     name: str
     input: JsonObject
@@ -89,7 +83,6 @@ class ServerToolResultBlock(Value, tag_field="type", tag="advisor_tool_result"):
     """What a tool run by the API gave back; each such tool has a subclass, the advisor this class itself."""
 
     type: ClassVar[str] = "advisor_tool_result"
-
     tool_use_id: str
     content: Json
     caller: JsonObject | None = None
@@ -137,7 +130,6 @@ class McpToolUseBlock(Value, tag_field="type", tag="mcp_tool_use"):
     """The model calls a tool of an MCP server that the API talks to."""
 
     type: ClassVar[Literal["mcp_tool_use"]] = "mcp_tool_use"
-
     id: str
     name: str
     input: JsonObject
@@ -148,7 +140,6 @@ class McpToolResultBlock(Value, tag_field="type", tag="mcp_tool_result"):
     """What a tool of an MCP server that the API talks to gave back."""
 
     type: ClassVar[Literal["mcp_tool_result"]] = "mcp_tool_result"
-
     tool_use_id: str
     content: str | list[JsonObject] | None = None
     is_error: bool | None = None
@@ -158,7 +149,6 @@ class ImageBlock(Value, tag_field="type", tag="image"):
     """An image: `source` holds base64 data, an address or a file id."""
 
     type: ClassVar[Literal["image"]] = "image"
-
     source: JsonObject
 
 
@@ -166,7 +156,6 @@ class DocumentBlock(Value, tag_field="type", tag="document"):
     """A document: PDF or text, in `source`."""
 
     type: ClassVar[Literal["document"]] = "document"
-
     source: JsonObject
     title: str | None = None
     context: str | None = None
@@ -177,7 +166,6 @@ class SearchResultBlock(Value, tag_field="type", tag="search_result"):
     """A search result that the model may cite."""
 
     type: ClassVar[Literal["search_result"]] = "search_result"
-
     source: str
     title: str
     content: list[JsonObject]
@@ -188,7 +176,6 @@ class ToolReferenceBlock(Value, tag_field="type", tag="tool_reference"):
     """Names a tool whose definition the model may now see."""
 
     type: ClassVar[Literal["tool_reference"]] = "tool_reference"
-
     tool_name: str
 
 
@@ -196,7 +183,6 @@ class ContainerUploadBlock(Value, tag_field="type", tag="container_upload"):
     """A file given to the API's code container."""
 
     type: ClassVar[Literal["container_upload"]] = "container_upload"
-
     file_id: str
 
 
@@ -204,7 +190,6 @@ class CompactionBlock(Value, tag_field="type", tag="compaction"):
     """A summary that the API put in place of earlier turns."""
 
     type: ClassVar[Literal["compaction"]] = "compaction"
-
     content: str | None = None
 
 

@@ -52,7 +52,6 @@ class UserMessage(
     """A message in the user's role: a prompt, a tool result, or a note that the agent wrote itself."""
 
     type: ClassVar[Literal["user"]] = "user"
-
     content: str | list[ContentBlock]
     uuid: str | None = None
     parent_tool_use_id: str | None = None
@@ -91,7 +90,6 @@ class AssistantMessage(Frame):
     """What the model said: one content block for each message while a turn runs."""
 
     type: ClassVar[Literal["assistant"]] = "assistant"
-
     content: list[ContentBlock]
     model: str
     parent_tool_use_id: str | None = None
@@ -172,7 +170,6 @@ class ResultMessage(Frame, tag_field="type", tag="result", rename={"model_usage"
     """The end of a turn, good or bad."""
 
     type: ClassVar[Literal["result"]] = "result"
-
     subtype: str
     """`success` or `error_…`; a failed API call is a `success` with `is_error` set."""
     duration_ms: int
@@ -245,7 +242,6 @@ class ToolProgressMessage(Frame, tag_field="type", tag="tool_progress"):
     """A tool, or a hook before it, is still at work."""
 
     type: ClassVar[Literal["tool_progress"]] = "tool_progress"
-
     tool_use_id: str
     """Made up for a heartbeat; the real id is then in `parent_tool_use_id`."""
     tool_name: str
@@ -263,7 +259,6 @@ class ToolUseSummaryMessage(Frame, tag_field="type", tag="tool_use_summary"):
     """A sentence about the tool calls before it."""
 
     type: ClassVar[Literal["tool_use_summary"]] = "tool_use_summary"
-
     summary: str
     preceding_tool_use_ids: list[str] = []
     uuid: str | None = None
@@ -276,7 +271,6 @@ class AuthStatusMessage(
     """A sign-in is under way, or has ended."""
 
     type: ClassVar[Literal["auth_status"]] = "auth_status"
-
     is_authenticating: bool
     output: list[str] = []
     error: str | None = None
@@ -288,7 +282,6 @@ class AttachmentMessage(Frame, tag_field="type", tag="attachment"):
     """A note of the agent's own beside the conversation: after a resume, what a hook said of a call."""
 
     type: ClassVar[Literal["attachment"]] = "attachment"
-
     attachment: JsonObject
     """Its `type` says what it is: `hook_success`, `hook_deferred_tool`, …"""
     parent_tool_use_id: str | None = None
@@ -301,7 +294,6 @@ class PromptSuggestionMessage(Frame, tag_field="type", tag="prompt_suggestion"):
     """What the user might say next; comes after the result."""
 
     type: ClassVar[Literal["prompt_suggestion"]] = "prompt_suggestion"
-
     suggestion: str
     uuid: str | None = None
     session_id: str | None = None
@@ -311,7 +303,6 @@ class ConversationResetMessage(Frame, tag_field="type", tag="conversation_reset"
     """The conversation was dropped (`/clear`): a new session id follows, and totals begin again."""
 
     type: ClassVar[Literal["conversation_reset"]] = "conversation_reset"
-
     new_conversation_id: str
     uuid: str | None = None
     session_id: str | None = None
@@ -324,7 +315,6 @@ class CommandLifecycleMessage(Frame, tag_field="type", tag="command_lifecycle"):
     """What became of a sent message that carries a uuid: queued, started, completed or cancelled."""
 
     type: ClassVar[Literal["command_lifecycle"]] = "command_lifecycle"
-
     command_uuid: str
     state: str
     uuid: str | None = None
@@ -335,7 +325,6 @@ class ActiveGoalMessage(Frame, tag_field="type", tag="active_goal"):
     """The goal that the session works towards was set, moved on, or ended (None)."""
 
     type: ClassVar[Literal["active_goal"]] = "active_goal"
-
     value: ActiveGoal | None = None
     uuid: str | None = None
     session_id: str | None = None
@@ -345,7 +334,6 @@ class AutocompactStateMessage(Frame, tag_field="type", tag="autocompact_state"):
     """How near automatic compaction is; its fields are in `raw`."""
 
     type: ClassVar[Literal["autocompact_state"]] = "autocompact_state"
-
     uuid: str | None = None
     session_id: str | None = None
 
@@ -377,7 +365,6 @@ class RateLimitEvent(Frame):
     """The rate limit changed its state."""
 
     type: ClassVar[Literal["rate_limit_event"]] = "rate_limit_event"
-
     rate_limit_info: RateLimitInfo
     uuid: str | None = None
     session_id: str | None = None
@@ -395,7 +382,6 @@ class MalformedLine(Value):
     """Output of the agent that is not a frame: noise, or a frame that came broken."""
 
     type: ClassVar[Literal["malformed_line"]] = "malformed_line"
-
     line: bytes
     """The output as sent, without its line end."""
     reason: str
@@ -403,7 +389,7 @@ class MalformedLine(Value):
 
     @property
     def text(self) -> str:
-        """The line as text, with U+FFFD for bytes that are none."""
+        """The line as text, with U+FFFD for invalid bytes."""
         return self.line.decode("utf-8", "replace")
 
     @property
@@ -427,7 +413,6 @@ class OversizedMessage(Value):
     """A frame over the size limit: dropped, but for its beginning."""
 
     type: ClassVar[Literal["oversized_message"]] = "oversized_message"
-
     size: int
     """Bytes in the frame."""
     limit: int
@@ -493,7 +478,6 @@ class StreamEvent(Frame, tag_field="type", tag="stream_event"):
     """
 
     type: ClassVar[Literal["stream_event"]] = "stream_event"
-
     uuid: str
     session_id: str
     event: ApiEvent
@@ -586,7 +570,6 @@ class ControlRequest(Frame, tag_field="type", tag="control_request"):
     """One side asks the other for something; `request` names it by its `subtype`."""
 
     type: ClassVar[Literal["control_request"]] = "control_request"
-
     request_id: RequestId
     request: JsonObject
 
@@ -611,7 +594,6 @@ class ControlResponse(Frame, tag_field="type", tag="control_response"):
     """Carries the answer to a request."""
 
     type: ClassVar[Literal["control_response"]] = "control_response"
-
     response: ControlOutcome
 
 
@@ -619,7 +601,6 @@ class ControlCancelRequest(Frame, tag_field="type", tag="control_cancel_request"
     """The asker takes its own request back; there is no answer."""
 
     type: ClassVar[Literal["control_cancel_request"]] = "control_cancel_request"
-
     request_id: RequestId
 
 
@@ -627,7 +608,6 @@ class KeepAlive(Frame, tag_field="type", tag="keep_alive"):
     """Says only that the sender is alive."""
 
     type: ClassVar[Literal["keep_alive"]] = "keep_alive"
-
     startup_mark: str | None = None
     """A step of the start that was reached."""
 
@@ -636,7 +616,6 @@ class TranscriptMirror(Frame, tag_field="type", tag="transcript_mirror", rename=
     """Entries that the agent appended to a transcript file, for a copy elsewhere."""
 
     type: ClassVar[Literal["transcript_mirror"]] = "transcript_mirror"
-
     file_path: str
     entries: list[JsonObject]
 
@@ -645,7 +624,6 @@ class UpdateEnvironmentVariables(Frame, tag_field="type", tag="update_environmen
     """From the host: variables to set in the agent's environment."""
 
     type: ClassVar[Literal["update_environment_variables"]] = "update_environment_variables"
-
     variables: dict[str, str] = {}
 
 

@@ -41,7 +41,6 @@ class SystemMessage(Frame):
     """News from the agent itself. Each known subtype is a class of its own."""
 
     type: ClassVar[Literal["system"]] = "system"
-
     subtype: str
     data: JsonObject
     """The whole frame as sent, keys as the agent spells them."""

@@ -152,7 +152,7 @@ _encoder = msgspec.json.Encoder()
 def loads(text: bytes) -> Json:
     """Decode JSON, and what is nearly JSON: NaN, control characters and bad bytes in texts, lone surrogates.
 
-    Bytes and surrogates that are no character come out as U+FFFD, so that every text can be printed. What
+    Bytes and surrogates that are not characters become U+FFFD, so that every text can be printed. What
     is not even that raises a ValueError, a `JSONDecodeError` where it has no meaning at all.
     """
     try:

@@ -77,7 +77,7 @@ class PermissionUpdate(Received):
 
 
 def permission_updates_from_wire(data: object) -> list[PermissionUpdate] | None:
-    """Read a list of updates, leaving out what is no object; None where there is no list."""
+    """Read a list of updates, without items that are not objects; None if there is no list."""
     if not isinstance(data, list):
         return None
     return [PermissionUpdate.from_dict(update) for update in cast(list[object], data) if is_object(update)]
@@ -90,7 +90,7 @@ class PermissionResultAllow(Value, rename="camel"):
     updated_input: JsonObject | None = None
     """Runs the tool with this input instead: the whole of it, not only what changes."""
     updated_permissions: list[PermissionUpdate] | None = None
-    """Settings to change from now on, so that the like is not asked again."""
+    """Changes to the settings, so that similar calls are not asked about again."""
     decision_classification: DecisionClassification | None = None
     """How a person decided, where one did."""
     tool_use_id: str | None = msgspec.field(default=None, name="toolUseID")
@@ -112,7 +112,7 @@ class PermissionResultDeny(Value, rename="camel"):
 
     behavior: Literal["deny"] = "deny"
     message: str = ""
-    """What the model is told; not shown to it when the turn is interrupted."""
+    """Shown to the model, unless the turn is interrupted."""
     interrupt: bool = False
     """End the turn as well."""
     decision_classification: DecisionClassification | None = None

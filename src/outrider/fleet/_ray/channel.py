@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from outrider.fleet._budget.account import Kind
     from outrider.fleet._budget.ledger import LedgerEntry
-    from outrider.handlers import Endpoint, HookContext, Link, Observe, Origin
+    from outrider.handlers import AgentLink, Endpoint, HookContext, Observe, Origin
     from outrider.wire import JsonObject
     from outrider.wire.hooks import HookInput
 
@@ -210,7 +210,7 @@ class DriverChannel:
         self._mailbox: Final = cast("Any", mailbox)
         self._key: Final = key
         self._share: Final = share
-        self._links: dict[str, Link] = {}
+        self._links: dict[str, AgentLink] = {}
 
     def note(self, note: Note) -> None:
         """Tell something on the way. Never waits."""
@@ -277,7 +277,7 @@ class DriverChannel:
         self.charge()
         await self._mailbox.post.remote(WorkerMessage(key=self._key, kind="end"))
 
-    def join(self, server: str, link: Link) -> None:
+    def join(self, server: str, link: AgentLink) -> None:
         """From here on, what the server has to say to the agent goes there."""
         self._links[server] = link
 
@@ -343,7 +343,7 @@ class AskedServer:
     def __init__(self, name: str) -> None:
         self.name: Final = name
 
-    def open(self, link: Link, observe: Observe) -> Endpoint:
+    def open(self, link: AgentLink, observe: Observe) -> Endpoint:
         channel = current_channel.get()
         channel.join(self.name, link)
         return _AskedEndpoint(channel, self.name)

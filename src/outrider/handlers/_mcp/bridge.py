@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from outrider.handlers._mcp.library import Item, LowServer
-    from outrider.handlers._router import Link, Observe, Origin, Server
+    from outrider.handlers._router import AgentLink, Observe, Origin, Server
     from outrider.wire import Json, JsonObject
     from outrider.wire.control import JsonRpcId, JsonRpcMessage, JsonRpcReply
 
@@ -53,12 +53,12 @@ ASKING: Final = "elicitation/create"
 
 @runtime_checkable
 class ElicitingLink(Protocol):
-    """A `Link` by which a server can also ask the user."""
+    """A `AgentLink` by which a server can also ask the user."""
 
     def post(self, message: JsonObject) -> None: ...
 
     async def elicit(self, ask: Elicitation, origin: Origin) -> JsonObject:
-        """What the user says, as the agent would be told it."""
+        """The user's reply, as it would be sent to the agent."""
         ...
 
 
@@ -86,14 +86,14 @@ class Questions:
         return None
 
     def withdraw(self, id: Json) -> bool:
-        """The server does not want to know any more. Gives whether the question was open."""
+        """The server withdraws a question. Returns whether it was open."""
         if (question := self._open.get(id)) is None:
             return False
         question[0].cancel()
         return True
 
     def withdraw_all_of(self, asker: object) -> None:
-        """Whoever asked has been cancelled."""
+        """Withdraw all questions of a cancelled call."""
         for scope, known in self._open.values():
             if known is asker:
                 scope.cancel()
@@ -136,10 +136,10 @@ _ALWAYS: Final = "anthropic/alwaysLoad"
 
 
 def as_bridge(name: str, instance: object, *, always_load: bool = False) -> Server:
-    """A server of the `mcp` library as one that sessions can open. Raises `OptionsError` for what is none.
+    """Adapt a server of the `mcp` library for sessions. Raises `OptionsError` for anything else.
 
-    With `always_load` the model knows its tools from the first request on. Else it is told their names, and
-    has to ask for the rest before it can use one.
+    With `always_load` the model knows its tools from the first request on. Otherwise it knows their names
+    only, and has to ask for the rest before it can use one.
     """
     if (server := low_server(instance)) is None:
         what = (
@@ -181,11 +181,11 @@ class BridgedServer:
     """
 
     def __init__(
-        self, server: LowServer, name: str, link: Link, observe: Observe, *, always_load: bool = False
+        self, server: LowServer, name: str, link: AgentLink, observe: Observe, *, always_load: bool = False
     ) -> None:
         self._name = name
         self._always_load = always_load
-        self._link: Link | None = link
+        self._link: AgentLink | None = link
         self._observe = observe
         self._questions = Questions(name, link) if isinstance(link, ElicitingLink) else None
         self._numbers = count(1)
@@ -198,7 +198,7 @@ class BridgedServer:
         self._failure = ""
 
     async def receive(self, message: JsonObject, origin: Origin) -> JsonObject | None:
-        """Take a JSON-RPC message of the agent. Gives the reply; None for what gets none."""
+        """Handle a JSON-RPC message of the agent. Returns the reply, if there is one."""
         self._origin = None if self._failure else origin
         rpc = jsonrpc_from_wire(message)
         if isinstance(rpc, JsonRpcRequest):
@@ -218,7 +218,7 @@ class BridgedServer:
     async def run(self) -> None:
         """Serve for as long as the session runs.
 
-        When it is cancelled, the server is told that its client is gone and may end in order, within 5 s.
+        When it is cancelled, the server learns that its client is gone and has 5 s to end in order.
         """
         ended = anyio.Event()
         scope = anyio.CancelScope(shield=True)
@@ -388,7 +388,7 @@ def _load_always(listed: Json) -> None:
 
 
 def _field(value: Json, *path: str) -> Json:
-    """What an object has under a key, and so on; None if it is no object, or has nothing there."""
+    """The value at a path of keys; None if there is none."""
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
     return value

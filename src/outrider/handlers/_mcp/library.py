@@ -10,7 +10,7 @@ import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeAlias, TypeVar, cast
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -103,42 +103,30 @@ def low_server(candidate: object) -> LowServer | None:
     return None
 
 
-class Library(Protocol):
-    """One server, by way of the library that it is made with."""
-
-    answers_cancelled: bool
-    """Whether a request that was cancelled is answered nevertheless."""
-
-    def read(self, message: JsonObject) -> object:
-        """A message as the library has it. Raises `ValueError` for what is none."""
-        ...
-
-    def write(self, item: Item) -> JsonObject:
-        """A message of the library's as it is sent."""
-        ...
-
-    async def run(self, inbox: Inbox, outbox: Outbox) -> None:
-        """Serve until the inbox ends."""
-        ...
-
-
-def library_of(server: LowServer, find: Find) -> Library:
-    """How to run a server."""
-    if isinstance(getattr(server, "request_handlers", None), dict):
-        return _FirstMcp(cast("_FirstServer", server), find)
-    return _SecondMcp(cast("_SecondServer", server))
-
-
 Low = TypeVar("Low", bound=LowServer)
 
 
-class _Mcp(Generic[Low]):
+class Library(Generic[Low]):
+    """One server, run by the version of the library that it is made with."""
+
+    answers_cancelled: bool
+    """Whether a cancelled request is answered nevertheless."""
+
     def __init__(self, server: Low) -> None:
         self._server = server
         self._types = import_module("mcp.types")
         self._wrap: Callable[[object], object] = import_module("mcp.shared.message").SessionMessage
 
+    def read(self, message: JsonObject) -> object:
+        """A message as the library has it. Raises `ValueError` for an invalid one."""
+        raise NotImplementedError
+
+    def write(self, item: Item) -> JsonObject:
+        """A message of the library as it is sent."""
+        raise NotImplementedError
+
     async def run(self, inbox: Inbox, outbox: Outbox) -> None:
+        """Serve until the inbox ends."""
         # The user's object serves others too, and stays as it is. It is the one that its lifespan is told of.
         server = copy.copy(self._server)
         server.lifespan = self._lifespan
@@ -155,7 +143,7 @@ class _Mcp(Generic[Low]):
         raise NotImplementedError
 
 
-class _SecondMcp(_Mcp[_SecondServer]):
+class _SecondMcp(Library[_SecondServer]):
     """mcp 2: a handler runs in the context that comes with its message."""
 
     answers_cancelled = False
@@ -180,7 +168,7 @@ async def _guarded(request: object, handler: Handler) -> object:
         raise RuntimeError(_FROM_WITHIN) from None
 
 
-class _FirstMcp(_Mcp[_FirstServer]):
+class _FirstMcp(Library[_FirstServer]):
     """mcp 1: handlers would run in the context of the loop; each is taken to that of its request."""
 
     answers_cancelled = True
@@ -197,6 +185,13 @@ class _FirstMcp(_Mcp[_FirstServer]):
 
     def _prepare(self, server: _FirstServer) -> None:
         server.request_handlers = _InContext(server.request_handlers, self._find)
+
+
+def library_of(server: LowServer, find: Find) -> Library[Any]:
+    """How to run a server."""
+    if isinstance(getattr(server, "request_handlers", None), dict):
+        return _FirstMcp(cast("_FirstServer", server), find)
+    return _SecondMcp(cast("_SecondServer", server))
 
 
 class _InContext(MutableMapping[type, Handler]):

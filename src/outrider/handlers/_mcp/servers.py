@@ -14,7 +14,7 @@ from outrider.wire.control import INVALID_PARAMS, JsonRpcError, JsonRpcRequest, 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from outrider.handlers._router import Endpoint, Link, Observe, Origin, Server
+    from outrider.handlers._router import AgentLink, Endpoint, Observe, Origin, Server
     from outrider.options import McpServer, Options
     from outrider.wire import JsonObject
     from outrider.wire.control import McpMessage
@@ -25,7 +25,7 @@ OWN_TOOLS: Final = "tools"
 
 
 def own_servers(options: Options) -> dict[str, SdkServer]:
-    """The servers of this process that options name, and one for the tools that they have."""
+    """The servers of this process in the options, and one for their `tools`."""
     servers: Mapping[str, McpServer] = {} if isinstance(options.mcp_servers, str) else options.mcp_servers
     own = {name: server for name, server in servers.items() if isinstance(server, SdkServer)}
     if given := own_tools(options):
@@ -42,13 +42,13 @@ def own_servers(options: Options) -> dict[str, SdkServer]:
 
 
 def own_tools(options: Options) -> list[Callable[..., object]]:
-    """The tools that options have beside the names of those of the agent."""
+    """The functions among the `tools` of the options."""
     tools = () if options.tools is None or isinstance(options.tools, str) else options.tools
     return cast("list[Callable[..., object]]", [tool for tool in tools if not isinstance(tool, str)])
 
 
 def as_server(name: str, given: SdkServer) -> Server:
-    """A server from what the user gives for one. Raises `OptionsError` for what is none."""
+    """The server that the user supplied. Raises `OptionsError` if it is not a server."""
     instance = given.instance
     if callable(getattr(instance, "open", None)) and not isinstance(instance, type):
         return cast("Server", instance)
@@ -61,7 +61,7 @@ class Servers:
     """The servers of one session."""
 
     def __init__(self, given: dict[str, SdkServer], observe: Observe) -> None:
-        """Raises `OptionsError` for what is no server."""
+        """Raises `OptionsError` for anything that is not a server."""
         self._given: dict[str, SdkServer] = {}
         self._servers: dict[str, Server] = {}
         self._endpoints: dict[str, Endpoint] = {}
@@ -71,26 +71,26 @@ class Servers:
 
     @property
     def given(self) -> dict[str, SdkServer]:
-        """What the user gave, by name."""
+        """The servers as supplied, by name."""
         return dict(self._given)
 
     def put(self, name: str, given: SdkServer) -> None:
-        """Offer one more. Raises `OptionsError` for what is no server."""
+        """Add a server. Raises `OptionsError` if it is not a server."""
         self._servers[name] = as_server(name, given)
         self._given[name] = given
 
-    def open(self, name: str, link: Link) -> Endpoint:
-        """Begin to serve one of them; gives what has to be run meanwhile."""
+    def open(self, name: str, link: AgentLink) -> Endpoint:
+        """Start to serve one of them; its endpoint has to be run meanwhile."""
         endpoint = self._endpoints[name] = self._servers[name].open(link, self._observe)
         return endpoint
 
     def remove(self, name: str) -> None:
-        """Offer one less."""
+        """Remove a server."""
         del self._given[name], self._servers[name]
         self._endpoints.pop(name, None)
 
     async def answer(self, ask: McpMessage, origin: Origin) -> JsonObject:
-        """Hand a message to its server, and give back what it says."""
+        """Pass a message to its server, and return the reply."""
         endpoint = self._endpoints.get(ask.server_name)
         reply = _unknown(ask) if endpoint is None else await endpoint.receive(ask.message, origin)
         return {"mcp_response": _NO_REPLY if reply is None else reply}

@@ -71,38 +71,38 @@ class FormField(msgspec.Struct, frozen=True, kw_only=True, rename="camel", repr_
     min_items: int | None = None
     max_items: int | None = None
 
-    def fault(self, value: object) -> str:
+    def error_in(self, value: object) -> str:
         """What is wrong with a value for the field; empty if nothing is."""
         match self.type:
             case "string":
-                return self._text_fault(value)
+                return self._text_error(value)
             case "number" | "integer":
-                return self._number_fault(value)
+                return self._number_error(value)
             case "boolean":
                 return "" if isinstance(value, bool) else "must be True or False"
             case "choice":
                 return "" if self._offers(value) else f"must be one of {self._offered}"
             case "choices":
-                return self._list_fault(value)
+                return self._list_error(value)
             case "other":
                 return ""
 
-    def _text_fault(self, value: object) -> str:
+    def _text_error(self, value: object) -> str:
         if not isinstance(value, str):
             return "must be a text"
-        return _range_fault(len(value), self.min_length, self.max_length, "characters")
+        return _range_error(len(value), self.min_length, self.max_length, "characters")
 
-    def _number_fault(self, value: object) -> str:
+    def _number_error(self, value: object) -> str:
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             return "must be a number"
         if self.type == "integer" and value != int(value):
             return "must be a whole number"
-        return _range_fault(value, self.minimum, self.maximum, "")
+        return _range_error(value, self.minimum, self.maximum, "")
 
-    def _list_fault(self, value: object) -> str:
+    def _list_error(self, value: object) -> str:
         if not is_list(value) or not all(map(self._offers, value)):
             return f"must be a list of {self._offered}"
-        return _range_fault(len(value), self.min_items, self.max_items, "choices")
+        return _range_error(len(value), self.min_items, self.max_items, "choices")
 
     def _offers(self, value: object) -> bool:
         return isinstance(value, str) and any(choice.value == value for choice in self.choices)
@@ -112,7 +112,7 @@ class FormField(msgspec.Struct, frozen=True, kw_only=True, rename="camel", repr_
         return ", ".join(repr(choice.value) for choice in self.choices)
 
 
-def _range_fault(number: float, least: float | None, most: float | None, unit: str) -> str:
+def _range_error(number: float, least: float | None, most: float | None, unit: str) -> str:
     if least is not None and number < least:
         return f"must be {least:g} or more {unit}".rstrip()
     if most is not None and number > most:
@@ -129,14 +129,14 @@ def form_fields(schema: JsonObject | None, order: Sequence[str] | None) -> tuple
     return tuple(_field(name, properties[name], name in required) for name in names)
 
 
-def content_fault(content: JsonObject, fields: Sequence[FormField]) -> str:
+def content_error(content: JsonObject, fields: Sequence[FormField]) -> str:
     """What is wrong with a form as it was filled in; empty if nothing is."""
     by_name = {field.name: field for field in fields}
     for name, value in content.items():
         if (field := by_name.get(name)) is None:
             return f"the form has no field {name!r}: it has {', '.join(map(repr, by_name)) or 'none'}"
-        if fault := field.fault(value):
-            return f"{name!r} {fault}, not {preview_value(value, 80)}"
+        if error := field.error_in(value):
+            return f"{name!r} {error}, not {preview_value(value, 80)}"
     missing = [field.name for field in fields if field.required and field.name not in content]
     return f"{missing[0]!r} is required" if missing else ""
 
@@ -410,8 +410,8 @@ def _accepted(content: object, request: ElicitationRequest) -> ElicitationResult
     if not is_object(content if content is not None else {}):
         raise NotAnAnswer(f"a form is filled in with a dict, not with {preview_value(content)}")
     filled = cast("JsonObject", _as_json(content or {}))
-    if fault := content_fault(filled, request.fields):
-        raise NotAnAnswer(fault)
+    if error := content_error(filled, request.fields):
+        raise NotAnAnswer(error)
     return accept(filled)
 
 

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from time import perf_counter
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
@@ -438,17 +438,11 @@ def _closed() -> Decision:
     return denied("The session is being closed, so nothing more is allowed.", "the session is closed")
 
 
-def copied(value: JsonObject) -> JsonObject:
-    """A copy of a JSON object that shares nothing that can be changed."""
-    return {key: _copied(item) for key, item in value.items()}
-
-
-def _copied(value: object) -> object:
+def copied(value: Any) -> Any:  # noqa: ANN401 - any JSON
+    """A copy of a JSON value that shares nothing that can be changed."""
     if isinstance(value, dict):
-        return copied(cast("JsonObject", value))
-    if isinstance(value, list):
-        return [_copied(item) for item in cast("list[object]", value)]
-    return value
+        return {key: copied(item) for key, item in cast("JsonObject", value).items()}
+    return [copied(item) for item in cast("list[object]", value)] if isinstance(value, list) else value
 
 
 class Question(CallContext):

@@ -31,16 +31,16 @@ _SPECIAL: Final = re.compile(r"[*?\[]")
 
 
 class Match(IntEnum):
-    """Whether a pattern fits. Of several conditions the least counts."""
+    """Whether a pattern matches. Of several conditions the least counts."""
 
     NO = 0
     MAYBE = 1
-    """It fits a part of it, or what it will be cannot be told: enough to deny, not to allow."""
+    """It matches in part, or that is not certain: enough to deny, not to allow."""
     YES = 2
 
 
 def check_pattern(place: str, pattern: str) -> None:
-    """Raise `OptionsError` for a pattern that would not match what it seems to."""
+    """Raise `OptionsError` for a misleading pattern."""
     if not pattern.strip():
         raise OptionsError(f"{place} is an empty pattern", hint='"*" matches everything.')
     if pattern != pattern.strip():
@@ -82,7 +82,7 @@ def is_special(pattern: str) -> bool:
 
 
 def literal_prefix(pattern: str) -> str:
-    """What everything that a pattern matches begins with."""
+    """The text that every match of a pattern begins with."""
     found = _SPECIAL.search(pattern)
     return pattern if found is None else pattern[: found.start()]
 
@@ -94,12 +94,11 @@ def escaped(text: str) -> str:
 
 @lru_cache(maxsize=1024)
 def text_regex(pattern: str, *, ignores_case: bool = False) -> re.Pattern[str]:
-    """What matches a pattern for text as a whole."""
     return re.compile(translate(pattern), re.IGNORECASE if ignores_case else 0)
 
 
 def fits(pattern: str, text: str) -> bool:
-    """Whether a pattern for text matches all of a text."""
+    """Whether a pattern matches a whole text."""
     return text_regex(pattern).match(text) is not None
 
 
@@ -229,7 +228,7 @@ def _meet(own: list[str], theirs: list[str], *, reaches_in: bool) -> bool:
     """Whether a path with wildcards may be what a pattern means, or inside of it, or hold it."""
     places = {0}
     for part in own:
-        places = {place for each in places for place in _through(theirs, each)}
+        places = {place for each in places for place in _through(theirs, each, "**")}
         if len(theirs) in places:
             return True
         places = {
@@ -237,14 +236,14 @@ def _meet(own: list[str], theirs: list[str], *, reaches_in: bool) -> bool:
             for place in places
             if theirs[place] == "**" or _part_meets(part, theirs[place])
         }
-    places = {place for each in places for place in _through(theirs, each)}
+    places = {place for each in places for place in _through(theirs, each, "**")}
     return len(theirs) in places or (reaches_in and bool(places))
 
 
-def _through(parts: list[str], place: int) -> Iterator[int]:
-    """A place in a pattern, and those that are reached without a part: `**` may be none."""
+def _through(parts: list[str], place: int, wildcard: str) -> Iterator[int]:
+    """A place in a pattern, and those that are reached without a part: a wildcard may match nothing."""
     yield place
-    while place < len(parts) and parts[place] == "**":
+    while place < len(parts) and parts[place] == wildcard:
         place += 1
         yield place
 
@@ -259,7 +258,7 @@ def _part_meets(own: str, theirs: str) -> bool:
     places = {0}
     tokens = re.findall(r"\[!?\]?[^\]]*\]|.", theirs, re.DOTALL)
     for character in own:
-        places = {place for each in places for place in _past_stars(tokens, each)}
+        places = {place for each in places for place in _through(tokens, each, "*")}
         if character == STAR:
             places = set(range(min(places), len(tokens) + 1)) if places else places
             continue
@@ -271,14 +270,7 @@ def _part_meets(own: str, theirs: str) -> bool:
             for place in places
             if place < len(tokens) and (character == ONE or _token_fits(tokens[place], character))
         }
-    return any(place == len(tokens) for each in places for place in _past_stars(tokens, each))
-
-
-def _past_stars(tokens: list[str], place: int) -> Iterator[int]:
-    yield place
-    while place < len(tokens) and tokens[place] == "*":
-        place += 1
-        yield place
+    return any(place == len(tokens) for each in places for place in _through(tokens, each, "*"))
 
 
 def _past_digits(tokens: list[str], place: int) -> Iterator[int]:

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from outrider.handlers._calls import CallContext
-    from outrider.handlers._router import Link, Observe, Origin, Outcome
+    from outrider.handlers._router import AgentLink, Observe, Origin, Outcome
     from outrider.wire import Json
 
 
@@ -111,7 +111,7 @@ class ToolEntry:
 class ToolEndpoint:
     """A server of tools within one session."""
 
-    def __init__(self, server: ToolServer, link: Link, observe: Observe) -> None:
+    def __init__(self, server: ToolServer, link: AgentLink, observe: Observe) -> None:
         self._server = server
         self._link = link
         self._observe = observe
@@ -245,7 +245,7 @@ class _Running:
         self._error: BaseException | None = None
         self._is_error = True
 
-    def make_context(self, origin: Origin, link: Link) -> ToolContext:
+    def make_context(self, origin: Origin, link: AgentLink) -> ToolContext:
         token: object = self._meta.get("progressToken")
         return ToolContext(
             origin,
@@ -410,7 +410,7 @@ class ToolServer:
             self._replace(entries)
         self._tell()
 
-    def open(self, link: Link, observe: Observe) -> ToolEndpoint:
+    def open(self, link: AgentLink, observe: Observe) -> ToolEndpoint:
         """Begin to serve a session."""
         endpoint = ToolEndpoint(self, link, observe)
         with self._lock:

@@ -109,10 +109,10 @@ class Native:
 
 
 def convert(value: object, kind: Any) -> object:  # noqa: ANN401 - a type, or a form of one
-    """As `msgspec.convert` does for JSON. Nothing is bent: but for whole numbers where any number will do,
-    and numbers where a decimal will, the kinds of JSON must be right.
+    """Convert as `msgspec.convert` does for JSON: types must match, but whole numbers are accepted as
+    `float`, and numbers as `Decimal`.
 
-    Raises `msgspec.ValidationError`, also for whatever a class of the user's raises when it is made."""
+    Raises `msgspec.ValidationError`, also if a class of the user raises while it is made."""
     try:
         return _convert(value, kind)
     except msgspec.ValidationError:
@@ -127,7 +127,7 @@ def convert(value: object, kind: Any) -> object:  # noqa: ANN401 - a type, or a 
 
 
 def plain(kind: object) -> object:
-    """The type with what msgspec does not know written as what it knows."""
+    """The type with parts that msgspec does not know replaced by equivalent ones."""
     if get_origin(kind) is Annotated:
         inner, *metadata = get_args(kind)
         text = description_in(kind)
@@ -392,7 +392,7 @@ class Shape(Generic[T]):
         }
 
     def convert(self, value: object) -> T:
-        """The typed value. Raises `ShapeError`, with all that is wrong with it."""
+        """The typed value. Raises `ShapeError` with every error."""
         if self._is_wrapped:
             if not is_object(value) or _VALUE not in value:
                 raise ShapeError([f"expected an object with `{_VALUE}`, got {shown(value)}"])
@@ -513,7 +513,7 @@ def _pydantic_error(error: JsonObject, path: str) -> str:
 
 
 class _Raw:
-    """A JSON Schema of the user's, which values are hardly checked against."""
+    """A JSON Schema of the user: values are hardly checked."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         try:

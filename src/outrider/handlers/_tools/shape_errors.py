@@ -212,8 +212,7 @@ _AT: Final = re.compile(r"(?s)(.*?)(?: - at `(?:(key)` in `)?\$(.*)`)?")
 
 
 class ShapeError(ValueError):
-    """A JSON value does not fit a type; `errors` says where and why, one text for each place, twenty at the
-    most."""
+    """A JSON value does not fit a type. `errors` has a text for each place, at most twenty."""
 
     def __init__(self, errors: list[str]) -> None:
         self.errors: Final = tuple(errors[:_MOST])
@@ -243,7 +242,7 @@ def _cut(text: str, most: int) -> str:
 def native_errors(
     kind: object, value: object, path: str, error: Exception, convert: Callable[[object, Any], object]
 ) -> list[str]:
-    """All that is wrong with a value that msgspec has refused with this error, at most twenty."""
+    """The errors of a value that msgspec rejected with this one, at most twenty."""
     finder = _Finder(convert)
     try:
         found = finder.all(nodes.type_info(kind), value, path)

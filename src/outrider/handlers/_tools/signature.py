@@ -117,7 +117,7 @@ def resolve(annotation: object, module: Mapping[str, object], local: Mapping[str
 
 
 def names_in_sight(module: str) -> dict[str, object]:
-    """The local names of all functions and classes of a module that are running now; inner ones win."""
+    """The local names in all running functions and classes of a module; inner ones win."""
     names: dict[str, object] = {}
     frame: FrameType | None = inspect.currentframe()
     while frame is not None:
@@ -129,9 +129,8 @@ def names_in_sight(module: str) -> dict[str, object]:
 
 
 def settle(kind: object) -> None:
-    """Give the classes whose annotations are texts, and mention what is not known all over their module, the
-    types that they mean: what a function made, and type parameters. Raises NameError for a name that is not
-    there."""
+    """Resolve the text annotations of classes that use local names or type parameters. Raises NameError for
+    an undefined name."""
     for each in classes_within(kind):
         own = vars(each).get("__annotations__")
         local = _local_names(each)
@@ -301,8 +300,8 @@ def read_signature(
 
 
 def as_written(function: Callable[..., object]) -> Callable[..., object]:
-    """The function that somebody wrote: inside partials, methods, decorators that keep what they wrap, and
-    objects that can be called."""
+    """The original function: inside partials, methods, decorators with `__wrapped__`, and callable
+    objects."""
     inner: Any = function
     for _ in range(_DEEPEST):
         if isinstance(inner, partial):

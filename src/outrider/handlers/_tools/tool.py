@@ -48,7 +48,7 @@ from outrider.wire import Json, JsonObject
 from outrider.wire._tolerant import is_object
 
 if TYPE_CHECKING:
-    from outrider.handlers._router import Link, Origin
+    from outrider.handlers._router import AgentLink, Origin
 
 
 Bound: TypeAlias = tuple[Sequence[object], Mapping[str, object]]
@@ -594,7 +594,7 @@ class ToolContext(CallContext):
         *,
         tool_name: str = "",
         server_name: str = "",
-        link: Link | None = None,
+        link: AgentLink | None = None,
         progress_token: str | int | None = None,
     ) -> None:
         super().__init__(origin, tool_use_id)

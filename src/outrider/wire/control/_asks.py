@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 PARSE_ERROR: Final = -32700
-"""The message was no JSON."""
+"""The message is not JSON."""
 INVALID_REQUEST: Final = -32600
-"""The message was no request."""
+"""The message is not a request."""
 METHOD_NOT_FOUND: Final = -32601
 """There is no such method."""
 INVALID_PARAMS: Final = -32602
@@ -48,7 +48,6 @@ class JsonRpcRequest(Value):
     """An object or a list; anything else is an error of the sender. Unset: none were sent."""
 
     def to_wire(self) -> JsonObject:
-        """The message as sent."""
         return _message(id=self.id, method=self.method) | _optional(params=self.params)
 
 
@@ -60,7 +59,6 @@ class JsonRpcNotification(Value):
     """An object or a list; anything else is an error of the sender. Unset: none were sent."""
 
     def to_wire(self) -> JsonObject:
-        """The message as sent."""
         return _message(method=self.method) | _optional(params=self.params)
 
 
@@ -71,7 +69,6 @@ class JsonRpcSuccess(Value):
     result: Json
 
     def to_wire(self) -> JsonObject:
-        """The message as sent."""
         return _message(id=self.id, result=self.result)
 
 
@@ -85,19 +82,17 @@ class JsonRpcError(Value):
     data: Json = None
 
     def to_wire(self) -> JsonObject:
-        """The message as sent."""
         error = {"code": self.code, "message": self.message} | _optional(data=self.data)
         return _message(id=self.id, error=error)
 
 
 class JsonRpcInvalid(Value):
-    """An object that is no JSON-RPC message."""
+    """An object that is not a JSON-RPC message."""
 
     raw: JsonObject
     """The object as received."""
 
     def to_wire(self) -> JsonObject:
-        """The object as received."""
         return self.raw
 
 
@@ -148,7 +143,7 @@ def _optional(**fields: Json) -> JsonObject:
 
 
 class MatchedAskRule(Value):
-    """The permission rule because of which the agent asks."""
+    """The permission rule that makes the agent ask."""
 
     source: str
     """Which settings the rule is from."""
@@ -167,12 +162,11 @@ class CanUseTool(Received, tag_field="subtype", tag="can_use_tool"):
     """May this tool run? Answered with a `PermissionResult`; there is no deadline."""
 
     subtype: ClassVar[Literal["can_use_tool"]] = "can_use_tool"
-
     tool_name: str
     input: JsonObject
     tool_use_id: str
     permission_suggestions: list[PermissionUpdate] | None = None
-    """Changes that would make the question unnecessary next time; to be sent back with the answer."""
+    """Changes that would avoid the question next time; to be sent back with the answer."""
     blocked_path: str | None = None
     """The path that made the agent ask."""
     decision_reason: str | None = None
@@ -188,7 +182,7 @@ class CanUseTool(Received, tag_field="subtype", tag="can_use_tool"):
     classifier_approvable: bool | None = None
     """A classifier may decide in place of a person."""
     suppress_always_allow_rule: bool | None = None
-    """Do not offer to allow the like for good."""
+    """Do not offer to always allow similar calls."""
     default_to_no: bool | None = None
     """Offer the refusal first."""
     matched_ask_rule: MatchedAskRule | None = None
@@ -200,7 +194,7 @@ class CanUseTool(Received, tag_field="subtype", tag="can_use_tool"):
     agent_id: str | None = None
     """The subagent that wants to use the tool; unset on the main thread."""
     requires_user_interaction: bool | None = None
-    """Only a person can answer: the tool is a question in itself."""
+    """Only a person can answer: the tool itself is a question."""
     mcp_server: McpServerSource | None = None
     """Of a tool that an MCP server offers."""
     server_policy_ask_only: bool | None = None
@@ -216,7 +210,6 @@ class CanUseTool(Received, tag_field="subtype", tag="can_use_tool"):
         return ask
 
     def to_wire(self) -> JsonObject:
-        """The request as sent."""
         wire = super().to_wire()
         if self.permission_suggestions is not None:
             wire["permission_suggestions"] = [update.to_dict() for update in self.permission_suggestions]
@@ -231,7 +224,6 @@ class HookCallback(Received):
     """A hook is due. Answered with a `HookOutput` or an `AsyncHookOutput`."""
 
     subtype: ClassVar[Literal["hook_callback"]] = "hook_callback"
-
     callback_id: str
     """The id under which the callback was registered."""
     input: HookInput
@@ -240,7 +232,6 @@ class HookCallback(Received):
 
     @classmethod
     def from_wire(cls, data: JsonObject) -> Self:
-        """Read the request; never raises."""
         ids = convert_leniently(_HookCallbackIds, data)
         hook_input = data.get("input")
         ask = cls(
@@ -252,7 +243,6 @@ class HookCallback(Received):
         return ask
 
     def to_wire(self) -> JsonObject:
-        """The request as sent."""
         wire: JsonObject = {"subtype": self.subtype, "callback_id": self.callback_id}
         wire["input"] = self.input.to_wire()
         return wire if self.tool_use_id is None else wire | {"tool_use_id": self.tool_use_id}
@@ -271,7 +261,6 @@ class McpMessage(Received, tag_field="subtype", tag="mcp_message"):
     """A JSON-RPC message for an MCP server that runs in the host. Answered with an `McpReply`."""
 
     subtype: ClassVar[Literal["mcp_message"]] = "mcp_message"
-
     server_name: str
     message: JsonObject
 
@@ -289,7 +278,6 @@ class Elicitation(Received, tag_field="subtype", tag="elicitation"):
     """An MCP server asks the user for something. Answered with an `ElicitationResult`."""
 
     subtype: ClassVar[Literal["elicitation"]] = "elicitation"
-
     mcp_server_name: str
     message: str
     mode: str | None = None
@@ -314,7 +302,6 @@ class RequestUserDialog(Received, tag_field="subtype", tag="request_user_dialog"
     """A question in a dialog of a kind that the host said it has. Answered with a `DialogResult`."""
 
     subtype: ClassVar[Literal["request_user_dialog"]] = "request_user_dialog"
-
     dialog_kind: str
     payload: Json = None
     tool_use_id: str | None = None
@@ -328,7 +315,6 @@ class OauthTokenRefresh(Received, tag_field="subtype", tag="oauth_token_refresh"
     """The agent needs a fresh access token. Answered with an `OauthToken`."""
 
     subtype: ClassVar[Literal["oauth_token_refresh"]] = "oauth_token_refresh"
-
     kind: str | None = None
     token_state: str | None = None
     """What became of the present token: `refused` or `not_refused`."""
@@ -344,7 +330,6 @@ class HostAuthTokenRefresh(Received, tag_field="subtype", tag="host_auth_token_r
     """The agent needs a fresh token of the host's own. Answered with a `HostAuthToken`."""
 
     subtype: ClassVar[Literal["host_auth_token_refresh"]] = "host_auth_token_refresh"
-
     status: Json = None
 
     def read_answer(self, payload: JsonObject) -> HostAuthToken:
@@ -356,7 +341,6 @@ class RemoteControlWorkSecret(Received, tag_field="subtype", tag="remote_control
     """The agent needs the secret of a remotely controlled session. Answered with a `WorkSecret`."""
 
     subtype: ClassVar[Literal["remote_control_work_secret"]] = "remote_control_work_secret"
-
     session_id: str
 
     def read_answer(self, payload: JsonObject) -> WorkSecret:
@@ -372,7 +356,6 @@ class _OpaqueAsk(Received):
 
     @classmethod
     def from_wire(cls, data: JsonObject) -> Self:
-        """Read any request; never raises."""
         subtype = data.get("subtype")
         if isinstance(subtype, str):
             ask = cls(subtype, {key: value for key, value in data.items() if key != "subtype"})
@@ -382,7 +365,6 @@ class _OpaqueAsk(Received):
         return ask
 
     def to_wire(self) -> JsonObject:
-        """The request as sent."""
         return {"subtype": self.subtype, **self.fields}
 
     def read_answer(self, payload: JsonObject) -> JsonObject:
@@ -482,7 +464,6 @@ class DialogResult(Received):
     result: Json = None
 
     def to_wire(self) -> JsonObject:
-        """The answer as sent."""
         return {"behavior": self.behavior} | ({} if self.behavior == "cancelled" else {"result": self.result})
 
 

@@ -196,7 +196,7 @@ class GenericRequest(Request[JsonObject], tag=False):
 
     @classmethod
     def from_wire(cls, data: JsonObject) -> Self:
-        """Any object will do; a subtype that is no text stays among the fields."""
+        """Any object will do; a subtype that is not text stays among the fields."""
         subtype = data.get("subtype")
         if isinstance(subtype, str):
             return cls(subtype, {key: value for key, value in data.items() if key != "subtype"})

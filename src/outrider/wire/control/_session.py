@@ -329,7 +329,7 @@ class SetPermissionMode(Request[PermissionModeSet], tag="set_permission_mode"):
 
 
 class SetModel(Request[ModelSet], tag="set_model", omit_defaults=False):
-    """Changes the model. A name that is no alias is tried out first, which can take 15 seconds."""
+    """Changes the model. A name that is not an alias is tried first, which can take 15 seconds."""
 
     model: str | None = None
     """None: back to the model that the session began with; sent as null."""
@@ -565,7 +565,7 @@ class FileContents(Payload, rename={"abs_path": "absPath"}):
     encoding: str | None = None
     """`base64` if that was asked for."""
     lossy: bool | None = None
-    """True: some bytes were no text and are lost."""
+    """True: some bytes were not text and are lost."""
     requested_path: str | None = None
 
 
@@ -573,7 +573,7 @@ class RewindReport(Payload, rename="camel"):
     """What taking files back did or would do."""
 
     can_rewind: bool = False
-    """False is no failure of the request: see `error`."""
+    """False does not mean that the request failed: see `error`."""
     error: str | None = None
     files_changed: list[str] | None = None
     insertions: int | None = None

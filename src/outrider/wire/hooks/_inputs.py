@@ -85,7 +85,6 @@ class HookInput(Received, kw_only=True):
         return str(self.__struct_config__.tag or "")
 
     def to_wire(self) -> JsonObject:
-        """The input as sent."""
         always = {"session_id": self.session_id, "transcript_path": self.transcript_path, "cwd": self.cwd}
         return always | super().to_wire()
 
@@ -278,7 +277,6 @@ class PermissionRequestInput(_ToolInput, kw_only=True):
         return value
 
     def to_wire(self) -> JsonObject:
-        """The input as sent."""
         wire = super().to_wire()
         if self.permission_suggestions is not None:
             wire["permission_suggestions"] = [update.to_dict() for update in self.permission_suggestions]
@@ -474,7 +472,6 @@ class UnknownHookInput(HookInput, kw_only=True):
 
     @classmethod
     def from_wire(cls, data: JsonObject) -> Self:
-        """Read the input of any event; never raises."""
         common = convert_leniently(HookInput, data)
         values = {name: getattr(common, name) for name in HookInput.__struct_fields__}
         fields = {key: item for key, item in data.items() if key not in HookInput.__struct_encode_fields__}
@@ -491,7 +488,6 @@ class UnknownHookInput(HookInput, kw_only=True):
         return self.event
 
     def to_wire(self) -> JsonObject:
-        """The input as sent."""
         common = {key: value for key, value in super().to_wire().items() if key not in ("event", "fields")}
         return common | {"hook_event_name": self.event} | self.fields
 

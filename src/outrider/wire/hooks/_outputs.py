@@ -41,7 +41,6 @@ class SpecificOutput(
     """The part of an answer that only one event has; the event's name is filled in from the class."""
 
     def to_wire(self) -> JsonObject:
-        """The `hookSpecificOutput` as sent."""
         return cast(JsonObject, msgspec.to_builtins(self))
 
 
@@ -140,7 +139,6 @@ class PermissionRequestOutput(SpecificOutput):
     decision: _PermissionDecision
 
     def to_wire(self) -> JsonObject:
-        """The `hookSpecificOutput` as sent."""
         decision = self.decision if isinstance(self.decision, dict) else self.decision.to_wire()
         return {"hookEventName": "PermissionRequest", "decision": decision}
 
@@ -225,7 +223,6 @@ class HookOutput(Received, rename="camel"):
         return value
 
     def to_wire(self) -> JsonObject:
-        """The answer as sent."""
         specific = self.hook_specific_output
         wire = encode_output(msgspec.to_builtins(msgspec.structs.replace(self, hook_specific_output=None)))
         if specific is not None:
@@ -242,7 +239,6 @@ class AsyncHookOutput(Received, rename="camel"):
     """Milliseconds that it may take."""
 
     def to_wire(self) -> JsonObject:
-        """The answer as sent."""
         return {"async": True, **super().to_wire()}
 
 
