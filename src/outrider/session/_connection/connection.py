@@ -211,7 +211,7 @@ class Reading:
             if not left.done():
                 left.set_result(may_go_on)
 
-        loop.prepare_callbacks()
+        loop.enter()
         stop = pipes.watch(loop.native, take, leave)
         try:
             return await left
@@ -697,6 +697,7 @@ class Connection:
     def _own_context(self, context: Context | None) -> Context:
         own = (context or Context()).copy()
         own.run(_serves.set, self._gone)
+        own.run(self.loop.enter)
         return own
 
     # Turns.

@@ -106,6 +106,9 @@ class Loop:
     def make_scope(self) -> anyio.CancelScope:
         return anyio.CancelScope()
 
+    def enter(self) -> None:
+        """Let callbacks of the loop use anyio in this context."""
+
     def start(
         self, tasks: TaskGroup, context: Context, function: Function, arguments: tuple[object, ...]
     ) -> Task | None:
@@ -154,8 +157,7 @@ class AsyncioLoop(Loop):
         while left := [task for task in tasks if not task.done()]:
             await sys.modules["asyncio"].wait(left)
 
-    def prepare_callbacks(self) -> None:
-        """Let callbacks of the loop that are made in this context use anyio."""
+    def enter(self) -> None:
         if self._library is not None:
             self._library.set("asyncio")
 
