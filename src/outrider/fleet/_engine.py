@@ -492,7 +492,10 @@ class TaskAttempts:
             tool_calls=before.tool_calls if note.tool_calls is None else note.tool_calls,
             workspace=note.workspace or before.workspace,
         )
-        self._recovery.tries = note.tries or self._recovery.tries
+        if note.tries is not None:
+            # A note that comes late must not take back what was counted since.
+            most = max(note.tries.restarts, self._recovery.tries.restarts)
+            self._recovery.tries = msgspec.structs.replace(note.tries, restarts=most)
         self._tell(note)
 
     def _outcome(self, attempted: Attempted) -> Outcome[object]:
