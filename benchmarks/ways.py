@@ -76,8 +76,17 @@ Walk = Callable[[int, Counting], Awaitable[int]]
 """Walks a way so many times; gives the depth of the user's function on it, or 0."""
 
 
-async def _walked(walk: Walk, times: int, counting: Counting) -> int:
-    return await walk(times, counting)
+def _walk_in_thread(walk: Walk, times: int, counting: Counting) -> int:
+    """Walk in a new thread: in worker threads that are there already nothing would be counted."""
+    depths: list[int] = []
+
+    async def go() -> None:
+        depths.append(await walk(times, counting))
+
+    thread = threading.Thread(target=lambda: asyncio.run(go()))
+    thread.start()
+    thread.join()
+    return depths[0]
 
 
 async def measure(walk: Walk, package: str, *leave_out: str) -> Way:
@@ -88,8 +97,7 @@ async def measure(walk: Walk, package: str, *leave_out: str) -> Way:
     for times in (FEW, MANY):
         counting = Counting(package, leave_out)
         with counting.on():
-            # In a thread of its own: worker threads that are there already would not be counted.
-            depth = await asyncio.to_thread(asyncio.run, _walked(walk, times, counting))
+            depth = _walk_in_thread(walk, times, counting)
         counted.append(counting)
     few, many = (each.calls for each in counted)
     more = {code: many[code] - few[code] for code in many if many[code] - few[code] >= MANY - FEW}
