@@ -115,7 +115,8 @@ def hold_chat(fields: OptionFields, *, no_color: bool) -> int:
     stream = Stream(terminal, cwd=cwd)
     base: OptionFields = {"include_partial_messages": terminal.is_live}
     chosen: OptionFields = {**base, **Asker(terminal, stream, cwd=cwd).fields(), **fields}
-    with opened(outrider.sync.Session(outrider.Options(**chosen)), terminal) as session:
+    made: outrider.sync.Session = outrider.sync.Session(outrider.Options(**chosen))
+    with opened(made, terminal) as session:
         code = _Chat(session, terminal, stream).hold()
         id = session.id
     if id is not None and outrider.Options(**chosen).persist_session:

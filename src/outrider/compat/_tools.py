@@ -32,7 +32,7 @@ from typing import (
 from outrider.compat._types.options import McpSdkServerConfig
 from outrider.errors import ToolFailed
 from outrider.handlers import RawTool, RawToolServer
-from outrider.handlers._tools.json_schema import JsonSchema
+from outrider.handlers._tools.shape_errors import JsonSchema
 
 __all__ = ["SdkMcpTool", "ToolAnnotations", "create_sdk_mcp_server", "tool"]
 
