@@ -11,6 +11,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import pickle
 import re
 import shutil
 import time
@@ -186,7 +187,8 @@ def _parsed(line: str) -> Any:
 
 
 def _store(kind: str, world: World, lookup: Lookup) -> Any:
-    entries: list[tuple[dict[str, str], list[dict[str, Any]]]] = copy.deepcopy(world["entries"])
+    # A copy, in a fraction of the time that `deepcopy` takes.
+    entries: list[tuple[dict[str, str], list[dict[str, Any]]]] = pickle.loads(pickle.dumps(world["entries"]))
     contract = lookup("SessionStore")
     memory = lookup("InMemorySessionStore")
 

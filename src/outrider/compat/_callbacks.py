@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 log = logging.getLogger("outrider.session")
 
 _HOOK_SECONDS: Final = 600.0
-"""How long the agent waits for a hook that says nothing about it."""
+"""The default timeout of hooks in Claude Code."""
 
 
 def hooks_of(given: object) -> dict[str, list[Hook[..., object]]]:
-    """The hooks of each event. All that match are called at once, each sees the input as it was.
+    """The hooks of each event. Matching hooks run concurrently, each with the original input.
 
-    Raises `TypeError` for what is no hook.
+    Raises `TypeError` for an invalid hook.
     """
     if not given:
         return {}
@@ -49,7 +49,7 @@ def hooks_of(given: object) -> dict[str, list[Hook[..., object]]]:
 
 
 def has_to_block(given: Mapping[Any, Sequence[HookMatcher]] | None) -> bool:
-    """Whether what a hook fails at must not happen."""
+    """Whether a hook must block when it fails."""
     matchers = [matcher for each in (given or {}).values() for matcher in each]
     return any(matcher.on_failure not in (None, "continue") for matcher in matchers)
 
@@ -65,7 +65,7 @@ def _each_of(event: str, matcher: object) -> list[Hook[..., object]]:
             timeout=_HOOK_SECONDS if matcher.timeout is None else matcher.timeout,
             fails="closed" if matcher.on_failure == "block" else "open",
             in_order=False,
-            # The reference takes any event and any name, and says nothing of those that never come.
+            # The reference accepts any event and matcher without a warning.
             allow_unknown=True,
             allow_undelivered=True,
         )
@@ -93,17 +93,17 @@ def _calling(event: str, callback: HookCallback) -> Callable[..., object]:
 
 
 def decide_with(callback: object) -> Decide | None:
-    """`can_use_tool` as the callback of a session. Raises `TypeError` for what is no function."""
+    """Adapt `can_use_tool`. Raises `TypeError` if it is not callable."""
     if callback is not None and not callable(callback):
         raise TypeError(f"can_use_tool must be a function, not {type(callback).__name__}")
     return None if callback is None else Decide(cast("CanUseTool", callback))
 
 
 class Decide:
-    """`can_use_tool` as the callback of a session."""
+    """Adapts `can_use_tool` to the permission callback of a session."""
 
     warns_itself: Final = True
-    """What it is not asked about is said in the reference's words."""
+    """Warnings are worded as in the reference."""
 
     def __init__(self, callback: CanUseTool) -> None:
         self._callback = callback
@@ -123,14 +123,14 @@ class Decide:
         try:
             answer = await call(self._callback, request.tool_name, request.tool_input, context)
             if not isinstance(answer, PermissionResultAllow | PermissionResultDeny):
-                # Sessions take True and dicts, too. What the reference refuses must not be allowed here.
+                # Sessions accept True and dicts, which the reference rejects.
                 wanted = "PermissionResult (PermissionResultAllow or PermissionResultDeny)"
                 raise TypeError(f"Tool permission callback must return {wanted}, got {type(answer)}")
         except Exception as error:
             log.exception("%s failed to decide about %s: denied", self.__qualname__, request.tool_name)
             return PermissionResultDeny(message=f"Tool permission request failed: Error: {error}")
         if isinstance(answer, PermissionResultAllow) and answer.updated_input is None and request.is_changed:
-            # It was changed in place, and is meant as it is now.
+            # The callback changed the input in place.
             return PermissionResultAllow(
                 updated_input=request.tool_input, updated_permissions=answer.updated_permissions
             )

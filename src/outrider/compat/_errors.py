@@ -45,26 +45,26 @@ __all__ = [
 
 
 _SHOWN = 100
-"""Characters of a line that an error's text repeats."""
+"""The characters of a line that an error quotes."""
 
 
 class ClaudeSDKError(Exception):
-    """Anything that goes wrong between a program and the agent."""
+    """The base of all errors."""
 
 
 class CLIConnectionError(ClaudeSDKError):
-    """The agent cannot be started or reached, or there is no connection to it."""
+    """Claude Code cannot be started, or is not connected."""
 
 
 class CLINotFoundError(CLIConnectionError):
-    """The agent's program is not there."""
+    """Claude Code is not installed."""
 
     def __init__(self, message: str = "Claude Code not found", cli_path: str | None = None) -> None:
         super().__init__(f"{message}: {cli_path}" if cli_path else message)
 
 
 class ProcessError(ClaudeSDKError):
-    """The agent's process failed."""
+    """The process of Claude Code failed."""
 
     def __init__(self, message: str, exit_code: int | None = None, stderr: str | None = None) -> None:
         self.exit_code = exit_code
@@ -74,7 +74,7 @@ class ProcessError(ClaudeSDKError):
 
 
 class ResultError(ProcessError):
-    """The agent's process ended after a result that is an error, which `data` is."""
+    """The process ended after an error result, which `data` holds."""
 
     def __init__(
         self, message: str, data: dict[str, Any] | None = None, exit_code: int | None = None
@@ -91,7 +91,7 @@ class ResultError(ProcessError):
 
 
 class CLIJSONDecodeError(ClaudeSDKError):
-    """A line of the agent is no JSON."""
+    """A line of output is not valid JSON."""
 
     def __init__(self, line: str, original_error: Exception) -> None:
         self.line = line
@@ -99,12 +99,12 @@ class CLIJSONDecodeError(ClaudeSDKError):
         super().__init__(f"Failed to decode JSON: {line[:_SHOWN]}...")
 
     def __reduce__(self) -> tuple[Callable[..., CLIJSONDecodeError], tuple[object, ...], dict[str, Any]]:
-        # By itself Python would make it again of its text alone.
+        # The default would call the constructor with the text alone.
         return type(self), (self.line, self.original_error), vars(self)
 
 
 class MessageParseError(ClaudeSDKError):
-    """A message of the agent is not what it should be."""
+    """A message could not be parsed."""
 
     def __init__(self, message: str, data: dict[str, Any] | None = None) -> None:
         self.data = data
@@ -116,7 +116,7 @@ def _text(value: object) -> str | None:
 
 
 def _texts(value: object) -> list[str]:
-    """The texts of a list, or the one that stands in its place; what is blank is none."""
+    """The non-blank texts of a list, or of a single value."""
     each: list[object] = cast("list[object]", value) if isinstance(value, list) else [value]
     return [text for text in each if isinstance(text, str) and text.strip()]
 
@@ -130,7 +130,7 @@ class StoreFailed(ClaudeSDKError, RuntimeError):
 
 @contextmanager
 def translating() -> Generator[None]:
-    """Raise errors of Outrider as those of the reference."""
+    """Raise Outrider's errors as those of the reference."""
     try:
         yield
     except OutriderError as error:
@@ -141,7 +141,7 @@ def translating() -> Generator[None]:
 
 @contextmanager
 def writing_to(session: Session) -> Generator[None]:
-    """The same, where something is written: what has ended before is no news, but cannot be written to."""
+    """The same for writes: a session that had ended before is a connection error."""
     was_closed = session.state is SessionState.CLOSED
     with translating():
         try:
@@ -154,15 +154,12 @@ def writing_to(session: Session) -> Generator[None]:
 
 
 def translated(error: OutriderError, result: ResultMessage | None = None) -> BaseException:
-    """The error that the reference would raise. What is a `ValueError` there is one here, too, as it is.
-
-    `result` is the error result that the agent ended with, if it did.
-    """
+    """The error that the reference would raise. `result` is the error result that came last, if any."""
     match error:
         case ProcessExited():
             return process_error(error, result)
         case ConnectionLost(__cause__=Exception() as cause) if not isinstance(cause, OutriderError):
-            # Of a transport of the user's: it stays what it is.
+            # Errors of a user's transport are raised unchanged.
             return _of_transport(cause, result)
         case AgentNotFound():
             return CLINotFoundError(_not_found(error))
@@ -202,7 +199,7 @@ def translated(error: OutriderError, result: ResultMessage | None = None) -> Bas
 
 
 def process_error(error: ProcessExited, result: ResultMessage | None) -> ProcessError:
-    """The program's end as an error: what its last result says, if that was an error."""
+    """The error for an exit: that of the last result, if it was one."""
     code = error.returncode
     if result is not None:
         return result_error(result.raw, code)
@@ -216,7 +213,7 @@ def _of_transport(cause: Exception, result: ResultMessage | None) -> Exception:
 
 
 def result_error(data: JsonObject, code: int | None) -> ResultError:
-    """The error for a result that is one."""
+    """The error for an error result."""
     return ResultError(f"Claude Code returned an error result: {_what_it_says(data)}", data, code)
 
 

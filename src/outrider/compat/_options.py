@@ -43,7 +43,7 @@ Change: TypeAlias = Callable[[Fields, str | None], None]
 
 
 def with_flags(fields: Fields, flags: object) -> Fields:
-    """The fields of options with what the flags say, and the other flags as `extra_args`."""
+    """Move flags that Outrider has options for from `extra_args` to those options."""
     if not _is_mapping(flags):
         return {**fields, "extra_args": flags}
     changed = {**fields}
@@ -52,12 +52,9 @@ def with_flags(fields: Fields, flags: object) -> Fields:
         if flag in _FLAGS:
             _FLAGS[flag](changed, value)
         elif flag not in ("await-initialize", "verbose", "print"):
-            # Those are there already, where they have an effect.
+            # Set already, where they have an effect.
             rest[flag] = value
     return {**changed, "extra_args": rest}
-
-
-# What each flag does to the fields.
 
 
 def _text(option: str) -> Change:
@@ -79,7 +76,7 @@ def _number(option: str, kind: type[int | float]) -> Change:
         try:
             fields[option] = kind(value or "")
         except ValueError:
-            # It is refused by name where options are made.
+            # Rejected by name where options are made.
             fields[option] = value
 
     return change
@@ -93,7 +90,7 @@ def _names(option: str) -> Change:
 
 
 def _more(option: str, parts: Callable[[str], list[Any]] = lambda value: [value]) -> Change:
-    """Of these flags all count."""
+    """Add to what the option has."""
 
     def change(fields: Fields, value: str | None) -> None:
         before = fields.get(option)
@@ -112,7 +109,7 @@ def _json(option: str) -> Change:
 
 
 def _unless(option: str, change: Change) -> Change:
-    """The reference puts these before what the option makes, which then wins."""
+    """Change it only if the option is unset: the reference lets the option win."""
 
     def change_if_unset(fields: Fields, value: str | None) -> None:
         if fields.get(option) is None:
@@ -240,13 +237,13 @@ _SWITCHES: Final = ("exclude_dynamic_sections", "snapshot")
 
 
 def _rules(given: object) -> object:
-    """Rules for tools. The program takes each apart at commas and blanks."""
+    """Permission rules. Claude Code splits each at commas and spaces."""
     texts = _texts(given)
     return given if texts is None else split_rules(",".join(texts))
 
 
 def _tools(given: object) -> object:
-    """The names of tools; any mapping stands for the preset."""
+    """Tool names; any mapping is the preset."""
     if _is_mapping(given):
         return "default"
     texts = _texts(given)
@@ -254,7 +251,7 @@ def _tools(given: object) -> object:
 
 
 def _fallback_models(given: object, model: object) -> object:
-    """The models to fall back to: the same one again is none."""
+    """The fallback models, without the model itself."""
     if not isinstance(given, str):
         return given
     names = dict.fromkeys(name.strip() for name in given.split(","))
@@ -262,7 +259,7 @@ def _fallback_models(given: object, model: object) -> object:
 
 
 def _prompt(given: object) -> object:
-    """What the system prompt is, without what is added to it."""
+    """The system prompt, without what is appended."""
     if given is None:
         return ""
     if not _is_mapping(given):
@@ -272,25 +269,25 @@ def _prompt(given: object) -> object:
 
 
 def _appended_prompt(given: object) -> object:
-    """What is added to the agent's own system prompt."""
+    """What is appended to the preset system prompt."""
     return _of(given, "append") or None if _of(given, "type") == "preset" else None
 
 
 def _thinking(given: object) -> object:
-    """How the model thinks; None for a budget of nothing, which `_thinking_tokens` has."""
+    """The thinking configuration; None for a budget of 0, which `_thinking_tokens` handles."""
     if not _is_mapping(given) or _thinking_tokens(given, None) == 0:
         return None if _is_mapping(given) else given
     return _known(given, _OF_THINKING)
 
 
 def _thinking_tokens(given: object, otherwise: object) -> object:
-    """How many tokens it may think with."""
+    """The limit of thinking tokens."""
     is_nothing = _of(given, "type") == "enabled" and _of(given, "budget_tokens") == 0
     return 0 if is_nothing else otherwise
 
 
 def _servers(given: object) -> object:
-    """MCP servers; those of this process as what answers for them."""
+    """MCP servers; in-process ones as their instances."""
     if not _is_mapping(given):
         return given or {}
     return {name: _of(server, "instance") if _is_own(server) else server for name, server in given.items()}
@@ -301,7 +298,7 @@ def _is_own(server: object) -> bool:
 
 
 def _agents(given: object) -> object:
-    """Subagents, without what is unset."""
+    """Subagents, without unset fields."""
     if not _is_mapping(given):
         return given or {}
     return {name: _agent(agent) for name, agent in given.items()}
@@ -315,7 +312,7 @@ def _agent(given: object) -> object:
 
 
 def _plugins(given: object) -> object:
-    """Plugins. Raises `ValueError` for one that is not in a folder."""
+    """Plugins. Raises `ValueError` for one that is not local."""
     if not isinstance(given, list | tuple):
         return given
     every = cast("list[object]", given)
@@ -326,7 +323,7 @@ def _plugins(given: object) -> object:
 
 
 def _output_format(given: object) -> object:
-    """The form of the answer. Another than a schema means nothing."""
+    """The output schema; other formats are ignored."""
     if not _is_mapping(given):
         return given
     schema = _of(given, "schema") if _of(given, "type") == "json_schema" else None
@@ -334,14 +331,14 @@ def _output_format(given: object) -> object:
 
 
 def _sandbox(given: object) -> object:
-    """The sandbox. Outrider would not run commands at all where there is none; the reference runs them."""
+    """The sandbox. The reference runs commands without one if it is unavailable."""
     if not _is_mapping(given) or not _of(given, "enabled"):
         return given
     return {"failIfUnavailable": False, **given}
 
 
 def _variables(options: ClaudeAgentOptions) -> object:
-    """The variables that are set. These come before options in Outrider, and after them in the reference."""
+    """Environment variables, without those that options override in the reference."""
     given: object = options.env
     if not _is_mapping(given):
         return given
@@ -367,7 +364,7 @@ def _of(given: object, name: str) -> object:
 
 
 def _known(given: Mapping[Any, Any], names: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
-    """A mapping of a known type, without the keys that its type does not have."""
+    """Drop the keys that a mapping of this type does not have."""
     known = names.get(str(given.get("type")))
     return {name: item for name, item in given.items() if known is None or name in known}
 
@@ -377,7 +374,7 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 def checked_skills(skills: object) -> object:
-    """The skills as they are. Raises `TypeError` or `ValueError`."""
+    """Validate skills. Raises `TypeError` or `ValueError`."""
     if skills is None or (isinstance(skills, str) and skills == "all"):
         return skills
     if not isinstance(skills, list):
@@ -415,51 +412,28 @@ def _fault_of(name: str) -> str:
 # Options.
 
 _SAME: Final = (
-    "strict_mcp_config",
-    "permission_mode",
-    "max_budget_usd",
-    "cli_path",
-    "max_buffer_size",
-    "user",
-    "include_partial_messages",
-    "include_hook_events",
-    "forward_subagent_text",
-    "verbatim_prompts",
-    "continue_conversation",
-    "fork_session",
-    "resume_drops_turn",
-    "setting_sources",
-    "effort",
-    "enable_file_checkpointing",
-    "session_store",
-    "session_store_flush",
-    "task_budget",
-    "client_app",
+    *("strict_mcp_config", "permission_mode", "max_budget_usd", "cli_path", "max_buffer_size"),
+    *("user", "include_partial_messages", "include_hook_events", "forward_subagent_text"),
+    *("verbatim_prompts", "continue_conversation", "fork_session", "resume_drops_turn"),
+    *("setting_sources", "effort", "enable_file_checkpointing", "session_store"),
+    *("session_store_flush", "task_budget", "client_app"),
 )
-"""Options that are called the same, and mean the same when they are set."""
+"""Options with the same name and meaning."""
 
 _DROPPED_IF_EMPTY: Final = (
-    "model",
-    "fallback_model",
-    "max_turns",
-    "resume",
-    "session_id",
-    "resume_session_at",
-    "permission_prompt_tool_name",
-    "settings",
-    "cwd",
+    *("model", "fallback_model", "max_turns", "resume", "session_id", "resume_session_at"),
+    *("permission_prompt_tool_name", "settings", "cwd"),
 )
-"""Options of which the reference leaves out whatever is empty."""
+"""Options that the reference ignores if they are empty."""
 
 _LISTS: Final = ("betas", "add_dirs")
-"""Those of which None is no more than an empty list."""
+"""Options for which None means an empty list."""
 
 
 def translated_options(
     given: ClaudeAgentOptions | None, transport: Transport | transports.Transport | None = None
 ) -> Options:
-    """The options of a session. Raises what the reference raises for what cannot work: `ValueError`,
-    `TypeError`."""
+    """Translate options. Raises `ValueError` and `TypeError` as the reference does."""
     options = ClaudeAgentOptions() if given is None else given
     if options.can_use_tool is not None and options.permission_prompt_tool_name:
         raise ValueError(
@@ -468,7 +442,7 @@ def translated_options(
     fields = _settled(with_flags(_fields(options), options.extra_args), transport)
     made = Options(**cast("OptionFields", fields))
     if made.continue_conversation and not _can_continue(made):
-        # The program begins a new one then.
+        # Claude Code then starts a new session.
         made = made.replace(continue_conversation=False, fork_session=False)
     _warn_of_what_is_not_asked(options)
     return made
@@ -482,7 +456,7 @@ def _fields(options: ClaudeAgentOptions) -> Fields:
         "tools": _tools(options.tools),
         "allowed_tools": _rules(options.allowed_tools or ()),
         "disallowed_tools": _rules(options.disallowed_tools or ()),
-        # The reference takes any name, and sends it as it is.
+        # The reference sends any name.
         "extra_tools": ("*",),
         "skills": checked_skills(options.skills),
         "system_prompt": _prompt(options.system_prompt),
@@ -494,7 +468,7 @@ def _fields(options: ClaudeAgentOptions) -> Fields:
         "plugins": _plugins(options.plugins or ()),
         "output_format": _output_format(options.output_format),
         "sandbox": _sandbox(options.sandbox),
-        # Alone, they are handed on unread.
+        # Without a sandbox, settings are passed on unread.
         "strict_settings_merge": options.sandbox is not None,
         "env": _variables(options),
         "stderr": _to_stderr if options.stderr is None else options.stderr,
@@ -504,31 +478,31 @@ def _fields(options: ClaudeAgentOptions) -> Fields:
         "give_up_on": (),
     }
     if options.skills is not None and options.setting_sources is None:
-        # Else no skill of the user's or the project's would be found.
+        # Otherwise skills of the user and the project would not be found.
         fields["setting_sources"] = ("user", "project")
     return fields
 
 
 def _settled(fields: Fields, transport: Transport | transports.Transport | None) -> Fields:
-    """The fields, where they depend on each other, and the program takes what Outrider does not."""
+    """Resolve fields that depend on each other, and combinations that Outrider rejects."""
     settled = {**fields}
     if transport is not None:
         settled["transport"] = native(transport)
         if fields["session_store"] is not None:
-            # Nothing is started that could read what was laid out.
+            # No process would read the restored session.
             settled |= {"resume": None, "continue_conversation": False}
     if settled["resume"]:
-        # It says more exactly which one.
+        # `resume` is more specific.
         settled["continue_conversation"] = False
     elif settled["continue_conversation"] is False:
-        # There is nothing to copy.
+        # There is nothing to fork.
         settled["fork_session"] = False
     settled["fallback_model"] = _fallback_models(fields["fallback_model"], fields["model"])
     return settled
 
 
 def _can_continue(options: Options) -> bool:
-    """Whether there is a session to go on with, as far as that can be known here."""
+    """Whether there is a session to continue, as far as can be known here."""
     elsewhere = (options.session_store, options.user, options.transport)
     if any(place is not None for place in elsewhere) or is_intercepted():
         return True

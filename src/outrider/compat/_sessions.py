@@ -37,14 +37,14 @@ T = TypeVar("T")
 
 _ID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _NOT_SHOWN: Final = ("Cf", "Co", "Cn")
-"""Kinds of characters that a tag is kept without: format, private, unassigned."""
+"""Categories of characters that are removed from tags: format, private, unassigned."""
 _PASSES: Final = 10
 _REPLACED: Final = "content-replacement"
-"""The type of an entry that tells which results of tools were shortened."""
+"""The type of entries that say which tool results were shortened."""
 
 
 def is_id(text: object) -> bool:
-    """Whether it is a UUID. Raises `TypeError` for what is no text: not to find it would hide the mistake."""
+    """Whether it is a UUID. Raises `TypeError` if it is not a string."""
     if not isinstance(text, str):
         raise TypeError(f"An id must be a string, not {type(text).__name__}: {text!r}")
     return _ID.fullmatch(text) is not None
@@ -73,7 +73,7 @@ def check_tag(tag: str | None) -> str | None:
         return None
     plain = tag
     for _ in range(_PASSES):
-        # What is left may combine anew.
+        # What remains may combine again.
         before = plain
         plain = unicodedata.normalize("NFKC", plain)
         plain = "".join(char for char in plain if unicodedata.category(char) not in _NOT_SHOWN)
@@ -86,7 +86,7 @@ def check_tag(tag: str | None) -> str | None:
 
 
 def page(found: Sequence[T], limit: int | None, offset: int) -> list[T]:
-    """Those from an offset on. A limit that is not positive is none."""
+    """The items from an offset on, up to a positive limit."""
     if limit is not None and limit > 0:
         return list(found[offset : offset + limit])
     return list(found[max(offset, 0) :])
@@ -100,8 +100,7 @@ def to_info(
     size: int | None = None,
     folder: str | None = None,
 ) -> SDKSessionInfo | None:
-    """What lists say of a session, from what its summary has; None if they leave it out. `folder`: where it
-    is if it does not say."""
+    """The list entry for a summary; None if it is not listed. `folder` is the default of `cwd`."""
 
     def text(name: str) -> str | None:
         value = data.get(name)
@@ -130,7 +129,7 @@ def to_info(
 def to_messages(
     entries: Iterable[TranscriptEntry], told: Mapping[str, object] | None = None
 ) -> list[SessionMessage]:
-    """The messages that entries are; those of a subagent with what is `told` of it."""
+    """Convert entries to messages, with the metadata of their subagent if `told`."""
     call, parent = (_text(told or {}, name) for name in ("toolUseId", "parentAgentId"))
     made: list[SessionMessage] = []
     for entry in entries:
@@ -154,14 +153,14 @@ def _text(told: Mapping[str, object], name: str) -> str | None:
 
 
 def _is_own(entry: JsonObject, session_id: str) -> bool:
-    """Whether an entry is the session's own: not a subagent's, nor about the results of another session."""
+    """Whether an entry belongs to the session itself, not to a subagent or another session."""
     if entry.get("type") == _REPLACED:
         return entry.get("sessionId") == session_id
     return entry.get("isSidechain") is not True
 
 
 def fork_of(source: Bundle, at: str | None, title: str | None) -> Bundle:
-    """A session of its own with the conversation of another. Raises `ValueError`."""
+    """Fork a session. Raises `ValueError`."""
     session_id = str(uuid4())
     main = Bundle(
         session_id=source.session_id,
@@ -179,14 +178,14 @@ def fork_of(source: Bundle, at: str | None, title: str | None) -> Bundle:
         entry.pop("sourceToolAssistantUUID", None)
         entry.setdefault("logicalParentUuid", None)
     noted = [dated(entry) for entry in _merged(made.entries[len(said) :])]
-    # The fork was used last when it was made.
+    # The fork was last used now.
     said[-1]["timestamp"] = noted[-1]["timestamp"]
     made.entries = [*said, *noted]
     return made
 
 
 def _merged(noted: list[JsonObject]) -> list[JsonObject]:
-    """What is noted in a fork, with all that was shortened in one entry."""
+    """The metadata of a fork, with all shortened results in one entry."""
     replaced = [entry for entry in noted if entry.get("type") == _REPLACED]
     if not replaced:
         return noted
@@ -201,7 +200,7 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 def project_key_for_directory(directory: str | Path | None = None) -> str:
-    """The name under which the sessions of a folder are kept; by default, of this one."""
+    """The key of a folder's sessions; by default, of this folder."""
     return project_key(Path.cwd() if directory is None else directory)
 
 
@@ -211,8 +210,9 @@ def list_sessions(
     offset: int = 0,
     include_worktrees: bool = True,
 ) -> list[SDKSessionInfo]:
-    """The sessions of a folder, and of the other worktrees of its repository; by default, all. Those that
-    were used last come first. A limit of 0 or less is none."""
+    """The sessions of a folder and the other worktrees of its repository, or of all folders, newest first.
+
+    A limit of 0 or less means none."""
     query = SessionQuery(project=directory or None, archived=None, worktrees=include_worktrees)
     told = BlockingSessions().facts(query)
     infos = (info for session, data in told if (info := _info(session, data, directory)) is not None)
@@ -221,7 +221,7 @@ def list_sessions(
 
 
 def get_session_info(session_id: str, directory: str | None = None) -> SDKSessionInfo | None:
-    """What lists say of a session; None if there is none, or lists leave it out."""
+    """The list entry of a session; None if there is none."""
     if not is_id(session_id):
         return None
     try:
@@ -234,7 +234,7 @@ def get_session_info(session_id: str, directory: str | None = None) -> SDKSessio
 def get_session_messages(
     session_id: str, directory: str | None = None, limit: int | None = None, offset: int = 0
 ) -> list[SessionMessage]:
-    """The messages of a session, first to last; none if there is no such session."""
+    """The messages of a session, oldest first; empty if there is no such session."""
     if not is_id(session_id):
         return []
     try:
@@ -245,7 +245,7 @@ def get_session_messages(
 
 
 def list_subagents(session_id: str, directory: str | None = None) -> list[str]:
-    """The ids of the subagents that a session had."""
+    """The ids of a session's subagents."""
     if not is_id(session_id):
         return []
     try:
@@ -261,7 +261,7 @@ def get_subagent_messages(
     limit: int | None = None,
     offset: int = 0,
 ) -> list[SessionMessage]:
-    """The messages of a subagent of a session, first to last; none if there is no such."""
+    """The messages of a subagent, oldest first; empty if there is none."""
     if not is_id(session_id) or not agent_id:
         return []
     try:
@@ -272,20 +272,20 @@ def get_subagent_messages(
 
 
 def rename_session(session_id: str, title: str, directory: str | None = None) -> None:
-    """Give a session another title. Raises `ValueError` for an empty one and for what is no id, and
+    """Change a session's title. Raises `ValueError` for an empty title and an invalid id, and
     `FileNotFoundError` if there is no such session."""
     check_id(session_id)
     _note(session_id, title_entry(session_id, check_title(title)), directory)
 
 
 def tag_session(session_id: str, tag: str | None, directory: str | None = None) -> None:
-    """Give a session a tag, in place of the one that it has; None: none. Raises as `rename_session` does."""
+    """Set a session's tag, or clear it with None. Raises as `rename_session` does."""
     check_id(session_id)
     _note(session_id, tag_entry(session_id, check_tag(tag)), directory)
 
 
 def delete_session(session_id: str, directory: str | None = None) -> None:
-    """Remove a session, with the transcripts of its subagents. Raises `ValueError` for what is no id, and
+    """Delete a session and its subagents' transcripts. Raises `ValueError` for an invalid id, and
     `FileNotFoundError` if there is no such session."""
     check_id(session_id)
     with _raising(session_id, directory):
@@ -298,10 +298,9 @@ def fork_session(
     up_to_message_id: str | None = None,
     title: str | None = None,
 ) -> ForkSessionResult:
-    """Make a new session with the conversation of another one, up to a message if one is given.
+    """Copy a session, up to a message if one is given.
 
-    Raises `ValueError` for what is no id and for a message that is not in it, and `FileNotFoundError` if
-    there is no such session.
+    Raises `ValueError` for an invalid id or message, and `FileNotFoundError` if there is no such session.
     """
     check_id(session_id)
     check_message_id(up_to_message_id)
@@ -324,7 +323,7 @@ def _note(session_id: str, entry: JsonObject, directory: str | None) -> None:
 
 @contextmanager
 def _raising(session_id: str, directory: str | None, where: str = "") -> Generator[None]:
-    """Raise what a caller expects of a function that works on files."""
+    """Raise errors as functions that work on files do."""
     try:
         yield
     except SessionNotFound:

@@ -40,9 +40,7 @@ from outrider.transcripts import (
     title_entry,
     to_entry,
 )
-from outrider.transcripts import (
-    SessionStore as Contract,
-)
+from outrider.transcripts import SessionStore as NativeStore
 from outrider.transcripts import fold_session_summary as fold
 
 if TYPE_CHECKING:
@@ -55,7 +53,6 @@ if TYPE_CHECKING:
         SessionStoreEntry,
         SessionSummaryEntry,
     )
-    from outrider.transcripts import SessionStore as NativeStore
     from outrider.wire import JsonObject
 
 log = logging.getLogger("outrider.compat")
@@ -63,41 +60,12 @@ log = logging.getLogger("outrider.compat")
 
 @dataclass(frozen=True)
 class _Row:
-    """A session that may have to be loaded to be described."""
+    """A session that may have to be loaded to be listed."""
 
     session_id: str
     mtime: int
     data: Mapping[str, Any] | None
-    """What the store remembers of it, if that is up to date."""
-
-
-async def listed(
-    store: SessionStore, project: str, limit: int | None, offset: int, *, folder: str
-) -> list[SDKSessionInfo]:
-    """The sessions of a project, newest first.
-
-    Those that are not up to date in the summaries are counted for a page before they are loaded, and then
-    left out if they have no place in lists. Raises `ValueError` for a store that cannot list.
-    """
-    summaries = await _summaries(store, project)
-    rows = await _rows(store, project, summaries)
-    calls = StoreCalls(cast("NativeStore", store))
-    start = max(offset, 0)
-    wanted = start + limit if limit is not None and limit > 0 else None
-
-    async def describe(row: _Row) -> SDKSessionInfo | None:
-        return await _described(store, project, row, folder)
-
-    if summaries is not None:
-        known = [row for row in rows if row.data is None or _is_listed(row.data)]
-        told = await calls.each(describe, known[start:wanted])
-        return [info for info in told if info is not None]
-    found: list[SDKSessionInfo] = []
-    while rows and (wanted is None or len(found) < wanted):
-        count = len(rows) if wanted is None else wanted - len(found)
-        some, rows = rows[:count], rows[count:]
-        found += [info for info in await calls.each(describe, some) if info is not None]
-    return found[start:wanted]
+    """Its summary in the store, if that is current."""
 
 
 def _is_listed(data: Mapping[str, object]) -> bool:
@@ -105,7 +73,7 @@ def _is_listed(data: Mapping[str, object]) -> bool:
 
 
 async def _summaries(store: SessionStore, project: str) -> list[SessionSummaryEntry] | None:
-    """What the store remembers of sessions; None if it does not."""
+    """The summaries in the store; None if it has none."""
     if not offers(store, "list_session_summaries"):
         return None
     try:
@@ -151,12 +119,12 @@ async def _described(store: SessionStore, project: str, row: _Row, folder: str) 
 
 
 def read_entries(loaded: Iterable[object] | None) -> list[JsonObject]:
-    """What a store has loaded, without what no entry can be."""
+    """The entries that a store has loaded."""
     return [cast("JsonObject", entry) for entry in loaded or () if isinstance(entry, dict)]
 
 
 def size_of(entries: Sequence[JsonObject]) -> int:
-    """How many bytes the entries have as a file."""
+    """The size of the entries as a file, in bytes."""
     return sum(len(json.dumps(entry, separators=(",", ":"))) + 1 for entry in entries)
 
 
@@ -167,47 +135,65 @@ _TOLD: Final = "agent_metadata"
 
 
 class InMemorySessionStore(MemoryStore):
-    """A store in the memory of this process, for tests and for trying things out."""
+    """A store in memory, for tests."""
 
     def __init__(self) -> None:
         super().__init__()
 
-    # What the reference's does not have is not offered: those who derive from it change `append` and `load`,
-    # and expect these to be called.
-    append_batch = Contract.append_batch
-    find_session = Contract.find_session
-    list_projects = Contract.list_projects
-    acquire_lease = Contract.acquire_lease
-    renew_lease = Contract.renew_lease
-    release_lease = Contract.release_lease
+    # Subclasses override `append` and `load`, and expect that nothing else is called.
+    append_batch = NativeStore.append_batch
+    find_session = NativeStore.find_session
+    list_projects = NativeStore.list_projects
+    acquire_lease = NativeStore.acquire_lease
+    renew_lease = NativeStore.renew_lease
+    release_lease = NativeStore.release_lease
 
 
 def fold_session_summary(
     prev: SessionSummaryEntry | None, key: SessionKey, entries: list[SessionStoreEntry]
 ) -> SessionSummaryEntry:
-    """The summary of a session with more entries of its main transcript; the one before stays as it is. Its
-    `mtime` is the store's business."""
+    """Add entries of the main transcript to a session's summary. The store sets `mtime`."""
     return cast("SessionSummaryEntry", fold(prev, key, entries))
 
 
-# Reading
+# Read
 
 
 async def list_sessions_from_store(
     session_store: SessionStore, directory: str | None = None, limit: int | None = None, offset: int = 0
 ) -> list[SDKSessionInfo]:
-    """The sessions of a folder that are in a store, those used last first.
+    """The sessions of a folder that are in a store, newest first.
 
-    One that cannot be loaded is listed without a summary. Raises `ValueError` for a store that cannot list.
+    One that cannot be loaded is listed without a summary. Those without a current summary count for a page
+    before they are loaded, and may then turn out not to be listed. Raises `ValueError` for a store that
+    cannot list.
     """
-    project = project_key_for_directory(directory)
-    return await listed(session_store, project, limit, offset, folder=_folder(directory))
+    project, folder = project_key_for_directory(directory), _folder(directory)
+    summaries = await _summaries(session_store, project)
+    rows = await _rows(session_store, project, summaries)
+    calls = StoreCalls(cast("NativeStore", session_store))
+    start = max(offset, 0)
+    wanted = start + limit if limit is not None and limit > 0 else None
+
+    async def describe(row: _Row) -> SDKSessionInfo | None:
+        return await _described(session_store, project, row, folder)
+
+    if summaries is not None:
+        known = [row for row in rows if row.data is None or _is_listed(row.data)]
+        told = await calls.each(describe, known[start:wanted])
+        return [info for info in told if info is not None]
+    found: list[SDKSessionInfo] = []
+    while rows and (wanted is None or len(found) < wanted):
+        count = len(rows) if wanted is None else wanted - len(found)
+        some, rows = rows[:count], rows[count:]
+        found += [info for info in await calls.each(describe, some) if info is not None]
+    return found[start:wanted]
 
 
 async def get_session_info_from_store(
     session_store: SessionStore, session_id: str, directory: str | None = None
 ) -> SDKSessionInfo | None:
-    """What lists say of a session; None if there is none, or lists leave it out."""
+    """The list entry of a session; None if there is none."""
     entries = await _load(session_store, session_id, directory)
     if not entries:
         return None
@@ -228,7 +214,7 @@ async def get_session_messages_from_store(
     limit: int | None = None,
     offset: int = 0,
 ) -> list[SessionMessage]:
-    """The messages of a session, first to last; none if there is no such session."""
+    """The messages of a session, oldest first; empty if there is no such session."""
     entries = await _load(session_store, session_id, directory)
     return await run_sync(partial(_messages, entries, limit, offset, is_agent=False))
 
@@ -236,7 +222,7 @@ async def get_session_messages_from_store(
 async def list_subagents_from_store(
     session_store: SessionStore, session_id: str, directory: str | None = None
 ) -> list[str]:
-    """The ids of the subagents that a session had. Raises `ValueError` for a store without `list_subkeys`."""
+    """The ids of a session's subagents. Raises `ValueError` for a store without `list_subkeys`."""
     if not is_id(session_id):
         return []
     if not offers(session_store, "list_subkeys"):
@@ -256,7 +242,7 @@ async def get_subagent_messages_from_store(
     limit: int | None = None,
     offset: int = 0,
 ) -> list[SessionMessage]:
-    """The messages of a subagent of a session, first to last; none if there is no such."""
+    """The messages of a subagent, oldest first; empty if there is none."""
     if not is_id(session_id) or not agent_id:
         return []
     subpath: str | None = f"{_AGENTS}{_AGENT}{agent_id}"
@@ -269,13 +255,13 @@ async def get_subagent_messages_from_store(
     return await run_sync(partial(_messages, entries, limit, offset, is_agent=True))
 
 
-# Changing
+# Change
 
 
 async def rename_session_via_store(
     session_store: SessionStore, session_id: str, title: str, directory: str | None = None
 ) -> None:
-    """Give a session another title. Raises `ValueError` for an empty one and for what is no id."""
+    """Change a session's title. Raises `ValueError` for an empty title and an invalid id."""
     entry = title_entry(check_id(session_id), check_title(title))
     await _append(session_store, _key(session_id, directory), [dated(entry)])
 
@@ -283,8 +269,7 @@ async def rename_session_via_store(
 async def tag_session_via_store(
     session_store: SessionStore, session_id: str, tag: str | None, directory: str | None = None
 ) -> None:
-    """Give a session a tag, in place of the one that it has; None: none. Raises `ValueError` for an empty one
-    and for what is no id."""
+    """Set a session's tag, or clear it with None. Raises `ValueError` for an empty tag and an invalid id."""
     entry = tag_entry(check_id(session_id), check_tag(tag))
     await _append(session_store, _key(session_id, directory), [dated(entry)])
 
@@ -292,7 +277,7 @@ async def tag_session_via_store(
 async def delete_session_via_store(
     session_store: SessionStore, session_id: str, directory: str | None = None
 ) -> None:
-    """Remove a session; nothing, for a store that cannot delete. Raises `ValueError` for what is no id."""
+    """Delete a session, if the store can. Raises `ValueError` for an invalid id."""
     check_id(session_id)
     if offers(session_store, "delete"):
         await session_store.delete(_key(session_id, directory))
@@ -305,10 +290,9 @@ async def fork_session_via_store(
     up_to_message_id: str | None = None,
     title: str | None = None,
 ) -> ForkSessionResult:
-    """Make a new session with the conversation of another one, up to a message if one is given.
+    """Copy a session, up to a message if one is given.
 
-    Raises `ValueError` for what is no id and for a message that is not in it, and `FileNotFoundError` if
-    there is no such session.
+    Raises `ValueError` for an invalid id or message, and `FileNotFoundError` if there is no such session.
     """
     check_id(session_id)
     check_message_id(up_to_message_id)
@@ -330,9 +314,9 @@ async def import_session_to_store(
     include_subagents: bool = True,
     batch_size: int = _BATCH,
 ) -> None:
-    """Copy a session of this machine to a store, some entries at a time. What it has already comes again.
+    """Copy a session on disk to a store, in batches. Entries that the store has are appended again.
 
-    Raises `ValueError` for what is no id, and `FileNotFoundError` if there is no such session.
+    Raises `ValueError` for an invalid id, and `FileNotFoundError` if there is no such session.
     """
     check_id(session_id)
     sessions = BlockingSessions()
@@ -352,7 +336,7 @@ async def import_session_to_store(
             await _append_all(store, place, [entry for entry in part if entry.get("type") == _TOLD], size)
 
 
-# Within
+# Helpers
 
 
 def _key(session_id: str, directory: str | None) -> SessionKey:

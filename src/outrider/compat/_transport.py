@@ -16,40 +16,40 @@ from outrider.wire import encode
 
 
 class Transport(ABC):
-    """Moves messages between an agent and this process: lines of JSON out, objects in."""
+    """Moves messages between Claude Code and this process: JSON lines out, objects in."""
 
     @abstractmethod
     async def connect(self) -> None:
-        """Open the way to the agent."""
+        """Connect."""
 
     @abstractmethod
     async def write(self, data: str) -> None:
-        """Send a line, which ends with a newline."""
+        """Send a line that ends with a newline."""
 
     @abstractmethod
     def read_messages(self) -> AsyncIterator[dict[str, Any]]:
-        """What the agent says, until it ends."""
+        """Receive messages until the end."""
 
     @abstractmethod
     async def close(self) -> None:
-        """End the agent and free everything."""
+        """Disconnect and free all resources."""
 
     @abstractmethod
     def is_ready(self) -> bool:
-        """Whether something can be written."""
+        """Whether it can be written to."""
 
     @abstractmethod
     async def end_input(self) -> None:
-        """Say that nothing more will be written."""
+        """Close the input."""
 
 
 def native(transport: Transport | transports.Transport) -> transports.Transport:
-    """The transport as sessions use it; one of Outrider's own is that already."""
-    return transport if isinstance(transport, transports.Transport) else _Carried(transport)
+    """Adapt a transport, unless it is one of Outrider's."""
+    return transport if isinstance(transport, transports.Transport) else _Adapted(transport)
 
 
-class _Carried(transports.Transport):
-    """A transport of the reference's kind as one of Outrider's."""
+class _Adapted(transports.Transport):
+    """Adapts a reference transport to Outrider's."""
 
     def __init__(self, carrier: Transport) -> None:
         self._carrier = carrier
@@ -88,7 +88,7 @@ class _Carried(transports.Transport):
         await self._carrier.end_input()
 
     async def close(self) -> None:
-        # Once, as the reference does: a user's need not bear it twice. What was cut short did not happen.
+        # Once, as the reference does; a close that was cancelled does not count.
         async with self._closing:
             if self._is_closed:
                 return

@@ -150,9 +150,6 @@ class CanUseToolShadowedWarning(UserWarning):
     """A permission callback that the agent will not ask for some tools, or for any."""
 
 
-# Annotations are evaluated where they stand: else `NotRequired` would mean nothing at run time.
-
-
 AssistantMessageError: TypeAlias = Literal[
     "authentication_failed", "billing_error", "rate_limit", "invalid_request", "server_error", "unknown"
 ]
