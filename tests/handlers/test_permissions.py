@@ -359,9 +359,9 @@ async def test_a_thread_that_takes_too_long_is_left_to_itself() -> None:
 
     decider = Decider(slow, timeout=0.01)
     try:
-        assert (await decider.answer())["behavior"] == "deny"
-        # On a busy machine it may begin only now.
-        assert await anyio.to_thread.run_sync(begun.wait, 30)
+        # On a busy machine a call may be over before its thread begins.
+        while not begun.is_set():
+            assert (await decider.answer())["behavior"] == "deny"
         assert told[0].is_cancelled
     finally:
         end.set()
