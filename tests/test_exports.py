@@ -93,7 +93,9 @@ INTERNAL = {
     "outrider.transports._memory": {"Pipe"},
     "outrider.transports._process.child": {"Child", "ShutdownTimeouts"},
     "outrider.transports._process.folder": {"discard_folder", "make_folder", "remove_folder"},
-    "outrider.transports._process.pipes": {"Input", "InputClosed", "Output", "Readiness", "Ticket"},
+    "outrider.transports._process.pipes": {
+        *("Input", "InputClosed", "LoopPipes", "Output", "Readiness", "Ticket"),
+    },
     "outrider.transports._process.processes": {
         *("ProcTable", "ProcessTable", "PsutilTable", "Stat", "environment_of"),
         *(
@@ -138,6 +140,7 @@ INTERNAL = {
         "decode_tolerantly",
         "fast_decoder",
         "finished",
+        "known_frames",
         "opening",
         "typed_frame",
     },
