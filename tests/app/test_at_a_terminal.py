@@ -81,18 +81,18 @@ def test_a_question_of_the_agent_is_put() -> None:
     with machine(question, say("Good choice.")) as here:
         with here.screen("run", "Ask me") as screen:
             screen.see("Which database?")
-            screen.see("empty: none")
+            screen.see("empty for none")
             screen.press("2\n")
             assert screen.end() == Code.OK
         results = here.requests[1].tool_results
     assert "PostgreSQL" in str(results)
 
 
-@pytest.mark.parametrize("key, said", [("y", "approved"), ("n", "does not want")])
+@pytest.mark.parametrize("key, said", [("y", "approved"), ("n", "did not approve")])
 def test_a_plan_is_approved_or_sent_back(key: str, said: str) -> None:
     with machine(exit_plan_mode("1. Tidy up."), say("Well.")) as here:
         with here.screen("run", "--permission-mode", "plan", "Plan it") as screen:
-            screen.see("Is this plan to be carried out?")
+            screen.see("Carry out this plan?")
             screen.see("no (Enter)")
             screen.press(key)
             assert screen.end() == Code.OK

@@ -29,7 +29,7 @@ def test_a_conversation_goes_on_from_turn_to_turn(kind: Kind) -> None:
             shown = screen.text
         assert len(here.requests[1].messages) > len(here.requests[0].messages)
     assert "Hello Ada." in shown
-    assert "To go on: outrider chat --resume " in shown
+    assert "To continue: outrider chat --resume " in shown
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -108,7 +108,7 @@ def test_own_commands_and_those_of_the_agent_are_listed() -> None:
             assert screen.end() == Code.OK
             shown = screen.text
         assert len(here.requests) == 1
-    assert "of the agent" in shown
+    assert "commands of Claude Code" in shown
     assert "/compact" in shown
 
 

@@ -120,7 +120,7 @@ def test_always_says_every_rule_that_is_added() -> None:
         ]
     )
     assert rows(made) == [
-        "With `a`, until the session ends:",
+        "`a` allows until the session ends:",
         *(f"│ allow Bash(x{n} *)" for n in range(40)),
         "│ permission mode acceptEdits",
         "│ folder /etc",
@@ -259,7 +259,7 @@ def test_a_plan_is_shown_as_it_is_written() -> None:
 def test_a_question_of_the_agent_stands_in_the_gutter() -> None:
     asked = ask_question(f"Which?\n{FORGED}", [f"one\n{FORGED}", "two"])
     with machine(asked, say("Good.")) as here, here.screen("run", "Ask me", size=(40, 90)) as screen:
-        screen.see("empty: none")
+        screen.see("empty for none")
         screen.press("2\n")
         assert screen.end() == Code.OK
         lines = screen.lines

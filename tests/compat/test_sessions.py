@@ -29,6 +29,7 @@ from outrider.compat._sessions import (
 )
 from outrider.compat._types import messages
 from scripts.reference_sessions import KEPT, ask
+from tests.cases import names_of
 from tests.compat.kept_sessions import WORLDS
 from tests.compat.scripts import reference_python
 from tests.compat.session_answers import answers
@@ -98,7 +99,7 @@ def test_no_store_is_asked_more_often(ours: dict[str, Any], theirs: dict[str, An
 
 
 def test_each_function_is_called_in_the_cases() -> None:
-    functions = {name for name in compat.__all__ if "session" in name or "subagent" in name}
+    functions = {name for name in names_of(compat) if "session" in name or "subagent" in name}
     assert functions - {case["call"] for case in CASES} == set()
 
 

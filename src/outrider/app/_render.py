@@ -69,18 +69,18 @@ Kind: TypeAlias = Literal[
 """Who speaks, or what happens."""
 
 
-class Said(NamedTuple):
-    """Something to show: what kind of thing it is, its heading, and its words."""
+class DisplayLine(NamedTuple):
+    """A line to show."""
 
     kind: Kind
     text: str
     name: str = ""
-    """Of a tool call: the tool."""
+    """The tool of a tool call."""
     is_aside: bool = False
-    """Said by a subagent, or otherwise beside the conversation."""
+    """Not part of the main conversation, such as a subagent's words."""
 
 
-# The field that tells most about a call.
+# The field that describes a call best.
 _TELLING: Final[Mapping[str, str]] = {
     "Bash": "command",
     "Read": "file_path",
@@ -100,24 +100,24 @@ _TELLING: Final[Mapping[str, str]] = {
 _LONG: Final = 200
 
 
-def said(
+def describe(
     message: object, *, cwd: str | None = None, is_from_agent: bool = True, with_requests: bool = False
-) -> Iterator[Said]:
-    """What there is to show of a frame; stream events have nothing: their message follows.
+) -> Iterator[DisplayLine]:
+    """The lines to show for a frame. Stream events have none, because their message follows.
 
-    `with_requests`: of what the two sides ask each other, too.
+    With `with_requests`, control requests and replies are described, too.
     """
     match message:
         case UserMessage() if not is_from_agent or message.is_replay:
             if text := message.text.strip():
-                yield Said("user", printable(text))
+                yield DisplayLine("user", printable(text))
         case UserMessage(content=list(blocks)) | AssistantMessage(content=list(blocks)):
             is_aside = message.parent_tool_use_id is not None
             for block in blocks:
                 for each in _of_block(block, cwd, is_spoken=isinstance(message, AssistantMessage)):
                     yield each._replace(is_aside=is_aside)
         case ResultMessage():
-            yield Said("done" if message.is_success else "failed", outcome(message))
+            yield DisplayLine("done" if message.is_success else "failed", outcome(message))
         case ControlRequest() | ControlResponse() | ControlCancelRequest():
             if with_requests:
                 yield from _of_request(message, cwd, is_from_agent)
@@ -125,48 +125,48 @@ def said(
             pass
         case _:
             if note := _note(message):
-                yield Said("note", one_line(note))
+                yield DisplayLine("note", one_line(note))
 
 
-def _of_block(block: ContentBlock, cwd: str | None, *, is_spoken: bool) -> Iterator[Said]:
+def _of_block(block: ContentBlock, cwd: str | None, *, is_spoken: bool) -> Iterator[DisplayLine]:
     match block:
         case TextBlock(text):
-            # What stands in the user's role beside tool results was written by the agent itself.
+            # Text beside tool results in a user message was written by Claude Code.
             if text.strip() and is_spoken:
-                yield Said("agent", printable(text.strip("\n")))
+                yield DisplayLine("agent", printable(text.strip("\n")))
         case ThinkingBlock(thinking):
             if thinking.strip():
-                yield Said("thinks", printable(thinking.strip()))
+                yield DisplayLine("thinks", printable(thinking.strip()))
         case ToolUseBlock(name=name, input=input):
-            yield Said("tool", call_in_words(name, input, cwd), tool_name(name))
+            yield DisplayLine("tool", call_in_words(name, input, cwd), tool_name(name))
         case ToolResultBlock():
             text = printable(_from_here(block.text.strip("\n"), cwd)) or "(nothing)"
-            yield Said("fails" if block.is_error else "returns", text)
+            yield DisplayLine("fails" if block.is_error else "returns", text)
         case _:
             pass
 
 
 def _of_request(
     frame: ControlRequest | ControlResponse | ControlCancelRequest, cwd: str | None, is_from_agent: bool
-) -> Iterator[Said]:
+) -> Iterator[DisplayLine]:
     match frame:
         case ControlRequest(request=request) if is_from_agent:
             asked = ask_from_wire(request)
             if isinstance(asked, CanUseTool):
                 what = call_in_words(asked.tool_name, asked.input, cwd)
-                yield Said("asks", f"may it use {tool_name(asked.tool_name)}? {what}".rstrip())
+                yield DisplayLine("asks", f"may it use {tool_name(asked.tool_name)}? {what}".rstrip())
             elif isinstance(asked, HookCallback):
-                yield Said("asks", one_line(f"the hook {_hook_event(request)}"))
+                yield DisplayLine("asks", one_line(f"the hook {_hook_event(request)}"))
         case ControlRequest(request=request):
-            yield Said("request", one_line(request_from_wire(request).subtype))
+            yield DisplayLine("request", one_line(request_from_wire(request).subtype))
         case ControlResponse(response=response) if is_from_agent:
             if response.error:
-                yield Said("refused", printable(response.error))
+                yield DisplayLine("refused", printable(response.error))
         case ControlResponse(response=response):
             if answer := _answer(response.response, response.error):
-                yield Said("answer", printable(answer))
+                yield DisplayLine("answer", printable(answer))
         case _:
-            yield Said("note", "takes its question back")
+            yield DisplayLine("note", "request cancelled")
 
 
 def _hook_event(request: Mapping[str, object]) -> str:
@@ -201,27 +201,27 @@ def _note(message: object) -> str:
             status = f"status {message.error_status}" if message.error_status else "no answer"
             return f"the API failed ({status}): attempt {message.attempt} of {message.max_retries}"
         case CompactBoundaryMessage():
-            return "the conversation was compacted"
+            return "conversation compacted"
         case PermissionDeniedMessage(tool_name=name):
-            return f"{tool_name(name)} was denied by the agent's own rules"
+            return f"{tool_name(name)} was denied by Claude Code's rules"
         case ModelFallbackMessage():
-            return "another model has taken over"
+            return "switched to the fallback model"
         case InformationalMessage(content=content):
             return content
         case TaskNotificationMessage():
             return f"background task {message.status}: {message.summary}"
         case MalformedLine():
-            return f"noise on the agent's stdout: {message.text}"
+            return f"not a frame: {message.text}"
         case OversizedMessage():
-            return f"a message of {message.size:,} bytes was left out"
+            return f"message of {message.size:,} bytes skipped"
         case UnknownMessage(type=type):
-            return f"a message of an unknown type: {type}"
+            return f"message of unknown type: {type}"
         case _:
             return ""
 
 
 def tool_name(name: str) -> str:
-    """A tool's name for people: `mcp__tools__lookup` is the `lookup` of their own."""
+    """A tool's display name: `mcp__tools__lookup` is the user's own `lookup`."""
     if not name.startswith("mcp__"):
         return one_line(name)
     server, _, tool = name.removeprefix("mcp__").partition("__")
@@ -229,7 +229,7 @@ def tool_name(name: str) -> str:
 
 
 def call_in_words(name: str, input: Mapping[str, object], cwd: str | None = None) -> str:
-    """What a tool is called with, on one line."""
+    """Describe a tool call's input on one line."""
     telling = input.get(_TELLING.get(name, ""))
     if isinstance(telling, str):
         text = _relative(telling, cwd) if name not in ("Bash", "WebFetch") else telling
@@ -243,24 +243,24 @@ def _value(value: object) -> str:
 
 
 def _relative(path: str, cwd: str | None) -> str:
-    """A path as seen from the working folder, if it is in there."""
+    """A path relative to the working folder, if it is inside."""
     if cwd is None or not os.path.isabs(path):  # noqa: PTH117 - a text of the agent's, perhaps of another system
         return path
     return path.removeprefix(cwd.rstrip("/") + "/")
 
 
 def _from_here(text: str, cwd: str | None) -> str:
-    """A text with its paths as seen from the working folder."""
+    """A text with its paths relative to the working folder."""
     return text.replace(cwd.rstrip("/") + "/", "") if cwd and cwd != "/" else text
 
 
 def shortened(text: str, length: int = _LONG) -> str:
-    """The beginning of a text that is too long."""
+    """Cut a text that is too long."""
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
 def outcome(result: ResultMessage) -> str:
-    """How a turn ended, on one line."""
+    """Describe the end of a turn on one line."""
     if not result.is_success and (result.errors or result.result):
         return shortened(one_line((result.errors or [str(result.result)])[0]))
     words = "" if result.is_success else f"{one_line(result.subtype)}, "
@@ -269,16 +269,16 @@ def outcome(result: ResultMessage) -> str:
 
 
 def money(usd: float) -> str:
-    """An amount, with as many digits as say something."""
+    """Format an amount of money."""
     return f"${usd:.2f}" if usd >= 0.995 else f"${usd:.4f}"
 
 
 LABEL: Final = 8
-"""Columns of the label."""
+"""The width of a label."""
 
 _MARGIN: Final = 2
 _WIDEST: Final = 100
-"""Columns that are used at most: longer lines are hard to read."""
+"""The greatest width of a page: longer lines are hard to read."""
 
 _LOOKS: Final[Mapping[Kind, tuple[str, str]]] = {
     "user": ("bold cyan", "bold"),
@@ -295,14 +295,14 @@ _LOOKS: Final[Mapping[Kind, tuple[str, str]]] = {
     "done": ("bold green", ""),
     "failed": ("bold red", "red"),
 }
-"""How the label and the words of each kind look."""
+"""The styles of the label and the words of each kind."""
 
 _MOST_LINES: Final[Mapping[Kind, int]] = {"returns": 3, "fails": 3, "thinks": 3, "note": 2, "answer": 3}
-"""What is cut after so many lines."""
+"""The lines after which a kind is cut."""
 
 
 class Page:
-    """A conversation, line under line. What is printed can be copied to a second console, to keep it."""
+    """Prints a conversation with labels, optionally also to a second console, `copy`."""
 
     def __init__(self, terminal: Terminal, *, with_times: bool = False, copy: Console | None = None) -> None:
         self.terminal = terminal
@@ -310,23 +310,23 @@ class Page:
         self._copy = copy
 
     def print(self, renderable: RenderableType = "") -> None:
-        """Print anything, across the page."""
+        """Print anything."""
         self.terminal.print(renderable)
         if self._copy is not None:
             self._copy.print(renderable, highlight=False)
 
-    def say(self, said: Said, *, label: str | None = None, at: float | None = None) -> None:
-        """Print what was said."""
-        self.terminal.print(self._block(said, label, at, self.terminal.out))
+    def say(self, line: DisplayLine, *, label: str | None = None, at: float | None = None) -> None:
+        """Print a line with its label."""
+        self.terminal.print(self._block(line, label, at, self.terminal.out))
         if self._copy is not None:
-            self._copy.print(self._block(said, label, at, self._copy), highlight=False)
+            self._copy.print(self._block(line, label, at, self._copy), highlight=False)
 
-    def draw(self, said: Said, *, at: float | None = None) -> None:
-        """Show what is being said, until the next thing is printed."""
-        self.terminal.show(self._block(said, None, at, self.terminal.out))
+    def draw(self, line: DisplayLine, *, at: float | None = None) -> None:
+        """Draw a line until something else is printed."""
+        self.terminal.show(self._block(line, None, at, self.terminal.out))
 
     def code(self, source: str) -> None:
-        """Print Python."""
+        """Print Python source."""
         from rich.syntax import Syntax
 
         drawn = Syntax(
@@ -338,28 +338,30 @@ class Page:
             self._copy.print(drawn, highlight=False)
 
     def indented(self, text: Text) -> Text:
-        """A line that begins where the words do."""
+        """Indent a line to where the words begin."""
         return Text(" " * self._left()).append_text(text)
 
     def _left(self) -> int:
         return LABEL + _MARGIN + (8 if self._with_times else 0)
 
-    def _block(self, said: Said, label: str | None, at: float | None, console: Console) -> RenderableType:
-        label_style, style = _LOOKS[said.kind]
-        words = Text(said.text, style=style)
-        if said.name:
-            words = Text.assemble((said.name, "bold"), " ", words)
-        if said.is_aside:
+    def _block(
+        self, line: DisplayLine, label: str | None, at: float | None, console: Console
+    ) -> RenderableType:
+        label_style, style = _LOOKS[line.kind]
+        words = Text(line.text, style=style)
+        if line.name:
+            words = Text.assemble((line.name, "bold"), " ", words)
+        if line.is_aside:
             label_style, words.style = "dim", "dim"
-        lines = self._wrapped(words, said.kind, console)
+        lines = self._wrapped(words, line.kind, console)
         stamp = (
             f"{at:6.2f}  " if self._with_times and at is not None else " " * (self._left() - LABEL - _MARGIN)
         )
-        head = Text.assemble((stamp, "dim"), (f"{label or said.kind:>{LABEL}}", label_style), " " * _MARGIN)
+        head = Text.assemble((stamp, "dim"), (f"{label or line.kind:>{LABEL}}", label_style), " " * _MARGIN)
         made = [head.append_text(lines[0])]
-        made += [self.indented(line) for line in lines[1:]]
-        for line in made:
-            line.rstrip()
+        made += [self.indented(each) for each in lines[1:]]
+        for each in made:
+            each.rstrip()
         return Group(*made)
 
     def _wrapped(self, words: Text, kind: Kind, console: Console) -> list[Text]:
@@ -382,32 +384,20 @@ class Page:
 
 # Pictures.
 
-_COLOURS: Final = TerminalTheme(
-    (22, 27, 34),
-    (201, 209, 217),
-    [
-        (72, 79, 88),
-        (255, 123, 114),
-        (86, 211, 100),
-        (227, 179, 65),
-        (121, 192, 255),
-        (210, 168, 255),
-        (86, 212, 221),
-        (177, 186, 196),
-    ],
-    [
-        (110, 118, 129),
-        (255, 161, 152),
-        (126, 231, 135),
-        (242, 204, 96),
-        (165, 214, 255),
-        (226, 197, 255),
-        (179, 240, 255),
-        (240, 246, 252),
-    ],
+
+def _colors(text: str) -> list[tuple[int, int, int]]:
+    numbers = [int(each, 16) for each in text.split()]
+    return [(number >> 16, number >> 8 & 0xFF, number & 0xFF) for number in numbers]
+
+
+_THEME: Final = TerminalTheme(
+    (0x16, 0x1B, 0x22),
+    (0xC9, 0xD1, 0xD9),
+    _colors("484f58 ff7b72 56d364 e3b341 79c0ff d2a8ff 56d4dd b1bac4"),
+    _colors("6e7681 ffa198 7ee787 f2cc60 a5d6ff e2c5ff b3f0ff f0f6fc"),
 )
 
-# Like rich's own, but with fonts that machines have: a picture in a README loads none.
+# Like rich's own, but with installed fonts: a picture in a README cannot load any.
 _FORM: Final = """\
 <svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
 <style>
@@ -439,10 +429,10 @@ _FORM: Final = """\
 
 
 def picture(console: Console) -> str:
-    """What a recording console has printed, as an SVG."""
+    """The output of a recording console as SVG."""
     return console.export_svg(
         title="outrider demo",
-        theme=_COLOURS,
+        theme=_THEME,
         code_format=_FORM,
         unique_id="outrider-demo",
         font_aspect_ratio=0.61,
@@ -452,14 +442,14 @@ def picture(console: Console) -> str:
 _CALL_LENGTH: Final = 300
 
 _PATIENCE: Final = 1.0
-"""How long a question waits for what it is about to be on the screen."""
+"""Seconds that a question waits until its tool call is on the screen."""
 
 
 class Stream:
-    """Shows the messages of a turn as they come.
+    """Shows the messages of a turn as they arrive.
 
-    On a terminal the answer is rendered as Markdown, paragraph by paragraph, and what is under way is drawn
-    below. Elsewhere nothing of the answer is printed here: whoever reads a pipe wants the whole of it.
+    On a terminal the answer is rendered as Markdown, paragraph by paragraph, with the unfinished part drawn
+    below. For a pipe the answer is not printed here, but as a whole at the end.
     """
 
     def __init__(self, terminal: Terminal, *, cwd: str | None = None, is_quiet: bool = False) -> None:
@@ -467,9 +457,9 @@ class Stream:
         self._cwd = cwd
         self._is_quiet = is_quiet
         self._text = ""
-        """What was said since the last thing that is no text."""
+        """The text since the last tool call or note."""
         self._printed = 0
-        """Lines of it that are printed."""
+        """The lines of it that are printed."""
         self._is_streamed = False
         self._shown_calls: set[str] = set()
 
@@ -480,31 +470,31 @@ class Stream:
                 self._grow(message.text)
             return
         if isinstance(message, AssistantMessage) and message.parent_tool_use_id is None and message.text:
-            # The whole of what came in pieces says nothing new.
+            # The complete message repeats what was streamed.
             if not self._is_streamed and message.error is None:
                 self._grow(message.text)
             self.finish()
-        # How it begins is said where it is started.
+        # The start is reported by the caller.
         if not isinstance(message, InitMessage):
-            for each in said(message, cwd=self._cwd):
+            for each in describe(message, cwd=self._cwd):
                 self._line(each)
         self.remember(message)
         self._wait()
 
     def remember(self, message: object) -> None:
-        """Take note that a message is on the screen."""
+        """Note that a message is on the screen."""
         if isinstance(message, AssistantMessage):
             self._shown_calls.update(call.id for call in message.tool_uses)
 
     async def wait_for(self, tool_use_id: str | None) -> None:
-        """Wait until a tool call is on the screen; not for long, because it may be shown to nobody."""
+        """Wait a moment for a tool call to appear on the screen."""
         with anyio.move_on_after(_PATIENCE):
             # Another thread shows messages.
             while tool_use_id and tool_use_id not in self._shown_calls:  # noqa: ASYNC110
                 await anyio.sleep(0.01)
 
     def finish(self) -> None:
-        """Print what is left of the answer."""
+        """Print the rest of the answer."""
         text, self._text, self._is_streamed = self._text, "", False
         if text.strip() and self.terminal.is_live:
             self._print(printable(text))
@@ -517,7 +507,7 @@ class Stream:
         self._text += text
         if not self.terminal.is_live:
             return
-        # Markdown that is finished cannot look different any more; the rest is drawn for the moment.
+        # Finished Markdown can be printed for good; the rest is drawn.
         shown = printable(self._text)
         done, rest = split_finished(shown)
         if done.strip():
@@ -526,8 +516,8 @@ class Stream:
             self.terminal.show(SegmentLines(self._lines(shown), new_lines=True))
 
     def _lines(self, text: str) -> list[list[Segment]]:
-        """The lines that are not printed yet, as they look within the whole."""
-        # Not before it is needed: it takes longer to load than all the rest.
+        """The rendered lines that are not printed yet."""
+        # Slow to import.
         from rich.markdown import Markdown
 
         console = self.terminal.out
@@ -542,7 +532,7 @@ class Stream:
             self._printed += len(lines)
             self.terminal.print(SegmentLines(lines, new_lines=True), end="")
 
-    def _line(self, each: Said) -> None:
+    def _line(self, each: DisplayLine) -> None:
         if self._is_quiet:
             return
         signs = self.terminal.glyphs
@@ -575,8 +565,7 @@ def _indented(line: list[Segment]) -> list[Segment]:
 
 
 def _fitting(line: list[Segment], width: int) -> list[list[Segment]]:
-    """A line as rows that have room. Vowels of Indian words take columns of which Rich does not know, and
-    what does not fit would not be seen."""
+    """Split a line into rows that fit: Rich takes some Indic vowels to have no width."""
     if all(segment.text.isascii() for segment in line):
         return [line]
     rows: list[list[Segment]] = [[]]
@@ -595,7 +584,7 @@ def _fitting(line: list[Segment], width: int) -> list[list[Segment]]:
 
 
 def _without_margin(line: list[Segment]) -> list[Segment]:
-    """A line without the blanks at its end: they would be copied, and at the edge `^C` breaks the line."""
+    """Strip trailing spaces: they would be copied, and `^C` at the edge would wrap."""
     kept = list(line)
     while kept and not (kept[-1].style or Style()).bgcolor:
         last = kept.pop()
@@ -605,14 +594,14 @@ def _without_margin(line: list[Segment]) -> list[Segment]:
 
 
 def _head(text: str) -> str:
-    """The first line, and how many follow."""
+    """The first line, and the number of further lines."""
     lines = text.splitlines()
     more = len(lines) - 1
     return lines[0] + (f"  (and {more} more line{'s' if more > 1 else ''})" if more else "")
 
 
 def split_finished(text: str) -> tuple[str, str]:
-    """Markdown that is written to its end, and the rest: cut after the last empty line outside of code."""
+    """Split Markdown after the last empty line outside of code, into the finished part and the rest."""
     is_code = False
     cut = position = 0
     for line in text.splitlines(keepends=True):

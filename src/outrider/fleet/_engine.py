@@ -62,7 +62,7 @@ __all__ = [
 
 
 class Assignment(msgspec.Struct, frozen=True, kw_only=True):
-    """One attempt at a task: all that an engine has to know."""
+    """One attempt at a task: all that an engine needs to know."""
 
     id: str
     number: int
@@ -95,7 +95,7 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):
-    """What an engine tells of an attempt that is not over."""
+    """What an engine reports of an attempt that is under way."""
 
     session_id: str | None = None
     """It goes on in this session now."""
@@ -156,7 +156,7 @@ Tell: TypeAlias = Callable[[Note], None]
 
 @runtime_checkable
 class Engine(Protocol):
-    """Where attempts are made. One engine serves one run."""
+    """Runs attempts somewhere. One engine serves one run."""
 
     name: str
 

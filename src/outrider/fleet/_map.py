@@ -127,7 +127,7 @@ class IterableSource(Source):
 
 
 def check_unique_ids(tasks: Iterator[tuple[int, Task]]) -> Iterator[Entry]:
-    """Tasks as entries. Raises `OptionsError` where one has the id of another, and names both."""
+    """Tasks as entries. Raises `OptionsError` if two tasks have the same id, and names both."""
     seen: dict[str, int] = {}
     for number, task in tasks:
         # Ids that were made are not remembered: there may be millions, and none is made twice.
@@ -254,7 +254,7 @@ _charged: WeakKeyDictionary[Budget, set[str]] = WeakKeyDictionary()
 
 
 class Plan(msgspec.Struct, kw_only=True):
-    """All that a run was told."""
+    """The arguments of a run, validated."""
 
     source: Source
     engine: Engine
@@ -400,7 +400,7 @@ def map(  # noqa: A001
     journal: str | PathLike[str] | None = None,
     **fields: Unpack[RunFields],
 ) -> Run[Output]:
-    """Run tasks side by side, each in a session of its own, and give each one's outcome as it ends.
+    """Run tasks concurrently, each in a session of its own, and give the outcome of each as it ends.
 
         async with fleet.map(prompts, cwd="project", concurrency=8, journal="run.db") as run:
             async for outcome in run: ...
@@ -412,7 +412,7 @@ def map(  # noqa: A001
     first is begun; call it again with the same tasks, or `resume`, and it goes on where it was cut off, by
     whatever. Folders of tasks are made beside it; without it, in a temporary place.
 
-    Raises `OptionsError` for what cannot work, and names the task. Nothing is begun before `async with`, or
+    Raises `OptionsError` for invalid arguments, and names the task. Nothing starts before `async with` or
     `await`.
     """
     if isinstance(tasks, (str, bytes, Mapping)) or not isinstance(tasks, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -435,9 +435,9 @@ def resume(
     retry_failed: bool = False,
     **fields: Unpack[RunFields],
 ) -> Run[Output]:
-    """Go on with the tasks of a journal: those that have not ended, and no others.
+    """Continue with the tasks of a journal that have not ended.
 
-    One that was cut off is picked up by its session, if that is there, and otherwise begun anew.
+    A task that was interrupted resumes its session if that exists, and starts over otherwise.
     `retry_failed`: those that failed, or that a budget stopped or kept from being begun, are begun anew, too.
     The other arguments are those of `map`; the journal has the tasks, but not the options of the run, and not
     the secrets in the options of tasks: variables are taken from `env` or the environment, for others call

@@ -207,7 +207,7 @@ class Run(Generic[Output_co]):
                     async with anyio.create_task_group() as tasks:
                         await self._begin_all(tasks)
                     helpers.cancel_scope.cancel()
-        except Exception as error:  # noqa: BLE001 - whoever reads the run gets it
+        except Exception as error:  # noqa: BLE001 - raised to the reader of the run
             self._failure = _bare(error)
         finally:
             with anyio.CancelScope(shield=True):
@@ -226,7 +226,7 @@ class Run(Generic[Output_co]):
         ):
             try:
                 await step()
-            except Exception as error:  # noqa: BLE001 - whoever reads the run gets it
+            except Exception as error:  # noqa: BLE001 - raised to the reader of the run
                 self._failure = self._failure or error
 
     async def _begin_all(self, tasks: TaskGroup) -> None:
@@ -383,7 +383,7 @@ class Run(Generic[Output_co]):
                 self._plan.on_progress(self.progress)
             except Exception:
                 log.exception("`on_progress` failed")
-            except BaseException as error:  # noqa: BLE001 - whoever reads the run gets it
+            except BaseException as error:  # noqa: BLE001 - raised to the reader of the run
                 # It was told to end the whole program.
                 self._failure = self._failure or error
                 self.stop()

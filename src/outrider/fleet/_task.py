@@ -159,13 +159,13 @@ class _Prompted(msgspec.Struct, frozen=True):
 
 
 class Task(_Prompted, frozen=True, kw_only=True):
-    """A prompt, with what is its own. Raises `OptionsError` for what cannot work.
+    """A prompt, with options and limits of its own. Raises `OptionsError` for invalid values.
 
     Task("Translate intro.md", id="intro", options={"model": "haiku"}, cwd="docs", usd=0.5)
     """
 
     id: str = ""
-    """Unlike that of all other tasks. Unset: made of its number and of what is in it."""
+    """Unique in its run. Unset: made from its number and its content."""
     options: Mapping[str, object] = {}
     """Options of its own, over those of the run, by name: what can be written as JSON. `env` is added to."""
     cwd: str | None = None
@@ -421,7 +421,7 @@ class _Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(_Facts, Generic[Output_co], frozen=True, kw_only=True):
-    """What a task came to. Each task has one, whatever happened to it."""
+    """The result of a task. Each task has exactly one, whatever happened to it."""
 
     output: Output_co = cast("Output_co", None)
     """The structured output, where one was asked for: of the type that was asked for, where that is known, as

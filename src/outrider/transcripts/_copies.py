@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 from uuid import uuid4
 
+from msgspec.structs import replace
+
 from outrider.errors import OptionsError, TranscriptDamaged, TranscriptError
 from outrider.transcripts._chain import CHAINED
 from outrider.transcripts._describe import ARCHIVED, title_entry, title_of
@@ -248,12 +250,8 @@ def renamed(bundle: Bundle, session_id: str) -> Bundle:
             {**entry, "sessionId": session_id} if "sessionId" in entry else dict(entry) for entry in entries
         ]
 
-    return Bundle(
-        session_id=session_id,
-        project=bundle.project,
-        entries=all_renamed(bundle.entries),
-        parts={subpath: all_renamed(part) for subpath, part in bundle.parts.items()},
-    )
+    parts = {subpath: all_renamed(part) for subpath, part in bundle.parts.items()}
+    return replace(bundle, session_id=session_id, entries=all_renamed(bundle.entries), parts=parts)
 
 
 def _text_of(path: Path, *, is_part: bool = False) -> str:
@@ -386,12 +384,7 @@ def _with_parts(bundle: Bundle, path: Path) -> Bundle:
                 raise TranscriptDamaged(file, message=str(error)) from error
         else:
             part += _lines(text, str(file))
-    return Bundle(
-        session_id=bundle.session_id,
-        project=bundle.project,
-        entries=bundle.entries,
-        parts={subpath: part for subpath, part in parts.items() if part},
-    )
+    return replace(bundle, parts={subpath: part for subpath, part in parts.items() if part})
 
 
 def _named_id(text: str) -> str:
@@ -448,14 +441,7 @@ def says_archived(entries: Iterable[JsonObject]) -> bool:
 
 def without_notes(bundle: Bundle) -> Bundle:
     """The session without what only a store says in its transcript."""
-    if all(entry.get("type") != ARCHIVED for entry in bundle.entries):
-        return bundle
-    return Bundle(
-        session_id=bundle.session_id,
-        project=bundle.project,
-        entries=[entry for entry in bundle.entries if entry.get("type") != ARCHIVED],
-        parts=bundle.parts,
-    )
+    return replace(bundle, entries=[entry for entry in bundle.entries if entry.get("type") != ARCHIVED])
 
 
 def _plain(entries: list[JsonObject]) -> list[JsonObject]:

@@ -10,6 +10,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, TypeAlias
 from uuid import uuid4
 
+from msgspec.structs import replace
+
 from outrider._threads import run_sync
 from outrider.errors import OptionsError, TranscriptError
 from outrider.transcripts._chain import History
@@ -341,4 +343,4 @@ def _moved(bundle: Bundle, project: StrPath | None) -> Bundle:
         raise TranscriptError(
             f"the session {bundle.session_id} has nothing in it", hint="Choose a session that has messages."
         )
-    return Bundle(session_id=bundle.session_id, project=key, entries=bundle.entries, parts=bundle.parts)
+    return replace(bundle, project=key)

@@ -19,7 +19,7 @@ from rich.text import Text
 from outrider._display import one_line, printable
 from outrider._folders import write_private
 from outrider.app._flags import Code, Failed
-from outrider.app._render import Page, Said, said, shortened
+from outrider.app._render import DisplayLine, Page, describe, shortened
 from outrider.app._terminal import Terminal
 from outrider.sync import Sessions
 from outrider.transcripts import open_store
@@ -419,16 +419,16 @@ def _about(info: StoredSession, dot: str) -> str:
     return one_line(f" {dot} ".join(str(part) for part in parts if part))
 
 
-def _said(entry: TranscriptEntry) -> list[Said]:
+def _said(entry: TranscriptEntry) -> list[DisplayLine]:
     message = entry.message
     if entry.is_compact_summary:
-        return [Said("note", "summary of the conversation so far: " + shortened(one_line(entry.text)))]
+        return [DisplayLine("note", "summary of the conversation so far: " + shortened(one_line(entry.text)))]
     if isinstance(message, CompactBoundaryMessage):
-        return [Said("note", "the conversation was compacted")]
+        return [DisplayLine("note", "the conversation was compacted")]
     if isinstance(message, UserMessage) and not any(isinstance(b, ToolResultBlock) for b in message.content):
         text = printable(message.text.strip())
-        return [Said("user", text)] if text else []
-    return list(said(message, cwd=entry.cwd))
+        return [DisplayLine("user", text)] if text else []
+    return list(describe(message, cwd=entry.cwd))
 
 
 def _hit_as_json(hit: SearchHit) -> str:

@@ -344,7 +344,7 @@ class Budget:
             warn=warn,
             name=self.name,
         )
-        """What is counted, for whoever watches sessions."""
+        """The figures, for what watches sessions."""
 
     def __repr__(self) -> str:
         spent = self.spent
@@ -415,11 +415,11 @@ class Budget:
     # What outlives a process.
 
     def snapshot(self) -> Spent:
-        """What is spent so far, to be kept and given to `restore` later."""
+        """What is spent so far, to be saved and given to `restore` later."""
         return self.spent
 
     def restore(self, spent: Spent) -> None:
-        """Put what was spent before in place of what is known. Parents are left as they are."""
+        """Replace what is spent by this, here but not in the parents."""
         self.account.set(_checked(spent))
 
     def _warn(self, warning: BudgetWarning) -> None:
@@ -491,7 +491,7 @@ _TOLERANCE: Final = 1.0
 
 
 class Gate:
-    """Lets sessions through, or makes all of them wait until a moment. One for each account.
+    """Lets sessions through, or makes all of them wait until a given time. Use one for each account.
 
         gate = Gate()
         sessions = [ResilientSession(cwd=each, gate=gate) for each in folders]
@@ -569,7 +569,7 @@ class Gate:
         return min(part, 1.0) * self.jitter
 
     async def pause(self, until: float, why: str = "") -> None:
-        """Let nobody through until then, in Unix seconds. A later moment extends it, an earlier one changes
+        """Close the gate until then, in Unix seconds. A later time extends the pause, an earlier one changes
         nothing."""
         moment = seconds("`until`", until)
         await checkpoint()
@@ -580,7 +580,7 @@ class Gate:
             self.why = why or None
 
     async def open(self) -> None:
-        """Let all through that wait, one after another, and whoever comes."""
+        """Open the gate: those that wait go through one after another, later ones at once."""
         await checkpoint()
         self._opens_at = 0.0
         self.why = None

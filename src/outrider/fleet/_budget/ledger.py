@@ -111,7 +111,7 @@ class JsonLines:
             size = os.fstat(number).st_size
             line = row.data.encode() + b"\n"
             if size and not _ends_with_line(number, size):
-                # Whoever was at it was killed.
+                # The last writer was killed.
                 line = b"\n" + line
             left = memoryview(line)
             while left:
@@ -356,7 +356,7 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class Ledger:
-    """An account of every turn, in a file that only grows.
+    """A record of what every turn used, in an append-only file.
 
         ledger = Ledger("ledger.db")
         await ledger.add(LedgerEntry.of(result, tags={"team": "search"}))

@@ -316,7 +316,7 @@ class Slot:
 
     @property
     def is_dead(self) -> bool:
-        """Whether its process has ended, or was closed by whoever has it."""
+        """Whether its process has ended, or its session was closed."""
         return self.session is not None and self.session.state is SessionState.CLOSED
 
     @property
@@ -413,7 +413,7 @@ class Slots:
         return sum(expected if slot.size is None else max(slot.size, expected) for slot in self._taken)
 
     async def measure(self) -> None:
-        """Look at the trees of all processes, in a thread."""
+        """Measure the process trees of all slots, in a thread."""
         looked_at = [slot for slot in self._taken if slot.session is not None]
         sizes, self.measuring_took = await run_sync(
             _measure, [slot.session for slot in looked_at], limiter=self._thread
@@ -497,7 +497,7 @@ class FairQueue:
         self._tenants.setdefault(ticket.tenant, deque()).append(ticket)
 
     def leave(self, ticket: Ticket) -> None:
-        """Take it out, wherever it stands; it may be out already."""
+        """Remove a ticket; it may have left already."""
         waiting = self._tenants.get(ticket.tenant)
         if waiting is not None and ticket in waiting:
             waiting.remove(ticket)
@@ -510,7 +510,7 @@ class FairQueue:
         return next(iter(self._tenants.values()))[0] if self._tenants else None
 
     def take(self) -> Ticket:
-        """Take out the one whose turn it is; its tenant goes to the end."""
+        """Remove the next ticket; its tenant goes to the end."""
         tenant, waiting = next(iter(self._tenants.items()))
         ticket = waiting.popleft()
         del self._tenants[tenant]
@@ -519,7 +519,7 @@ class FairQueue:
         return ticket
 
     def trim(self) -> list[Ticket]:
-        """Take out those that came last, where more of a tenant wait than may."""
+        """Remove the latest tickets of tenants that are over the limit."""
         out: list[Ticket] = []
         if self._limit is None:
             return out
@@ -531,7 +531,7 @@ class FairQueue:
         return out
 
     def empty(self) -> list[Ticket]:
-        """Take out everybody."""
+        """Remove all tickets."""
         out = list(self)
         self._tenants.clear()
         return out

@@ -145,7 +145,7 @@ class Visit:
         self._begin(self._answer, id, body, reply)
 
     def _begin(self, function: Callable[..., Coroutine[object, object, None]], *arguments: object) -> None:
-        """Start a task in the context of whoever makes the attempt."""
+        """Start a task in the context of the attempt."""
         if (tasks := self._tasks) is not None:
 
             def begin() -> None:
@@ -257,7 +257,7 @@ _CLIENT: Final = "ray://"
 
 
 def address_of(address: object) -> str | None:
-    """An address as it is kept. Raises `OptionsError` for what is none."""
+    """Validate an address. Raises `OptionsError`."""
     if address is None:
         return None
     given = text("`address`", address)
@@ -275,7 +275,7 @@ def address_of(address: object) -> str | None:
 
 
 async def connect(ray: Any, address: str | None, timeout: float) -> bool:  # noqa: ANN401 - a module
-    """Connect this process, if it is not connected yet; whether it was done here.
+    """Connect this process, unless it is connected. Returns whether it was connected here.
 
     Raises `ClusterNotFound` within the timeout.
     """

@@ -357,7 +357,7 @@ def _headline(report: Report) -> Iterator[str]:
 
 
 def _legend(report: Report) -> str:
-    """What the colours are: as one text, so that it is whoever draws it that knows its width."""
+    """The legend of colours, as one text: only the renderer knows its width."""
     shown = [
         f'<tspan class="{status}">■</tspan> {status.replace("_", " ")} {count:,}'
         for status in _STATUSES

@@ -314,7 +314,7 @@ class ResilientSession(Generic[Output_co]):
             result = await session.ask("Fix the failing test")
 
     It may be used from several tasks, on one event loop; turns run one at a time. What was stopped on purpose
-    is not started again: by `close`, by cancelling a turn, or by whoever sends the process a SIGTERM. The
+    is not started again: by `close`, by cancelling a turn, or by a SIGTERM. The
     next prompt resumes the session in all cases but the first.
     """
 
@@ -347,8 +347,8 @@ class ResilientSession(Generic[Output_co]):
             of_kind("clock", clock, Clock) or Clock(),
         )
         self._process = ResilientProcess(self.options, output, policies)
-        self._place = anyio.Semaphore(1)
-        """Whoever has it has the process to itself: a turn, or what starts or ends it."""
+        self._turn_slot = anyio.Semaphore(1)
+        """Held by what has the process to itself: a turn, or a start or an end."""
         self.recovery: Recovery | None = None
         """The count of tries, where it goes on from turn to turn; None: each turn has its own."""
         self.listener: Callable[[Item], None] | None = None
@@ -369,7 +369,7 @@ class ResilientSession(Generic[Output_co]):
         Raises what `Session.connect` raises, and `TransportClosed` if it is closed meanwhile. Nothing is left
         running then.
         """
-        await self._place.acquire()
+        await self._turn_slot.acquire()
         try:
             with anyio.CancelScope() as self._connecting:
                 await self._process.tidy()
@@ -383,7 +383,7 @@ class ResilientSession(Generic[Output_co]):
             self._idle_since = anyio.current_time()
         finally:
             self._connecting = None
-            self._place.release()
+            self._turn_slot.release()
 
     async def close(self) -> None:
         """End the agent, and with it the turn that runs, which fails with `TransportClosed`.
@@ -413,7 +413,7 @@ class ResilientSession(Generic[Output_co]):
 
     async def _close(self, done: anyio.Event) -> None:
         try:
-            async with self._place:
+            async with self._turn_slot:
                 await self._process.end()
         finally:
             done.set()
@@ -427,12 +427,12 @@ class ResilientSession(Generic[Output_co]):
         """
         if not self._process.can_start_again:
             raise UsageError("A session with a `transport` cannot be parked: a transport can be used once.")
-        await self._place.acquire()
+        await self._turn_slot.acquire()
         done = anyio.Event()
         try:
             await (await background()).start(self._park, done, name="outrider resilient session")
         except BaseException:
-            self._place.release()
+            self._turn_slot.release()
             raise
         await done.wait()
 
@@ -440,7 +440,7 @@ class ResilientSession(Generic[Output_co]):
         try:
             await self._process.end()
         finally:
-            self._place.release()
+            self._turn_slot.release()
             done.set()
 
     async def __aenter__(self) -> Self:
@@ -462,7 +462,7 @@ class ResilientSession(Generic[Output_co]):
         read_until("`until`", until)
         if _is_stream(prompt):
             raise UsageError("An iterable of prompts cannot be sent again if the agent is lost. Send each.")
-        await self._place.acquire()
+        await self._turn_slot.acquire()
         try:
             self._process.check()
             # From here on, so that a `close` before it has begun ends it too.
@@ -476,14 +476,14 @@ class ResilientSession(Generic[Output_co]):
             await place.start(runner.run, prompt, until, name="outrider resilient turn")
         except BaseException:
             self._turn_log = None
-            self._place.release()
+            self._turn_slot.release()
             raise
         return turn
 
     def _turn_is_over(self) -> None:
         self._turn_log = self._process.phase = None
         self._idle_since = anyio.current_time()
-        self._place.release()
+        self._turn_slot.release()
 
     async def ask(self, prompt: Prompt, *, until: Until = "result", check: bool = True) -> Result[Output_co]:
         """Send a prompt and wait for what it comes to. Raises what `send` and `ResilientTurn.result` raise.

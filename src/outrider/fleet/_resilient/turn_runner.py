@@ -61,7 +61,7 @@ Item: TypeAlias = Message | Restarted | Retrying
 
 
 class Policies(NamedTuple):
-    """What a resilient session goes by."""
+    """The settings of a resilient session."""
 
     restart: Restart | None
     retry: Retry | None
@@ -74,7 +74,7 @@ class Policies(NamedTuple):
 
 
 class ResilientProcess:
-    """The processes of one conversation, one after the other."""
+    """The processes of one conversation, one after another: starts, resumes and ends them."""
 
     def __init__(self, options: Options, output: object, policies: Policies) -> None:
         self.policies = policies
@@ -215,7 +215,7 @@ class ResilientProcess:
             with anyio.CancelScope(shield=True):
                 await ledger.add(entry)
         except OutriderError as error:
-            # An account with holes in it is none: whoever waits for the turn is told.
+            # A ledger must have no gaps: the turn fails.
             return msgspec.structs.replace(result, error=error)
         return result
 
@@ -354,7 +354,7 @@ class TurnRunner:
         except anyio.get_cancelled_exc_class():
             turn_log.fail(TransportClosed("the event loop ended under the turn"))
             raise
-        except BaseException as error:  # noqa: BLE001 - whoever waits for the turn gets it
+        except BaseException as error:  # noqa: BLE001 - raised to those that wait for the turn
             # A handler was told to end the whole program, or something raised what nobody knows.
             turn_log.fail(error)
         finally:
@@ -530,7 +530,7 @@ class TurnRunner:
         if not error.retryable or not self._process.can_start_again:
             return False
         if isinstance(error, SessionBusy | StoreError):
-            # Whoever had the session last may have been killed: its hold runs out.
+            # The last holder of the session may have been killed: its lease runs out.
             least = (error.retry_after or 0.0) if isinstance(error, SessionBusy) else 0.0
             return await self._wait_to_start(recovery.after_refusal(least))
         return await self._wait_to_start(recovery.after_loss())
