@@ -110,12 +110,7 @@ INTERNAL = {
     "outrider.transports._process.child": {"Child", "ShutdownTimeouts"},
     "outrider.transports._process.folder": {"discard_folder", "make_folder", "remove_folder"},
     "outrider.transports._process.pipes": {
-        "LoopPipes",
-        "Input",
-        "InputClosed",
-        "Output",
-        "Readiness",
-        "Ticket",
+        *("Input", "InputClosed", "LoopPipes", "Output", "Readiness", "Ticket"),
     },
     "outrider.transports._process.processes": {
         *("ProcTable", "ProcessTable", "PsutilTable", "Stat", "environment_of"),
@@ -162,6 +157,7 @@ INTERNAL = {
         "decode_tolerantly",
         "fast_decoder",
         "finished",
+        "known_frames",
         "opening",
         "typed_frame",
     },

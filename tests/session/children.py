@@ -254,9 +254,14 @@ def talks_much() -> None:
 
 
 def question(id: str, hook: str) -> dict[str, Any]:
-    told = {"hook_event_name": "PreToolUse", "session_id": SESSION, "cwd": "/", "transcript_path": "/t"}
+    told: dict[str, Any] = {
+        "hook_event_name": "PreToolUse",
+        "session_id": SESSION,
+        "cwd": "/",
+        "transcript_path": "/t",
+    }
     told |= {"tool_name": "Bash", "tool_use_id": id, "permission_mode": "default"}
-    request = {"subtype": "hook_callback", "callback_id": hook, "tool_use_id": id}
+    request: dict[str, Any] = {"subtype": "hook_callback", "callback_id": hook, "tool_use_id": id}
     request["input"] = {**told, "tool_input": {"command": "true"}}
     return {"type": "control_request", "request_id": id, "request": request}
 
@@ -312,7 +317,12 @@ def is_refused_by_the_api() -> None:
                 say(result(asked, "", subtype="error_during_execution", terminal_reason="aborted_streaming"))
         elif frame["type"] == "user":
             asked = frame["uuid"]
-            retry = {"type": "system", "subtype": "api_retry", "session_id": SESSION, "uuid": "u"}
+            retry: dict[str, Any] = {
+                "type": "system",
+                "subtype": "api_retry",
+                "session_id": SESSION,
+                "uuid": "u",
+            }
             retry |= {"attempt": 1, "max_retries": 10, "retry_delay_ms": 1, "error_status": 401}
             say(init(asked), {**retry, "error": "authentication_failed"})
 

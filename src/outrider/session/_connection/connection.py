@@ -7,14 +7,12 @@ and then ends it. What a request means is known to the router, how the agent is 
 from __future__ import annotations
 
 import logging
-import threading
 from contextlib import suppress
 from contextvars import Context, ContextVar
 from copy import copy
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import anyio
-from anyio import from_thread
 from anyio.lowlevel import checkpoint
 
 from outrider.errors import (
@@ -36,7 +34,7 @@ from outrider.protocol import (
 )
 from outrider.session._connection.answering import Answering
 from outrider.session._connection.deadlines import Watch, stop
-from outrider.session._connection.tasks import AsyncioLoop, background, current_loop
+from outrider.session._connection.tasks import AsyncioLoop, background, call_from_outside, current_loop
 from outrider.session._failures import failure_of_retry, hide_known
 from outrider.session._info import CHANGES_INFO, SessionInfo
 from outrider.session._streams.routing import Routing
@@ -57,7 +55,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from anyio.abc import TaskGroup
-    from anyio.lowlevel import EventLoopToken
 
     from outrider.handlers import Handlers
     from outrider.options import Options
@@ -68,19 +65,6 @@ if TYPE_CHECKING:
     from outrider.transports._process.pipes import LoopPipes
     from outrider.wire import JsonObject, RequestId
     from outrider.wire.control import Request
-
-
-class Pending:
-    """The place where the outcome of a request is waited for."""
-
-    def __init__(self, signal: Signal) -> None:
-        self.event: RequestEvent | None = None
-        self._signal = signal
-        self.wait = signal.wait
-
-    def set(self, event: RequestEvent) -> None:
-        self.event = event
-        self._signal.set()
 
 
 def failure_of_request(
@@ -135,23 +119,6 @@ async def close_transport(transport: Transport, seconds: float | None = None) ->
             await transport.close()
     except Exception:
         log.exception("a transport could not be closed")
-
-
-def call_from_outside(function: Callable[[], object], token: EventLoopToken) -> None:
-    """Have a function called on an event loop, from any thread, that of a finalizer included, and at any
-    time. Does not wait for it; if the loop is gone, nothing happens."""
-
-    def call() -> None:
-        try:
-            from_thread.run_sync(function, token=token)
-        except Exception as error:  # noqa: BLE001 - the loop is closed; there is nobody to tell
-            log.debug("the event loop ended before an abandoned session: %s", error)
-
-    try:
-        threading.Thread(target=call, name="outrider-abandoned", daemon=True).start()
-    except RuntimeError as error:
-        # The interpreter is going down, and all loops with it.
-        log.debug("an abandoned session could not be ended: %s", error)
 
 
 _PAUSE_SECONDS: Final = 1.0
@@ -312,7 +279,7 @@ class Connection:
         self.pipes: LoopPipes | None = None
         """Those of the transport, if the event loop can use them itself."""
         self._is_flush_due = False
-        self._waiting: dict[RequestId, Pending] = {}
+        self._waiting: dict[RequestId, Signal[RequestEvent]] = {}
         self._tasks: TaskGroup | None = None
         self._watch = Watch(self)
         self.reading = Reading(self, self._peer)
@@ -573,7 +540,8 @@ class Connection:
         asked: Request[Any] = GenericRequest(request, fields) if isinstance(request, str) else request
         self.check_open()
         id = self._peer.request(asked)
-        answer = self._waiting[id] = Pending(self.loop.make_signal())
+        answer: Signal[RequestEvent] = self.loop.make_signal()
+        self._waiting[id] = answer
         self.flow.moved()
         output = self._peer.take_output()
         try:
@@ -584,15 +552,16 @@ class Connection:
                     await self._transmit(output)
                     await answer.wait()
         finally:
-            if answer.event is None:
+            if answer.value is None:
                 self._waiting.pop(id, None)
                 self._peer.cancel(id)
                 self.flush()
-        if isinstance(answer.event, RequestAnswered):
-            return cast("T", asked.read_answer(answer.event.payload))
-        if isinstance(answer.event, RequestLost):
+        event = answer.value
+        if isinstance(event, RequestAnswered):
+            return cast("T", asked.read_answer(event.payload))
+        if isinstance(event, RequestLost):
             raise self.end_error
-        failure = failure_of_request(asked, answer.event, timeout, self.info.session_id)
+        failure = failure_of_request(asked, event, timeout, self.info.session_id)
         raise hide_known(failure, self.transport)
 
     def post(self, request: Request[Any]) -> None:

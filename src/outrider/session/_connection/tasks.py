@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
 from contextvars import Context, ContextVar, copy_context
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 import anyio
 from anyio import from_thread
@@ -34,13 +35,19 @@ if TYPE_CHECKING:
 log = logging.getLogger("outrider.session")
 
 
-class Signal:
-    """Something that happens once."""
+T = TypeVar("T")
+
+
+class Signal(Generic[T]):
+    """Something that happens once, perhaps with a value."""
+
+    value: T | None = None
 
     def __init__(self) -> None:
         self._event = anyio.Event()
 
-    def set(self) -> None:
+    def set(self, value: T | None = None) -> None:
+        self.value = value
         self._event.set()
 
     async def wait(self, timeout: float | None = None) -> None:
@@ -52,7 +59,7 @@ class Signal:
             await self._event.wait()
 
 
-class AsyncioSignal(Signal):
+class AsyncioSignal(Signal[T]):
     """The same with futures."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -60,7 +67,8 @@ class AsyncioSignal(Signal):
         self._is_set = False
         self._waiters: list[asyncio.Future[None]] = []
 
-    def set(self) -> None:
+    def set(self, value: T | None = None) -> None:
+        self.value = value
         self._is_set = True
         for waiter in self._waiters:
             _wake(waiter)
@@ -100,7 +108,7 @@ class Loop:
             # In a thread that has no event loop, or none any more.
             return False
 
-    def make_signal(self) -> Signal:
+    def make_signal(self) -> Signal[Any]:
         return Signal()
 
     def make_scope(self) -> anyio.CancelScope:
@@ -142,7 +150,7 @@ class AsyncioLoop(Loop):
         except RuntimeError:
             return False
 
-    def make_signal(self) -> Signal:
+    def make_signal(self) -> Signal[Any]:
         return AsyncioSignal(self.native)
 
     def make_scope(self) -> anyio.CancelScope:
@@ -276,3 +284,20 @@ def _hold(place: Background, token: EventLoopToken) -> None:
         from_thread.run(place.serve, token=token)
     except Exception as error:  # noqa: BLE001 - the loop is closed; there is nobody to tell
         log.debug("the event loop ended under its background tasks: %s", error)
+
+
+def call_from_outside(function: Callable[[], object], token: EventLoopToken) -> None:
+    """Have a function called on an event loop, from any thread, that of a finalizer included, and at any
+    time. Does not wait for it; if the loop is gone, nothing happens."""
+
+    def call() -> None:
+        try:
+            from_thread.run_sync(function, token=token)
+        except Exception as error:  # noqa: BLE001 - the loop is closed; there is nobody to tell
+            log.debug("the event loop ended before an abandoned session: %s", error)
+
+    try:
+        threading.Thread(target=call, name="outrider-abandoned", daemon=True).start()
+    except RuntimeError as error:
+        # The interpreter is going down, and all loops with it.
+        log.debug("an abandoned session could not be ended: %s", error)

@@ -51,7 +51,7 @@ class Flow:
         self._hungry = 0
         self._new_bytes = 0
         self._unread = 0
-        self._moved: Signal | None = None
+        self._moved: Signal[None] | None = None
         self.loop: Loop | None = None
         """The event loop that it belongs to, once it is open."""
 
@@ -107,7 +107,7 @@ class Flow:
             self._moved = self.make_signal()
         await self._moved.wait(timeout)
 
-    def make_signal(self) -> Signal:
+    def make_signal(self) -> Signal[None]:
         return Signal() if self.loop is None else self.loop.make_signal()
 
     def __enter__(self) -> None:
@@ -167,7 +167,7 @@ class Stream:
         """Why it ended, if that is for the readers to know."""
         self._last = Link(0)
         self._positions: weakref.WeakSet[Position] = weakref.WeakSet()
-        self._arrival: Signal | None = None
+        self._arrival: Signal[None] | None = None
         flow.add(self)
 
     def append(
