@@ -16,6 +16,7 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType, FrameType
@@ -87,9 +88,10 @@ async def measure(walk: Walk, package: str, *leave_out: str) -> Way:
     await walk(FEW, Counting(package))  # what is imported or made once is not on the way
     for times in (FEW, MANY):
         counting = Counting(package, leave_out)
-        with counting.on():
-            # In a thread of its own: worker threads that are there already would not be counted.
-            depth = await asyncio.to_thread(asyncio.run, _walked(walk, times, counting))
+        with counting.on(), ThreadPoolExecutor(1) as threads:
+            # In a new thread: those that are there already, of whatever pool, would not be counted.
+            loop = asyncio.get_running_loop()
+            depth = await loop.run_in_executor(threads, asyncio.run, _walked(walk, times, counting))
         counted.append(counting)
     few, many = (each.calls for each in counted)
     more = {code: many[code] - few[code] for code in many if many[code] - few[code] >= MANY - FEW}
