@@ -110,9 +110,8 @@ def tool_turns(count: int) -> Iterator[bytes]:
     """So many assistant messages, half of them calls of a tool, and the results of these."""
     random = Random(4)
     name = "02-partial-text-and-tool"
-    text, call = (
-        _recorded(name, lambda frame, kind=kind: _is_assistant(frame, kind)) for kind in ("text", "tool_use")
-    )
+    text = _recorded(name, lambda frame: _is_assistant(frame, "text"))
+    call = _recorded(name, lambda frame: _is_assistant(frame, "tool_use"))
     result = _recorded(name, _is_tool_result)
     for number in range(count // 2):
         text["message"]["content"][0]["text"] = _text(random, 200)

@@ -157,7 +157,6 @@ INTERNAL = {
         "decode_tolerantly",
         "fast_decoder",
         "finished",
-        "known_frames",
         "opening",
         "typed_frame",
     },
