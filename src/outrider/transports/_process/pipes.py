@@ -7,15 +7,15 @@ for the supervisor thread, and the sender gets a ticket.
 from __future__ import annotations
 
 import os
-import select
-import sys
 from collections import deque
+from contextlib import suppress
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
-from anyio import wait_readable
+from anyio import ClosedResourceError, Event, notify_closing, wait_readable
 
-from outrider.transports._process.wakeup import ThreadEvent, WakeupFd, forget_in_forks
+from outrider.transports._process.wakeup import ThreadEvent, in_this_loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -192,11 +192,14 @@ class Output:
         self._is_over = False
         self._is_drained = False
         self._is_notified = False
-        """Whether the reader has been notified and has not looked since."""
-        self._wakeup = WakeupFd()
-        self._readiness = Readiness()
-        self._readiness.add(number)
-        self._readiness.add(self._wakeup.fileno())
+        """Whether there is something for the reader, and it has not looked since."""
+        self._wake: Callable[[], object] | None = None
+        """Wakes the task that waits, if one does."""
+        self._is_polled = False
+        """Whether an event loop waits for the pipe. It must not be closed then: its number would be another's
+        while the loop still has it."""
+        self._unclosed = -1
+        """A pipe that is to be closed as soon as no event loop waits for it."""
 
     @property
     def is_closed(self) -> bool:
@@ -233,14 +236,32 @@ class Output:
             elif not (self._is_handed_over or self._is_closed) and (read := self._read()):
                 self._is_drained = len(read) < READ_SIZE
                 return read
-            if self._is_notified:
-                self._is_notified = False
-                self._wakeup.clear()
+            self._is_notified = False
             return None
 
     async def wait(self) -> None:
         """Wait until `take` may have something."""
-        await self._readiness.wait()
+        run, event = in_this_loop(), Event()
+        with self._lock:
+            if self._is_notified:
+                event.set()
+            number = -1 if self._is_handed_over else self._number
+            self._is_polled = number >= 0
+            waken = partial(notify_closing, number) if self._is_polled else event.set
+            self._wake = partial(run, waken)
+        try:
+            if number >= 0:
+                await wait_readable(number)
+            else:
+                await event.wait()
+        except ClosedResourceError:  # by `waken`
+            pass
+        finally:
+            with self._lock:
+                self._wake, self._is_polled = None, False
+                number, self._unclosed = self._unclosed, -1
+                if number >= 0:
+                    os.close(number)
 
     # The supervisor's side.
 
@@ -248,8 +269,7 @@ class Output:
         """From now on the supervisor reads."""
         with self._lock:
             self._is_handed_over = True
-            if self._number >= 0:
-                self._readiness.discard(self._number)
+            self._wake_reader()
 
     def drain(self) -> bool:
         """Read once into what is kept; says whether there may be more."""
@@ -273,9 +293,10 @@ class Output:
     def forget(self) -> None:
         """Close all of it, in a forked process, where the thread that may have held the lock is not."""
         self._lock = Lock()
-        if self._number >= 0:
-            os.close(self._number)
-            self._number = -1
+        for number in (self._number, self._unclosed):
+            if number >= 0:
+                os.close(number)
+        self._number = self._unclosed = -1
         self._is_over = True
 
     def _read(self) -> bytes | None:
@@ -299,45 +320,19 @@ class Output:
 
     def _notify(self) -> None:
         self._is_notified = True
-        self._wakeup.notify()
+        self._wake_reader()
+
+    def _wake_reader(self) -> None:
+        if self._wake is not None:
+            with suppress(RuntimeError):  # its loop is closed
+                self._wake()
 
     def _close(self) -> None:
         number, self._number = self._number, -1
         if number >= 0:
             self._is_closed = True
-            self._readiness.discard(number)
-            os.close(number)
-
-
-class Readiness:
-    """One descriptor that is readable when any of several is, so that a task waits for one thing only."""
-
-    def __init__(self) -> None:
-        if sys.platform == "linux":
-            self._poller = select.epoll()
-        else:
-            self._poller = select.kqueue()
-        forget_in_forks(self)
-
-    def add(self, number: int) -> None:
-        if sys.platform == "linux":
-            self._poller.register(number, select.EPOLLIN)
-        else:
-            self._poller.control([select.kevent(number, select.KQ_FILTER_READ, select.KQ_EV_ADD)], 0)
-
-    def discard(self, number: int) -> None:
-        try:
-            if sys.platform == "linux":
-                self._poller.unregister(number)
+            if self._is_polled:
+                self._unclosed = number
+                self._wake_reader()
             else:
-                self._poller.control([select.kevent(number, select.KQ_FILTER_READ, select.KQ_EV_DELETE)], 0)
-        except (OSError, ValueError):  # the last: it is closed
-            pass
-
-    def forget(self) -> None:
-        """Close it in a forked process: the kernel has one for both, and taken out of here is taken out
-        there."""
-        self._poller.close()
-
-    async def wait(self) -> None:
-        await wait_readable(self._poller.fileno())
+                os.close(number)
