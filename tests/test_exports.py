@@ -99,7 +99,7 @@ INTERNAL = {
     "outrider.transports._memory": {"Pipe"},
     "outrider.transports._process.child": {"Child", "ShutdownTimeouts"},
     "outrider.transports._process.folder": {"discard_folder", "make_folder", "remove_folder"},
-    "outrider.transports._process.pipes": {"Input", "InputClosed", "Output", "Readiness", "Ticket"},
+    "outrider.transports._process.pipes": {"Input", "InputClosed", "Output", "Ticket"},
     "outrider.transports._process.processes": {
         *("ProcTable", "ProcessTable", "PsutilTable", "Stat", "environment_of"),
         *(
@@ -124,7 +124,6 @@ INTERNAL = {
     },
     "outrider.transports._process.stderr": {"Callback", "StderrLog"},
     "outrider.transports._process.supervisor": {"Supervisor", "supervisor"},
-    "outrider.transports._process.transport": {"Link"},
     "outrider.transports._process.wakeup": {
         *("Descriptor", "FreshLock", "Inherited", "LoopWaker", "Poller", "ThreadEvent", "WakeupFd"),
         *("forget_in_forks", "in_this_loop"),
@@ -135,7 +134,7 @@ INTERNAL = {
         "wait_for_death",
     },
     "outrider.transports._trace.writer": {"Lines", "Masking", "RunTrace", "new_trace_path", "open_trace"},
-    "outrider.transports._transport": {"Inbox", "Receiver", "line_of"},
+    "outrider.transports._transport": {"Inbox", "line_of"},
     "outrider.wire._decoding": {
         "Nesting",
         "asker_of",

@@ -133,8 +133,8 @@ def test_after_a_gap_in_what_is_kept_nothing_more_is_kept(monkeypatch: pytest.Mo
 async def test_ending_the_input_does_not_wait_for_a_write_that_was_given_up() -> None:
     async with impatient("never_reads", write_timeout=None) as transport:
         await anext(transport.messages())
-        assert transport._link is not None
-        stdin = transport._link.child.input
+        assert transport._child is not None
+        stdin = transport._child.input
         await transport.send(b"x" * fcntl.fcntl(stdin.fileno(), fcntl.F_GETPIPE_SZ))
         scope = anyio.CancelScope()
 
@@ -240,18 +240,6 @@ async def test_a_callback_that_holds_the_transport_does_not_keep_it_from_being_c
     wait_for(lambda: not own_processes())
 
 
-async def test_a_callback_lives_as_long_as_an_end_of_a_transport_that_was_split() -> None:
-    lines: list[str] = []
-    transport = impatient("writes_to_stderr", "a\n", stderr=lines.append)
-    await transport.connect()
-    reader, writer, closer = transport.split()
-    del transport, writer
-    gc.collect()
-    await anext(reader.messages())
-    await closer.close()
-    assert lines == ["a"]
-
-
 async def test_a_callback_without_weak_references_is_called() -> None:
     class Strong:
         __slots__ = ("lines",)
@@ -290,12 +278,12 @@ async def test_a_shutdown_that_cannot_even_kill_lets_everybody_go(
     transport = impatient("ignores_everything")
     await transport.connect()
     await anext(transport.messages())
-    assert transport._link is not None
+    assert transport._child is not None
 
     def fail() -> bool:
         raise LookupError("a bug")
 
-    monkeypatch.setattr(transport._link.child, "_kill", fail)
+    monkeypatch.setattr(transport._child, "_kill", fail)
     await transport.close()
     with pytest.raises(ConnectionLost, match="supervisor of the process failed"):
         await transport.receive()

@@ -248,7 +248,7 @@ def test_the_watchdog_catches_one_that_forks_on_and_on(
 
     transport = anyio.run(start)
     assert is_locked(lock)
-    assert transport._link is not None
+    assert transport._child is not None
     _watchdog_main.clean_up(supervisor().id, {})
     assert not is_locked(lock)
 

@@ -27,8 +27,8 @@ CAT = Command(("cat",))
 
 
 def child_of(transport: ProcessTransport) -> Child:
-    assert transport._link is not None
-    return transport._link.child
+    assert transport._child is not None
+    return transport._child
 
 
 def descriptors() -> int:

@@ -4,12 +4,9 @@ your own."""
 from outrider.command import Command
 from outrider.transports._memory import MemoryTransport, memory_pair
 from outrider.transports._process.transport import (
-    Closer,
     Finished,
     LiveProcess,
     ProcessTransport,
-    Reader,
-    Writer,
     live_processes,
     run_to_end,
 )
@@ -28,7 +25,6 @@ from outrider.transports._transport import (
 )
 
 __all__ = [
-    "Closer",
     "Command",
     "Finished",
     "Interceptor",
@@ -36,7 +32,6 @@ __all__ = [
     "MemoryTransport",
     "Messages",
     "ProcessTransport",
-    "Reader",
     "Recording",
     "Sendable",
     "TimelineEntry",
@@ -46,7 +41,6 @@ __all__ = [
     "Traced",
     "Transport",
     "Unreachable",
-    "Writer",
     "intercept",
     "intercepted",
     "is_intercepted",

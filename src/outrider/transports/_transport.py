@@ -119,7 +119,7 @@ class Inbox:
 class Messages:
     """Iterates over the messages of a transport. Not a generator: nothing is left behind by a `break`."""
 
-    def __init__(self, source: Transport | Receiver, inbox: Inbox) -> None:
+    def __init__(self, source: Transport, inbox: Inbox) -> None:
         self._source = source
         self._inbox = inbox
         self._ready = inbox.ready
@@ -174,13 +174,6 @@ class Messages:
         except ConnectionLost as error:
             return framer.begin(None), error
         return framer.begin(data or None), None if data else StopAsyncIteration()
-
-
-class Receiver(ABC):
-    """Anything that bytes can be received from."""
-
-    @abstractmethod
-    async def receive(self) -> bytes: ...
 
 
 def line_of(message: Sendable) -> bytes:
