@@ -20,14 +20,13 @@ import pytest
 from outrider.command import Command
 from outrider.errors import ConnectionLost, ProcessExited, TransportClosed, UsageError
 from outrider.transports import ProcessTransport, Transport, live_processes
+from outrider.transports._process import child as _child
 from outrider.transports._process import pipes as _output
 from outrider.transports._process import spawn as _starting
-from outrider.transports._process import stderr as _stderr
 from outrider.transports._process import transport as _process
-from outrider.transports._process.child import Child
+from outrider.transports._process.child import Child, StderrLog
 from outrider.transports._process.pipes import Output
 from outrider.transports._process.spawn import run_uninterrupted
-from outrider.transports._process.stderr import StderrLog
 from outrider.transports._process.supervisor import Supervisor
 from outrider.wire import Arrival, KeepAlive, MalformedLine, UnknownMessage
 from tests.transports.conftest import child, impatient, own_processes, wait_for
@@ -204,7 +203,7 @@ async def test_a_callback_that_wants_to_exit_is_called_again(error: type[BaseExc
 async def test_a_callback_that_is_stuck_takes_bounded_memory(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(_stderr, "_WAITING_LIMIT", 10)
+    monkeypatch.setattr(_child, "_WAITING_LIMIT", 10)
     goes_on = threading.Event()
     lines: list[str] = []
 

@@ -2,7 +2,6 @@
 your own."""
 
 from outrider.command import Command
-from outrider.transports._memory import MemoryTransport, memory_pair
 from outrider.transports._process.transport import (
     Finished,
     LiveProcess,
@@ -10,11 +9,18 @@ from outrider.transports._process.transport import (
     live_processes,
     run_to_end,
 )
-from outrider.transports._trace.format import Recording, TraceRecord, TraceRun, read_trace
-from outrider.transports._trace.timeline import TimelineEntry, timeline
+from outrider.transports._trace.format import (
+    Recording,
+    TimelineEntry,
+    TraceRecord,
+    TraceRun,
+    read_trace,
+    timeline,
+)
 from outrider.transports._trace.writer import Traced, TraceFile, traced
 from outrider.transports._transport import (
     Interceptor,
+    MemoryTransport,
     Messages,
     Sendable,
     Transport,
@@ -22,6 +28,7 @@ from outrider.transports._transport import (
     intercept,
     intercepted,
     is_intercepted,
+    memory_pair,
 )
 
 __all__ = [
