@@ -354,6 +354,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> object:
     return request.param
 
 
+@pytest.mark.real
 @pytest.mark.anyio
 async def test_the_program_goes_on_with_a_session_of_the_simulated_agent() -> None:
     with RealAgent(otherwise=say("ok"), program=require_program()) as agent:
@@ -377,6 +378,7 @@ async def test_the_program_goes_on_with_a_session_of_the_simulated_agent() -> No
         assert told == [*SPOKEN[:2], NOW]
 
 
+@pytest.mark.real
 @pytest.mark.anyio
 async def test_the_program_continues_the_last_session_of_the_simulated_agent() -> None:
     with RealAgent(otherwise=say("ok"), program=require_program()) as agent:
@@ -388,6 +390,7 @@ async def test_the_program_continues_the_last_session_of_the_simulated_agent() -
         assert told[0] == SPOKEN[0]
 
 
+@pytest.mark.real
 @pytest.mark.anyio
 async def test_the_program_finds_a_session_of_the_simulated_agent_by_its_title() -> None:
     with RealAgent(otherwise=say("ok"), program=require_program()) as agent:
@@ -399,6 +402,7 @@ async def test_the_program_finds_a_session_of_the_simulated_agent_by_its_title()
         assert session_id == world.session_id
 
 
+@pytest.mark.real
 @pytest.mark.anyio
 async def test_a_session_goes_from_the_simulated_agent_to_the_program_and_back() -> None:
     with RealAgent(otherwise=say("from the program"), program=require_program()) as agent:
@@ -427,6 +431,7 @@ async def test_a_session_goes_from_the_simulated_agent_to_the_program_and_back()
             ]
 
 
+@pytest.mark.real
 @pytest.mark.anyio
 async def test_the_simulated_agent_goes_on_with_a_session_of_the_program() -> None:
     script = [
