@@ -114,7 +114,7 @@ INTERNAL = {
     "outrider.transports._process.supervisor": {"Supervisor", "supervisor"},
     "outrider.transports._process.wakeup": {
         *("Descriptor", "FreshLock", "Inherited", "LoopWaker", "Poller", "ThreadEvent", "WakeupFd"),
-        *("forget_in_forks", "in_this_loop"),
+        *("forget_in_forks", "wait_until_woken"),
     },
     "outrider.transports._process.watchdog": {"Watchdog"},
     "outrider.transports._process.watchdog_main": {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import threading
@@ -13,6 +14,7 @@ import anyio
 import pytest
 
 from outrider.command import Command
+from outrider.errors import LaunchError, TransportClosed
 from outrider.transports import ProcessTransport
 from outrider.transports._process import child as _child
 from outrider.transports._process.child import Child
@@ -35,20 +37,22 @@ def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))  # noqa: PTH208
 
 
+def own_threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("outrider-")]
+
+
 async def test_a_child_takes_four_descriptors_and_no_thread() -> None:
     async with AsyncExitStack() as stack:
         first = await stack.enter_async_context(ProcessTransport(CAT))
         await first.send(b"one\n")
         assert await first.receive() == b"one\n"
-        before, threads = descriptors(), threading.active_count()
+        before, threads = descriptors(), own_threads()
         for _ in range(10):
             transport = await stack.enter_async_context(ProcessTransport(CAT))
             await transport.send(b"one\n")
             assert await transport.receive() == b"one\n"
         assert descriptors() - before == 40
-        assert threading.active_count() == threads
-        names = [thread.name for thread in threading.enumerate()]
-        assert names.count("outrider-supervisor") == 1
+        assert own_threads() == threads == ["outrider-supervisor"]
 
 
 async def test_the_thread_ends_with_the_last_child_and_is_there_for_the_next() -> None:
@@ -57,7 +61,7 @@ async def test_the_thread_ends_with_the_last_child_and_is_there_for_the_next() -
             await transport.send(b"one\n")
             assert await transport.receive() == b"one\n"
         assert transport.returncode == 0
-        wait_for(lambda: "outrider-supervisor" not in [thread.name for thread in threading.enumerate()])
+        wait_for(lambda: not own_threads())
 
 
 @pytest.mark.parametrize("name", ["serve", "descriptors", "_shut_down", "_finish", "_clean_up"])
@@ -178,8 +182,6 @@ async def test_children_that_end_at_the_same_moment_share_a_search(monkeypatch: 
 
 
 async def test_without_a_thread_nothing_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    from outrider.errors import LaunchError
-
     def refuse(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
@@ -202,3 +204,31 @@ def test_a_supervisor_with_nothing_to_do_has_nothing_open() -> None:
 @pytest.fixture(autouse=True)
 def errors_are_seen(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
+
+
+@pytest.mark.parametrize("way", ["close", "exit"])
+def test_a_program_without_anyio_of_its_own_is_woken(way: str) -> None:
+    """What wakes a task is called by the loop, outside of any task: no library can ask where it runs."""
+
+    async def main() -> None:
+        transport = impatient("polite")
+        await transport.connect()
+        await transport.receive()
+        reader = asyncio.ensure_future(transport.receive())
+        await asyncio.sleep(0)
+        if way == "close":
+            await transport.close()
+            with pytest.raises(TransportClosed):
+                await reader
+        else:
+            await transport.end_input()
+            assert await reader == b""
+
+    failures: list[object] = []
+
+    async def run() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
+        await asyncio.wait_for(main(), DEADLINE)
+
+    asyncio.run(run())
+    assert failures == []

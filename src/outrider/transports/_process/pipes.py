@@ -9,13 +9,10 @@ from __future__ import annotations
 import os
 from collections import deque
 from contextlib import suppress
-from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
-from anyio import ClosedResourceError, Event, notify_closing, wait_readable
-
-from outrider.transports._process.wakeup import ThreadEvent, in_this_loop
+from outrider.transports._process.wakeup import ThreadEvent, wait_until_woken
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -241,27 +238,24 @@ class Output:
 
     async def wait(self) -> None:
         """Wait until `take` may have something."""
-        run, event = in_this_loop(), Event()
         with self._lock:
-            if self._is_notified:
-                event.set()
             number = -1 if self._is_handed_over else self._number
             self._is_polled = number >= 0
-            waken = partial(notify_closing, number) if self._is_polled else event.set
-            self._wake = partial(run, waken)
         try:
-            if number >= 0:
-                await wait_readable(number)
-            else:
-                await event.wait()
-        except ClosedResourceError:  # by `waken`
-            pass
+            await wait_until_woken(self._begin_wait, number)
         finally:
             with self._lock:
                 self._wake, self._is_polled = None, False
                 number, self._unclosed = self._unclosed, -1
                 if number >= 0:
                     os.close(number)
+
+    def _begin_wait(self, wake: Callable[[], object]) -> None:
+        with self._lock:
+            self._wake = wake
+            # What has happened meanwhile woke nobody.
+            if self._is_notified or self._unclosed >= 0 or (self._is_polled and self._is_handed_over):
+                wake()
 
     # The supervisor's side.
 
