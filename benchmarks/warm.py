@@ -19,8 +19,8 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 Times = dict[str, float]
-"""Seconds until the session is there, `connect`; until its `first` message; until the first `words`; and those
-of its `close`, which is not measured with a pool."""
+"""Seconds until the session is there, `connect`; until its `first` message; until the first `words`; and of
+its `close`, which is not measured with a pool."""
 
 
 async def of_session(count: int) -> list[Times]:

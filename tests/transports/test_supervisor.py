@@ -18,7 +18,7 @@ from outrider.errors import LaunchError, TransportClosed
 from outrider.transports import ProcessTransport
 from outrider.transports._process import child as _child
 from outrider.transports._process.child import Child
-from outrider.transports._process.processes import Tree
+from outrider.transports._process.processes import Tree, processes
 from outrider.transports._process.supervisor import Supervisor, supervisor
 from outrider.transports._process.wakeup import Poller
 from tests.transports.conftest import DEADLINE, impatient, own_processes, wait_for
@@ -167,7 +167,7 @@ async def test_children_that_end_at_the_same_moment_share_a_search(monkeypatch: 
     transports = [ProcessTransport(CAT, grace=DEADLINE) for _ in range(10)]
     for transport in transports:
         await transport.connect()
-    if not _child.processes().has_tags:  # what they have started is looked for before they are ended, too
+    if not processes().has_tags:  # what they have started is looked for before they are ended, too
         pytest.skip("there are more searches, then")
     monkeypatch.setattr(owner, "_search_at", time.monotonic() + 3600)
     for transport in transports:

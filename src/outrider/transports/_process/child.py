@@ -262,8 +262,8 @@ class Child:
         # The next three are the supervisor's.
         self.timer = -1
         self.registered: Final[set[int]] = set()
-        self.found: int | None = None
-        """How many processes the search that it asked for has found beside it."""
+        self.found = -1
+        """How many processes the search that it asked for has found beside it; -1 before that."""
         self._pidfd = _open_pidfd(self.pid)
         # Last, because it owns what the caller closes if any of this fails.
         self._stderr = Descriptor(spawned.stderr)
@@ -457,10 +457,10 @@ class Child:
 
     def _search(self, *numbers: int) -> Steps[int]:
         """Have all processes that belong to the child found and signalled; says how many there may be."""
-        self.found = None
+        self.found = -1
         self._supervisor.request_search(self, numbers)
-        yield from self._wait(lambda: self.found is not None, until_exit=False)
-        return self.found or 0
+        yield from self._wait(lambda: self.found >= 0, until_exit=False)
+        return self.found
 
     def _poll_while(self, is_there: Callable[[], Steps[bool]], seconds: float) -> Steps[bool]:
         """Says whether it is gone."""
