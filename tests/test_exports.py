@@ -91,7 +91,7 @@ def test_what_is_internal_is_there() -> None:
 # Shared between the modules of a package, and no part of what it offers.
 INTERNAL = {
     "outrider.transports._process.child": {"Callback", "Child", "ShutdownTimeouts", "StderrLog"},
-    "outrider.transports._process.pipes": {"Input", "InputClosed", "Output", "Ticket"},
+    "outrider.transports._process.pipes": {"Input", "InputClosed", "LoopPipes", "Output", "Ticket"},
     "outrider.transports._process.processes": {
         *("ProcTable", "ProcessTable", "PsutilTable", "Stat", "environment_of"),
         *(
@@ -114,7 +114,7 @@ INTERNAL = {
     "outrider.transports._process.supervisor": {"Supervisor", "supervisor"},
     "outrider.transports._process.wakeup": {
         *("Descriptor", "FreshLock", "Inherited", "LoopWaker", "Poller", "ThreadEvent", "WakeupFd"),
-        *("forget_in_forks", "wait_until_woken"),
+        *("caller_in", "forget_in_forks", "wait_until_woken"),
     },
     "outrider.transports._process.watchdog": {"Watchdog"},
     "outrider.transports._process.watchdog_main": {

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from outrider.app._ask import Asker
-from outrider.app._render.stream import Stream
+from outrider.app._render import Stream
 from outrider.app._terminal import Terminal
 from outrider.handlers import ElicitationRequest
 from outrider.wire.control import Elicitation

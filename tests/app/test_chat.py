@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.app._failing import Code
+from outrider.app._flags import Code
 from outrider.testing import say, use_tool
-from tests.app.machines import BOTH, KINDS, Child, Kind, Screen, machine
+from tests.app.machines import KINDS, SMOKE, Child, Kind, Screen, machine
 
 PROMPT = "\N{HEAVY RIGHT-POINTING ANGLE QUOTATION MARK ORNAMENT}"
 
@@ -16,7 +16,7 @@ def say_to(screen: Screen | Child, text: str) -> None:
     screen.press(f"{text}\r")
 
 
-@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize("kind", SMOKE)
 def test_a_conversation_goes_on_from_turn_to_turn(kind: Kind) -> None:
     with machine(say("Hello **Ada**."), say("You are Ada."), kind=kind) as here:
         with here.screen("chat") as screen:

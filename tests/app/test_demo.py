@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from outrider.app._failing import Code
+from outrider.app._flags import Code
 from outrider.app._terminal import Terminal
 from tests.app.machines import KINDS, Child, Kind, Screen, run
 from tests.real_program import require_program

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from outrider._display import printable
 from outrider.app._doctor import machine_checks, program_check
-from outrider.app._failing import Code
-from outrider.app._terminal import printable
+from outrider.app._flags import Code
 from tests.app.machines import KINDS, Kind, machine
 
 SECRETS = {

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from outrider.app import main
-from outrider.app._failing import Code
+from outrider.app._flags import Code
 from outrider.app._migrate import Counterpart, counterpart, examine, read_code, read_notebook, replace
 from tests.app.machines import Done, Screen
 from tests.cases import every_case

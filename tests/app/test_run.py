@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from outrider.app._failing import Code
+from outrider.app._flags import Code
 from outrider.app._run import read_prompt
 from outrider.testing import answer, fail, hang, say, use_tool
 from outrider.wire import AssistantMessage, InitMessage, ResultMessage, decode
-from tests.app.machines import BOTH, COMMAND, DEADLINE, KINDS, Kind, clean, machine
+from tests.app.machines import COMMAND, DEADLINE, KINDS, SMOKE, Kind, clean, machine
 
 FRIDAY = (use_tool("Read", file_path="notes.txt"), say("It says **Friday**."))
 SCHEMA = {"type": "object", "properties": {"count": {"type": "integer"}}, "required": ["count"]}
 
 
-@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize("kind", SMOKE)
 def test_the_answer_alone_is_on_stdout(kind: Kind) -> None:
     with machine(*FRIDAY, kind=kind) as here:
         (here.folder / "notes.txt").write_text("Ship on Friday.\n")

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from outrider.app._render.describe import Said, call_in_words, money, said, tool_name
-from outrider.app._terminal import printable
+from outrider._display import printable
+from outrider.app._render import Said, call_in_words, money, said, tool_name
 from outrider.wire import decode
 from tests import tapes
 from tests.cases import every_case

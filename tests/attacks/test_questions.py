@@ -14,8 +14,8 @@ from rich.console import Console
 
 from outrider._display import chopped, printable
 from outrider.app._ask import Asker, Sheet
-from outrider.app._failing import Code
-from outrider.app._render.stream import Stream
+from outrider.app._flags import Code
+from outrider.app._render import Stream
 from outrider.app._terminal import ASCII, UNICODE, Terminal
 from outrider.handlers import ElicitationRequest
 from outrider.testing import answer, ask_question, exit_plan_mode, say, use_tool

@@ -16,8 +16,8 @@ import msgspec
 from rich.text import Text
 
 from outrider import allow, deny
-from outrider.app._render.describe import call_in_words, shortened, tool_name
-from outrider.app._terminal import chopped, one_line, printable
+from outrider._display import chopped, one_line, printable
+from outrider.app._render import call_in_words, shortened, tool_name
 from outrider.handlers import decline
 
 if TYPE_CHECKING:
@@ -26,14 +26,12 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from outrider import Answer, PermissionRequest, Plan, Question
-    from outrider.app._render.stream import Stream
+    from outrider.app._render import Stream
     from outrider.app._terminal import Glyphs, Terminal
     from outrider.handlers import ElicitationRequest
     from outrider.options import OptionFields
     from outrider.wire.control import ElicitationResult
     from outrider.wire.permissions import PermissionUpdate
-
-__all__ = ["Asker", "Row", "Sheet", "changes_of", "rules_of"]
 
 
 # How a question looks.

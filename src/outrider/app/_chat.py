@@ -17,14 +17,13 @@ from rich.table import Table
 from rich.text import Text
 
 import outrider
+from outrider._display import one_line, printable
 from outrider._threads import start_thread
 from outrider.app._ask import Asker
-from outrider.app._failing import Code, code_of, in_one_line
-from outrider.app._flags import BY_OPTION, working_folder
-from outrider.app._render.describe import money, said, shortened
-from outrider.app._render.stream import Stream
+from outrider.app._flags import BY_OPTION, Code, code_of, in_one_line, working_folder
+from outrider.app._render import Stream, money, said, shortened
 from outrider.app._run import follow, opened, summary
-from outrider.app._terminal import Terminal, one_line, printable
+from outrider.app._terminal import Terminal
 from outrider.errors import ConnectionLost, OutriderError
 from outrider.wire import AssistantMessage, InitMessage, StreamEvent
 
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
     from outrider import Message, Result
     from outrider.options import OptionFields
     from outrider.sync import Session
-
-__all__ = ["Between", "hold_chat"]
 
 
 class Between:

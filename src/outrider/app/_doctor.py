@@ -19,10 +19,10 @@ import msgspec
 from rich.text import Text
 
 import outrider
-from outrider.app._failing import Code, in_one_line
-from outrider.app._flags import BY_OPTION
-from outrider.app._render.page import LABEL
-from outrider.app._terminal import Terminal, one_line
+from outrider._display import one_line
+from outrider.app._flags import BY_OPTION, Code, in_one_line
+from outrider.app._render import LABEL
+from outrider.app._terminal import Terminal
 from outrider.errors import AgentTooOld, OutriderError
 from outrider.launch import MINIMUM_AGENT_VERSION, Search, search_agent
 from outrider.redaction import MASK, mask
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from outrider.wire.control import AccountInfo, McpServerStatus
-
-__all__ = ["Check", "State", "examine", "machine_checks", "program_check"]
 
 
 # Checks.

@@ -14,13 +14,11 @@ import msgspec
 from rich.text import Text
 
 import outrider
-from outrider._display import escaped_json
+from outrider._display import escaped_json, one_line
 from outrider.app._ask import Asker
-from outrider.app._failing import Code, Failed
-from outrider.app._flags import working_folder
-from outrider.app._render.describe import money
-from outrider.app._render.stream import Stream
-from outrider.app._terminal import Terminal, one_line
+from outrider.app._flags import Code, Failed, working_folder
+from outrider.app._render import Stream, money
+from outrider.app._terminal import Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
@@ -29,8 +27,6 @@ if TYPE_CHECKING:
     from outrider import Message, Result
     from outrider.options import OptionFields
     from outrider.sync import Session, Turn
-
-__all__ = ["follow", "opened", "read_prompt", "read_schema", "run_prompt", "summary"]
 
 
 # Shared with `_chat` and `_demo`.

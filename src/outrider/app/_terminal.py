@@ -15,7 +15,7 @@ import time
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from threading import Lock, RLock
-from typing import IO, TYPE_CHECKING, Any, Final, TextIO, cast
+from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, TextIO, cast
 
 from rich.console import Console
 from rich.control import Control
@@ -23,74 +23,34 @@ from rich.live import Live
 from rich.segment import ControlType, Segment
 from rich.text import Text
 
-from outrider._display import chopped, escaped_json, one_line, plain, printable
+from outrider._display import chopped, escaped_json, plain, printable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator, Iterable
 
     from rich.console import ConsoleOptions, RenderableType
 
-__all__ = [
-    "ASCII",
-    "INDENT",
-    "UNICODE",
-    "Glyphs",
-    "SafeConsole",
-    "Terminal",
-    "chopped",
-    "complain",
-    "guarded_streams",
-    "one_line",
-    "printable",
-]
+
+class Glyphs(NamedTuple):
+    """The signs that are used."""
+
+    prompt: str = "\N{HEAVY RIGHT-POINTING ANGLE QUOTATION MARK ORNAMENT}"
+    tool: str = "⏺"
+    returns: str = "└"
+    good: str = "✓"
+    bad: str = "✗"
+    warning: str = "!"
+    more: str = "…"
+    dot: str = "·"
+    spinner: str = "dots"
+    bar: str = "━"
+    gutter: str = "│"
+    goes_on: str = "┊"
 
 
-class Glyphs:
-    """The signs that are used, for terminals that know them and for those that do not."""
-
-    def __init__(self, **signs: str) -> None:
-        self.prompt = signs["prompt"]
-        self.tool = signs["tool"]
-        self.returns = signs["returns"]
-        self.good = signs["good"]
-        self.bad = signs["bad"]
-        self.warning = signs["warning"]
-        self.more = signs["more"]
-        self.dot = signs["dot"]
-        self.spinner = signs["spinner"]
-        self.bar = signs["bar"]
-        self.gutter = signs["gutter"]
-        self.goes_on = signs["goes_on"]
-
-
-UNICODE: Final = Glyphs(
-    prompt="\N{HEAVY RIGHT-POINTING ANGLE QUOTATION MARK ORNAMENT}",
-    tool="⏺",
-    returns="└",
-    good="✓",
-    bad="✗",
-    warning="!",
-    more="…",
-    dot="·",
-    spinner="dots",
-    bar="━",
-    gutter="│",
-    goes_on="┊",
-)
-ASCII: Final = Glyphs(
-    prompt=">",
-    tool="*",
-    returns="`-",
-    good="+",
-    bad="x",
-    warning="!",
-    more="...",
-    dot="-",
-    spinner="line",
-    bar="=",
-    gutter="|",
-    goes_on=":",
-)
+UNICODE: Final = Glyphs()
+ASCII: Final = Glyphs(">", "*", "`-", "+", "x", "!", "...", "-", "line", "=", "|", ":")
+"""For terminals that know no others."""
 
 INDENT: Final = "  "
 """Before every line of the agent's at a terminal. What begins in the first column is ours, so that no answer

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
-from outrider.app._failing import Code, Failed
-from outrider.app._render.describe import Said, said, shortened
-from outrider.app._render.page import Page
-from outrider.app._terminal import Terminal, one_line, printable
+from outrider._display import one_line, printable
+from outrider.app._flags import Code, Failed
+from outrider.app._render import Page, Said, said, shortened
+from outrider.app._terminal import Terminal
 from outrider.errors import MalformedFrame
 from outrider.transports import read_trace, timeline
 from outrider.wire import InitMessage, StreamEvent, UnknownMessage, decode
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from outrider.transports import Recording, TimelineEntry, TraceRecord
-
-__all__ = ["read_recording", "replay_file", "show_trace"]
 
 
 # Replay.

@@ -4,6 +4,8 @@ It translates, and has no protocol of its own. The guide for migrating lists the
 Names are loaded on first use.
 """
 
+# ruff: noqa: F403, F405 - of the types, `__all__` says which are here
+
 from typing import TYPE_CHECKING
 
 from outrider._lazy import lazily
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
         ResultError,
     )
     from outrider.compat._query import query
-    from outrider.compat._sessions.sessions import (
+    from outrider.compat._sessions import (
         delete_session,
         fork_session,
         get_session_info,
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
         rename_session,
         tag_session,
     )
-    from outrider.compat._stores.stores import (
+    from outrider.compat._stores import (
         InMemorySessionStore,
         delete_session_via_store,
         fold_session_summary,
@@ -49,187 +51,11 @@ if TYPE_CHECKING:
         rename_session_via_store,
         tag_session_via_store,
     )
-    from outrider.compat._tools.tools import SdkMcpTool, ToolAnnotations, create_sdk_mcp_server, tool
+    from outrider.compat._tools import SdkMcpTool, ToolAnnotations, create_sdk_mcp_server, tool
     from outrider.compat._transport import Transport
-    from outrider.compat.types import (
-        TERMINAL_TASK_STATUSES,
-        AgentDefinition,
-        AssistantMessage,
-        BackgroundTaskSummary,
-        BaseHookInput,
-        CanUseTool,
-        CanUseToolShadowedWarning,
-        ClaudeAgentOptions,
-        ContentBlock,
-        ContextUsageCategory,
-        ContextUsageResponse,
-        ConversationResetMessage,
-        CwdChangedHookSpecificOutput,
-        DeferredToolUse,
-        EffortLevel,
-        ElicitationHookSpecificOutput,
-        ElicitationResultHookSpecificOutput,
-        FastModeDisabledReason,
-        FastModeState,
-        FileChangedHookSpecificOutput,
-        ForkSessionResult,
-        HookCallback,
-        HookContext,
-        HookEffort,
-        HookEventMessage,
-        HookInput,
-        HookJSONOutput,
-        HookMatcher,
-        McpSdkServerConfig,
-        McpServerConfig,
-        McpServerConnectionStatus,
-        McpServerInfo,
-        McpServerStatus,
-        McpServerStatusConfig,
-        McpStatusResponse,
-        McpToolAnnotations,
-        McpToolInfo,
-        Message,
-        MessageDisplayHookSpecificOutput,
-        MessageOrigin,
-        MessageOriginKind,
-        MirrorErrorMessage,
-        ModelUsage,
-        NotificationHookInput,
-        NotificationHookSpecificOutput,
-        PermissionDeniedHookSpecificOutput,
-        PermissionMode,
-        PermissionRequestHookInput,
-        PermissionRequestHookSpecificOutput,
-        PermissionResult,
-        PermissionResultAllow,
-        PermissionResultDeny,
-        PermissionUpdate,
-        PostModelSwitchHookSpecificOutput,
-        PostToolBatchHookSpecificOutput,
-        PostToolUseFailureHookInput,
-        PostToolUseFailureHookSpecificOutput,
-        PostToolUseHookInput,
-        PostToolUseHookSpecificOutput,
-        PreCompactHookInput,
-        PreModelSwitchHookSpecificOutput,
-        PreToolUseHookInput,
-        PreToolUseHookSpecificOutput,
-        RateLimitEvent,
-        RateLimitInfo,
-        RateLimitStatus,
-        RateLimitType,
-        ResultMessage,
-        SandboxIgnoreViolations,
-        SandboxNetworkConfig,
-        SandboxSettings,
-        SdkBeta,
-        SdkPluginConfig,
-        SDKSessionInfo,
-        ServerToolName,
-        ServerToolResultBlock,
-        ServerToolUseBlock,
-        SessionCronSummary,
-        SessionKey,
-        SessionListSubkeysKey,
-        SessionMessage,
-        SessionStartHookSpecificOutput,
-        SessionStore,
-        SessionStoreEntry,
-        SessionStoreFlushMode,
-        SessionStoreListEntry,
-        SessionSummaryEntry,
-        SettingSource,
-        StopHookInput,
-        StopHookSpecificOutput,
-        StreamEvent,
-        SubagentStartHookInput,
-        SubagentStartHookSpecificOutput,
-        SubagentStopHookInput,
-        SubagentStopHookSpecificOutput,
-        SystemInitData,
-        SystemInitMcpServer,
-        SystemInitPlugin,
-        SystemInitPluginError,
-        SystemMessage,
-        TaskBudget,
-        TaskNotificationMessage,
-        TaskNotificationOriginSubkind,
-        TaskNotificationStatus,
-        TaskProgressMessage,
-        TaskStartedMessage,
-        TaskUpdatedMessage,
-        TaskUpdatedStatus,
-        TaskUsage,
-        TextBlock,
-        ThinkingBlock,
-        ThinkingConfig,
-        ThinkingConfigAdaptive,
-        ThinkingConfigDisabled,
-        ThinkingConfigEnabled,
-        ToolPermissionContext,
-        ToolResultBlock,
-        ToolUseBlock,
-        UserMessage,
-        UserPromptExpansionHookSpecificOutput,
-        UserPromptSubmitHookInput,
-        UserPromptSubmitHookSpecificOutput,
-        WorktreeCreateHookSpecificOutput,
-    )
-
-_HOMES = {
-    "_client": "ClaudeSDKClient",
-    "_errors": """
-        CLIConnectionError CLIJSONDecodeError CLINotFoundError ClaudeSDKError ProcessError ResultError
-    """,
-    "_query": "query",
-    "_sessions.sessions": """
-        delete_session fork_session get_session_info get_session_messages get_subagent_messages
-        list_sessions list_subagents project_key_for_directory rename_session tag_session
-    """,
-    "_stores.stores": """
-        InMemorySessionStore delete_session_via_store fold_session_summary fork_session_via_store
-        get_session_info_from_store get_session_messages_from_store get_subagent_messages_from_store
-        import_session_to_store list_sessions_from_store list_subagents_from_store rename_session_via_store
-        tag_session_via_store
-    """,
-    "_tools.tools": "SdkMcpTool ToolAnnotations create_sdk_mcp_server tool",
-    "_transport": "Transport",
-    "types": """
-        AgentDefinition AssistantMessage BackgroundTaskSummary BaseHookInput CanUseTool
-        CanUseToolShadowedWarning ClaudeAgentOptions ContentBlock ContextUsageCategory ContextUsageResponse
-        ConversationResetMessage CwdChangedHookSpecificOutput DeferredToolUse EffortLevel
-        ElicitationHookSpecificOutput ElicitationResultHookSpecificOutput FastModeDisabledReason
-        FastModeState FileChangedHookSpecificOutput ForkSessionResult HookCallback HookContext HookEffort
-        HookEventMessage HookInput HookJSONOutput HookMatcher McpSdkServerConfig McpServerConfig
-        McpServerConnectionStatus McpServerInfo McpServerStatus McpServerStatusConfig McpStatusResponse
-        McpToolAnnotations McpToolInfo Message MessageDisplayHookSpecificOutput MessageOrigin
-        MessageOriginKind MirrorErrorMessage ModelUsage NotificationHookInput NotificationHookSpecificOutput
-        PermissionDeniedHookSpecificOutput PermissionMode PermissionRequestHookInput
-        PermissionRequestHookSpecificOutput PermissionResult PermissionResultAllow PermissionResultDeny
-        PermissionUpdate PostModelSwitchHookSpecificOutput PostToolBatchHookSpecificOutput
-        PostToolUseFailureHookInput PostToolUseFailureHookSpecificOutput PostToolUseHookInput
-        PostToolUseHookSpecificOutput PreCompactHookInput PreModelSwitchHookSpecificOutput
-        PreToolUseHookInput PreToolUseHookSpecificOutput RateLimitEvent RateLimitInfo RateLimitStatus
-        RateLimitType ResultMessage SDKSessionInfo SandboxIgnoreViolations SandboxNetworkConfig
-        SandboxSettings SdkBeta SdkPluginConfig ServerToolName ServerToolResultBlock ServerToolUseBlock
-        SessionCronSummary SessionKey SessionListSubkeysKey SessionMessage SessionStartHookSpecificOutput
-        SessionStore SessionStoreEntry SessionStoreFlushMode SessionStoreListEntry SessionSummaryEntry
-        SettingSource StopHookInput StopHookSpecificOutput StreamEvent SubagentStartHookInput
-        SubagentStartHookSpecificOutput SubagentStopHookInput SubagentStopHookSpecificOutput SystemInitData
-        SystemInitMcpServer SystemInitPlugin SystemInitPluginError SystemMessage TERMINAL_TASK_STATUSES
-        TaskBudget TaskNotificationMessage TaskNotificationOriginSubkind TaskNotificationStatus
-        TaskProgressMessage TaskStartedMessage TaskUpdatedMessage TaskUpdatedStatus TaskUsage TextBlock
-        ThinkingBlock ThinkingConfig ThinkingConfigAdaptive ThinkingConfigDisabled ThinkingConfigEnabled
-        ToolPermissionContext ToolResultBlock ToolUseBlock UserMessage UserPromptExpansionHookSpecificOutput
-        UserPromptSubmitHookInput UserPromptSubmitHookSpecificOutput WorktreeCreateHookSpecificOutput
-    """,
-}
-"""Where the names are."""
-
-__getattr__, __dir__ = lazily(
-    __name__, {home: names.split() for home, names in _HOMES.items()}, ("_errors", "testing", "types")
-)
+    from outrider.compat._types.hooks import *
+    from outrider.compat._types.messages import *
+    from outrider.compat._types.options import *
 
 __all__ = [
     "AgentDefinition",
@@ -392,3 +218,28 @@ __all__ = [
     "tag_session_via_store",
     "tool",
 ]
+
+_HOMES = {
+    "_client": "ClaudeSDKClient",
+    "_errors": """
+        CLIConnectionError CLIJSONDecodeError CLINotFoundError ClaudeSDKError ProcessError ResultError
+    """,
+    "_query": "query",
+    "_sessions": """
+        delete_session fork_session get_session_info get_session_messages get_subagent_messages
+        list_sessions list_subagents project_key_for_directory rename_session tag_session
+    """,
+    "_stores": """
+        InMemorySessionStore delete_session_via_store fold_session_summary fork_session_via_store
+        get_session_info_from_store get_session_messages_from_store get_subagent_messages_from_store
+        import_session_to_store list_sessions_from_store list_subagents_from_store rename_session_via_store
+        tag_session_via_store
+    """,
+    "_tools": "SdkMcpTool ToolAnnotations create_sdk_mcp_server tool",
+    "_transport": "Transport",
+}
+"""Where the names are. All others are in `types`."""
+
+_homes = {home: names.split() for home, names in _HOMES.items()}
+_homes["types"] = [*{*__all__} - {"__version__", *" ".join(_HOMES.values()).split()}]
+__getattr__, __dir__ = lazily(__name__, _homes, ("_errors", "testing", "types"))

@@ -1,6 +1,6 @@
 """Many sessions: pools of ready processes, healing, budgets, and fleets of tasks on one machine or a cluster.
 
-Adds no protocol of its own: everything is done with sessions. Names are loaded when they are first used.
+Everything here is built on sessions. Names are loaded on first use.
 """
 
 from typing import TYPE_CHECKING
@@ -33,12 +33,11 @@ if TYPE_CHECKING:
     from outrider.fleet._fields import ResilientFields
     from outrider.fleet._journal import Counts, Entry, Journal
     from outrider.fleet._map import RunFields, map, resume  # noqa: A004 - as it is called: `fleet.map`
-    from outrider.fleet._pool.limits import PoolStats
     from outrider.fleet._pool.pool import Pool
+    from outrider.fleet._pool.slots import PoolStats
     from outrider.fleet._progress import Adaptive, Progress, Running
     from outrider.fleet._ray.engine import RayEngine
     from outrider.fleet._report.report import FailureKind, Latency, Part, Report
-    from outrider.fleet._resilient.process import DirectStarter, Starter
     from outrider.fleet._resilient.retry import CONTINUE, Clock, Restart, Restarted, Retry, Retrying
     from outrider.fleet._resilient.session import (
         ResilientReader,
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
         ResilientState,
         ResilientTurn,
     )
+    from outrider.fleet._resilient.turn_runner import DirectStarter, Starter
     from outrider.fleet._run import Run
     from outrider.fleet._task import Outcome, Status, Task, read_lines
     from outrider.fleet._workspaces import Copy, Empty, Keep, Workspace, Worktree
@@ -94,7 +94,7 @@ _HOMES = {
         "map",
         "resume",
     ),
-    "_pool.limits": ("PoolStats",),
+    "_pool.slots": ("PoolStats",),
     "_pool.pool": ("Pool",),
     "_progress": (
         "Adaptive",
@@ -108,7 +108,7 @@ _HOMES = {
         "Part",
         "Report",
     ),
-    "_resilient.process": (
+    "_resilient.turn_runner": (
         "DirectStarter",
         "Starter",
     ),

@@ -1,6 +1,6 @@
-"""Owns the journal of a run: which tasks there are, how far each came, and what it came to, on disk.
+"""`Journal`, the tasks of a run on disk: which there are, how far each came, and what it came to.
 
-Does not run tasks. Its methods block for as long as the disk takes: a run calls them in threads.
+Its methods block for as long as the disk takes: a run calls them in threads.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def _set_up(connection: sqlite3.Connection) -> None:
 
 @contextmanager
 def explained(path: Path) -> Generator[None]:
-    """Makes `JournalInvalid` of what SQLite and the disk have to say."""
+    """Turn errors of SQLite and of the disk into `JournalInvalid` or `JournalBusy`."""
     try:
         yield
     except sqlite3.DatabaseError as error:
@@ -165,7 +165,7 @@ def explained(path: Path) -> Generator[None]:
 
 @contextmanager
 def undamaged(path: Path) -> Generator[None]:
-    """Makes `JournalInvalid` of values that no journal has."""
+    """Turn values that no journal has into `JournalInvalid`."""
     try:
         yield
     except JournalInvalid:

@@ -1,7 +1,6 @@
-"""Owns `Run`: tasks that are begun one after another, run side by side, and each brought to one end.
+"""`Run`: starts tasks, as many at once as may run, and gives each one's outcome.
 
-How one task comes to its end is in `TaskAttempts`, where it runs is the engine's business, what is written
-down the source's.
+`TaskAttempts` runs one task, the engine decides where, and the source writes down what becomes of it.
 """
 
 from __future__ import annotations
@@ -46,8 +45,8 @@ class Run(Generic[Output_co]):
 
         outcomes = await fleet.map(prompts)
 
-    The loop gives each task's outcome when it ends, and comes to its end after the last. Nothing waits for
-    whoever reads. Leaving the block before that stops what runs: with a journal, `resume` goes on from there.
+    The loop gives the outcome of each task as it ends. Tasks do not wait for the loop. Leaving the block
+    early stops what runs; with a journal, `resume` continues from there.
     """
 
     def __init__(self, plan: Plan) -> None:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         offers,
     )
     from outrider.transcripts.stores._calls import StoreCalls
-    from outrider.transcripts.stores._file.store import FileStore
+    from outrider.transcripts.stores._file import FileStore
     from outrider.transcripts.stores._memory import MemoryStore
     from outrider.transcripts.stores._postgres import PostgresStore
     from outrider.transcripts.stores._redis import RedisStore
@@ -86,7 +86,7 @@ _HOMES = {
         "offers",
     ),
     "stores._calls": ("StoreCalls",),
-    "stores._file.store": ("FileStore",),
+    "stores._file": ("FileStore",),
     "stores._memory": ("MemoryStore",),
     "stores._urls": ("open_store",),
     "stores._postgres": ("PostgresStore",),

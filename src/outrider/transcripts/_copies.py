@@ -86,7 +86,7 @@ def _kept(source: Bundle, at: str | None) -> list[JsonObject]:
     if not any(entry["type"] in ("user", "assistant") for entry in chained):
         raise TranscriptError(
             f"the session {source.session_id} has no messages",
-            hint="Fork one that something was said in.",
+            hint="Fork a session that has messages.",
             session_id=source.session_id,
         )
     if at is None:
@@ -267,7 +267,7 @@ def _text_of(path: Path, *, is_part: bool = False) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise TranscriptDamaged(path, line, message="it is no UTF-8") from error
+        raise TranscriptDamaged(path, line, message="it is not UTF-8") from error
 
 
 def _unreadable(path: StrPath, error: Exception) -> OptionsError:
@@ -294,7 +294,7 @@ def _from_export(text: str, name: str) -> Bundle:
         raise TranscriptDamaged(name, message=str(error)) from error
     fields = fields_of(value)
     if fields.get("format") != FORMAT:
-        raise OptionsError(f"{name} is JSON, but no session", hint=_EXAMPLE)
+        raise OptionsError(f"{name} is JSON, but not a session", hint=_EXAMPLE)
     if fields.get("version") != VERSION or isinstance(fields["version"], bool):
         raise OptionsError(
             f"{name} has the version {fields.get('version')!r}, and this Outrider reads {VERSION}",
@@ -328,7 +328,7 @@ def _exported_entries(name: str, field: str, value: object) -> list[JsonObject]:
 def _refuse(name: str, field: str, value: object) -> NoReturn:
     shown = repr(value)
     shown = shown if len(shown) <= 100 else f"{shown[:100]}…"
-    raise OptionsError(f"{name} is no session: `{field}` cannot be {shown}", hint=_EXAMPLE)
+    raise OptionsError(f"{name} is not a session: `{field}` cannot be {shown}", hint=_EXAMPLE)
 
 
 # Transcripts of Claude Code.
@@ -361,7 +361,7 @@ def _lines(text: str, name: str) -> list[JsonObject]:
                 break
             if not entries and not line.lstrip().startswith("{"):
                 raise OptionsError(
-                    f"{name} is no session: line {number} is no JSON", hint=_EXAMPLE
+                    f"{name} is not a session: line {number} is not JSON", hint=_EXAMPLE
                 ) from error
             reason = error.msg if isinstance(error, JSONDecodeError) else str(error)
             raise TranscriptDamaged(name, number, message=reason) from error

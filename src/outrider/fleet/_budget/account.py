@@ -1,6 +1,6 @@
-"""Owns what a budget counts: what may be spent, what is spent, and who has to stop when it is too much.
+"""What a budget counts: what may be spent, what is spent, and who has to stop when it is too much.
 
-Knows no session: who spends is whoever charges.
+Knows no session: `budget` charges what sessions spend.
 """
 
 from __future__ import annotations

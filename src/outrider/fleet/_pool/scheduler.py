@@ -1,4 +1,4 @@
-"""Owns who is served next, and what is started, parked and ended for it.
+"""The scheduler of a pool: who is served next, and what is started, parked and ended for it.
 
 Everything that outlives a call is done in one task of the event loop's, so that no cancelled caller leaves a
 process or a slot behind.
@@ -15,8 +15,7 @@ from anyio.lowlevel import EventLoopToken, current_token
 
 from outrider.errors import ConnectionLost, OutriderError, RequestTimedOut, UsageError
 from outrider.fleet._errors import PoolClosed, QueueFull, QueueTimedOut
-from outrider.fleet._pool.limits import Counters, PooledStarter
-from outrider.fleet._pool.slots import FairQueue, Slot, Slots, Ticket
+from outrider.fleet._pool.slots import Counters, FairQueue, PooledStarter, Slot, Slots, Ticket
 from outrider.session import Session, observe
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
 
-    from outrider.fleet._pool.limits import Rules, WarmOptions
+    from outrider.fleet._pool.slots import Rules, WarmOptions
     from outrider.options import Options
     from outrider.wire import Message
 

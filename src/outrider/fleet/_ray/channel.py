@@ -1,7 +1,6 @@
-"""Owns a worker's channel to the driver: what an attempt there says, asks for, and is told.
+"""The channel between a worker and the driver, and what stands for the driver's own objects on the worker.
 
-What stands for functions, hooks and servers of the driver in the options of the attempt uses it. Does not
-know who answers.
+Functions, hooks, servers, the gate and the ledger stay at the driver: their stand-ins ask it.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ MessageKind: TypeAlias = Literal["note", "charge", "call", "withdrawn", "end"]
 
 
 class WorkerMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker has to say to the driver."""
+    """What a worker sends to the driver."""
 
     key: str
     """Which attempt it is from."""
@@ -61,7 +60,7 @@ class WorkerMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DriverMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """What the driver has to say to a worker."""
+    """What the driver sends to a worker."""
 
     is_wanted: bool
     """Whether somebody still waits for what the attempt comes to."""

@@ -9,7 +9,7 @@ from typing import Final, cast
 
 import msgspec
 
-from outrider.handlers._tools.json_schema import JsonSchema
+from outrider.handlers._tools.shape_errors import JsonSchema
 from outrider.testing._simulator.frames import model_of
 from outrider.wire import JsonObject
 

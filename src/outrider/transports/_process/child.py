@@ -252,8 +252,11 @@ class Child:
         self.stderr: Final = stderr
         self._supervisor = supervisor
         self._timeouts = timeouts
-        self._is_asked = self._is_urgent = self._is_output_closed = False
-        self._has_exited = False
+        self.is_ending = False
+        """Whether it has been asked to end."""
+        self.has_exited = False
+        """Whether the child itself has ended; what it left behind may still be there."""
+        self._is_urgent = self._is_output_closed = False
         self._is_forgotten = False
         self.input: Final = Input(spawned.stdin, self.wake)
         self.output: Final = Output(spawned.stdout)
@@ -276,7 +279,7 @@ class Child:
     def end(self, *, kill: bool = False) -> None:
         """Begin to end the child, in order or at once. The garbage collector may call it at any moment."""
         if not self._is_forgotten:
-            self._is_asked = True
+            self.is_ending = True
             self._is_urgent |= kill
             self.wake()
 
@@ -284,15 +287,6 @@ class Child:
         """The child has closed its stdout: it must exit soon."""
         self._is_output_closed = True
         self.wake()
-
-    @property
-    def is_ending(self) -> bool:
-        return self._is_asked
-
-    @property
-    def has_exited(self) -> bool:
-        """Whether the child itself has ended; what it left behind may still be there."""
-        return self._has_exited
 
     @property
     def marker(self) -> tuple[str, str]:
@@ -327,7 +321,7 @@ class Child:
         """Those that are to be polled now, each with what for."""
         if (stderr := self._stderr.fileno()) >= 0:
             yield stderr, select.POLLIN
-        if not self._has_exited and (pidfd := self._pidfd.fileno()) >= 0:
+        if not self.has_exited and (pidfd := self._pidfd.fileno()) >= 0:
             yield pidfd, select.POLLIN
         if self.input.has_more and (stdin := self.input.fileno()) >= 0:
             yield stdin, select.POLLOUT
@@ -347,16 +341,16 @@ class Child:
 
     def notice_exit(self) -> bool:
         """Look whether it has exited."""
-        if not self._has_exited and (pidfd := self._pidfd.fileno()) >= 0:
+        if not self.has_exited and (pidfd := self._pidfd.fileno()) >= 0:
             # By its handle: where somebody else has reaped it, its number may be that of another child.
             try:
                 flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
-                self._has_exited = os.waitid(os.P_PIDFD, pidfd, flags) is not None
+                self.has_exited = os.waitid(os.P_PIDFD, pidfd, flags) is not None
             except ChildProcessError:
-                self._has_exited = True
-        elif not self._has_exited:
-            self._has_exited = self.leader.has_exited()
-        return self._has_exited
+                self.has_exited = True
+        elif not self.has_exited:
+            self.has_exited = self.leader.has_exited()
+        return self.has_exited
 
     def release(self) -> None:
         """All steps have been taken, or one of them failed: nobody waits for it in vain."""
@@ -377,11 +371,11 @@ class Child:
         yield from self._clean_up()
 
     def _supervise(self) -> Steps[None]:
-        yield from self._wait(lambda: self._is_asked or self._is_output_closed)
-        if self._is_output_closed and not self._is_asked:
-            yield from self._wait(lambda: self._is_asked, SILENT_SECONDS)
-        was_asked, has_overstayed = self._is_asked, not self._has_exited
-        if not self._has_exited:
+        yield from self._wait(lambda: self.is_ending or self._is_output_closed)
+        if self._is_output_closed and not self.is_ending:
+            yield from self._wait(lambda: self.is_ending, SILENT_SECONDS)
+        was_asked, has_overstayed = self.is_ending, not self.has_exited
+        if not self.has_exited:
             yield from self._shut_down()
         yield from self._end_others()
         yield from self._finish()
@@ -393,7 +387,7 @@ class Child:
     ) -> Steps[None]:
         """Wait until it is done, the time is up, or the child has exited."""
         deadline = time.monotonic() + seconds
-        while not (is_done() or (until_exit and self._has_exited)) and time.monotonic() < deadline:
+        while not (is_done() or (until_exit and self.has_exited)) and time.monotonic() < deadline:
             yield deadline
 
     def _shut_down(self) -> Steps[None]:
@@ -404,7 +398,7 @@ class Child:
         yield from self._wait(lambda: not self.input.has_more or self._is_urgent, FLUSH_SECONDS)
         self.input.close("it is closed")
         yield from self._wait(lambda: self._is_urgent, self._timeouts.grace)
-        if not self._has_exited and not self._is_urgent:
+        if not self.has_exited and not self._is_urgent:
             log.debug("process %d goes on without input; SIGTERM", self.pid)
             yield from self._note_descendants()
             self.leader.signal_group(signal.SIGTERM)
@@ -416,7 +410,7 @@ class Child:
         """End what is still there. The child is not reaped yet, so its number still means its group."""
         self.input.close("the program has ended")
         self.output.hand_over()
-        if self._has_exited and not self._is_urgent:
+        if self.has_exited and not self._is_urgent:
             if not (yield from self._signal_others(signal.SIGTERM, signal.SIGCONT)):
                 return
             yield from self._poll_while(self._has_others, LEFT_SECONDS)
@@ -427,10 +421,10 @@ class Child:
         """Kill the child and all that it started; says whether any of it may still be there."""
         # After the exit of the child its group is signalled with the others, if its number is still its own:
         # an application that ignores SIGCHLD has no zombies to keep one.
-        if not self._has_exited:
+        if not self.has_exited:
             yield from self._note_descendants()
             self.leader.signal_group(signal.SIGKILL)
-        return (yield from self._signal_others(signal.SIGKILL)) or not self._has_exited
+        return (yield from self._signal_others(signal.SIGKILL)) or not self.has_exited
 
     def _signal_others(self, *numbers: int) -> Steps[bool]:
         """Signal those beside the child, each only if it is certainly ours; says whether there may be any."""
@@ -488,7 +482,7 @@ class Child:
         """Last of all: until now the zombie has kept its number, and that of its group, for itself."""
         # Popen would try to wait for it again.
         self.process.returncode = 0
-        if not self._has_exited:
+        if not self.has_exited:
             log.error("process %d cannot be killed; it is left to the system", self.pid)
             return
         try:

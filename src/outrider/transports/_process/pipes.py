@@ -7,14 +7,18 @@ for the supervisor thread, and the sender gets a ticket.
 from __future__ import annotations
 
 import os
+import select
+import sys
 from collections import deque
 from contextlib import suppress
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
-from outrider.transports._process.wakeup import ThreadEvent, wait_until_woken
+from outrider.transports._process.wakeup import Descriptor, ThreadEvent, caller_in, wait_until_woken
 
 if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
     from collections.abc import Callable
 
 READ_SIZE: Final = 65536
@@ -23,6 +27,8 @@ ENDING_LIMIT: Final = 64 * 1024 * 1024
 """So much is kept of what a child writes while it is being ended; the rest is only counted."""
 LEFT_LIMIT: Final = 1024 * 1024
 """So much is read after the exit at most: no pipe holds more, so the rest is not the child's."""
+PIPE_BUF: Final = 512 if sys.platform == "win32" else select.PIPE_BUF
+"""A pipe takes so much all at once, or nothing of it."""
 
 
 class Ticket:
@@ -95,6 +101,20 @@ class Input:
             self._queue.append(ticket)
         self._wake()
         return ticket
+
+    def try_put(self, data: bytes) -> bool:
+        """Send if the pipe takes all of it now. False: nothing was sent."""
+        if len(data) > PIPE_BUF:
+            return False
+        with self._lock:
+            if self._refusal is not None or self._queue:
+                return False
+            try:
+                os.write(self._number, data)
+            except OSError:
+                # If it is broken, the next piece that is put will tell.
+                return False
+        return True
 
     def withdraw(self, ticket: Ticket) -> None:
         """Take back a piece that nobody waits for any more, if nothing of it has gone out yet."""
@@ -195,7 +215,7 @@ class Output:
         self._is_polled = False
         """Whether an event loop waits for the pipe. It must not be closed then: its number would be another's
         while the loop still has it."""
-        self._unclosed = -1
+        self._unclosed: Descriptor | None = None
         """A pipe that is to be closed as soon as no event loop waits for it."""
 
     @property
@@ -238,24 +258,68 @@ class Output:
 
     async def wait(self) -> None:
         """Wait until `take` may have something."""
-        with self._lock:
-            number = -1 if self._is_handed_over else self._number
-            self._is_polled = number >= 0
+        number = self._poll_number()
         try:
             await wait_until_woken(self._begin_wait, number)
         finally:
-            with self._lock:
-                self._wake, self._is_polled = None, False
-                number, self._unclosed = self._unclosed, -1
+            self._end_wait()
+
+    def watch(
+        self, loop: AbstractEventLoop, take: Callable[[bytes], bool], leave: Callable[[], None]
+    ) -> Callable[[], None]:
+        """Have the event loop itself read, and give `take` what came, until that returns False or the end is
+        in sight. Then `leave` is called, and the rest is for `take` and `wait`. Gives what ends it earlier.
+        """
+        number = self._poll_number()
+        is_watching = True
+
+        def stop() -> None:
+            nonlocal is_watching
+            if is_watching:
+                is_watching = False
                 if number >= 0:
-                    os.close(number)
+                    loop.remove_reader(number)
+                self._end_wait()
+
+        def read() -> None:
+            if not is_watching:
+                return
+            with self._lock:
+                is_ending = self._kept or self._is_over or self._is_handed_over or self._is_closed
+                data = b"" if is_ending else self._read()
+                self._is_drained = False
+            # None: somebody else was faster.
+            if data is not None and not (data and take(data)):
+                stop()
+                leave()
+
+        self._begin_wait(partial(caller_in(loop), read))
+        if number >= 0:
+            loop.add_reader(number, read)
+        else:
+            loop.call_soon(read)
+        return stop
+
+    def _poll_number(self) -> int:
+        """The number that an event loop is to wait for; -1 if it has only to be woken."""
+        with self._lock:
+            number = -1 if self._is_handed_over else self._number
+            self._is_polled = number >= 0
+            return number
 
     def _begin_wait(self, wake: Callable[[], object]) -> None:
         with self._lock:
             self._wake = wake
             # What has happened meanwhile woke nobody.
-            if self._is_notified or self._unclosed >= 0 or (self._is_polled and self._is_handed_over):
+            if self._is_notified or self._unclosed or (self._is_polled and self._is_handed_over):
                 wake()
+
+    def _end_wait(self) -> None:
+        with self._lock:
+            self._wake, self._is_polled = None, False
+            if self._unclosed is not None:
+                self._unclosed.close()
+                self._unclosed = None
 
     # The supervisor's side.
 
@@ -287,10 +351,9 @@ class Output:
     def forget(self) -> None:
         """Close all of it, in a forked process, where the thread that may have held the lock is not."""
         self._lock = Lock()
-        for number in (self._number, self._unclosed):
-            if number >= 0:
-                os.close(number)
-        self._number = self._unclosed = -1
+        if self._number >= 0:
+            os.close(self._number)
+            self._number = -1
         self._is_over = True
 
     def _read(self) -> bytes | None:
@@ -326,7 +389,21 @@ class Output:
         if number >= 0:
             self._is_closed = True
             if self._is_polled:
-                self._unclosed = number
+                self._unclosed = Descriptor(number)
                 self._wake_reader()
             else:
                 os.close(number)
+
+
+class LoopPipes:
+    """Both pipes, for a reader and writer on asyncio that uses the event loop itself."""
+
+    def __init__(self, input: Input, output: Output) -> None:
+        self.try_put = input.try_put
+        self.watch = output.watch
+        self._input = input
+
+    def put(self, data: bytes) -> None:
+        """Send without waiting. What can no longer be sent is dropped: whoever reads is told why."""
+        with suppress(InputClosed):
+            self._input.put(data)

@@ -277,19 +277,9 @@ _PROCESSES = "Raise the limit (`ulimit -u`, the container's pids limit), or run 
 
 
 _SIGNALS: Final = tuple(
-    getattr(signal, name)
-    for name in (
-        "SIGINT",
-        "SIGTERM",
-        "SIGHUP",
-        "SIGQUIT",
-        "SIGUSR1",
-        "SIGUSR2",
-        "SIGALRM",
-        "SIGCHLD",
-        "SIGXCPU",
-    )
-    if hasattr(signal, name)
+    getattr(signal, f"SIG{name}")
+    for name in ("INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "ALRM", "CHLD", "XCPU")
+    if hasattr(signal, f"SIG{name}")
 )
 """Those that programs have handlers for. To look at all that there are takes a tenth of a millisecond."""
 

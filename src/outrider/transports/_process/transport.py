@@ -25,7 +25,7 @@ from outrider.errors import (
     UsageError,
 )
 from outrider.transports._process.child import Child, ShutdownTimeouts
-from outrider.transports._process.pipes import InputClosed
+from outrider.transports._process.pipes import InputClosed, LoopPipes
 from outrider.transports._process.supervisor import supervisor
 from outrider.transports._process.wakeup import FreshLock
 from outrider.transports._transport import Transport
@@ -185,6 +185,14 @@ class ProcessTransport(Transport):
             f" ({child.input.waiting_bytes} bytes wait)",
             hint="It hangs, or is stopped: close the session. A longer limit is `timeouts.write`.",
         )
+
+    def loop_pipes(self) -> LoopPipes | None:
+        """Its pipes, to be used from the event loop itself; None in a subclass with ways of its own."""
+        kind = type(self)
+        is_plain = kind.send is ProcessTransport.send and kind.receive is ProcessTransport.receive
+        if self._child is None or not is_plain:
+            return None
+        return LoopPipes(self._child.input, self._child.output)
 
     async def end_input(self) -> None:
         """Close stdin, after all that is on its way. Does nothing before `connect` and the second time."""

@@ -237,7 +237,7 @@ async def wait_until_woken(begin: Callable[[Callable[[], object]], object], numb
         if not future.done():
             future.set_result(None)
 
-    begin(partial(_caller_in(loop), finish))
+    begin(partial(caller_in(loop), finish))
     if number >= 0:
         loop.add_reader(number, finish)
     try:
@@ -247,7 +247,8 @@ async def wait_until_woken(begin: Callable[[Callable[[], object]], object], numb
             loop.remove_reader(number)
 
 
-def _caller_in(loop: AbstractEventLoop) -> Callable[[Callable[[], object]], object]:
+def caller_in(loop: AbstractEventLoop) -> Callable[[Callable[[], object]], object]:
+    """A function that has another called in an event loop of asyncio, from any thread."""
     waker = _wakers.get(loop)
     if waker is None or not waker.is_open:
         try:

@@ -1,6 +1,6 @@
 """Implements `outrider demo`: a live session, from a few lines of Python to its clean end.
 
-Nothing is recorded or faked. The tool, the hook and the script are in `parts`.
+Nothing is recorded or faked. It shows the source of its tool, hook and type, so keep them readable.
 """
 
 from __future__ import annotations
@@ -12,24 +12,99 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Literal
 
 import anyio
+import msgspec
 from rich.text import Text
 
 import outrider
-from outrider.app._demo import parts
-from outrider.app._failing import Code, code_of
-from outrider.app._render.describe import Said, call_in_words, money, said, tool_name
-from outrider.app._render.page import Page
+from outrider._display import one_line, printable
+from outrider.app._flags import Code, code_of
+from outrider.app._render import Page, Said, call_in_words, money, said, tool_name
 from outrider.app._run import follow, opened
-from outrider.app._terminal import SafeConsole, Terminal, one_line, printable
+from outrider.app._terminal import SafeConsole, Terminal
+from outrider.testing import answer, say, use_tool
 from outrider.wire import AssistantMessage, ResultMessage, StreamEvent
+from outrider.wire.hooks import PreToolUseInput
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator, Mapping
     from pathlib import Path
 
     from outrider import Answer, Message, Options, PermissionRequest, Result
+    from outrider.testing import Request, Step
 
-__all__ = ["show_demo"]
+
+# What it runs, as a user would write it.
+
+TICKETS: Final = {7: {"title": "Tabs are not parsed", "owner": "Ada", "file": "parser.py"}}
+
+
+@outrider.tool
+def ticket(number: int) -> dict[str, str]:
+    """Look a ticket up."""
+    return TICKETS[number]
+
+
+@outrider.hook("PreToolUse", matcher="Bash")
+def careful(call: PreToolUseInput) -> outrider.Answer | None:
+    if "rm " in call.tool_input["command"]:
+        return outrider.deny("Nothing is deleted here.")
+    return None
+
+
+class Report(msgspec.Struct):
+    """The form of the answer."""
+
+    ticket: int
+    is_fixed: bool
+    files: list[str]
+
+
+PROMPT: Final = "Fix ticket 7, clean up, and report."
+
+_BEFORE, _AFTER = 'line.split(" ")', "line.split()"
+
+FILES: Final[Mapping[str, str]] = {
+    "parser.py": f"def fields(line):\n    return {_BEFORE}\n",
+    "build/parser.pyc": "",
+}
+"""What is in the folder in which the agent works."""
+
+_USAGE: Final = {"input_tokens": 180, "cache_read_input_tokens": 2400, "output_tokens": 45}
+
+
+def make_script(delay: float) -> list[Step | Callable[[Request], Step]]:
+    """What the model says, with so many seconds for each word."""
+    changed: list[str] = []
+
+    def words(text: str) -> outrider.testing.Answer:
+        return say(text, delay=delay, usage=_USAGE)
+
+    def clean_up(request: Request) -> Step:
+        is_done = not any(result.get("is_error") for result in request.tool_results)
+        changed.extend(["parser.py"] if is_done else [])
+        text = "Done. Now what was built:" if is_done else "I leave it as it is. Now what was built:"
+        return answer(
+            words(text), use_tool("Bash", command="rm -rf build", description="Remove what was built")
+        )
+
+    def report(_: Request) -> Step:
+        filled_in = use_tool("StructuredOutput", ticket=7, is_fixed=bool(changed), files=changed)
+        return answer(words("Then it stays. Here is the report."), filled_in)
+
+    return [
+        answer(words("Let me look the ticket up."), use_tool("mcp__tools__ticket", number=7)),
+        use_tool("Read", file_path="parser.py"),
+        answer(
+            words(f"`{_BEFORE}` takes a tab for a letter. One line changes that:"),
+            use_tool("Edit", file_path="parser.py", old_string=_BEFORE, new_string=_AFTER),
+        ),
+        clean_up,
+        report,
+        words("That is all."),
+    ]
+
+
+# How it is shown.
 
 _WORD: Final = 0.06
 """Seconds for a word of the model, at speed 1."""
@@ -80,7 +155,7 @@ def show_demo(
     finally:
         terminal.clear()
     if copy is not None and svg is not None:
-        from outrider.app._render.page import picture
+        from outrider.app._render import picture
 
         svg.write_text(picture(copy), encoding="utf-8")
     return Code.OK if result.error is None else code_of(result.error)
@@ -91,7 +166,7 @@ def _agent(
     kind: Literal["simulated", "real"], delay: float, program: str | None
 ) -> Generator[tuple[Options, str]]:
     """Options for an agent in a folder of its own that plays the script, and what to call it."""
-    script = parts.script(delay)
+    script = make_script(delay)
     if kind == "real":
         from outrider.testing import RealAgent
 
@@ -107,7 +182,7 @@ def _agent(
 
 
 def _fill(folder: Path) -> None:
-    for name, text in parts.FILES.items():
+    for name, text in FILES.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
@@ -128,15 +203,15 @@ class _Demo:
         self._cwd = options.cwd
         self._introduce(who)
         chosen = options.replace(
-            tools=[parts.ticket],
-            hooks=[parts.careful],
+            tools=[ticket],
+            hooks=[careful],
             permission=self._permit,
             allowed_tools=["mcp__tools__ticket"],
             include_partial_messages=True,
         )
-        self._page.say(Said("user", parts.PROMPT))
-        with opened(outrider.sync.Session(chosen, output=parts.Report), self._terminal) as session:
-            result = follow(session.send(parts.PROMPT, until="idle"), self._show, self._terminal)
+        self._page.say(Said("user", PROMPT))
+        with opened(outrider.sync.Session(chosen, output=Report), self._terminal) as session:
+            result = follow(session.send(PROMPT, until="idle"), self._show, self._terminal)
             usage = session.usage
         self._pause(_STEP)
         if result.error is None:
@@ -166,7 +241,7 @@ class _Demo:
         )
         self._page.print(Text("No key, and nothing leaves this machine. This is what runs:", style="dim"))
         self._page.print()
-        for part in (parts.ticket.function, parts.careful.function, parts.Report):
+        for part in (ticket.function, careful.function, Report):
             self._page.code(inspect.getsource(part).rstrip())
             self._page.print()
         self._page.code("outrider.Session(tools=[ticket], hooks=[careful], permission=ask_me, output=Report)")
