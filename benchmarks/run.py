@@ -47,6 +47,7 @@ NAMES = (
     "delivered",
     "process",
     "session",
+    "many",
     "answers",
     "dropin",
     "transcripts",
@@ -71,6 +72,15 @@ FLOOD_GOAL = 8.0
 
 SESSION_GOAL = 12.0
 """So many times fewer CPU seconds than the reference, for messages of a turn from end to end."""
+
+MANY_GOALS = {"cpu": 0.9, "wall": 2.0}
+"""So many times less than the reference, for 100 sessions at once."""
+
+GROWTH_GOAL = 1.3
+"""A session may take so many times more CPU seconds when there are 300 than when there are 10."""
+
+CLOSE_GOAL = 1.5
+"""To close the real program may take so many times as long as the reference's `disconnect`."""
 
 ANSWER_GOALS = {"hooks": 1.2, "tools": 8.0}
 """The same, for answers to the agent."""
@@ -164,6 +174,8 @@ class Bench:
             yield from self._processes()
         if "session" in wanted:
             yield from self._sessions()
+        if "many" in wanted:
+            yield from self._many()
         if "answers" in wanted:
             yield from self._answers()
         if "dropin" in wanted:
@@ -329,8 +341,40 @@ class Bench:
         yield from self._session(title, turn, "loop", events, rounds, SESSION_GOAL)
         yield from self._session("the same, in batches", turn, "batches", events, rounds)
         yield from self._session("1,000 control requests", short, "requests", 1000, rounds)
-        yield from self._session("100 sessions at once, a turn each", short, "many", 100, 3)
         turn.unlink()
+        short.unlink()
+        yield ""
+
+    def _many(self) -> Iterator[str]:
+        """Sessions at once: what one of them takes, and whether it takes more when there are more."""
+        few, usual, most = (5, 20, 40) if self._quick else (10, 100, 300)
+        short, _ = work.Work("short", "", lambda: work.stream_events(100)).write(self._folder)
+        program = work.agent(self._folder, short)
+        yield header("sessions at once, a turn each", self.title)
+        costs: dict[int, float] = {}
+        for count in (few, usual, most):
+            best = self._best_session(program, "many", count, 3 if count < most else 2)
+            costs[count] = best["ours"]["cpu"] / count
+            for key, title in (("cpu", f"CPU of one of {count}"), ("wall", "  wall time of all")):
+                share = count if key == "cpu" else 1
+                theirs = best["theirs"][key] / share if "theirs" in best else None
+                figure = Figure(f"many-{count}-{key}", title, "seconds", best["ours"][key] / share, theirs)
+                if count == usual:
+                    is_met = None if figure.ratio is None else figure.ratio >= MANY_GOALS[key]
+                    figure = replace(figure, goal=f"≥ {MANY_GOALS[key]:g}{TIMES}", is_met=is_met)
+                elif count == most and key == "cpu":
+                    is_met = costs[most] <= GROWTH_GOAL * costs[few]
+                    goal = f"≤ {GROWTH_GOAL:g}{TIMES} of that with {few}"
+                    figure = replace(figure, goal=goal, is_met=is_met)
+                yield row(self._add(figure), milliseconds)
+        held = {side: child.order("held", program, count=few) for side, child in self._children.items()}
+        for key, most_held in (("descriptors", 4), ("threads", 0)):
+            theirs = held["theirs"][key] if "theirs" in held else None
+            is_met = held["ours"][key] <= most_held
+            figure = Figure(
+                f"many-{key}", f"{key} of one", "", held["ours"][key], theirs, f"≤ {most_held}", is_met
+            )
+            yield row(self._add(figure), lambda number: f"{number:g}")
         short.unlink()
         yield ""
 
@@ -443,6 +487,9 @@ class Bench:
         medians: list[str] = []
         for one in warm_rows.measure(pythons, quick=self._quick):
             figure = Figure(one.name, one.title, "seconds", one.ours, one.theirs)
+            if one.name == "cold-close" and one.theirs is not None:
+                is_met = one.ours <= CLOSE_GOAL * one.theirs
+                figure = replace(figure, goal=f"≤ {CLOSE_GOAL:g}{TIMES} as long", is_met=is_met)
             if one.name == "warm-acquire":
                 goal = f"< {WARM_GOAL * 1e3:.0f} ms"
                 figure = replace(figure, goal=goal, is_met=one.median < WARM_GOAL)

@@ -10,6 +10,7 @@ import gc
 import json
 import platform
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -65,6 +66,8 @@ class Side:
     """Takes so many messages from a program, typed, in batches if it can; CPU seconds of this process."""
     session: Callable[[str, int, str], Seconds]
     """Opens a session with a program and does so many of what is named, see `SESSION_WORK`."""
+    hold: Callable[[str, int], dict[str, float]]
+    """Opens so many sessions with a program at once; `descriptors` and `threads` that one of them holds."""
     kept: Callable[[str, str], int]
     """Does what is named with the sessions in a configuration folder, see `KEPT_WORK`; says what it got."""
 
@@ -99,6 +102,8 @@ def serve(side: Side) -> None:
             case "session":
                 gc.collect()
                 _answer(side.session(path, order["count"], order["pass"])._asdict())
+            case "held":
+                _answer(side.hold(path, order["count"]))
             case unknown:
                 raise ValueError(f"no such order: {unknown!r}")
 
@@ -107,6 +112,17 @@ def started() -> Callable[[], Seconds]:
     """Begin to count; gives what stops it."""
     cpu, wall = time.process_time(), time.perf_counter()
     return lambda: Seconds(time.process_time() - cpu, time.perf_counter() - wall)
+
+
+def held() -> Callable[[int], dict[str, float]]:
+    """Look at what this process holds; gives what says by how much that has grown, for each of so many."""
+
+    def look() -> dict[str, int]:
+        descriptors = sum(1 for _ in Path("/proc/self/fd").iterdir()) if Path("/proc/self/fd").exists() else 0
+        return {"descriptors": descriptors, "threads": threading.active_count()}
+
+    before = look()
+    return lambda count: {key: (now - before[key]) / count for key, now in look().items()}
 
 
 def _answer(value: object) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import AsyncExitStack
 
 import anyio
 
 from benchmarks.agent import ASKED, SERVER
 from benchmarks.kept import LONG
-from benchmarks.side import CONTROL_TYPES, SLOW_SECONDS, Seconds, Side, serve, started
+from benchmarks.side import CONTROL_TYPES, SLOW_SECONDS, Seconds, Side, held, serve, started
 from outrider import Answer, Options, Session, ToolServer, __version__, allow, hook, tool
 from outrider.sync import Sessions
 from outrider.transports import Command, ProcessTransport
@@ -130,6 +131,20 @@ def session(program: str, count: int, what: str) -> Seconds:
     return anyio.run(main)
 
 
+def hold(program: str, count: int) -> dict[str, float]:
+    async def main() -> dict[str, float]:
+        options = Options(cli_path=program)
+        async with AsyncExitStack() as stack:
+            # What there is once, however many sessions are open, comes with the first.
+            await stack.enter_async_context(Session(options))
+            since = held()
+            for _ in range(count):
+                await stack.enter_async_context(Session(options))
+            return since(count)
+
+    return anyio.run(main)
+
+
 def kept(config: str, what: str) -> int:
     sessions = Sessions(config=config)
     if what == "list":
@@ -141,4 +156,4 @@ def kept(config: str, what: str) -> int:
 if __name__ == "__main__":
     # A routed pass needs no code of its own here: control frames are typed like all others.
     passes = {"messages": messages, "texts": texts, "routed": messages}
-    serve(Side("Outrider", __version__, passes, tally, start, flood, session, kept))
+    serve(Side("Outrider", __version__, passes, tally, start, flood, session, hold, kept))

@@ -12,13 +12,14 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AsyncExitStack
 from typing import Any, Protocol
 
 import anyio
 
 from benchmarks.agent import ASKED, SERVER
 from benchmarks.kept import LONG
-from benchmarks.side import CONTROL_TYPES, SLOW_SECONDS, Seconds, Side, serve, started
+from benchmarks.side import CONTROL_TYPES, SLOW_SECONDS, Seconds, Side, held, serve, started
 
 
 class LineFramer(Protocol):
@@ -188,6 +189,19 @@ def session(program: str, count: int, what: str) -> Seconds:
     return anyio.run(main)
 
 
+def hold(program: str, count: int) -> dict[str, float]:
+    async def main() -> dict[str, float]:
+        options = _package.ClaudeAgentOptions(cli_path=program)
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(_package.ClaudeSDKClient(options))
+            since = held()
+            for _ in range(count):
+                await stack.enter_async_context(_package.ClaudeSDKClient(options))
+            return since(count)
+
+    return anyio.run(main)
+
+
 def kept(config: str, what: str) -> int:
     os.environ["CLAUDE_CONFIG_DIR"] = config
     if what == "list":
@@ -205,4 +219,4 @@ def _characters(content: Any) -> int:  # noqa: ANN401 - as decoded
 
 if __name__ == "__main__":
     passes = {"messages": messages, "texts": texts, "routed": routed}
-    serve(Side("the reference", _package.__version__, passes, tally, start, flood, session, kept))
+    serve(Side("the reference", _package.__version__, passes, tally, start, flood, session, hold, kept))

@@ -19,7 +19,8 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 Times = dict[str, float]
-"""Seconds until the session is there, `connect`; until its `first` message; until the first `words`."""
+"""Seconds until the session is there, `connect`; until its `first` message; until the first `words`; and of
+its `close`, which is not measured with a pool."""
 
 
 async def of_session(count: int) -> list[Times]:
@@ -32,6 +33,8 @@ async def of_session(count: int) -> list[Times]:
         async with Session(options) as session:
             times = {"connect": since()}
             await _read(aiter(await session.send("hello")), since, times)
+            since = _watch()
+        times["close"] = since()
         found.append(times)
     return found
 
@@ -69,7 +72,9 @@ async def of_client(count: int) -> list[Times]:
         times = {"connect": since()}
         await client.query("hello")
         await _read(client.receive_response(), since, times)
+        since = _watch()
         await client.disconnect()
+        times["close"] = since()
         found.append(times)
     return found
 

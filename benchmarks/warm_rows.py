@@ -39,6 +39,7 @@ def measure(pythons: Mapping[str, str], *, quick: bool) -> Iterator[Row]:
         ("cold-connect", "a session that is opened now: connect", "connect", cold),
         ("cold-first", "  its first message", "first", cold),
         ("cold-words", "  the first words of the model", "words", cold),
+        ("cold-close", "  its close, until the process is gone", "close", cold),
         ("warm-acquire", "one of a pool: acquire", "connect", pool),
         ("warm-first", "  its first message", "first", pool),
         ("warm-words", "  the first words of the model", "words", pool),

@@ -106,12 +106,8 @@ def test_what_is_internal_is_there() -> None:
 
 # Shared between the modules of a package, and no part of what it offers.
 INTERNAL = {
-    "outrider.transports._memory": {"Pipe"},
-    "outrider.transports._process.child": {"Child", "ShutdownTimeouts"},
-    "outrider.transports._process.folder": {"discard_folder", "make_folder", "remove_folder"},
-    "outrider.transports._process.pipes": {
-        *("Input", "InputClosed", "LoopPipes", "Output", "Readiness", "Ticket"),
-    },
+    "outrider.transports._process.child": {"Callback", "Child", "ShutdownTimeouts", "StderrLog"},
+    "outrider.transports._process.pipes": {"Input", "InputClosed", "LoopPipes", "Output", "Ticket"},
     "outrider.transports._process.processes": {
         *("ProcTable", "ProcessTable", "PsutilTable", "Stat", "environment_of"),
         *(
@@ -128,18 +124,13 @@ INTERNAL = {
     },
     "outrider.transports._process.removal": {"is_name", "lock", "new_name", "remove_tree", "sweep"},
     "outrider.transports._process.spawn": {
-        "Spawned",
-        "explain",
-        "run_uninterrupted",
-        "spawn",
-        "start",
+        *("Spawned", "discard_folder", "explain", "make_folder", "remove_folder", "run_uninterrupted"),
+        *("spawn", "start"),
     },
-    "outrider.transports._process.stderr": {"Callback", "StderrLog"},
     "outrider.transports._process.supervisor": {"Supervisor", "supervisor"},
-    "outrider.transports._process.transport": {"Link"},
     "outrider.transports._process.wakeup": {
         *("Descriptor", "FreshLock", "Inherited", "LoopWaker", "Poller", "ThreadEvent", "WakeupFd"),
-        *("forget_in_forks", "in_this_loop"),
+        *("caller_in", "forget_in_forks", "wait_until_woken"),
     },
     "outrider.transports._process.watchdog": {"Watchdog"},
     "outrider.transports._process.watchdog_main": {
@@ -147,7 +138,7 @@ INTERNAL = {
         "wait_for_death",
     },
     "outrider.transports._trace.writer": {"Lines", "Masking", "RunTrace", "new_trace_path", "open_trace"},
-    "outrider.transports._transport": {"Inbox", "Receiver", "line_of"},
+    "outrider.transports._transport": {"Inbox", "Pipe", "line_of"},
     "outrider.wire._decoding": {
         "known_frames",
         "Nesting",

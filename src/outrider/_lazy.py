@@ -140,10 +140,10 @@ SessionStoreListEntry SessionSummaryEntry offers .stores._calls: StoreCalls .sto
 .stores._memory: MemoryStore .stores._postgres: PostgresStore .stores._redis: RedisStore
 .stores._s3.store: S3Store .stores._sqlite: SqliteStore .stores._urls: open_store""",
     "outrider.transports": """
-._memory: MemoryTransport memory_pair ._process.transport: Closer Finished LiveProcess ProcessTransport
-Reader Writer live_processes run_to_end ._trace.format: Recording TraceRecord TraceRun read_trace
-._trace.timeline: TimelineEntry timeline ._trace.writer: TraceFile Traced traced ._transport: Interceptor
-Messages Sendable Transport Unreachable intercept intercepted is_intercepted outrider.command: Command""",
+._process.transport: Finished LiveProcess ProcessTransport live_processes run_to_end ._trace.format:
+Recording TimelineEntry TraceRecord TraceRun read_trace timeline ._trace.writer: TraceFile Traced traced
+._transport: Interceptor MemoryTransport Messages Sendable Transport Unreachable intercept intercepted
+is_intercepted memory_pair outrider.command: Command""",
 }
 # End of the table.
 """By package: modules, which are relative if they begin with a dot, each with the names that it has. Those of

@@ -19,8 +19,8 @@ import pytest
 from outrider.command import FOLDER, Command, File
 from outrider.errors import LaunchError
 from outrider.transports import ProcessTransport
-from outrider.transports._process.folder import make_folder, remove_folder
 from outrider.transports._process.removal import is_name, lock, new_name, sweep
+from outrider.transports._process.spawn import make_folder, remove_folder
 from outrider.transports._process.supervisor import supervisor
 from tests.transports.conftest import DEADLINE, wait_for
 
@@ -275,7 +275,7 @@ def test_a_folder_that_was_swept_while_it_was_made_is_made_again(
     temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between making it and locking it, another host may take it for an old one."""
-    from outrider.transports._process import folder as _folder
+    from outrider.transports._process import spawn as _folder
 
     swept: list[str] = []
 

@@ -17,7 +17,7 @@ from outrider.errors import OutriderError, ProcessExited
 from outrider.options import Trace
 from outrider.redaction import _SLICE, MASK, WINDOW, mask, mask_json
 from outrider.transports import memory_pair, read_trace, traced
-from outrider.transports._process.stderr import StderrLog
+from outrider.transports._process.child import StderrLog
 from tests.cases import every_case
 
 DEADLINE = 50.0

@@ -202,9 +202,9 @@ async def test_a_consumer_that_does_not_read_holds_the_child_up_and_loses_nothin
     async with impatient("counts", "20000") as transport:
         messages = transport.messages()
         await anext(messages)
-        assert transport._link is not None
+        assert transport._child is not None
         # It is done only when somebody reads on: a megabyte does not fit into a pipe.
-        assert not transport._link.child.has_exited
+        assert not transport._child.has_exited
         numbers = [
             message.data["number"] async for message in messages if isinstance(message, UnknownMessage)
         ]

@@ -20,14 +20,13 @@ import pytest
 from outrider.command import Command
 from outrider.errors import ConnectionLost, ProcessExited, TransportClosed, UsageError
 from outrider.transports import ProcessTransport, Transport, live_processes
+from outrider.transports._process import child as _child
 from outrider.transports._process import pipes as _output
 from outrider.transports._process import spawn as _starting
-from outrider.transports._process import stderr as _stderr
 from outrider.transports._process import transport as _process
-from outrider.transports._process.child import Child
+from outrider.transports._process.child import Child, StderrLog
 from outrider.transports._process.pipes import Output
 from outrider.transports._process.spawn import run_uninterrupted
-from outrider.transports._process.stderr import StderrLog
 from outrider.transports._process.supervisor import Supervisor
 from outrider.wire import Arrival, KeepAlive, MalformedLine, UnknownMessage
 from tests.transports.conftest import child, impatient, own_processes, wait_for
@@ -133,8 +132,8 @@ def test_after_a_gap_in_what_is_kept_nothing_more_is_kept(monkeypatch: pytest.Mo
 async def test_ending_the_input_does_not_wait_for_a_write_that_was_given_up() -> None:
     async with impatient("never_reads", write_timeout=None) as transport:
         await anext(transport.messages())
-        assert transport._link is not None
-        stdin = transport._link.child.input
+        assert transport._child is not None
+        stdin = transport._child.input
         await transport.send(b"x" * fcntl.fcntl(stdin.fileno(), fcntl.F_GETPIPE_SZ))
         scope = anyio.CancelScope()
 
@@ -204,7 +203,7 @@ async def test_a_callback_that_wants_to_exit_is_called_again(error: type[BaseExc
 async def test_a_callback_that_is_stuck_takes_bounded_memory(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(_stderr, "_WAITING_LIMIT", 10)
+    monkeypatch.setattr(_child, "_WAITING_LIMIT", 10)
     goes_on = threading.Event()
     lines: list[str] = []
 
@@ -238,18 +237,6 @@ async def test_a_callback_that_holds_the_transport_does_not_keep_it_from_being_c
     gc.collect()
     assert gone() is None
     wait_for(lambda: not own_processes())
-
-
-async def test_a_callback_lives_as_long_as_an_end_of_a_transport_that_was_split() -> None:
-    lines: list[str] = []
-    transport = impatient("writes_to_stderr", "a\n", stderr=lines.append)
-    await transport.connect()
-    reader, writer, closer = transport.split()
-    del transport, writer
-    gc.collect()
-    await anext(reader.messages())
-    await closer.close()
-    assert lines == ["a"]
 
 
 async def test_a_callback_without_weak_references_is_called() -> None:
@@ -290,12 +277,12 @@ async def test_a_shutdown_that_cannot_even_kill_lets_everybody_go(
     transport = impatient("ignores_everything")
     await transport.connect()
     await anext(transport.messages())
-    assert transport._link is not None
+    assert transport._child is not None
 
     def fail() -> bool:
         raise LookupError("a bug")
 
-    monkeypatch.setattr(transport._link.child, "_kill", fail)
+    monkeypatch.setattr(transport._child, "_kill", fail)
     await transport.close()
     with pytest.raises(ConnectionLost, match="supervisor of the process failed"):
         await transport.receive()

@@ -127,12 +127,12 @@ async def test_a_shutdown_that_fails_kills_its_child(
     transport = impatient("ignores_everything")
     await transport.connect()
     await anext(transport.messages())
-    assert transport._link is not None
+    assert transport._child is not None
 
     def fail() -> None:
         raise LookupError("a bug")
 
-    monkeypatch.setattr(transport._link.child, "_shut_down", fail)
+    monkeypatch.setattr(transport._child, "_shut_down", fail)
     await transport.close()
     assert "the supervisor failed for process" in caplog.text
     assert "a bug" in caplog.text

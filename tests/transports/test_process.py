@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import math
 import os
@@ -119,8 +118,6 @@ async def test_before_connect_nothing_can_be_read_or_written() -> None:
             await call()
     with pytest.raises(TransportClosed, match="not connected yet"):
         await transport.write("{}")
-    with pytest.raises(TransportClosed, match="not connected yet"):
-        transport.split()
     await transport.end_input()
 
 
@@ -136,8 +133,6 @@ async def test_after_close_nothing_can_be_read_or_written() -> None:
         await anext(messages)
     with pytest.raises(TransportClosed, match="closed"):
         await transport.write("{}")
-    with pytest.raises(TransportClosed, match="closed"):
-        transport.split()
     await transport.end_input()
 
 
@@ -311,8 +306,8 @@ async def test_a_write_that_is_cancelled_before_it_began_sends_nothing() -> None
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(transport.write, "x" * 1_000_000)
             await anyio.wait_all_tasks_blocked()
-            assert transport._link is not None
-            stdin = transport._link.child.input
+            assert transport._child is not None
+            stdin = transport._child.input
             waiting = stdin.waiting_bytes
             with anyio.move_on_after(0.01):
                 await transport.write("y" * 1000)
@@ -353,73 +348,41 @@ def test_negative_numbers_are_refused(option: str) -> None:
         impatient("polite", **{option: -1})
 
 
-# Splitting.
+# From different tasks.
 
 
 @pytest.mark.requirement("D7")
-async def test_the_three_ends_work_from_different_tasks() -> None:
+async def test_one_task_reads_another_writes_a_third_closes() -> None:
     transport = impatient("polite")
     await transport.connect()
-    # Two messages at once, so that one is read ahead and has to move along.
+    # Two messages at once, so that one is read ahead: the next reader gets it.
     await transport.send(b'{"type":"keep_alive"}\n{"type":"note"}\n{"type":"cut')
     await take(transport, 2)
-    reader, writer, closer = transport.split()
     received: list[Arrival] = []
+    is_read = anyio.Event()
 
     async def read() -> None:
-        received.extend(await take(reader, 2))
+        received.extend(await take(transport, 2))
+        is_read.set()
+        with pytest.raises(TransportClosed):
+            await transport.receive()
 
     async def write() -> None:
-        assert writer.is_ready
-        await writer.send(b'"}\n')
+        assert transport.is_ready
+        await transport.send(b'"}\n')
+
+    async def close() -> None:
+        await is_read.wait()
+        await transport.close()
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(read)
-        tasks.start_soon(write)
+        for each in (read, write, close):
+            tasks.start_soon(each)
     assert [message.raw["type"] for message in received if isinstance(message, UnknownMessage)] == [
         "note",
         "cut",
     ]
-    await writer.write(KeepAlive())
-    assert await take(reader, 1) == [KeepAlive()]
-    await writer.end_input()
-    with pytest.raises(StopAsyncIteration):
-        await anext(reader.messages())
-    assert (closer.returncode, closer.exit_error) == (0, None)
-    await closer.close()
-
-
-@pytest.mark.requirement("D7")
-async def test_a_transport_that_was_split_is_of_no_more_use() -> None:
-    transport = impatient("polite")
-    await transport.connect()
-    _, _, closer = transport.split()
-    for call in (transport.connect, transport.receive, transport.close, transport.kill):
-        with pytest.raises(UsageError, match="has been split"):
-            await call()
-    with pytest.raises(UsageError):
-        transport.split()
-    await transport.end_input()
-    transport.end()
-    assert not transport.is_ready
-    del transport
-    gc.collect()
-    wait_for(lambda: own_processes() != [])
-    await closer.kill()
-
-
-@pytest.mark.requirement("D7")
-async def test_dropping_the_closer_ends_the_process() -> None:
-    transport = impatient("ignores_everything")
-    await transport.connect()
-    reader, writer, closer = transport.split()
-    await take(reader, 1)
-    del closer
-    gc.collect()
-    wait_for(lambda: not own_processes())
-    with pytest.raises(TransportClosed):
-        await reader.receive()
-    assert not writer.is_ready
+    assert (transport.returncode, transport.exit_error) == (0, None)
 
 
 # What it starts with.

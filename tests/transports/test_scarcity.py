@@ -21,8 +21,8 @@ from outrider.command import FOLDER, Command, File
 from outrider.errors import LaunchError
 from outrider.transports import ProcessTransport
 from outrider.transports._process import watchdog_main as _watchdog_main
-from outrider.transports._process.folder import remove_folder
 from outrider.transports._process.pipes import Input
+from outrider.transports._process.spawn import remove_folder
 from outrider.transports._process.supervisor import supervisor
 from outrider.transports._process.watchdog import Watchdog
 from outrider.wire import Arrival, UnknownMessage
@@ -248,7 +248,7 @@ def test_the_watchdog_catches_one_that_forks_on_and_on(
 
     transport = anyio.run(start)
     assert is_locked(lock)
-    assert transport._link is not None
+    assert transport._child is not None
     _watchdog_main.clean_up(supervisor().id, {})
     assert not is_locked(lock)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from outrider.errors import ProcessExited
 from outrider.transports._process import child as _child
-from outrider.transports._process.stderr import StderrLog
+from outrider.transports._process.child import StderrLog
 from tests.transports.conftest import impatient
 
 pytestmark = pytest.mark.anyio

@@ -1,4 +1,5 @@
-"""`Transport`, what carries bytes to an agent and back, and `intercept`, which puts another in its place.
+"""What carries bytes to an agent and back: the contract, two ends in memory, and `intercept`, which puts
+another transport in the place of a session's.
 
 Does not know what a frame means, only where one ends.
 """
@@ -12,9 +13,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from anyio.lowlevel import checkpoint
+import anyio
+from anyio.lowlevel import cancel_shielded_checkpoint, checkpoint, checkpoint_if_cancelled
 
-from outrider.errors import ConnectionLost, MessageInvalid, UsageError
+from outrider.errors import ConnectionLost, MessageInvalid, TransportClosed, UsageError
 from outrider.wire import Arrival, Framer, Json, OversizedMessage, Value, encode
 
 if TYPE_CHECKING:
@@ -119,7 +121,7 @@ class Inbox:
 class Messages:
     """Iterates over the messages of a transport. Not a generator: nothing is left behind by a `break`."""
 
-    def __init__(self, source: Transport | Receiver, inbox: Inbox) -> None:
+    def __init__(self, source: Transport, inbox: Inbox) -> None:
         self._source = source
         self._inbox = inbox
         self._ready = inbox.ready
@@ -174,13 +176,6 @@ class Messages:
         except ConnectionLost as error:
             return framer.begin(None), error
         return framer.begin(data or None), None if data else StopAsyncIteration()
-
-
-class Receiver(ABC):
-    """Anything that bytes can be received from."""
-
-    @abstractmethod
-    async def receive(self) -> bytes: ...
 
 
 def line_of(message: Sendable) -> bytes:
@@ -283,3 +278,115 @@ class Unreachable(Transport):
     @property
     def is_ready(self) -> bool:
         return False
+
+
+class MemoryTransport(Transport):
+    """One end of a pair. What is sent at one end is received at the other, in the same pieces."""
+
+    def __init__(self, inbound: Pipe, outbound: Pipe) -> None:
+        self._inbound = inbound
+        self._outbound = outbound
+        self._is_connected = False
+        self._is_closed = False
+
+    async def connect(self) -> None:
+        await checkpoint()
+        if self._is_closed:
+            raise TransportClosed("it has been closed")
+        self._is_connected = True
+
+    async def receive(self) -> bytes:
+        """The next piece. Raises `TransportClosed` before `connect`, and after `close` when nothing is
+        left."""
+        self._check_connected()
+        data = await self._inbound.take()
+        if not data and self._is_closed:
+            raise TransportClosed("it has been closed")
+        return data
+
+    async def send(self, data: bytes) -> None:
+        """Send a piece. Raises `TransportClosed` that says why nothing can be sent."""
+        await checkpoint_if_cancelled()
+        self._check_connected()
+        if self._is_closed:
+            raise TransportClosed("it has been closed")
+        if self._outbound.is_ended:
+            why = (
+                "the other end has been closed" if self._outbound.is_abandoned else "its input has been ended"
+            )
+            raise TransportClosed(why)
+        if data:
+            self._outbound.put(bytes(data))
+        # Afterwards: of two tasks that send, the one that came first is heard first.
+        await cancel_shielded_checkpoint()
+
+    async def end_input(self) -> None:
+        await checkpoint()
+        if self._is_connected:
+            self._outbound.end()
+
+    async def close(self) -> None:
+        """Close this end: the other one receives what is on its way, then the end, and can send no more."""
+        self._is_closed = True
+        self._outbound.end()
+        self._inbound.is_abandoned = True
+        self._inbound.end()
+        await checkpoint()
+
+    @property
+    def is_ready(self) -> bool:
+        return self._is_connected and not self._is_closed and not self._outbound.is_ended
+
+    @property
+    def is_received(self) -> bool:
+        """Whether the other end has received all that was sent."""
+        return self._outbound.is_empty
+
+    def _check_connected(self) -> None:
+        if not self._is_connected:
+            why = "it has been closed" if self._is_closed else "it is not connected yet"
+            raise TransportClosed(why)
+
+
+class Pipe:
+    """One direction."""
+
+    def __init__(self) -> None:
+        self._pieces: deque[bytes] = deque()
+        self._arrival: anyio.Event | None = None
+        self.is_ended = False
+        self.is_abandoned = False
+        """Whether it was ended by the side that reads."""
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._pieces
+
+    def put(self, data: bytes) -> None:
+        self._pieces.append(data)
+        self._wake()
+
+    def end(self) -> None:
+        self.is_ended = True
+        self._wake()
+
+    async def take(self) -> bytes:
+        await checkpoint()
+        while not self._pieces:
+            if self.is_ended:
+                return b""
+            if self._arrival is None:
+                self._arrival = anyio.Event()
+            await self._arrival.wait()
+        return self._pieces.popleft()
+
+    def _wake(self) -> None:
+        if self._arrival is not None:
+            self._arrival.set()
+            self._arrival = None
+
+
+def memory_pair() -> tuple[MemoryTransport, MemoryTransport]:
+    """Two ends. Both have to be connected; they belong to one event loop."""
+    there, back = Pipe(), Pipe()
+    return MemoryTransport(back, there), MemoryTransport(there, back)

@@ -1,8 +1,7 @@
-"""A child process: its pipes, and its shutdown, step by step and each step bounded.
+"""A child process: its pipes, what it says on stderr, and its shutdown, step by step and each step bounded.
 
 Does not wait by itself: the supervisor's thread runs the steps of all children, so none of them may block.
-Does not read stdout while all is well: the event loop does.
-"""
+Does not read stdout while all is well: the event loop does."""
 
 from __future__ import annotations
 
@@ -13,10 +12,15 @@ import os
 import select
 import signal
 import time
+import weakref
+from collections import deque
 from collections.abc import Callable, Generator, Iterator
+from queue import SimpleQueue
+from threading import Thread
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
 
 from outrider.errors import ConnectionLost, ProcessExited
+from outrider.redaction import DEFAULT
 from outrider.transports._process.pipes import LEFT_LIMIT, READ_SIZE, Input, Output
 from outrider.transports._process.processes import Leader, processes
 from outrider.transports._process.wakeup import Descriptor, ThreadEvent
@@ -24,12 +28,165 @@ from outrider.transports._process.wakeup import Descriptor, ThreadEvent
 if TYPE_CHECKING:
     from outrider.command import Command
     from outrider.errors import OutriderError
+    from outrider.redaction import Redaction
     from outrider.transports._process.spawn import Spawned
-    from outrider.transports._process.stderr import StderrLog
     from outrider.transports._process.supervisor import Supervisor
 
 
 log = logging.getLogger("outrider.process")
+
+KEPT_LINES: Final = 100
+_KEPT_LENGTH: Final = 65536
+"""So many characters are kept of a line, and of all lines together: an error made of them is looked through
+for secrets on the event loop. The callback gets all of them."""
+
+_LONGEST: Final = 16 * 1024 * 1024
+"""Bytes after which a line counts as ended even without a line end, so that memory stays bounded."""
+_WAITING_LIMIT: Final = 64 * 1024 * 1024
+"""So many characters wait for a callback that is slow; more are left out, so that memory stays bounded."""
+
+
+class StderrLog:
+    """Cuts what comes into lines, right-stripped, blank ones left out."""
+
+    def __init__(
+        self,
+        callback: Callable[[str], object] | None = None,
+        redaction: Callable[[], Redaction] | None = None,
+    ) -> None:
+        """`redaction` gives what is hidden in what is kept and logged; it is asked when that is shown."""
+        self._redaction = redaction
+        self._callback = Callback(callback) if callback is not None else None
+        self._pieces: list[bytes] = []
+        self._held = 0
+        self._lines: deque[str] = deque(maxlen=KEPT_LINES)
+        self._count = self._length = 0
+
+    @property
+    def tail(self) -> str:
+        """The last lines; the first one says so if there were more."""
+        lines = list(self._lines)
+        if not lines:
+            return ""
+        hidden = self._hidden().mask_values("\n".join(lines))
+        if self._count > len(lines):
+            return f"[stderr truncated, showing last {len(lines)} lines]\n{hidden}"
+        return hidden
+
+    def feed(self, data: bytes) -> None:
+        first, *others = data.split(b"\n")
+        self._hold(first)
+        for line in others:
+            self._end_line()
+            self._hold(line)
+
+    def finish(self, wake: Callable[[], object]) -> None:
+        """Nothing more will come. `wake` is called when the callback has got all lines, in its thread."""
+        self._end_line()
+        if self._callback is not None:
+            self._callback.finish(wake)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the callback has got all lines."""
+        return self._callback is None or self._callback.is_finished
+
+    def _hold(self, piece: bytes) -> None:
+        if piece:
+            self._pieces.append(piece)
+            self._held += len(piece)
+            if self._held > _LONGEST:
+                self._end_line()
+
+    def _end_line(self) -> None:
+        # What is no UTF-8 is shown by its numbers: it may be the very thing that one is looking for.
+        line = b"".join(self._pieces).decode("utf-8", "backslashreplace").rstrip()
+        self._pieces, self._held = [], 0
+        if not line:
+            return
+        self._count += 1
+        self._keep(line if len(line) <= _KEPT_LENGTH else line[:_KEPT_LENGTH] + "…")
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug("stderr: %s", self._hidden().preview(line, _KEPT_LENGTH))
+        if self._callback is not None:
+            self._callback.put(line)
+
+    def _keep(self, line: str) -> None:
+        if len(self._lines) == KEPT_LINES:
+            self._length -= len(self._lines.popleft())
+        self._lines.append(line)
+        self._length += len(line)
+        while self._length > _KEPT_LENGTH and len(self._lines) > 1:
+            self._length -= len(self._lines.popleft())
+
+    def _hidden(self) -> Redaction:
+        return DEFAULT if self._redaction is None else self._redaction()
+
+
+class Callback:
+    """Calls the user's function for each line, in a thread of its own: it may be slow.
+
+    Holds it weakly: it often is a method of what holds the transport, which could never be garbage collected
+    then.
+    """
+
+    def __init__(self, function: Callable[[str], object]) -> None:
+        self._function = _weakly(function)
+        self._lines: SimpleQueue[str | None] = SimpleQueue()
+        self._thread: Thread | None = None
+        self._wake: Callable[[], object] = _do_nothing
+        self.is_finished = False
+        # Each is changed by one thread only.
+        self._given = self._taken = self._left_out = 0
+
+    def put(self, line: str) -> None:
+        if self._given - self._taken > _WAITING_LIMIT:
+            self._left_out += 1
+            return
+        self._given += len(line)
+        self._lines.put(line)
+        if self._thread is None:
+            thread = Thread(target=self._run, name="outrider-stderr", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # the interpreter is ending: no new threads; `finish` calls it
+                return
+            self._thread = thread
+
+    def finish(self, wake: Callable[[], object]) -> None:
+        if self._left_out:
+            log.warning("%d lines were not given to the stderr callback: it is too slow", self._left_out)
+        self._wake = wake
+        self._lines.put(None)
+        if self._thread is None:
+            self._run()
+
+    def _run(self) -> None:
+        while (line := self._lines.get()) is not None:
+            self._taken += len(line)
+            function = self._function()
+            if function is None:
+                continue
+            try:
+                function(line)
+            except BaseException:  # an exit that is meant for another thread, too
+                log.exception("the stderr callback failed for a line; it will be called for the next one")
+            del function
+        self.is_finished = True
+        self._wake()
+        # A traceback of the function's may hold on to this object, and must not hold on to more.
+        self._wake = _do_nothing
+
+
+def _do_nothing() -> None: ...
+
+
+def _weakly(function: Callable[[str], object]) -> Callable[[], Callable[[str], object] | None]:
+    try:
+        return weakref.ref(function)
+    except TypeError:  # there are objects without weak references
+        return lambda: function
+
 
 FLUSH_SECONDS: Final = 1.0
 """What was sent before the close still goes out, if the child reads at all."""
@@ -95,8 +252,11 @@ class Child:
         self.stderr: Final = stderr
         self._supervisor = supervisor
         self._timeouts = timeouts
-        self._is_asked = self._is_urgent = self._is_output_closed = False
-        self._has_exited = False
+        self.is_ending = False
+        """Whether it has been asked to end."""
+        self.has_exited = False
+        """Whether the child itself has ended; what it left behind may still be there."""
+        self._is_urgent = self._is_output_closed = False
         self._is_forgotten = False
         self.input: Final = Input(spawned.stdin, self.wake)
         self.output: Final = Output(spawned.stdout)
@@ -105,8 +265,8 @@ class Child:
         # The next three are the supervisor's.
         self.timer = -1
         self.registered: Final[set[int]] = set()
-        self.found: int | None = None
-        """How many processes the search that it asked for has found beside it."""
+        self.found = -1
+        """How many processes the search that it asked for has found beside it; -1 before that."""
         self._pidfd = _open_pidfd(self.pid)
         # Last, because it owns what the caller closes if any of this fails.
         self._stderr = Descriptor(spawned.stderr)
@@ -119,7 +279,7 @@ class Child:
     def end(self, *, kill: bool = False) -> None:
         """Begin to end the child, in order or at once. The garbage collector may call it at any moment."""
         if not self._is_forgotten:
-            self._is_asked = True
+            self.is_ending = True
             self._is_urgent |= kill
             self.wake()
 
@@ -127,15 +287,6 @@ class Child:
         """The child has closed its stdout: it must exit soon."""
         self._is_output_closed = True
         self.wake()
-
-    @property
-    def is_ending(self) -> bool:
-        return self._is_asked
-
-    @property
-    def has_exited(self) -> bool:
-        """Whether the child itself has ended; what it left behind may still be there."""
-        return self._has_exited
 
     @property
     def marker(self) -> tuple[str, str]:
@@ -170,7 +321,7 @@ class Child:
         """Those that are to be polled now, each with what for."""
         if (stderr := self._stderr.fileno()) >= 0:
             yield stderr, select.POLLIN
-        if not self._has_exited and (pidfd := self._pidfd.fileno()) >= 0:
+        if not self.has_exited and (pidfd := self._pidfd.fileno()) >= 0:
             yield pidfd, select.POLLIN
         if self.input.has_more and (stdin := self.input.fileno()) >= 0:
             yield stdin, select.POLLOUT
@@ -190,16 +341,16 @@ class Child:
 
     def notice_exit(self) -> bool:
         """Look whether it has exited."""
-        if not self._has_exited and (pidfd := self._pidfd.fileno()) >= 0:
+        if not self.has_exited and (pidfd := self._pidfd.fileno()) >= 0:
             # By its handle: where somebody else has reaped it, its number may be that of another child.
             try:
                 flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
-                self._has_exited = os.waitid(os.P_PIDFD, pidfd, flags) is not None
+                self.has_exited = os.waitid(os.P_PIDFD, pidfd, flags) is not None
             except ChildProcessError:
-                self._has_exited = True
-        elif not self._has_exited:
-            self._has_exited = self.leader.has_exited()
-        return self._has_exited
+                self.has_exited = True
+        elif not self.has_exited:
+            self.has_exited = self.leader.has_exited()
+        return self.has_exited
 
     def release(self) -> None:
         """All steps have been taken, or one of them failed: nobody waits for it in vain."""
@@ -220,11 +371,11 @@ class Child:
         yield from self._clean_up()
 
     def _supervise(self) -> Steps[None]:
-        yield from self._wait(lambda: self._is_asked or self._is_output_closed)
-        if self._is_output_closed and not self._is_asked:
-            yield from self._wait(lambda: self._is_asked, SILENT_SECONDS)
-        was_asked, has_overstayed = self._is_asked, not self._has_exited
-        if not self._has_exited:
+        yield from self._wait(lambda: self.is_ending or self._is_output_closed)
+        if self._is_output_closed and not self.is_ending:
+            yield from self._wait(lambda: self.is_ending, SILENT_SECONDS)
+        was_asked, has_overstayed = self.is_ending, not self.has_exited
+        if not self.has_exited:
             yield from self._shut_down()
         yield from self._end_others()
         yield from self._finish()
@@ -236,7 +387,7 @@ class Child:
     ) -> Steps[None]:
         """Wait until it is done, the time is up, or the child has exited."""
         deadline = time.monotonic() + seconds
-        while not (is_done() or (until_exit and self._has_exited)) and time.monotonic() < deadline:
+        while not (is_done() or (until_exit and self.has_exited)) and time.monotonic() < deadline:
             yield deadline
 
     def _shut_down(self) -> Steps[None]:
@@ -247,7 +398,7 @@ class Child:
         yield from self._wait(lambda: not self.input.has_more or self._is_urgent, FLUSH_SECONDS)
         self.input.close("it is closed")
         yield from self._wait(lambda: self._is_urgent, self._timeouts.grace)
-        if not self._has_exited and not self._is_urgent:
+        if not self.has_exited and not self._is_urgent:
             log.debug("process %d goes on without input; SIGTERM", self.pid)
             yield from self._note_descendants()
             self.leader.signal_group(signal.SIGTERM)
@@ -259,7 +410,7 @@ class Child:
         """End what is still there. The child is not reaped yet, so its number still means its group."""
         self.input.close("the program has ended")
         self.output.hand_over()
-        if self._has_exited and not self._is_urgent:
+        if self.has_exited and not self._is_urgent:
             if not (yield from self._signal_others(signal.SIGTERM, signal.SIGCONT)):
                 return
             yield from self._poll_while(self._has_others, LEFT_SECONDS)
@@ -270,10 +421,10 @@ class Child:
         """Kill the child and all that it started; says whether any of it may still be there."""
         # After the exit of the child its group is signalled with the others, if its number is still its own:
         # an application that ignores SIGCHLD has no zombies to keep one.
-        if not self._has_exited:
+        if not self.has_exited:
             yield from self._note_descendants()
             self.leader.signal_group(signal.SIGKILL)
-        return (yield from self._signal_others(signal.SIGKILL)) or not self._has_exited
+        return (yield from self._signal_others(signal.SIGKILL)) or not self.has_exited
 
     def _signal_others(self, *numbers: int) -> Steps[bool]:
         """Signal those beside the child, each only if it is certainly ours; says whether there may be any."""
@@ -300,10 +451,10 @@ class Child:
 
     def _search(self, *numbers: int) -> Steps[int]:
         """Have all processes that belong to the child found and signalled; says how many there may be."""
-        self.found = None
+        self.found = -1
         self._supervisor.request_search(self, numbers)
-        yield from self._wait(lambda: self.found is not None, until_exit=False)
-        return self.found or 0
+        yield from self._wait(lambda: self.found >= 0, until_exit=False)
+        return self.found
 
     def _poll_while(self, is_there: Callable[[], Steps[bool]], seconds: float) -> Steps[bool]:
         """Says whether it is gone."""
@@ -331,7 +482,7 @@ class Child:
         """Last of all: until now the zombie has kept its number, and that of its group, for itself."""
         # Popen would try to wait for it again.
         self.process.returncode = 0
-        if not self._has_exited:
+        if not self.has_exited:
             log.error("process %d cannot be killed; it is left to the system", self.pid)
             return
         try:

@@ -11,12 +11,11 @@ import select
 import sys
 from collections import deque
 from contextlib import suppress
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
-from anyio import wait_readable
-
-from outrider.transports._process.wakeup import ThreadEvent, WakeupFd, forget_in_forks
+from outrider.transports._process.wakeup import Descriptor, ThreadEvent, caller_in, wait_until_woken
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -210,11 +209,14 @@ class Output:
         self._is_over = False
         self._is_drained = False
         self._is_notified = False
-        """Whether the reader has been notified and has not looked since."""
-        self._wakeup = WakeupFd()
-        self._readiness = Readiness()
-        self._readiness.add(number)
-        self._readiness.add(self._wakeup.fileno())
+        """Whether there is something for the reader, and it has not looked since."""
+        self._wake: Callable[[], object] | None = None
+        """Wakes the task that waits, if one does."""
+        self._is_polled = False
+        """Whether an event loop waits for the pipe. It must not be closed then: its number would be another's
+        while the loop still has it."""
+        self._unclosed: Descriptor | None = None
+        """A pipe that is to be closed as soon as no event loop waits for it."""
 
     @property
     def is_closed(self) -> bool:
@@ -251,14 +253,16 @@ class Output:
             elif not (self._is_handed_over or self._is_closed) and (read := self._read()):
                 self._is_drained = len(read) < READ_SIZE
                 return read
-            if self._is_notified:
-                self._is_notified = False
-                self._wakeup.clear()
+            self._is_notified = False
             return None
 
     async def wait(self) -> None:
         """Wait until `take` may have something."""
-        await self._readiness.wait()
+        number = self._poll_number()
+        try:
+            await wait_until_woken(self._begin_wait, number)
+        finally:
+            self._end_wait()
 
     def watch(
         self, loop: AbstractEventLoop, take: Callable[[bytes], bool], leave: Callable[[], None]
@@ -266,16 +270,20 @@ class Output:
         """Have the event loop itself read, and give `take` what came, until that returns False or the end is
         in sight. Then `leave` is called, and the rest is for `take` and `wait`. Gives what ends it earlier.
         """
-        number = self._readiness.fileno()
+        number = self._poll_number()
         is_watching = True
 
         def stop() -> None:
             nonlocal is_watching
             if is_watching:
                 is_watching = False
-                loop.remove_reader(number)
+                if number >= 0:
+                    loop.remove_reader(number)
+                self._end_wait()
 
         def read() -> None:
+            if not is_watching:
+                return
             with self._lock:
                 is_ending = self._kept or self._is_over or self._is_handed_over or self._is_closed
                 data = b"" if is_ending else self._read()
@@ -285,8 +293,33 @@ class Output:
                 stop()
                 leave()
 
-        loop.add_reader(number, read)
+        self._begin_wait(partial(caller_in(loop), read))
+        if number >= 0:
+            loop.add_reader(number, read)
+        else:
+            loop.call_soon(read)
         return stop
+
+    def _poll_number(self) -> int:
+        """The number that an event loop is to wait for; -1 if it has only to be woken."""
+        with self._lock:
+            number = -1 if self._is_handed_over else self._number
+            self._is_polled = number >= 0
+            return number
+
+    def _begin_wait(self, wake: Callable[[], object]) -> None:
+        with self._lock:
+            self._wake = wake
+            # What has happened meanwhile woke nobody.
+            if self._is_notified or self._unclosed or (self._is_polled and self._is_handed_over):
+                wake()
+
+    def _end_wait(self) -> None:
+        with self._lock:
+            self._wake, self._is_polled = None, False
+            if self._unclosed is not None:
+                self._unclosed.close()
+                self._unclosed = None
 
     # The supervisor's side.
 
@@ -294,8 +327,7 @@ class Output:
         """From now on the supervisor reads."""
         with self._lock:
             self._is_handed_over = True
-            if self._number >= 0:
-                self._readiness.discard(self._number)
+            self._wake_reader()
 
     def drain(self) -> bool:
         """Read once into what is kept; says whether there may be more."""
@@ -345,14 +377,22 @@ class Output:
 
     def _notify(self) -> None:
         self._is_notified = True
-        self._wakeup.notify()
+        self._wake_reader()
+
+    def _wake_reader(self) -> None:
+        if self._wake is not None:
+            with suppress(RuntimeError):  # its loop is closed
+                self._wake()
 
     def _close(self) -> None:
         number, self._number = self._number, -1
         if number >= 0:
             self._is_closed = True
-            self._readiness.discard(number)
-            os.close(number)
+            if self._is_polled:
+                self._unclosed = Descriptor(number)
+                self._wake_reader()
+            else:
+                os.close(number)
 
 
 class LoopPipes:
@@ -367,40 +407,3 @@ class LoopPipes:
         """Send without waiting. What can no longer be sent is dropped: whoever reads is told why."""
         with suppress(InputClosed):
             self._input.put(data)
-
-
-class Readiness:
-    """One descriptor that is readable when any of several is, so that a task waits for one thing only."""
-
-    def __init__(self) -> None:
-        if sys.platform == "linux":
-            self._poller = select.epoll()
-        else:
-            self._poller = select.kqueue()
-        forget_in_forks(self)
-
-    def add(self, number: int) -> None:
-        if sys.platform == "linux":
-            self._poller.register(number, select.EPOLLIN)
-        else:
-            self._poller.control([select.kevent(number, select.KQ_FILTER_READ, select.KQ_EV_ADD)], 0)
-
-    def discard(self, number: int) -> None:
-        try:
-            if sys.platform == "linux":
-                self._poller.unregister(number)
-            else:
-                self._poller.control([select.kevent(number, select.KQ_FILTER_READ, select.KQ_EV_DELETE)], 0)
-        except (OSError, ValueError):  # the last: it is closed
-            pass
-
-    def forget(self) -> None:
-        """Close it in a forked process: the kernel has one for both, and taken out of here is taken out
-        there."""
-        self._poller.close()
-
-    def fileno(self) -> int:
-        return self._poller.fileno()
-
-    async def wait(self) -> None:
-        await wait_readable(self._poller.fileno())

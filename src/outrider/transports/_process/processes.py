@@ -285,7 +285,7 @@ _TAG_MASK: Final = (1 << TAG_BITS) - 1
 _LOOKS: Final = 20
 """So often the list is read again because a process in it was gone when it was looked at."""
 _SEARCH_SECONDS: Final = 0.1
-"""So long a search takes at most; one look at all processes is always finished."""
+"""So long a search goes on at most after the first look at all processes."""
 
 
 class Leader:
@@ -393,7 +393,7 @@ class Tree:
         `OSError` if it is still unclear whether these are all.
         """
         table = processes()
-        deadline = time.monotonic() + _SEARCH_SECONDS
+        deadline = 0.0
         leaders = {} if numbers is None else dict(self._leaders)
         oldest = min((leader.started for leader in leaders.values()), default=0)
         settled = {os.getpid(), *leaders}
@@ -429,6 +429,8 @@ class Tree:
                     yield number, pid
             if not is_unclear:
                 return
+            # The first look takes longest; those that follow are at what is new.
+            deadline = time.monotonic() + _SEARCH_SECONDS if look == 0 else deadline
             if time.monotonic() > deadline:
                 break
         raise OSError(errno.EAGAIN, "processes come and go too fast")

@@ -97,6 +97,7 @@ class Supervisor:
             if self._poller is None or self._wakeup is None:
                 self._wakeup = WakeupFd()
                 self._poller = Poller()
+                self._watch_wakeup()
 
     def take(self, child: Child, folder: str | None) -> None:
         """Take care of a child until it has ended. Raises `LaunchError` if there can be no thread, and the
@@ -181,8 +182,15 @@ class Supervisor:
                 self._run_once()
             except BaseException:
                 log.exception("the supervisor failed, and goes on")
-                # Whatever it is must not take all of the processor.
+                # What has been reported may be lost: all are looked at anew. Whatever failed must not take
+                # all of the processor.
+                self._woken.extend(tuple(self._children))
+                self._watch_wakeup()
                 time.sleep(POLL_SECONDS)
+
+    def _watch_wakeup(self) -> None:
+        if self._poller is not None and self._wakeup is not None:
+            self._poller.register(self._wakeup.fileno(), select.POLLIN)
 
     def _has_children(self) -> bool:
         with self._lock:
@@ -194,7 +202,6 @@ class Supervisor:
         """Wait until something happens, and take the next step of all children for which it did."""
         assert self._poller is not None
         assert self._wakeup is not None
-        self._poller.register(self._wakeup.fileno(), select.POLLIN)
         watchdog_pipe = self.watchdog.register(self._poller)
         descriptors = self._poller.wait(self._time_left())
         due: dict[Child, set[int]] = {}
@@ -203,6 +210,7 @@ class Supervisor:
                 due.setdefault(child, set()).add(number)
         if self._wakeup.fileno() in descriptors:
             self._wakeup.clear()
+            self._watch_wakeup()
         # In this order: who adds a child after the last look sees that it has to notify.
         self._is_woken = False
         while self._woken:

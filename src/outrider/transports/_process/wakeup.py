@@ -9,6 +9,7 @@ import os
 import select
 from collections import deque
 from contextlib import suppress
+from functools import partial
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Final, Protocol, cast
 from weakref import WeakKeyDictionary, WeakSet
@@ -17,7 +18,7 @@ import anyio
 from anyio.lowlevel import checkpoint, current_token
 
 if TYPE_CHECKING:
-    from asyncio import AbstractEventLoop
+    from asyncio import AbstractEventLoop, Future
     from collections.abc import Callable
 
 
@@ -129,20 +130,20 @@ class ThreadEvent:
         if self._is_set:
             await checkpoint()
             return
-        event = anyio.Event()
-        run = in_this_loop()
+        wakers: list[Callable[[], object]] = []
 
-        def wake() -> None:
-            run(event.set)
-
-        self._wakers.append(wake)
-        try:
+        def begin(wake: Callable[[], object]) -> None:
+            wakers.append(wake)
+            self._wakers.append(wake)
             # Looked at again: it may have been set before the waker was there.
-            if not self._is_set:
-                await event.wait()
+            if self._is_set:
+                wake()
+
+        try:
+            await wait_until_woken(begin)
         finally:
             with suppress(ValueError):  # `set` has taken it
-                self._wakers.remove(wake)
+                self._wakers.remove(wakers[0])
 
     def wait_blocking(self, timeout: float | None = None) -> bool:
         """Wait in a thread; says whether it is set."""
@@ -216,13 +217,38 @@ class LoopWaker:
 _wakers: WeakKeyDictionary[AbstractEventLoop, LoopWaker] = WeakKeyDictionary()
 
 
-def in_this_loop() -> Callable[[Callable[[], object]], object]:
-    """A function that has another called in the running event loop, from any thread. It may raise
-    `RuntimeError` if the loop is closed."""
+async def wait_until_woken(begin: Callable[[Callable[[], object]], object], number: int = -1) -> None:
+    """Wait until a descriptor is readable, if there is one, or a function is called that `begin` gets. It may
+    be called in any thread, and may raise `RuntimeError` if the loop is closed by then."""
     token = current_token().native_token
     if (run := getattr(token, "run_sync_soon", None)) is not None:  # trio
-        return cast("Callable[[Callable[[], object]], object]", run)
+        event = anyio.Event()
+        begin(partial(run, event.set if number < 0 else partial(anyio.notify_closing, number)))
+        if number < 0:
+            await event.wait()
+        else:
+            with suppress(anyio.ClosedResourceError):
+                await anyio.wait_readable(number)
+        return
     loop = cast("AbstractEventLoop", token)
+    future: Future[None] = loop.create_future()
+
+    def finish() -> None:
+        if not future.done():
+            future.set_result(None)
+
+    begin(partial(caller_in(loop), finish))
+    if number >= 0:
+        loop.add_reader(number, finish)
+    try:
+        await future
+    finally:
+        if number >= 0:
+            loop.remove_reader(number)
+
+
+def caller_in(loop: AbstractEventLoop) -> Callable[[Callable[[], object]], object]:
+    """A function that has another called in an event loop of asyncio, from any thread."""
     waker = _wakers.get(loop)
     if waker is None or not waker.is_open:
         try:
