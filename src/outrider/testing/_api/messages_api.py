@@ -1,4 +1,4 @@
-"""`MessagesApi`, a Messages API on this machine that answers from a script and keeps the requests.
+"""Owns `MessagesApi`, a Messages API on this machine that answers from a script and keeps the requests.
 
 Sends each answer as one JSON object or as events. Does not check requests, and knows no agent.
 """
@@ -7,167 +7,34 @@ from __future__ import annotations
 
 import json
 import secrets
-import threading
-import time
 from functools import partial
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self, TypeAlias, assert_never, cast, get_args
+from typing import TYPE_CHECKING, Literal, Self, TypeAlias, assert_never, cast, get_args
 
 from outrider.errors import OptionsError, UsageError
-from outrider.testing._api.requests import Request, kind_of
+from outrider.testing._api.requests import Request, RequestLog, kind_of
 from outrider.testing._api.server import Exchange, Server
+from outrider.testing._script.messages import count_pieces, events_of, message_of
 from outrider.testing._script.script import NOT_OURS, Item, Script, Scripted, ScriptSource
-from outrider.testing._script.steps import (
-    Answer,
-    Block,
-    Drop,
-    Failure,
-    Gate,
-    Hang,
-    Step,
-    Text,
-    Thinking,
-    ToolUse,
-    fail,
-    say,
-    split,
-)
+from outrider.testing._script.steps import Answer, Drop, Failure, Gate, Hang, Step, fail, say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from types import TracebackType
 
     from outrider.wire import JsonObject
 
-__all__ = [
-    "Event",
-    "MessagesApi",
-    "Player",
-    "Scripted",
-    "SideKind",
-    "count_pieces",
-    "error_body",
-    "error_event",
-    "event_stream",
-    "message_body",
-]
+__all__ = ["MessagesApi", "SideKind"]
 
 
-_USAGE: Final[JsonObject] = {
-    "input_tokens": 10,
-    "cache_creation_input_tokens": 0,
-    "cache_read_input_tokens": 0,
-    "output_tokens": 5,
-}
-
-
-class Event(NamedTuple):
-    """A server-sent event."""
-
-    data: bytes
-    is_piece: bool = False
-    """Whether it carries a piece of a block: gates and delays are counted by these."""
-
-
-def message_body(answer: Answer, *, id: str, model: str) -> JsonObject:
-    """The answer as one JSON object. Calls of tools that have no id get one that follows from this one."""
-    blocks = [_block(block, f"{id.replace('msg', 'toolu')}_{at}") for at, block in enumerate(answer.blocks)]
-    uses_tool = any(isinstance(block, ToolUse) for block in answer.blocks)
-    body: JsonObject = {
-        "id": id,
-        "type": "message",
-        "role": "assistant",
-        "model": answer.model or model,
-        "content": blocks,
-        "stop_reason": answer.stop_reason or ("tool_use" if uses_tool else "end_turn"),
-        "stop_sequence": None,
-        "usage": {**_USAGE, **answer.usage},
-    }
-    if answer.stop_details is not None:
-        body["stop_details"] = dict(answer.stop_details)
-    return body
-
-
-def _block(block: Block, id: str) -> JsonObject:
-    match block:
-        case Text(pieces):
-            return {"type": "text", "text": "".join(pieces)}
-        case Thinking(pieces, signature):
-            return {"type": "thinking", "thinking": "".join(pieces), "signature": signature}
-        case ToolUse(name, given, chosen):
-            return {"type": "tool_use", "id": chosen or id, "name": name, "input": dict(given)}
-
-
-def event_stream(answer: Answer, body: JsonObject) -> Iterator[Event]:
-    """The events that a message is streamed in; `body` is the same message whole."""
-    usage: JsonObject = body["usage"]
-    opening = {key: value for key, value in body.items() if key != "stop_details"}
-    # Before it has written anything, the model has counted one token.
-    opening |= {"content": [], "stop_reason": None, "usage": {**usage, "output_tokens": 1}}
-    yield _event("message_start", message=opening)
-    for index, block in enumerate(answer.blocks):
-        whole: JsonObject = body["content"][index]
-        yield _event("content_block_start", index=index, content_block=_empty(whole))
-        for delta in _deltas(block):
-            is_piece = delta["type"] != "signature_delta"
-            yield _event("content_block_delta", is_piece, index=index, delta=delta)
-        yield _event("content_block_stop", index=index)
-    ending = {key: body[key] for key in ("stop_reason", "stop_sequence", "stop_details") if key in body}
-    yield _event("message_delta", delta=ending, usage=usage)
-    yield _event("message_stop")
-
-
-def count_pieces(answer: Answer) -> int:
-    """How many pieces there are in its stream."""
-    return sum(
-        len(_input_pieces(block)) if isinstance(block, ToolUse) else len(block.pieces)
-        for block in answer.blocks
-    )
-
-
-def _empty(block: JsonObject) -> JsonObject:
-    """The block as it starts."""
-    blank: JsonObject = {"text": "", "thinking": "", "signature": "", "input": {}}
-    return {key: blank.get(key, value) for key, value in block.items()}
-
-
-def _deltas(block: Block) -> Iterator[JsonObject]:
-    match block:
-        case Text(pieces):
-            for piece in pieces:
-                yield {"type": "text_delta", "text": piece}
-        case Thinking(pieces, signature):
-            for piece in pieces:
-                yield {"type": "thinking_delta", "thinking": piece}
-            yield {"type": "signature_delta", "signature": signature}
-        case ToolUse():
-            for piece in _input_pieces(block):
-                yield {"type": "input_json_delta", "partial_json": piece}
-
-
-def _input_pieces(block: ToolUse) -> tuple[str, ...]:
-    return split(json.dumps(dict(block.input)), block.chunks)
-
-
-def error_body(failure: Failure, *, request_id: str) -> JsonObject:
-    error = {"type": failure.type, "message": failure.message}
-    return {"type": "error", "error": error, "request_id": request_id}
-
-
-def error_event(failure: Failure) -> bytes:
-    """The error in the middle of a stream."""
-    return _event("error", error={"type": failure.type, "message": failure.message}).data
-
-
-def _event(type: str, is_piece: bool = False, /, **fields: object) -> Event:
-    data = json.dumps({"type": type, **fields})
-    return Event(f"event: {type}\ndata: {data}\n\n".encode(), is_piece)
+def _event(data: JsonObject) -> bytes:
+    return f"event: {data['type']}\ndata: {json.dumps(data)}\n\n".encode()
 
 
 _JSON = "application/json"
 _EVENTS = "text/event-stream; charset=utf-8"
 
 
-class Player:
+class _Player:
     """Plays one step for one request. `id` ends the ids of all that it makes."""
 
     def __init__(self, exchange: Exchange, request: Request, *, id: str, hanging: Gate) -> None:
@@ -211,35 +78,36 @@ class Player:
             self._wait_at(gate)
         self._exchange.start(self._headers(_EVENTS, dict(answer.headers)))
         sent = 0
-        for event in event_stream(answer, body):
+        for event in events_of(answer, body):
             if event.is_piece:
                 self._exchange.wait(lambda: False, answer.delay)
                 sent += 1
-            self._exchange.send_piece(event.data)
+            self._exchange.send_piece(_event(event.data))
             if gate is not None and event.is_piece and sent == held_at:
                 self._wait_at(gate)
         self._exchange.finish()
 
     def _fail(self, failure: Failure) -> None:
+        error = {"type": failure.type, "message": failure.message}
         if failure.after is not None and self._is_streamed:
             self._begin(failure.after)
-            self._exchange.send_piece(error_event(failure))
+            self._exchange.send_piece(_event({"type": "error", "error": error}))
             self._exchange.finish()
         else:
-            body = error_body(failure, request_id=self._request_id)
+            body: JsonObject = {"type": "error", "error": error, "request_id": self._request_id}
             self.send_json(body, failure.status, dict(failure.headers))
 
     def _begin(self, text: str) -> None:
         """Stream a message as far as the end of this text."""
         self._exchange.start(self._headers(_EVENTS, {}))
         beginning = say(text)
-        for event in event_stream(beginning, self._body(beginning)):
-            self._exchange.send_piece(event.data)
+        for event in events_of(beginning, self._body(beginning)):
+            self._exchange.send_piece(_event(event.data))
             if event.is_piece:
                 return
 
     def _body(self, answer: Answer) -> JsonObject:
-        return message_body(answer, id=self._message_id, model=str(self._request.body.get("model", "")))
+        return message_of(answer, id=self._message_id, model=str(self._request.body.get("model", "")))
 
     def _wait_at(self, gate: Gate) -> None:
         gate.on_open(self._exchange.wake)
@@ -294,8 +162,7 @@ class MessagesApi:
                 hint = f"There are {', '.join(map(repr, get_args(SideKind)))}."
                 raise OptionsError(f"`side` has a kind of request that means nothing: {kind!r}", hint=hint)
             self._side[kind] = scripted
-        self._arrived = threading.Condition()
-        self._requests: list[Request] = []
+        self._requests = RequestLog()
         self._hanging = Gate(after=0)
         self._errors = self._script.errors
         self._server: Server | None = None
@@ -354,7 +221,7 @@ class MessagesApi:
 
     def release(self) -> None:
         """Let all requests go on that `hang()` holds now."""
-        with self._arrived:
+        with self._requests.arrived:
             hanging, self._hanging = self._hanging, Gate(after=0)
         hanging.open()
 
@@ -366,13 +233,12 @@ class MessagesApi:
     @property
     def requests(self) -> list[Request]:
         """All requests so far, in the order of their arrival."""
-        with self._arrived:
-            return list(self._requests)
+        return self._requests.all()
 
     @property
     def main_requests(self) -> list[Request]:
         """Those of the main conversation: one for each step that was taken."""
-        return [request for request in self.requests if request.kind == "main"]
+        return self._requests.main()
 
     def wait_for(self, what: int | Callable[[Request], bool], timeout: float = 30.0) -> Request:
         """Block this thread until a request is there: the n-th of the main conversation, from 1 on, or the
@@ -380,20 +246,7 @@ class MessagesApi:
 
         Raises `TimeoutError` if it does not come.
         """
-        deadline = time.monotonic() + timeout
-        with self._arrived:
-            while (found := self._find(what)) is None:
-                if not self._arrived.wait(deadline - time.monotonic()) and self._find(what) is None:
-                    came = ", ".join(request.kind for request in self._requests) or "none"
-                    wanted = f"main request {what}" if isinstance(what, int) else "the request"
-                    raise TimeoutError(f"{wanted} did not come within {timeout:g} s; those that did: {came}")
-        return found
-
-    def _find(self, what: int | Callable[[Request], bool]) -> Request | None:
-        if callable(what):
-            return next(filter(what, self._requests), None)
-        main = [request for request in self._requests if request.kind == "main"]
-        return main[what - 1] if 1 <= what <= len(main) else None
+        return self._requests.wait_for(what, timeout)
 
     # What becomes of a request.
 
@@ -403,15 +256,14 @@ class MessagesApi:
         request = Request(
             kind=kind, method=exchange.method, path=exchange.path, headers=exchange.headers, body=body
         )
-        with self._arrived:
-            self._requests.append(request)
+        with self._requests.arrived:
+            self._requests.add(request)
             number, hanging = len(self._requests), self._hanging
             # Which step it is follows from the order of arrival; a function in the script may take its time.
             is_side = kind not in ("main", "subagent")
             chosen = partial(self._beside, request) if is_side else self._script.reserve(request)
-            self._arrived.notify_all()
         step = chosen()
-        player = Player(exchange, request, id=f"{self._mark}{number:04}", hanging=hanging)
+        player = _Player(exchange, request, id=f"{self._mark}{number:04}", hanging=hanging)
         if kind == "count_tokens" and (step is None or isinstance(step, Answer)):
             player.send_json({"input_tokens": 10 if step is None else step.usage.get("input_tokens", 10)})
         elif exchange.method == "HEAD":

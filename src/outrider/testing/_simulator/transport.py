@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import tempfile
 import threading
 import traceback
 import weakref
@@ -27,18 +28,17 @@ from outrider.command import Command
 from outrider.errors import FolderNotFound, LaunchError, ProcessExited, TransportClosed, UsageError
 from outrider.options import OptionFields, Options
 from outrider.testing._api.real_agent import KIT_VARIABLE
-from outrider.testing._api.requests import Request
+from outrider.testing._api.requests import Request, RequestLog
 from outrider.testing._script.script import Item, Script, Scripted, ScriptSource
-from outrider.testing._simulator.model_loop import Hanging
-from outrider.testing._simulator.program.invocation import StartFailed, read_invocation
-from outrider.testing._simulator.world import Places, RequestLog
+from outrider.testing._simulator.model import Hanging
+from outrider.testing._simulator.program import StartFailed, read_invocation
 from outrider.transports import ProcessTransport, Transport, Unreachable, intercept
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from outrider.errors import OutriderError
-    from outrider.testing._simulator.program.process import Launcher
+    from outrider.testing._simulator.program import Launcher
 
 __all__ = ["SIMULATED_VERSION", "Simulator"]
 
@@ -46,7 +46,7 @@ __all__ = ["SIMULATED_VERSION", "Simulator"]
 _provider: Final = BlockingPortalProvider(backend="asyncio")
 
 
-class Lease:
+class _Lease:
     """A share in the thread, which starts with the first and ends with the last. Any thread may use it."""
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ _KEPT_LINES: Final = 200
 STREAMING: Final = ("claude", "--output-format", "stream-json", "--verbose", "--input-format", "stream-json")
 
 
-class Socket:
+class _Socket:
     """The agent's end of a connection, as its stdin and stdout."""
 
     def __init__(self, end: socket.socket) -> None:
@@ -167,7 +167,7 @@ class Socket:
         self._end.close()
 
 
-class Life:
+class _Life:
     """One run of a simulated agent in the background thread."""
 
     def __init__(
@@ -177,13 +177,13 @@ class Life:
         script: Script,
         requests: RequestLog,
         hanging: Hanging,
-        places: Places,
+        folders: _Folders,
         version: str,
         environment: Mapping[str, str],
     ) -> None:
         self._script, self._requests, self._hanging = script, requests, hanging
-        self._places, self._version = places, version
-        self._private = places.make_private()
+        self._folders, self._version = folders, version
+        self._private = folders.make_private()
         command = command or Command(STREAMING)
         for file in command.files:
             path = self._private / file.name
@@ -194,13 +194,13 @@ class Life:
             (self._private / folder).mkdir(parents=True, exist_ok=True)
         placed = command.placed(str(self._private))
         self._argv = placed.argv[1:]
-        self._cwd = Path(placed.cwd) if placed.cwd is not None else places.folder
+        self._cwd = Path(placed.cwd) if placed.cwd is not None else folders.folder
         env = dict(os.environ if placed.env is None else placed.env)
         env |= environment
         chosen = env.get("CLAUDE_CONFIG_DIR")
         # What a session inherits belongs to whoever runs the test: nothing is written there.
         is_inherited = chosen is None or chosen == os.environ.get("CLAUDE_CONFIG_DIR")
-        self._config = places.config_dir if is_inherited else Path(str(chosen))
+        self._config = folders.config_dir if is_inherited else Path(str(chosen))
         self._env = {**env, "CLAUDE_CONFIG_DIR": str(self._config)}
         _take_over(self._private / "config", self._config)
         self._has_begun = False
@@ -211,9 +211,9 @@ class Life:
         far.setblocking(False)
         self.end = near
         """The host's end."""
-        self.socket = Socket(far)
-        places.enter()
-        self._lease = Lease()
+        self.socket = _Socket(far)
+        folders.enter()
+        self._lease = _Lease()
         self._future: Future[int] = self._lease.start(self._main)
 
     @property
@@ -285,7 +285,7 @@ class Life:
             # Cancelled before it could run: nothing else cleans up after it.
             self.socket.close()
             shutil.rmtree(self._private, ignore_errors=True)
-        self._places.leave()
+        self._folders.leave()
 
     def abandon(self) -> None:
         """End it, from any thread and at any time."""
@@ -300,6 +300,57 @@ def _take_over(given: Path, config: Path) -> None:
         if path.is_file():
             place.parent.mkdir(parents=True, exist_ok=True)
             path.replace(place)
+
+
+class _Folders:
+    """The folders of one agent, or of several that share them. Those that were not given are temporary."""
+
+    def __init__(
+        self, folder: str | os.PathLike[str] | None, config_dir: str | os.PathLike[str] | None
+    ) -> None:
+        self._given = None if folder is None else Path(folder).absolute()
+        self._given_config = None if config_dir is None else Path(config_dir).absolute()
+        self._root: Path | None = None
+        self._users = 0
+        self._lock = threading.Lock()
+
+    @property
+    def folder(self) -> Path:
+        if self._given is None:
+            return self._make("project")
+        self._given.mkdir(parents=True, exist_ok=True)
+        return self._given
+
+    @property
+    def config_dir(self) -> Path:
+        return self._make("config") if self._given_config is None else self._given_config
+
+    def make_private(self) -> Path:
+        """A folder for one agent alone, which removes it itself."""
+        return Path(tempfile.mkdtemp(prefix="outrider-simulator-"))
+
+    def enter(self) -> None:
+        """Keep them until as many times `leave` was called."""
+        with self._lock:
+            self._users += 1
+
+    def leave(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users > 0 or self._root is None:
+                return
+            root, self._root = self._root, None
+        shutil.rmtree(root, ignore_errors=True)
+
+    def _make(self, name: str) -> Path:
+        with self._lock:
+            if self._root is None:
+                # As the agent will say it: on some systems the folder for temporary files is a link.
+                self._root = Path(tempfile.mkdtemp(prefix="outrider-simulator-")).resolve()
+                weakref.finalize(self, shutil.rmtree, self._root, ignore_errors=True)
+            path = self._root / name
+            path.mkdir(exist_ok=True)
+        return path
 
 
 SIMULATED_VERSION: Final = "2.1.325"
@@ -353,7 +404,7 @@ class Simulator(Transport):
         self.version = version
         self._requests = RequestLog()
         self._hanging = Hanging()
-        self._places = Places(folder, config_dir)
+        self._folders = _Folders(folder, config_dir)
         self._environment = dict(environment or {})
         self._is_executable = executable
         self._fail_at_close = fail_at_close
@@ -361,7 +412,7 @@ class Simulator(Transport):
         self._reset()
 
     def _reset(self) -> None:
-        self._life: Life | None = None
+        self._life: _Life | None = None
         self._finalizer: weakref.finalize[[], Simulator] | None = None
         self._is_closed = False
         self._was_over = False
@@ -421,12 +472,12 @@ class Simulator(Transport):
     @property
     def folder(self) -> Path:
         """Where the agent works if the session has no `cwd`."""
-        return self._places.folder
+        return self._folders.folder
 
     @property
     def config_dir(self) -> Path:
         """Where it keeps its sessions."""
-        return self._places.config_dir
+        return self._folders.config_dir
 
     def add(self, *items: Item) -> None:
         """Add steps to the script."""
@@ -472,14 +523,14 @@ class Simulator(Transport):
 
     def _started(self) -> Launcher:
         if self._launcher is None or self._launcher.is_closed:
-            from outrider.testing._simulator.program.process import Launcher
+            from outrider.testing._simulator.program import Launcher
 
             self._launcher = Launcher(self.script, self._requests, self._hanging, version=self.version)
         return self._launcher
 
     def __enter__(self) -> Self:
         self._is_entered = True
-        self._places.enter()
+        self._folders.enter()
         return self
 
     def __exit__(
@@ -491,7 +542,7 @@ class Simulator(Transport):
             self._abandon()
         if self._launcher is not None:
             self._launcher.close()
-        self._places.leave()
+        self._folders.leave()
         if error is None:
             self.check()
 
@@ -514,12 +565,12 @@ class Simulator(Transport):
             return
         if self.command is not None and self.command.cwd is not None:
             _check_folder(self.command.cwd, self.command.argv)
-        self._life = Life(
+        self._life = _Life(
             self.command,
             script=self.script,
             requests=self._requests,
             hanging=self._hanging,
-            places=self._places,
+            folders=self._folders,
             version=self.version,
             environment=self._environment,
         )
@@ -535,7 +586,7 @@ class Simulator(Transport):
             raise error
         return data
 
-    async def _read(self, life: Life) -> bytes:
+    async def _read(self, life: _Life) -> bytes:
         while not self._is_at_end:
             try:
                 data = life.end.recv(_READ_BYTES)
@@ -575,7 +626,7 @@ class Simulator(Transport):
         if self._life is not None:
             self._end_input(self._life)
 
-    def _end_input(self, life: Life) -> None:
+    def _end_input(self, life: _Life) -> None:
         if not self._is_input_over:
             self._is_input_over = True
             try:
@@ -600,21 +651,21 @@ class Simulator(Transport):
         elif life is None and not self._is_entered and self._launcher is not None:
             self._launcher.close()
             # Its folders go with it, unless another run has them.
-            self._places.enter()
-            self._places.leave()
+            self._folders.enter()
+            self._folders.leave()
         await checkpoint()
         if failure is not None:
             self._fail_at_close = None
             raise failure
 
-    async def _wait_for_end(self, life: Life) -> None:
+    async def _wait_for_end(self, life: _Life) -> None:
         for seconds in (_GRACE_SECONDS, _CANCEL_SECONDS):
             with anyio.move_on_after(seconds):
                 await self._keep_rest(life)
                 return
             life.cancel()
 
-    async def _keep_rest(self, life: Life) -> None:
+    async def _keep_rest(self, life: _Life) -> None:
         """Read to the end, for whoever asks later."""
         while not self._is_at_end:
             async with self._reading:
@@ -627,7 +678,7 @@ class Simulator(Transport):
         if self._launcher is not None and not self._is_entered:
             self._launcher.close()
 
-    def _connected(self) -> Life:
+    def _connected(self) -> _Life:
         if self._life is None:
             raise TransportClosed("it has been closed" if self._is_closed else "it is not connected yet")
         return self._life
