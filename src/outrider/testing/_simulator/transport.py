@@ -12,9 +12,10 @@ import tempfile
 import threading
 import traceback
 import weakref
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import Future
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from contextvars import Context
 from copy import copy
 from pathlib import Path
@@ -82,26 +83,17 @@ _KEPT_LINES: Final = 200
 STREAMING: Final = ("claude", "--output-format", "stream-json", "--verbose", "--input-format", "stream-json")
 
 
-class _Socket:
-    """The agent's end of a connection, as its stdin and stdout."""
+class _Pipe:
+    """The agent's stdin, stdout and stderr.
+
+    What it writes is kept here, so that it never waits for a reader; a byte in the socket says that there is
+    more, and the end of the socket that the agent has ended.
+    """
 
     def __init__(self, end: socket.socket) -> None:
         self._end = end
-        self.stderr: list[str] = []
-        self.left: list[bytes] = []
-        """What could not be sent before the end."""
-        self._waiting: list[bytes] = []
-        # Made in the thread where they are used: each belongs to an event loop.
-        self._has_more: anyio.Event
-        self._is_done: anyio.Event
-        self._is_broken = False
-        self._is_over = False
-        self.is_handed_over = False
-        """Set, from any thread, when what is written need not go through the connection any more."""
-
-    def open(self) -> None:
-        """Begin, in the event loop that it is used in."""
-        self._has_more, self._is_done = anyio.Event(), anyio.Event()
+        self._written: deque[bytes] = deque()
+        self.stderr: deque[str] = deque(maxlen=_KEPT_LINES)
 
     async def receive(self) -> bytes:
         while True:
@@ -113,57 +105,22 @@ class _Socket:
                 return b""
 
     def write(self, data: bytes) -> None:
-        self._waiting.append(data)
-        self._has_more.set()
+        self._written.append(data)
+        # If the socket is full there is a byte already; if it is closed, nobody reads.
+        with suppress(OSError):
+            self._end.send(b"\n")
+
+    def take(self) -> bytes:
+        """All that was written since the last time. For the host, in another thread."""
+        return b"".join(self._written.popleft() for _ in range(len(self._written)))
 
     def complain(self, line: str) -> None:
         self.stderr += line.splitlines()
-        del self.stderr[:-_KEPT_LINES]
-
-    async def send_all(self) -> None:
-        """Send what is written, until cancelled."""
-        try:
-            while True:
-                while self._waiting:
-                    data = b"".join(self._waiting)
-                    self._waiting.clear()
-                    await self._send(data)
-                self._is_done.set()
-                await self._has_more.wait()
-                self._has_more = anyio.Event()
-                self._is_done = anyio.Event()
-        finally:
-            # Whoever waits for the rest would wait for ever.
-            self._is_over = True
-            self._is_done.set()
-
-    async def _send(self, data: bytes) -> None:
-        left = memoryview(data)
-        while left and not self._is_broken:
-            if self.is_handed_over:
-                self.left.append(bytes(left))
-                return
-            try:
-                left = left[self._end.send(left) :]
-            except BlockingIOError:
-                try:
-                    # In steps: nobody may read any more, and who closes the connection says so elsewhere.
-                    with anyio.move_on_after(0.05):
-                        await anyio.wait_writable(self._end)
-                except BaseException:
-                    self.left.append(bytes(left))
-                    raise
-            except OSError:
-                self._is_broken = True
 
     async def drain(self) -> None:
-        while not self._is_over and (self._waiting or not self._is_done.is_set()):
-            self._has_more.set()
-            await self._is_done.wait()
+        pass
 
     def close(self) -> None:
-        if not self._is_broken:
-            self.left += self._waiting
         self._end.close()
 
 
@@ -211,7 +168,7 @@ class _Life:
         far.setblocking(False)
         self.end = near
         """The host's end."""
-        self.socket = _Socket(far)
+        self.pipe = _Pipe(far)
         folders.enter()
         self._lease = _Lease()
         self._future: Future[int] = self._lease.start(self._main)
@@ -222,59 +179,47 @@ class _Life:
 
     @property
     def stderr_tail(self) -> str:
-        return "\n".join(self.socket.stderr)
+        return "\n".join(self.pipe.stderr)
 
     async def _main(self) -> int:
         code = 1
         self._has_begun = True
-        self.socket.open()
         try:
             code = await self._run()
         except Exception as error:  # noqa: BLE001 - shown to whoever uses the transport
             self.crash = error
-            self.socket.complain("The simulated agent itself failed, which is a mistake in Outrider:")
-            self.socket.complain("".join(traceback.format_exception(error)))
+            self.pipe.complain("The simulated agent itself failed, which is a mistake in Outrider:")
+            self.pipe.complain("".join(traceback.format_exception(error)))
         finally:
             shutil.rmtree(self._private, ignore_errors=True)
             self.code = code
             # Last: whoever sees the end of the connection finds the rest.
-            self.socket.close()
+            self.pipe.close()
         return code
 
     async def _run(self) -> int:
         from outrider.testing._simulator.run import Run
 
-        code = 1
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self.socket.send_all)
-            try:
-                invocation = read_invocation(self._argv, self._env, self._cwd)
-            except StartFailed as failed:
-                self.socket.complain(str(failed))
-            else:
-                run = Run(
-                    invocation,
-                    self.socket,
-                    script=self._script,
-                    requests=self._requests,
-                    hanging=self._hanging,
-                    environment=self._env,
-                    cwd=self._cwd,
-                    config_dir=self._config,
-                    version=self._version,
-                )
-                code = await run.main()
-                await self.socket.drain()
-            tasks.cancel_scope.cancel()
-        return code
-
-    def hand_over(self) -> None:
-        """Do not wait for whoever reads."""
-        self.socket.is_handed_over = True
+        try:
+            invocation = read_invocation(self._argv, self._env, self._cwd)
+        except StartFailed as failed:
+            self.pipe.complain(str(failed))
+            return 1
+        run = Run(
+            invocation,
+            self.pipe,
+            script=self._script,
+            requests=self._requests,
+            hanging=self._hanging,
+            environment=self._env,
+            cwd=self._cwd,
+            config_dir=self._config,
+            version=self._version,
+        )
+        return await run.main()
 
     def cancel(self) -> None:
         """End it now. From any thread."""
-        self.hand_over()
         self._future.cancel()
 
     def leave(self) -> None:
@@ -283,7 +228,7 @@ class _Life:
         self._lease.end()
         if not self._has_begun:
             # Cancelled before it could run: nothing else cleans up after it.
-            self.socket.close()
+            self.pipe.close()
             shutil.rmtree(self._private, ignore_errors=True)
         self._folders.leave()
 
@@ -418,7 +363,6 @@ class Simulator(Transport):
         self._was_over = False
         self._is_input_over = False
         self._is_entered = False
-        self._kept: list[bytes] = []
         self._is_at_end = False
         self._reading = anyio.Lock()
         self._writing = anyio.Lock()
@@ -581,27 +525,20 @@ class Simulator(Transport):
         await checkpoint()
         life = self._connected()
         async with self._reading:
-            data = self._kept.pop(0) if self._kept else await self._read(life)
+            while not (data := life.pipe.take()) and not self._is_at_end:
+                await self._wait(life)
         if not data and (error := self.exit_error) is not None:
             raise error
         return data
 
-    async def _read(self, life: _Life) -> bytes:
-        while not self._is_at_end:
-            try:
-                data = life.end.recv(_READ_BYTES)
-            except BlockingIOError:
-                await anyio.wait_readable(life.end)
-                continue
-            except OSError:
-                data = b""
-            if data:
-                return data
+    async def _wait(self, life: _Life) -> None:
+        """Wait until the agent has written more, or has ended."""
+        try:
+            self._is_at_end = not life.end.recv(_READ_BYTES)
+        except BlockingIOError:
+            await anyio.wait_readable(life.end)
+        except OSError:
             self._is_at_end = True
-            # The agent hands over what it could not send while nobody read.
-            if left := b"".join(life.socket.left):
-                return left
-        return b""
 
     async def send(self, data: bytes) -> None:
         await checkpoint()
@@ -644,7 +581,6 @@ class Simulator(Transport):
         self._is_closed = True
         if life is not None and self._finalizer is not None and self._finalizer.alive:
             self._end_input(life)
-            life.hand_over()
             with anyio.CancelScope(shield=True):
                 await self._wait_for_end(life)
             self._abandon()
@@ -661,16 +597,11 @@ class Simulator(Transport):
     async def _wait_for_end(self, life: _Life) -> None:
         for seconds in (_GRACE_SECONDS, _CANCEL_SECONDS):
             with anyio.move_on_after(seconds):
-                await self._keep_rest(life)
+                while not self._is_at_end:
+                    async with self._reading:
+                        await self._wait(life)
                 return
             life.cancel()
-
-    async def _keep_rest(self, life: _Life) -> None:
-        """Read to the end, for whoever asks later."""
-        while not self._is_at_end:
-            async with self._reading:
-                if data := await self._read(life):
-                    self._kept.append(data)
 
     def _abandon(self) -> None:
         if self._finalizer is not None:
