@@ -15,11 +15,25 @@ if TYPE_CHECKING:
     from outrider.testing._contracts.contract import ContractBroken
     from outrider.testing._contracts.store import check_store
     from outrider.testing._contracts.transport import check_transport
-    from outrider.testing._faults.faults import Fault, Faults
-    from outrider.testing._faults.faulty import Faulty
+    from outrider.testing._faults.faults import Fault, Faults, Faulty
     from outrider.testing._replay.cassette import Replay, conversation, record, replay
-    from outrider.testing._replay.matching import ReplayMismatch
-    from outrider.testing._script.script import Item, Script, Scripted, ScriptSource
+    from outrider.testing._replay.replay import ReplayMismatch
+    from outrider.testing._script.script import (
+        Expectation,
+        ExpectationFailed,
+        Item,
+        Script,
+        Scripted,
+        ScriptSource,
+        When,
+        ask_question,
+        background_task,
+        exit_plan_mode,
+        expect,
+        structured,
+        subagent,
+        when,
+    )
     from outrider.testing._script.steps import (
         CREDIT_TOO_LOW,
         PROMPT_TOO_LONG,
@@ -41,18 +55,6 @@ if TYPE_CHECKING:
         say,
         think,
         use_tool,
-    )
-    from outrider.testing._script.words import (
-        Expectation,
-        ExpectationFailed,
-        When,
-        ask_question,
-        background_task,
-        exit_plan_mode,
-        expect,
-        structured,
-        subagent,
-        when,
     )
     from outrider.testing._simulator.transport import SIMULATED_VERSION, Simulator
 
@@ -76,20 +78,30 @@ _HOMES = {
     "_faults.faults": (
         "Fault",
         "Faults",
+        "Faulty",
     ),
-    "_faults.faulty": ("Faulty",),
     "_replay.cassette": (
         "Replay",
         "conversation",
         "record",
         "replay",
     ),
-    "_replay.matching": ("ReplayMismatch",),
+    "_replay.replay": ("ReplayMismatch",),
     "_script.script": (
+        "Expectation",
+        "ExpectationFailed",
         "Item",
         "Script",
         "ScriptSource",
         "Scripted",
+        "When",
+        "ask_question",
+        "background_task",
+        "exit_plan_mode",
+        "expect",
+        "structured",
+        "subagent",
+        "when",
     ),
     "_script.steps": (
         "Answer",
@@ -112,18 +124,6 @@ _HOMES = {
         "say",
         "think",
         "use_tool",
-    ),
-    "_script.words": (
-        "Expectation",
-        "ExpectationFailed",
-        "When",
-        "ask_question",
-        "background_task",
-        "exit_plan_mode",
-        "expect",
-        "structured",
-        "subagent",
-        "when",
     ),
     "_simulator.transport": (
         "SIMULATED_VERSION",

@@ -1,7 +1,7 @@
-"""The simulated agent as a program: `python -m outrider.testing.agent`, wherever a `claude` is expected.
+"""Owns the simulated agent as a program: `python -m outrider.testing.agent`, wherever a `claude` is expected.
 
-Its script is in the file that the variable `OUTRIDER_AGENT_SCRIPT` names; without one it is automatic. Takes
-the arguments of the program, and does what that does with them.
+Its script is in the file that the variable `OUTRIDER_AGENT_SCRIPT` names; without one it is automatic.
+It takes the arguments of Claude Code.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import pytest
 
 import outrider
 from outrider.testing import say, use_tool
-from outrider.testing._script.words import ask_question, exit_plan_mode
+from outrider.testing._script.script import ask_question, exit_plan_mode
 from outrider.testing._simulator.transport import Simulator
 from outrider.wire import JsonObject
 from tests.testing.simulator.asked import WITH_HOST, Asked, Reply, call

@@ -17,7 +17,6 @@ import anyio.lowlevel
 import anyio.to_thread
 
 from outrider.testing._api.requests import Request
-from outrider.testing._script.messages import count_pieces, events_of, message_of
 from outrider.testing._script.steps import (
     CREDIT_TOO_LOW,
     Answer,
@@ -27,6 +26,9 @@ from outrider.testing._script.steps import (
     Hang,
     Thinking,
     ToolUse,
+    count_pieces,
+    events_of,
+    message_of,
     say,
 )
 from outrider.testing._simulator import frames

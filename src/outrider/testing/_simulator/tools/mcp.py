@@ -163,6 +163,10 @@ class _Tool(msgspec.Struct, frozen=True):
     input_schema: JsonObject
     annotations: JsonObject
 
+    @property
+    def hints(self) -> JsonObject:
+        return {short: True for name, short in _HINTS.items() if self.annotations.get(name) is True}
+
 
 class _Server:
     """One server. `bring_up` connects it; `settled` is set when that came to an end."""
@@ -352,11 +356,8 @@ class _Server:
         """Call a tool. Raises `WireError`. The server is told of a call that is given up."""
         number = self._next_id
         meta: JsonObject = {} if call_id is None else {"claudecode/toolUseId": call_id}
-        params: JsonObject = {
-            "name": tool.name,
-            "arguments": arguments,
-            "_meta": {**meta, "progressToken": number},
-        }
+        meta["progressToken"] = number
+        params: JsonObject = {"name": tool.name, "arguments": arguments, "_meta": meta}
         own = self.told("sdkMcpServerConfigs").get("timeout", self.config.get("timeout"))
         seconds = self._timeout("MCP_TOOL_TIMEOUT", math.inf)
         seconds = own / 1000 if isinstance(own, int | float) else seconds
@@ -397,15 +398,7 @@ class _Server:
             "source": self.source,
         }
         if self.status == "connected":
-            made["tools"] = [
-                {
-                    "name": tool.name,
-                    "annotations": {
-                        short: True for name, short in _HINTS.items() if tool.annotations.get(name) is True
-                    },
-                }
-                for tool in self.tools
-            ]
+            made["tools"] = [{"name": tool.name, "annotations": tool.hints} for tool in self.tools]
         return made
 
 
