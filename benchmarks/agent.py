@@ -16,6 +16,9 @@ from typing import Any
 TURN_VARIABLE = "BENCH_TURN"
 """Names a file with the lines of a turn, between its `init` and its result."""
 
+UNNAMED_VARIABLE = "BENCH_UNNAMED"
+"""If it is set, the prompts that a turn answers are not named, as with an older program."""
+
 _IDS = {"uuid": "00000000-0000-4000-8000-000000000001", "session_id": "00000000-0000-4000-8000-000000000002"}
 _INIT: dict[str, Any] = {
     "type": "system",
@@ -57,7 +60,8 @@ def main() -> None:
         frame = json.loads(line)
         if frame["type"] == "user":
             what, _, count = str(frame["message"]["content"]).partition(" ")
-            uuids = {"user_message_uuids": [frame["uuid"]]} if frame.get("uuid") else {}
+            is_named = frame.get("uuid") and UNNAMED_VARIABLE not in os.environ
+            uuids = {"user_message_uuids": [frame["uuid"]]} if is_named else {}
             _write(_line(_INIT | uuids))
             if what in ASKED:
                 _ask(what, int(count), hook)

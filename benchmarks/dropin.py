@@ -47,6 +47,16 @@ async def texts(count: int) -> None:
     assert characters == 10 * count, characters
 
 
+async def conversation(count: int) -> None:
+    """A client's loop as its users write it."""
+    left = count + 2
+    async with sdk.ClaudeSDKClient(options(include_partial_messages=True)) as client:
+        await client.query("go")
+        async for _ in client.receive_response():
+            left -= 1
+    assert not left, left
+
+
 async def hooks(count: int) -> None:
     matcher = sdk.HookMatcher(hooks=[let_pass])
     await _answering(f"hooks {count}", options(hooks={"PreToolUse": [matcher]}))
@@ -92,6 +102,9 @@ async def first(count: int) -> float:
 
 WORK: dict[str, Callable[[int], Awaitable[float | None]]] = {
     "messages": messages,
+    "events": conversation,
+    "unnamed": conversation,
+    "assistants": conversation,
     "texts": texts,
     "hooks": hooks,
     "tools": tools,

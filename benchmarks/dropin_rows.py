@@ -11,10 +11,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks import work
+from benchmarks.agent import UNNAMED_VARIABLE
 from scripts.agent_program import program
 
 SCRIPT = Path(__file__).with_name("dropin.py")
 PACKAGES = {"ours": "outrider.compat", "theirs": "claude_agent_sdk"}
+
+
+GOALS = {"events": 12.0, "unnamed": 12.0, "assistants": 6.0, "hooks": 1.2, "tools": 8.0, "requests": 1.5}
+"""So many times fewer CPU seconds than the reference."""
 
 
 class Row(NamedTuple):
@@ -24,13 +29,21 @@ class Row(NamedTuple):
     title: str
     best: dict[str, float]
 
+    @property
+    def goal(self) -> float | None:
+        return GOALS.get(self.name)
+
 
 def measure(folder: Path, pythons: Mapping[str, str], *, quick: bool) -> Iterator[Row]:
     """The rows, as they are known; `pythons` has the interpreter of each side."""
-    events, calls, rounds = (20_000, 1000, 3) if quick else (100_000, 5000, 7)
+    events, answers, calls, rounds = (20_000, 4000, 1000, 3) if quick else (100_000, 20_000, 3000, 7)
     turn, _ = work.Work("dropin", "", lambda: work.stream_events(events)).write(folder)
+    tools, size = work.Work("dropin-tools", "", lambda: work.tool_turns(answers)).write(folder)
     empty, _ = work.Work("dropin-empty", "", list).write(folder)
     for name, title, count, path in (
+        ("events", f"{events:,} stream events of a client", events, turn),
+        ("unnamed", "the same, prompts not named", events, turn),
+        ("assistants", f"{answers:,} assistant messages, tools", size, tools),
         ("messages", f"{events:,} messages of a query, one by one", events, turn),
         ("texts", "the same, and their text is read", events, turn),
         ("hooks", f"{calls:,} hooks, one after the other", calls, empty),
@@ -39,9 +52,11 @@ def measure(folder: Path, pythons: Mapping[str, str], *, quick: bool) -> Iterato
         ("whole", "a whole process, with one short query", 0, empty),
     ):
         agent = {**os.environ, "AGENT": str(work.agent(folder, path))}
+        if name == "unnamed":
+            agent[UNNAMED_VARIABLE] = "1"
         yield Row(name, title, _best(pythons, name, count, agent, "cpu", rounds))
-    turn.unlink()
-    empty.unlink()
+    for path in (turn, tools, empty):
+        path.unlink()
     if program().exists():
         yield Row("first", "the real program's first message (wall)", _first(pythons, rounds))
 

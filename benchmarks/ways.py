@@ -103,8 +103,9 @@ async def outrider_ways() -> dict[str, Way]:
     """All of them, in this process."""
     from outrider import Session, fleet, hook, run
     from outrider.testing import Simulator, say, use_tool
-    from outrider.transcripts import MemoryStore
+    from outrider.transcripts import MemoryStore, SessionStore, open_store
     from outrider.wire.hooks import PreToolUseInput
+    from tests.transcripts.stores import servers
 
     async def runs(times: int, _: Counting) -> int:
         with Simulator([say("done")] * times, executable=True) as agent:
@@ -126,7 +127,7 @@ async def outrider_ways() -> dict[str, Way]:
                 await session.ask("x")
         return max(depths)
 
-    async def turns(times: int, store: MemoryStore | None) -> int:
+    async def turns(times: int, store: SessionStore | None) -> int:
         with Simulator([say("done")] * times, executable=True) as agent:
             async with Session(agent.options(session_store=store) if store else agent.options()) as session:
                 for _each in range(times):
@@ -135,6 +136,19 @@ async def outrider_ways() -> dict[str, Way]:
 
     async def kept(times: int, _: Counting) -> int:
         return await turns(times, MemoryStore())
+
+    async def stored_at(url: str) -> Way:
+        store = open_store(url)
+
+        async def walk(times: int, _: Counting) -> int:
+            return await turns(times, store)
+
+        found = await measure(walk, "outrider", *aside)
+        await store.close()
+        return found
+
+    def added(way: Way) -> Way:
+        return Way(*(max(a - b, 0) for a, b in zip(way, plain, strict=True)))
 
     async def unkept(times: int, _: Counting) -> int:
         return await turns(times, None)
@@ -145,12 +159,15 @@ async def outrider_ways() -> dict[str, Way]:
         return 0
 
     aside = ("testing",)
+    server = servers.started_postgres()
     stored = await measure(kept, "outrider", *aside)
     plain = await measure(unkept, "outrider", *aside)
     return {
         'run("x")': await measure(runs, "outrider", *aside),
         "a hook": await measure(hooks, "outrider", *aside),
-        "what a store adds to a turn": Way(*(max(a - b, 0) for a, b in zip(stored, plain, strict=True))),
+        "a turn kept in memory": added(stored),
+        "a turn kept in SQLite": added(await stored_at("sqlite:///ways.db")),
+        **({"a turn kept in PostgreSQL": added(await stored_at(server.url()))} if server else {}),
         "a task of fleet.map": await measure(tasks, "outrider", *aside),
     }
 

@@ -106,6 +106,29 @@ def assistant_messages(count: int) -> Iterator[bytes]:
         yield _line(message)
 
 
+def tool_turns(count: int) -> Iterator[bytes]:
+    """So many assistant messages, half of them calls of a tool, and the results of these."""
+    random = Random(4)
+    name = "02-partial-text-and-tool"
+    text, call = (
+        _recorded(name, lambda frame, kind=kind: _is_assistant(frame, kind)) for kind in ("text", "tool_use")
+    )
+    result = _recorded(name, _is_tool_result)
+    for number in range(count // 2):
+        text["message"]["content"][0]["text"] = _text(random, 200)
+        result["message"]["content"][0]["content"] = _text(random, 200)
+        call["message"]["content"][0]["id"] = f"toolu_{number}"
+        result["message"]["content"][0]["tool_use_id"] = f"toolu_{number}"
+        result["tool_result_meta"][0]["id"] = f"toolu_{number}"
+        for message in (text, call):
+            message["message"]["id"] = f"msg_{number}"
+            message["request_id"] = f"req_{number}"
+            message["message"]["usage"]["input_tokens"] = number
+        for message in (text, call, result):
+            message["uuid"] = _uuid(random)
+            yield _line(message)
+
+
 def result_messages(count: int) -> Iterator[bytes]:
     random = Random(3)
     message = _recorded("01-oneshot-query", lambda frame: frame["type"] == "result")
@@ -150,6 +173,10 @@ def _is_text_delta(frame: dict[str, Any]) -> bool:
     return bool(
         frame["type"] == "stream_event" and frame["event"].get("delta", {}).get("type") == "text_delta"
     )
+
+
+def _is_assistant(frame: dict[str, Any], kind: str) -> bool:
+    return bool(frame["type"] == "assistant" and frame["message"]["content"][0]["type"] == kind)
 
 
 def _is_tool_result(frame: dict[str, Any]) -> bool:

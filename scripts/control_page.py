@@ -17,10 +17,9 @@ PAGE = Path(__file__).parents[1] / "docs" / "control.md"
 START, END = "<!-- tables -->\n", "<!-- end of tables -->\n"
 
 HEADINGS = {
-    "_session": "Requests about the session and the conversation",
+    "_session": "Requests about the session, the conversation, files and background tasks",
     "_settings": "Requests about settings, what is loaded, and consumption",
     "_mcp": "Requests about MCP servers",
-    "_files": "Requests about files and background tasks",
 }
 """Over the requests of each module of `outrider.wire.control`."""
 

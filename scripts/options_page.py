@@ -1,4 +1,4 @@
-"""Write the tables in docs/options.md, from the fields of `Options` and the table of `outrider.launch`."""
+"""Write the tables in docs/options.md, from the declarations of `outrider.options`."""
 
 import ast
 import inspect
@@ -8,9 +8,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from outrider.launch._encode import Filed, Flag, Host, Init, Place, Variable
-from outrider.launch._table import ROWS
 from outrider.options import OptionFields, Options
+from outrider.options._table import ROWS, Destination, File, Host, Init, Variable
 from outrider.wire.control import Initialize
 
 PAGE = Path(__file__).parents[1] / "docs" / "options.md"
@@ -33,8 +32,10 @@ def fields() -> Iterator[Field]:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
             assert isinstance(after, ast.Expr), f"{node.target.id} has no docstring"
             assert isinstance(after.value, ast.Constant), f"{node.target.id} has no docstring"
+            assert isinstance(node.value, ast.Call), f"{node.target.id} is not declared by `option`"
+            default = node.value.args[0]
             text = " ".join(str(after.value.value).split())
-            yield Field(node.target.id, ast.unparse(node.value), text, node.lineno)
+            yield Field(node.target.id, ast.unparse(default), text, node.lineno)
 
 
 def sections() -> dict[str, list[Field]]:
@@ -42,8 +43,8 @@ def sections() -> dict[str, list[Field]]:
     lines = inspect.getsource(inspect.getmodule(Options) or Options).splitlines()
     headings = {
         number: found[1]
-        for number, line in enumerate(lines, 1)
-        if (found := re.fullmatch(r"    # (\w[^.]*)\.", line))
+        for number, (line, after) in enumerate(pairwise(lines), 1)
+        if not after and (found := re.fullmatch(r"    # (\w[^.]*)\.", line))
     }
     made: dict[str, list[Field]] = {heading: [] for heading in headings.values()}
     for field in fields():
@@ -63,29 +64,28 @@ def forms() -> dict[str, str]:
     }
 
 
-def where(place: Place) -> str:
-    match place:
-        case Flag(name):
-            return f"`{name}`"
-        case Filed(name):
-            return f"`{name}`, a file"
+def where(to: Destination) -> str:
+    match to:
         case Init(name):
-            spelled = Initialize.__struct_encode_fields__[Initialize.__struct_fields__.index(name)]
-            return f"`{spelled}` in the first request"
+            wire_name = Initialize.__struct_encode_fields__[Initialize.__struct_fields__.index(name)]
+            return f"`{wire_name}` in the first request"
         case Variable(name):
             return f"the variable `{name}`"
-        case Host(user):
-            return f"by {user}"
+        case Host(name):
+            return f"by {name}"
+        case File(name):
+            return f"`{name}`, a file"
+        case Destination(name):
+            return f"`{name}`"
 
 
 def tables() -> str:
     places: dict[str, list[str]] = {}
-    for row in ROWS:
-        # The first field is the one that the row is about; the others have a say in it.
-        places.setdefault(row.option, []).append(where(row.to))
-    for row in ROWS:
-        for name in row.fields[1:]:
-            places.setdefault(name, []).append(f"with `{row.option}`")
+    for name, to in ROWS:
+        places.setdefault(name, []).append(where(to))
+    for name, to in ROWS:
+        for other in to.also:
+            places.setdefault(other, []).append(f"with `{name}`")
     accepted = forms()
     parts: list[str] = []
     for heading, listed in sections().items():

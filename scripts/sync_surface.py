@@ -266,7 +266,7 @@ def made_function(source: str, node: Function, overloads: list[Function]) -> Ite
     yield from (f"{INDENT}{line}" for line in docstring(node, depth=1))
     way = "call" if isinstance(node, ast.AsyncFunctionDef) else "read"
     called = f"{source}.{node.name}"
-    if overloads:
+    if overloads or node.args.kwarg:
         given = f"Awaitable[{returns}]" if way == "call" else "object"
         called = f'cast("Callable[..., {given}]", {called})'
     passed = ", ".join([called, *arguments(node.args, skipped=0)])

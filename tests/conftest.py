@@ -13,6 +13,8 @@ from itertools import count
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import real_program
+
 # Time is the deadline of the whole test (pytest-timeout), never of one example: machines are noisy. The same
 # examples each time: who changes something is told of what it broke, the thorough profile looks for the rest.
 settings.register_profile(
@@ -40,10 +42,17 @@ if hasattr(signal, "SIGHUP"):
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        real_program.mark(item)
     # The workers of pytest-xdist must collect the same names.
     moving = [item.nodeid for item in items if re.search(r"\bat 0x[0-9a-f]+|\bid='\d+'", item.nodeid)]
     if moving:
         raise pytest.UsageError(f"tests are named by addresses, which differ from run to run: {moving}")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    real_program.running.item = item
 
 
 @pytest.hookimpl(wrapper=True)

@@ -18,16 +18,35 @@ from outrider.transports import ProcessTransport
 from outrider.wire import ResultMessage, user_message
 from scripts.agent_program import missing, program
 
-__all__ = ["Conversation", "clean_environment", "require_program"]
+__all__ = ["Conversation", "clean_environment", "mark", "require_program", "running"]
+
+
+def mark(item: pytest.Item) -> None:
+    """Mark a test as one that needs the program, if its folder or a parameter says so."""
+    parameters = getattr(item, "callspec", None)
+    if "real" in item.path.parts or (parameters and "real" in parameters.params.values()):
+        item.add_marker("real")
 
 
 def require_program() -> str:
     """The path of the program; skips the test if it is not there."""
+    # Else `make conformance` would leave the test out.
+    assert running.item is None or running.item.get_closest_marker("real"), (
+        "mark this test with @pytest.mark.real"
+    )
     path = program()
     if not path.exists():
         reason = missing().read_text(encoding="utf-8") if missing().exists() else "`make test` installs it"
         pytest.skip(f"the real program is not here ({reason})")
     return str(path)
+
+
+class _Running:
+    item: pytest.Item | None = None
+
+
+running = _Running()
+"""The test that is being run."""
 
 
 class Conversation:

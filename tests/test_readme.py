@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import inspect
 import io
-import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -38,17 +38,29 @@ ABOUT_THE_PROGRAM = {
     # They put something in the way themselves.
     *("cassettes.md 1", "cassettes.md 2"),
 }
-"""Examples that talk to the real program; with `make conformance`, all of them do."""
+"""Examples that talk to the real program alone."""
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_an_example_prints_what_is_shown(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def cases() -> Iterator[tuple[str, str]]:
+    """Each example, with each agent that it can talk to."""
+    for name, (code, _) in EXAMPLES.items():
+        talks = bool(TALKS.search(code)) and "Simulator" not in code
+        needs_program = talks and (name in ABOUT_THE_PROGRAM or "RealAgent" in code)
+        if not needs_program:
+            yield name, "simulated" if talks else "none"
+        if talks:
+            yield name, "real"
+
+
+@pytest.mark.parametrize("name, agent", list(cases()))
+def test_an_example_prints_what_is_shown(
+    name: str, agent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     code, shown = EXAMPLES[name]
     printed = io.StringIO()
     with contextlib.ExitStack() as stack:
-        if TALKS.search(code) and "Simulator" not in code:
-            is_real = name in ABOUT_THE_PROGRAM or "RealAgent" in code or "OUTRIDER_CONFORMANCE" in os.environ
-            stack.enter_context(documented_agent(tmp_path, monkeypatch, is_real=is_real))
+        if agent != "none":
+            stack.enter_context(documented_agent(tmp_path, monkeypatch, is_real=agent == "real"))
         stack.enter_context(contextlib.redirect_stdout(printed))
         exec(compile(code, name, "exec", dont_inherit=True), {"__name__": "example"})
     assert printed.getvalue() == shown

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-__all__ = ["copy_folder", "make_private", "refuse_planted", "remove_folder", "walk", "write_private"]
-
-
 StrPath: TypeAlias = str | os.PathLike[str]
 
 _ATTEMPTS: Final = 3

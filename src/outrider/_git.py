@@ -21,8 +21,6 @@ from typing import Final, NamedTuple, cast
 
 from outrider._folders import remove_folder, walk
 
-__all__ = ["Repository", "find_repository"]
-
 _SHORT: Final = 1 << 16
 """Bytes of a file that holds a path or a ref: more than the longest one."""
 _LARGEST_LIST: Final = 1 << 20

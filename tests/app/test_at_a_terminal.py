@@ -11,7 +11,7 @@ import pytest
 
 from outrider.app._failing import Code
 from outrider.testing import answer, ask_question, exit_plan_mode, hang, say, use_tool
-from tests.app.machines import DEADLINE, KINDS, Kind, machine
+from tests.app.machines import KINDS, Kind, machine
 
 TOUCH = use_tool("Bash", command="touch made", description="Make it")
 COLOURS = re.compile(rb"\x1b\[[0-9;]*m")
@@ -102,7 +102,7 @@ def test_a_plan_is_approved_or_sent_back(key: str, said: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_ctrl_c_interrupts_and_ends(kind: Kind) -> None:
-    with machine(hang(), kind=kind) as here, here.screen("run", "Think") as screen:
+    with machine(hang(), kind=kind) as here, here.child("run", "Think") as screen:
         screen.see("working")
         screen.press("\x03")
         assert screen.end() == Code.INTERRUPTED
@@ -113,7 +113,7 @@ def test_ctrl_c_interrupts_and_ends(kind: Kind) -> None:
 
 def test_a_question_can_be_left_by_ctrl_c() -> None:
     with machine(TOUCH, say("Over.")) as here:
-        with here.screen("run", "Make it") as screen:
+        with here.child("run", "Make it") as screen:
             screen.see("no (Enter)")
             screen.press("\x03")
             assert screen.end() == Code.INTERRUPTED
@@ -123,17 +123,15 @@ def test_a_question_can_be_left_by_ctrl_c() -> None:
 
 def test_sigterm_gives_the_terminal_back() -> None:
     with machine(TOUCH, say("Over.")) as here:
-        with here.screen("run", "Make it") as screen:
+        with here.child("run", "Make it") as screen:
             screen.see("no (Enter)")
-            # The question is there a moment before single keys are.
-            screen.child.waitnoecho(DEADLINE)
-            assert not screen.child.getecho()
-            screen.child.kill(SIGTERM)
-            screen.child.expect(pexpect.EOF)
-            assert screen.child.getecho()
+            assert not screen.process.getecho()
+            screen.process.kill(SIGTERM)
+            screen.process.expect(pexpect.EOF)
+            assert screen.process.getecho()
             assert screen.raw.rindex(b"\x1b[?25h") > screen.raw.rindex(b"\x1b[?25l")
-            screen.child.close()
-            assert screen.child.signalstatus == SIGTERM
+            screen.process.close()
+            assert screen.process.signalstatus == SIGTERM
         assert here.is_empty()
 
 
@@ -143,14 +141,14 @@ def test_ctrl_c_again_does_not_wait_for_an_agent_that_hangs() -> None:
         program.write_text("#!/bin/sh\ntrap '' INT TERM\necho began >begun\nsleep 1000\n")
         program.chmod(0o755)
         os.mkfifo(here.folder / "begun")
-        with here.screen("run", "Hi", "--program", str(program)) as screen:
+        with here.child("run", "Hi", "--program", str(program)) as screen:
             assert (here.folder / "begun").read_text() == "began\n"
             screen.press("\x03")
             screen.see("^C")
             screen.press("\x03")
-            screen.child.expect(pexpect.EOF)
-            screen.child.close()
-            assert screen.child.signalstatus == SIGINT
+            screen.process.expect(pexpect.EOF)
+            screen.process.close()
+            assert screen.process.signalstatus == SIGINT
             assert "Traceback" not in screen.text
         assert here.is_empty()
 

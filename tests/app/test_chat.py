@@ -6,17 +6,17 @@ import pytest
 
 from outrider.app._failing import Code
 from outrider.testing import say, use_tool
-from tests.app.machines import KINDS, Kind, Screen, machine
+from tests.app.machines import BOTH, KINDS, Child, Kind, Screen, machine
 
 PROMPT = "\N{HEAVY RIGHT-POINTING ANGLE QUOTATION MARK ORNAMENT}"
 
 
-def say_to(screen: Screen, text: str) -> None:
+def say_to(screen: Screen | Child, text: str) -> None:
     screen.see(PROMPT)
     screen.press(f"{text}\r")
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", BOTH)
 def test_a_conversation_goes_on_from_turn_to_turn(kind: Kind) -> None:
     with machine(say("Hello **Ada**."), say("You are Ada."), kind=kind) as here:
         with here.screen("chat") as screen:
@@ -35,7 +35,7 @@ def test_a_conversation_goes_on_from_turn_to_turn(kind: Kind) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_ctrl_c_interrupts_the_turn_and_the_conversation_goes_on(kind: Kind) -> None:
     with machine(say("word " * 1000, delay=0.1), say("Here I am."), kind=kind) as here:
-        with here.screen("chat") as screen:
+        with here.child("chat") as screen:
             say_to(screen, "Talk.")
             screen.see("word word")
             screen.press("\x03")
@@ -51,7 +51,7 @@ def test_ctrl_c_interrupts_the_turn_and_the_conversation_goes_on(kind: Kind) -> 
 
 def test_ctrl_c_twice_leaves() -> None:
     with machine() as here:
-        with here.screen("chat") as screen:
+        with here.child("chat") as screen:
             screen.see(PROMPT)
             screen.press("\x03")
             screen.see("Ctrl-C again leaves.")
@@ -180,7 +180,7 @@ def test_with_a_pipe_each_line_is_a_prompt() -> None:
 
 def test_an_agent_that_dies_ends_the_conversation() -> None:
     with machine(use_tool("Bash", command="kill -9 $PPID", description="Die"), say("Still here?")) as here:
-        with here.screen("chat", "--allow", "Bash", size=(40, 200)) as screen:
+        with here.child("chat", "--allow", "Bash", size=(40, 200)) as screen:
             say_to(screen, "Die.")
             assert screen.end() == Code.LOST
             assert "error: The agent was ended by SIGKILL." in screen.text

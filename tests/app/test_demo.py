@@ -11,7 +11,7 @@ from rich.console import Console
 
 from outrider.app._failing import Code
 from outrider.app._terminal import Terminal
-from tests.app.machines import KINDS, Kind, Screen, run
+from tests.app.machines import KINDS, Child, Kind, Screen, run
 from tests.real_program import require_program
 
 STORY = (
@@ -77,7 +77,7 @@ def test_it_fits_the_terminal() -> None:
 
 
 def test_ctrl_c_ends_it() -> None:
-    with Screen("demo") as screen:
+    with Child("demo") as screen:
         screen.see("Fix ticket 7")
         screen.press("\x03")
         assert screen.end() == Code.INTERRUPTED

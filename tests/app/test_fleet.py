@@ -132,7 +132,11 @@ def test_a_batch_whose_runner_is_killed_is_resumed() -> None:
         write_tasks(here.folder, "First", {"prompt": "Second", "id": "b"})
         command = [*COMMAND, "fleet", "run", "tasks.jsonl", "-j", "1", "-w", "empty", "--model", "opus"]
         with subprocess.Popen(
-            command, cwd=here.folder, env=clean(here.environment), stdout=subprocess.PIPE, encoding="utf-8"
+            command,
+            cwd=here.folder,
+            env=clean(here.child_environment()),
+            stdout=subprocess.PIPE,
+            encoding="utf-8",
         ) as runner:
             assert runner.stdout is not None
             assert runner.stdout.readline().startswith("[1/2] done    000000-")

@@ -43,7 +43,7 @@ def test_a_batch_is_drawn_and_leaves_its_sum() -> None:
 
     with machine(otherwise=model) as here:
         write_tasks(here.folder, "bad", "good")
-        with here.screen("fleet", "run", "tasks.jsonl", "-j", "1") as screen:
+        with here.child("fleet", "run", "tasks.jsonl", "-j", "1") as screen:
             screen.see("1 of 2")
             screen.see("⏺ ")
             screen.see("good")
@@ -69,7 +69,7 @@ def test_ctrl_c_finishes_what_runs_and_resume_does_the_rest() -> None:
     gate = Gate()
     with machine(otherwise=lambda request: say("Done.", gate=gate)) as here:
         write_tasks(here.folder, "a", "b", "c")
-        with here.screen("fleet", "run", "tasks.jsonl", "-j", "2") as screen:
+        with here.child("fleet", "run", "tasks.jsonl", "-j", "2") as screen:
             screen.see("2 running")
             screen.press("\x03")
             screen.see("finishing 2 tasks; Ctrl-C again stops them")
@@ -86,7 +86,7 @@ def test_ctrl_c_finishes_what_runs_and_resume_does_the_rest() -> None:
 def test_ctrl_c_twice_stops_it() -> None:
     with machine(otherwise=hang()) as here:
         write_tasks(here.folder, "a", "b", "c")
-        with here.screen("fleet", "run", "tasks.jsonl", "-j", "2") as screen:
+        with here.child("fleet", "run", "tasks.jsonl", "-j", "2") as screen:
             screen.see("2 running")
             screen.press("\x03")
             screen.see("finishing")
@@ -106,15 +106,15 @@ def test_ctrl_c_once_more_does_not_wait_for_an_agent_that_hangs() -> None:
         program.chmod(0o755)
         os.mkfifo(here.folder / "begun")
         write_tasks(here.folder, "a")
-        with here.screen("fleet", "run", "tasks.jsonl", "--program", str(program)) as screen:
+        with here.child("fleet", "run", "tasks.jsonl", "--program", str(program)) as screen:
             assert (here.folder / "begun").read_text() == "began\n"
             for seen in ("finishing 1 task; Ctrl-C again stops it", "stopping"):
                 screen.press("\x03")
                 screen.see(seen)
             screen.press("\x03")
-            screen.child.expect(pexpect.EOF)
-            screen.child.close()
-            assert screen.child.signalstatus == SIGINT
+            screen.process.expect(pexpect.EOF)
+            screen.process.close()
+            assert screen.process.signalstatus == SIGINT
             assert screen.raw.rindex(SHOW) > screen.raw.rindex(HIDE)
         assert here.is_empty()
 
@@ -122,12 +122,12 @@ def test_ctrl_c_once_more_does_not_wait_for_an_agent_that_hangs() -> None:
 def test_sigterm_stops_it_and_gives_the_terminal_back() -> None:
     with machine(otherwise=hang()) as here:
         write_tasks(here.folder, "a")
-        with here.screen("fleet", "run", "tasks.jsonl") as screen:
+        with here.child("fleet", "run", "tasks.jsonl") as screen:
             screen.see("1 running")
-            screen.child.kill(SIGTERM)
-            screen.child.expect(pexpect.EOF)
-            screen.child.close()
-            assert screen.child.signalstatus == SIGTERM
+            screen.process.kill(SIGTERM)
+            screen.process.expect(pexpect.EOF)
+            screen.process.close()
+            assert screen.process.signalstatus == SIGTERM
             assert screen.raw.rindex(SHOW) > screen.raw.rindex(HIDE)
             assert "Traceback" not in screen.text
         assert here.is_empty()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -18,7 +19,7 @@ from outrider.testing import Request, Step, say, use_tool
 from outrider.transcripts import Bundle
 from scripts import command_page, demo_picture, report_picture
 from tests import tapes
-from tests.app.machines import COMMAND, clean, machine
+from tests.app.machines import Machine, machine
 from tests.transcripts.keeping import KEY, put_on_disk
 from tests.transcripts.lines import answer, line, prompt
 
@@ -118,18 +119,29 @@ def test_a_sample_prints_what_is_shown(command: str, shown: str) -> None:
         (here.folder / "tasks.jsonl").write_text(TASKS)
         if "tasks.journal" in command:
             keep_batch(here.folder)
-        if "|" not in command:
-            command += " </dev/null"
-        done = subprocess.run(
-            ["bash", "-c", f'outrider() {{ {" ".join(COMMAND)} "$@"; }}\n{command} 2>&1'],
-            capture_output=True,
-            encoding="utf-8",
-            env=clean(here.environment),
-            cwd=here.folder,
-            # A batch of which a task failed is no success.
-            check="fleet run" not in command,
-        )
-    assert VARYING.sub("", done.stdout) == VARYING.sub("", shown)
+        printed = play(command, here)
+    assert VARYING.sub("", printed) == VARYING.sub("", shown)
+
+
+PARTS = re.compile(r"(?:(.*) \| )?outrider (.*?)(?: \| (.*))?")
+"""A sample: what is piped into the command, the command, and what its output is piped into."""
+
+
+def play(command: str, here: Machine) -> str:
+    if (parts := PARTS.fullmatch(command)) is None:
+        return shell(command, here.folder)
+    before, line, after = parts.groups()
+    done = here.run(*shlex.split(line), stdin=shell(before, here.folder) if before else None, is_merged=True)
+    # A batch of which a task failed is no success.
+    assert done.code == 0 or "fleet run" in command
+    return shell(after, here.folder, done.out) if after else done.out
+
+
+def shell(line: str, cwd: Path, stdin: str = "") -> str:
+    done = subprocess.run(
+        ["bash", "-c", line], input=stdin, capture_output=True, encoding="utf-8", cwd=cwd, check=True
+    )
+    return done.stdout
 
 
 def test_the_tables_are_those_of_the_code() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from itertools import product
 from pathlib import Path
@@ -13,13 +14,13 @@ from outrider.app._failing import Code
 from outrider.app._run import read_prompt
 from outrider.testing import answer, fail, hang, say, use_tool
 from outrider.wire import AssistantMessage, InitMessage, ResultMessage, decode
-from tests.app.machines import COMMAND, KINDS, Kind, clean, machine
+from tests.app.machines import BOTH, COMMAND, DEADLINE, KINDS, Kind, clean, machine
 
 FRIDAY = (use_tool("Read", file_path="notes.txt"), say("It says **Friday**."))
 SCHEMA = {"type": "object", "properties": {"count": {"type": "integer"}}, "required": ["count"]}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", BOTH)
 def test_the_answer_alone_is_on_stdout(kind: Kind) -> None:
     with machine(*FRIDAY, kind=kind) as here:
         (here.folder / "notes.txt").write_text("Ship on Friday.\n")
@@ -63,14 +64,7 @@ def test_the_prompt_is_given_or_piped(
 
 def test_a_prompt_that_is_piped_reaches_the_agent_whatever_it_holds() -> None:
     with machine(say("ok")) as here:
-        command = " ".join((*COMMAND, "run", "-q", "What?"))
-        subprocess.run(
-            ["bash", "-c", rf"printf 'caf\xe9' | {command}"],
-            env=clean({**here.environment, "PYTHONIOENCODING": "utf-8:strict"}),
-            cwd=here.folder,
-            check=True,
-            capture_output=True,
-        )
+        here.run("run", "-q", "What?", stdin=b"caf\xe9", environment={"PYTHONIOENCODING": "utf-8:strict"})
         assert here.requests[0].prompt == "What?\n\ncaf\N{REPLACEMENT CHARACTER}"
 
 
@@ -222,7 +216,7 @@ def test_a_reader_that_has_enough_is_left_in_peace() -> None:
             ["bash", "-c", f"{command} </dev/null | head -1; echo ${{PIPESTATUS[0]}}"],
             capture_output=True,
             text=True,
-            env=clean(here.environment),
+            env=clean(here.child_environment()),
             cwd=here.folder,
             check=True,
         )
@@ -237,17 +231,23 @@ def test_an_answer_cannot_command_the_terminal_behind_a_pipe() -> None:
 
 def test_a_working_folder_that_is_gone_is_said() -> None:
     with machine() as here:
-        command = " ".join((*COMMAND, "run", "Hi"))
-        done = subprocess.run(
-            ["bash", "-c", f"mkdir gone && cd gone && rmdir ../gone && {command} </dev/null"],
-            capture_output=True,
-            text=True,
-            env=clean(here.environment),
-            cwd=here.folder,
-            check=False,
-        )
-    assert done.returncode == Code.USAGE
-    assert done.stderr.startswith("error: The working folder '.' does not exist.")
+        gone = here.folder / "gone"
+        gone.mkdir()
+        folder = os.open(gone, os.O_RDONLY)
+        gone.rmdir()
+        program = str(here.simulator.executable_path)
+        environment = here.child_environment()
+        code, _, err = here.run("run", "Hi", "--program", program, cwd=folder, environment=environment)
+        os.close(folder)
+    assert code == Code.USAGE
+    assert err.startswith("error: The working folder '.' does not exist.")
+
+
+def test_ctrl_c_interrupts_the_turn() -> None:
+    with machine(hang()) as here:
+        code, out, err = here.run("run", "Think", interrupt=lambda: here.simulator.wait_for_hang(DEADLINE))
+    assert (code, out) == (Code.INTERRUPTED, "")
+    assert err.startswith("interrupting (Ctrl-C again leaves)\n")
 
 
 def test_a_trace_is_written_and_can_be_shown(tmp_path: Path) -> None:

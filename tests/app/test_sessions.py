@@ -365,21 +365,13 @@ def test_what_the_terminal_would_obey_is_only_shown(shell: Shell, config: Path) 
     assert not any("\x1b" in line for line in (*lines, *shell("show", session_id(5))))
 
 
-def test_a_conversation_is_kept_in_a_store_and_resumed_from_there(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_conversation_is_kept_in_a_store_and_resumed_from_there(tmp_path: Path) -> None:
     store = str(tmp_path / "agents.db")
-    with machine(say("Hello, Ada."), say("Ada.")) as here, Path(os.devnull).open(encoding="utf-8") as nobody:
-        monkeypatch.setattr("sys.stdin", nobody)
-        for name, value in here.environment.items():
-            monkeypatch.setenv(name, value)
-        monkeypatch.chdir(here.folder)
-        assert main(["run", "My name is Ada.", "--store", store]) == 0
-        shown = capsys.readouterr()
-        assert shown.out == "Hello, Ada.\n"
-        found = re.search(r"session (\S+)", shown.err)
+    with machine(say("Hello, Ada."), say("Ada.")) as here:
+        code, out, err = here.run("run", "My name is Ada.", "--store", store)
+        assert (code, out) == (0, "Hello, Ada.\n")
+        found = re.search(r"session (\S+)", err)
         assert found is not None
-        assert main(["sessions", "list", "--store", store]) == 0
-        assert capsys.readouterr().out.startswith(found[1])
-        assert main(["run", "-q", "What is my name?", "--store", store, "--resume", found[1]]) == 0
-        assert capsys.readouterr().out == "Ada.\n"
+        assert here.run("sessions", "list", "--store", store).out.startswith(found[1])
+        again = here.run("run", "-q", "What is my name?", "--store", store, "--resume", found[1])
+        assert again == (0, "Ada.\n", "")

@@ -82,7 +82,7 @@ def unwinds_an_open_session() -> None:
 
     import outrider
     from outrider.transcripts import SessionKey, SqliteStore
-    from outrider.transcripts._paths import project_key
+    from outrider.transcripts._disk.files import project_key
     from tests.session.surroundings import QUICK, make_program
 
     async def steal(key: SessionKey) -> None:

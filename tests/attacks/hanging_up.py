@@ -15,7 +15,7 @@ import anyio
 import outrider
 from outrider.options import Timeouts
 from outrider.transports import live_processes
-from outrider.transports._process.watchdog import host
+from outrider.transports._process.supervisor import supervisor
 
 _, WAY, WHEN, HANDLER, PROGRAM = sys.argv
 TIMEOUTS = Timeouts(close=0.2, terminate=0.2)
@@ -28,7 +28,7 @@ def leave(*_: object) -> NoReturn:
 
 
 def announce() -> None:
-    print(f"OUTRIDER_{host().id}=", flush=True)
+    print(f"OUTRIDER_{supervisor().id}=", flush=True)
 
 
 def announce_start() -> None:

@@ -172,7 +172,7 @@ def test_without_proc_the_watchdog_ends_the_groups(monkeypatch: pytest.MonkeyPat
         notes: dict[int, dict[str, object]] = {
             number: {"group": group, "started": 0, "folder": None} for number, group in enumerate(groups)
         }
-        _watchdog_main.clean_up(b"OUTRIDER_test=", notes)
+        _watchdog_main.clean_up("test", notes)
         assert own_processes() == []
         wait_for(lambda: not any(one.is_alive for one in transports))
     finally:
@@ -275,18 +275,18 @@ def test_sighup_ends_a_command_and_its_agent_in_order(command: str, when: str, w
         os.mkfifo(here.folder / "begun")
         (here.folder / "tasks.jsonl").write_text('{"id":"a","prompt":"Hi"}\n')
         given = ("run", "Hi") if command == "run" else ("fleet", "run", "tasks.jsonl")
-        with here.screen(*given, "--program", str(program)) as screen:
+        with here.child(*given, "--program", str(program)) as screen:
             assert (here.folder / "begun").read_text() == "began\n"
             if when == "turn":
                 screen.see("working" if command == "run" else "1 running")
             if way == "kill":
-                screen.child.kill(signal.SIGHUP)
-                screen.child.expect(pexpect.EOF)
+                screen.process.kill(signal.SIGHUP)
+                screen.process.expect(pexpect.EOF)
                 assert "Traceback" not in screen.text
-                screen.child.close()
-                assert screen.child.signalstatus == signal.SIGHUP
+                screen.process.close()
+                assert screen.process.signalstatus == signal.SIGHUP
             else:
-                terminal: Any = vars(screen.child)["ptyproc"]
+                terminal: Any = vars(screen.process)["ptyproc"]
                 terminal.fileobj.close()
                 terminal.closed = terminal.terminated = True
                 _, status = os.waitpid(terminal.pid, 0)
@@ -308,7 +308,7 @@ def test_a_command_under_nohup_goes_on() -> None:
         try:
             process = subprocess.Popen(
                 [*COMMAND, "run", "Hi", "--program", str(program)],
-                env=clean(here.environment),
+                env=clean(here.child_environment()),
                 cwd=here.folder,
                 stdout=subprocess.PIPE,
                 stdin=subprocess.DEVNULL,

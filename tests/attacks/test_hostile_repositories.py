@@ -27,7 +27,7 @@ from outrider.fleet._workspaces import sweep
 from outrider.options import Options
 from outrider.testing import MessagesApi, clean_environment, say
 from outrider.transcripts import Sessions
-from outrider.transcripts._paths import worktrees
+from outrider.transcripts._disk.files import worktrees
 from tests.fleet.working import AT_ONCE, Works, nobody_left
 from tests.real_program import require_program
 
@@ -462,6 +462,7 @@ def plant(project: Path, marks: Path) -> None:
         (project / name).write_text(text)
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("sources", [(), ("project",)], ids=["by default", "if it is trusted"])
 def test_the_program_runs_nothing_that_its_folder_names_by_default(
     tmp_path: Path, sources: tuple[Literal["project"], ...]

@@ -43,7 +43,7 @@ class Customers:
         return f"customer {id}"
 
 
-async def used(tool: object, calls: str = FULL, **fields: Any) -> list[str]:
+async def used(tool: Any, calls: str = FULL, **fields: Any) -> list[str]:
     """What a model is told that uses a tool of the session."""
     script = [use_tool(calls, id=3), say("done")]
     with Simulator(script) as agent, fail_after(20):

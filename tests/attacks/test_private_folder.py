@@ -21,7 +21,7 @@ from outrider.errors import LaunchError
 from outrider.transports import ProcessTransport
 from outrider.transports._process.folder import make_folder, remove_folder
 from outrider.transports._process.removal import is_name, lock, new_name, sweep
-from outrider.transports._process.watchdog import host
+from outrider.transports._process.supervisor import supervisor
 from tests.transports.conftest import DEADLINE, wait_for
 
 COMMAND = Command(("cat",), files=(File("mcp.json", b'{"key": "sk-ant-secret"}'),))
@@ -170,11 +170,11 @@ def test_the_watchdog_is_told_before_there_is_a_folder(temporary: Path) -> None:
 
 @pytest.mark.anyio
 async def test_a_start_that_fails_leaves_neither_a_folder_nor_a_note(temporary: Path) -> None:
-    known = dict(host().watchdog._known)
+    known = dict(supervisor().watchdog._known)
     with pytest.raises(LaunchError):
         await ProcessTransport(Command(("/no/such/program",), files=COMMAND.files)).connect()
     assert children_of(temporary) == []
-    assert host().watchdog._known == known
+    assert supervisor().watchdog._known == known
 
 
 # What the next host finds.
@@ -182,8 +182,8 @@ async def test_a_start_that_fails_leaves_neither_a_folder_nor_a_note(temporary: 
 NEXT = """
 import sys, tempfile
 tempfile.tempdir = sys.argv[1]
-from outrider.transports._process.watchdog import host
-host().watchdog.start()
+from outrider.transports._process.supervisor import supervisor
+supervisor().watchdog.start()
 sys.stdin.read()
 """
 

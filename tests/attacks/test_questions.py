@@ -21,7 +21,7 @@ from outrider.handlers import ElicitationRequest
 from outrider.testing import answer, ask_question, exit_plan_mode, say, use_tool
 from outrider.wire.control import Elicitation
 from outrider.wire.permissions import PermissionUpdate
-from tests.app.machines import DEADLINE, Screen, machine
+from tests.app.machines import machine
 from tests.cases import every_case
 from tests.handlers.deciding import Asker as Origin
 from tests.handlers.deciding import request
@@ -154,27 +154,21 @@ def test_no_text_of_the_agent_leaves_the_gutter_or_its_line(words: str, glyphs: 
 # At a terminal.
 
 
-def wait_for_keys(screen: Screen) -> None:
-    screen.see("no (Enter)")
-    # The question is there a moment before single keys are.
-    screen.child.waitnoecho(DEADLINE)
-
-
 def test_yes_is_not_offered_and_not_taken_before_the_end_was_shown() -> None:
     command = TOUCH + "\n" * 60 + "true the end"
     with machine(use_tool("Bash", command=command, description="Make it"), say("Over.")) as here:
         with here.screen("run", "Make it") as screen:
-            wait_for_keys(screen)
+            screen.see("no (Enter)")
             assert "y yes" not in screen.text
             assert "│   true the end" not in screen.lines
             assert "next page" in screen.text
             # A reflex.
             screen.press("ya")
             screen.press(" ")
-            wait_for_keys(screen)
+            screen.see("no (Enter)")
             assert "y yes" not in screen.text
             screen.press("e")
-            wait_for_keys(screen)
+            screen.see("no (Enter)")
             assert "│   true the end" in screen.lines
             assert "y yes" in screen.text
             screen.press("y")
@@ -185,7 +179,7 @@ def test_yes_is_not_offered_and_not_taken_before_the_end_was_shown() -> None:
 def test_no_is_always_there() -> None:
     with machine(use_tool("Bash", command=TOUCH + "\n" * 60, description="Make it"), say("Over.")) as here:
         with here.screen("run", "Make it") as screen:
-            wait_for_keys(screen)
+            screen.wait_for_keys()
             screen.press("\r")
             assert screen.end() == Code.OK
         assert not (here.folder / "made").exists()
@@ -197,7 +191,7 @@ def test_what_the_agent_says_cannot_look_like_a_question(arguments: tuple[str, .
     script = answer(say(said), use_tool("Bash", command=TOUCH, description=FORGED)), say(f"Over.\n\n{FORGED}")
     with machine(*script) as here:
         with here.screen(*arguments) as screen:
-            wait_for_keys(screen)
+            screen.wait_for_keys()
             screen.press("n")
             assert screen.end() == Code.OK
             lines = screen.lines
@@ -219,7 +213,7 @@ def test_no_sign_is_so_wide_that_its_line_ends_in_the_first_column(sign: str) ->
     command = f"{TOUCH} # {said[0]} the end"
     asks = answer(say("\n\n".join(said)), use_tool("Bash", command=command, description=said[1]))
     with machine(asks, say(said[2])) as here, here.screen("run", "Hi", size=(50, 80)) as screen:
-        wait_for_keys(screen)
+        screen.wait_for_keys()
         screen.press("n")
         assert screen.end() == Code.OK
         lines = screen.lines
@@ -243,7 +237,7 @@ def test_an_arrow_that_comes_in_two_parts_is_no_answer() -> None:
     """The last letter of one that goes up is the key for "always"."""
     with machine(use_tool("Bash", command=TOUCH, description="Make it"), say("Over.")) as here:
         with here.screen("run", "Make it") as screen:
-            wait_for_keys(screen)
+            screen.wait_for_keys()
             for part in ("\x1b", "[", "A", "\x1b[", "1;5", "A", "\x1bO", "A", "\x1b", "y", "n"):
                 screen.press(part)
             assert screen.end() == Code.OK
@@ -255,7 +249,7 @@ def test_a_plan_is_shown_as_it_is_written() -> None:
     arguments = ("run", "--permission-mode", "plan", "Plan it")
     script = exit_plan_mode(plan), say("Well.")
     with machine(*script) as here, here.screen(*arguments, size=(40, 90)) as screen:
-        wait_for_keys(screen)
+        screen.wait_for_keys()
         screen.press("n")
         assert screen.end() == Code.OK
         shown = screen.lines

@@ -148,6 +148,7 @@ async def test_a_deferred_call_from_a_store_does_not_get_past_a_hook(playing: An
         assert not (folder / MARK).exists()
 
 
+@pytest.mark.real
 async def test_a_deferred_call_does_not_get_past_a_hook_of_the_drop_in() -> None:
     asked: list[str] = []
 

@@ -10,11 +10,10 @@ import ast
 import json
 import os
 import sqlite3
-import stat
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,9 +27,9 @@ from outrider.app._terminal import UNICODE
 from outrider.fleet import Journal, Outcome, Task
 from outrider.testing import Request, Step, answer, fail, say, use_tool
 from outrider.transcripts import Bundle, project_key
-from outrider.transports import read_trace
+from outrider.transports import Transport, read_trace
 from tests import tapes
-from tests.app.machines import ROOT, Machine, Screen, clean, machine
+from tests.app.machines import ROOT, Machine, Picture, Screen, clean, machine
 from tests.attacks.hostile import DISPATCHING, FORGED, HIDDEN, OWN_CODES, POISON, groups_of, keys_of, poisoned
 from tests.transcripts.keeping import bundle, put_on_disk
 from tests.transcripts.lines import SESSION
@@ -353,44 +352,57 @@ def test_no_code_commands_the_terminal(place: Path, capsys: pytest.CaptureFixtur
 
 # A hostile agent.
 
-AGENT = """\
-#!{python}
-# Has the real one talk, and poisons all that it says.
-import json, os, subprocess, sys
-sys.path.insert(0, {root!r})
-from tests.attacks.hostile import DISPATCHING, POISON, keys_of, poisoned
 
-child = subprocess.Popen([{program!r}, *sys.argv[1:]], stdout=subprocess.PIPE)
-alone = os.environ.get("POISONED")
-for line in child.stdout:
-    try:
+class Hostile(Transport):
+    """An agent that poisons all that another says: `alone`, that field of messages, else nearly all."""
+
+    def __init__(self, agent: Transport, alone: str | None = None) -> None:
+        self._agent = agent
+        self._alone = alone
+        self._begun = b""
+
+    async def receive(self) -> bytes:
+        while data := await self._agent.receive():
+            *lines, self._begun = (self._begun + data).split(b"\n")
+            if lines:
+                return b"".join(map(self._poisoned, lines))
+        return b""
+
+    def _poisoned(self, line: bytes) -> bytes:
         frame = json.loads(line)
-    except ValueError:
-        sys.stdout.buffer.write(line)
-        continue
-    names = set(keys_of(frame)) - {{*DISPATCHING, "server_name"}}
-    if alone:
-        names = set() if frame["type"].startswith("control") else {{alone}}
-    sys.stdout.buffer.write(json.dumps(poisoned(frame, names), ensure_ascii=False).encode() + b"\\n")
-    if frame.get("type") == "assistant":
-        noise = "noise " + POISON.replace("\\n", "").replace("\\r", "")
-        more = {{"type": "system", "subtype": "informational", "content": POISON, "level": "info"}}
-        sys.stdout.buffer.write(noise.encode() + b"\\n" + json.dumps(more).encode() + b"\\n")
-    sys.stdout.buffer.flush()
-sys.stderr.write(POISON)
-sys.exit(child.wait())
-"""
+        names = {*keys_of(frame)} - {*DISPATCHING, "server_name"}
+        if self._alone:
+            names = set() if frame["type"].startswith("control") else {self._alone}
+        said = json.dumps(poisoned(frame, names), ensure_ascii=False).encode() + b"\n"
+        if frame.get("type") == "assistant":
+            noise = "noise " + POISON.replace("\n", "").replace("\r", "")
+            more = {"type": "system", "subtype": "informational", "content": POISON, "level": "info"}
+            said += noise.encode() + b"\n" + json.dumps(more).encode() + b"\n"
+        return said
+
+    async def connect(self) -> None:
+        await self._agent.connect()
+
+    async def send(self, data: bytes) -> None:
+        await self._agent.send(data)
+
+    async def end_input(self) -> None:
+        await self._agent.end_input()
+
+    async def close(self) -> None:
+        await self._agent.close()
+
+    @property
+    def is_ready(self) -> bool:
+        return self._agent.is_ready
 
 
-def hostile(here: Machine) -> dict[str, str]:
-    """What has a machine's agent poison all that it says."""
-    first = here.environment["PATH"].split(os.pathsep)[0]
-    folder = here.home / "hostile"
-    folder.mkdir()
-    program = folder / "claude"
-    program.write_text(AGENT.format(python=sys.executable, root=str(ROOT), program=f"{first}/claude"))
-    program.chmod(program.stat().st_mode | stat.S_IXUSR)
-    return {"PATH": os.pathsep.join((str(folder), here.environment["PATH"]))}
+@contextmanager
+def hostile_machine(alone: str | None = None) -> Generator[Machine]:
+    """A machine whose agent poisons all that it says."""
+    with machine(otherwise=model) as here:
+        here.disguise = lambda agent: Hostile(agent, alone)
+        yield here
 
 
 def model(request: Request) -> Step:
@@ -414,14 +426,13 @@ def arrange(here: Machine) -> None:
 
 @pytest.mark.parametrize("name", LIVE)
 def test_a_hostile_agent_cannot_command_the_terminal(name: str) -> None:
-    with machine(otherwise=model) as here:
+    with hostile_machine() as here:
         arrange(here)
-        environment = hostile(here)
         if name in ("fleet resume", "fleet retry-failed"):
-            here.run("fleet", "run", "tasks.jsonl", environment=environment)
+            here.run("fleet", "run", "tasks.jsonl")
         for number, command in enumerate(LIVE[name]):
             stdin = "Go\n/model\n/mode\n/help\n/cost\n/nothing\x1b[2J\n" if name == "chat" else None
-            done = here.run(*command.arguments, stdin=stdin, environment=environment)
+            done = here.run(*command.arguments, stdin=stdin)
             assert_safe(done.out, done.err, command.form)
             # The poison is shown, or the test shows nothing. The demo shows words of ours alone.
             assert number or name == "demo" or "evil" in done.out + done.err
@@ -431,8 +442,8 @@ def test_a_hostile_agent_cannot_command_the_terminal(name: str) -> None:
 @pytest.mark.parametrize("key", ["subtype", "session_id", "id", "uuid", "status"])
 def test_a_hostile_agent_cannot_command_the_terminal_by_what_is_dispatched_on(key: str) -> None:
     assert key in DISPATCHING
-    with machine(otherwise=model) as here:
-        done = here.run("--debug", "run", "Go", environment={**hostile(here), "POISONED": key})
+    with hostile_machine(key) as here:
+        done = here.run("--debug", "run", "Go")
         # A traceback has lines of its own.
         assert_safe(done.out, "", "text")
         assert not HIDDEN.search(done.err)
@@ -442,7 +453,7 @@ def test_a_hostile_agent_cannot_command_the_terminal_by_what_is_dispatched_on(ke
 # At a terminal.
 
 
-def assert_safe_screen(screen: Screen) -> None:
+def assert_safe_screen(screen: Picture) -> None:
     raw = screen.raw.decode("utf-8", "replace")
     assert "\x1b[38;5;123;7m" not in raw
     assert HIDDEN.findall(OWN_CODES.sub("", raw)) == []
@@ -484,37 +495,31 @@ def test_nothing_that_is_kept_commands_a_real_terminal(arguments: tuple[str, ...
 
 
 def test_a_hostile_agent_cannot_command_a_real_terminal() -> None:
-    with machine(otherwise=model) as here:
-        environment = hostile(here)
-        with here.screen("run", "Go", environment=environment) as screen:
-            screen.see("no (Enter)")
-            screen.child.waitnoecho(30)
-            screen.press("n")
-            screen.end()
-            assert_safe_screen(screen)
-            assert len([line for line in screen.lines if line.startswith("━━ ")]) == 1
+    with hostile_machine() as here, here.screen("run", "Go") as screen:
+        screen.see("no (Enter)")
+        screen.press("n")
+        screen.end()
+        assert_safe_screen(screen)
+        assert len([line for line in screen.lines if line.startswith("━━ ")]) == 1
 
 
 def test_a_hostile_agent_cannot_command_a_chat() -> None:
-    with machine(otherwise=model) as here:
-        environment = hostile(here)
-        with here.screen("chat", "--allow", "Bash", environment=environment, size=(40, 100)) as screen:
+    with hostile_machine() as here, here.screen("chat", "--allow", "Bash", size=(40, 100)) as screen:
+        screen.see(UNICODE.prompt)
+        for line in ("/help", "/model", "/mode", "/cost"):
+            screen.press(f"{line}\n")
             screen.see(UNICODE.prompt)
-            for line in ("/help", "/model", "/mode", "/cost"):
-                screen.press(f"{line}\n")
-                screen.see(UNICODE.prompt)
-            screen.press("\x04")
-            screen.end()
-            assert_safe_screen(screen)
+        screen.press("\x04")
+        screen.end()
+        assert_safe_screen(screen)
 
 
 def test_a_batch_with_hostile_tasks_cannot_command_a_real_terminal() -> None:
-    with machine(otherwise=model) as here:
+    with hostile_machine() as here:
         arrange(here)
-        environment = hostile(here)
-        with here.screen("fleet", "run", "tasks.jsonl", environment=environment) as screen:
-            screen.end()
-            assert_safe_screen(screen)
+        _, picture = here.show("fleet", "run", "tasks.jsonl")
+        assert_safe_screen(picture)
+        assert "evil" in picture.text
 
 
 # What Python and other packages write.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -30,20 +29,12 @@ LOUD = {
 }
 """Programs of which something is to be seen on stderr."""
 
-EVERYTHING = "OUTRIDER_CONFORMANCE"
-"""Set this variable, and every program is run with the real agent, too: that takes some minutes."""
-
-USUALLY_REAL = ("calculator", "hooks_of_tools", "interrupting", "permission", "stores", "streamed_prompts")
-
-
-def is_run(name: str, agent: Agent) -> bool:
-    """Whether a program is run with an agent, this time."""
-    if agent == "simulated":
-        return True
-    return name not in SIMULATED_ONLY and (name in USUALLY_REAL or EVERYTHING in os.environ)
-
-
-CASES = [(name, agent) for name in names() for agent in AGENTS if is_run(name, agent)]
+CASES = [
+    (name, agent)
+    for name in names()
+    for agent in AGENTS
+    if agent == "simulated" or name not in SIMULATED_ONLY
+]
 
 
 def expected(name: str, agent: Agent) -> str:

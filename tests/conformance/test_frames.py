@@ -5,8 +5,6 @@ The files are the program's own doing: `python -m tests.conformance.renew` write
 
 from __future__ import annotations
 
-import os
-
 import anyio
 import pytest
 
@@ -18,15 +16,14 @@ from tests.conformance.scenario import Scenario, load
 
 SCENARIOS = load()
 
-EVERYTHING = "OUTRIDER_CONFORMANCE"
-"""Set this variable, and the program itself plays every scenario: that takes some minutes."""
+SMOKE = ("bash", "every_event", "partial_messages")
+"""What the program itself plays in `make test`."""
 
 
 def plays(kind: AgentKind, scenario: Scenario) -> bool:
-    """Whether an agent plays a scenario, in this run."""
     match kind:
         case "real":
-            return scenario.everywhere or EVERYTHING in os.environ
+            return True
         case "simulator":
             return not scenario.alone
         case "child":
@@ -36,7 +33,7 @@ def plays(kind: AgentKind, scenario: Scenario) -> bool:
 def cases() -> list[object]:
     """Each agent with the scenarios that it plays."""
     return [
-        pytest.param(kind, name, id=f"{kind}-{name}")
+        pytest.param(kind, name, id=f"{kind}-{name}", marks=[pytest.mark.smoke] if name in SMOKE else [])
         for kind in ACTORS
         for name, scenario in SCENARIOS.items()
         if plays(kind, scenario)

@@ -189,7 +189,7 @@ async def test_a_permission_callback_decides(playing: Playing) -> None:
     answers = [allow(), deny("not this"), allow({"command": "echo instead"})]
 
     async def permission(request: PermissionRequest) -> Any:
-        asked.append((request.tool_name, dict(request.input)))
+        asked.append((request.tool_name, dict(request.tool_input)))
         return answers.pop(0)
 
     script = [step for name in "abc" for step in (use_tool("Bash", command=f"touch {name}"), say("done"))]

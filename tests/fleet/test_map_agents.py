@@ -78,6 +78,7 @@ async def test_the_simulated_agent(anyio_backend: str, tmp_path: Path) -> None:
         await check(agent.options(), 500 if LONG else 5, tmp_path, 5 if LONG else 8)
 
 
+@pytest.mark.real
 @pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.timeout(1200)

@@ -23,6 +23,7 @@ from tests.fleet.working import nobody_left, until
 from tests.real_program import require_program
 
 pytestmark = [
+    pytest.mark.real,
     pytest.mark.anyio,
     pytest.mark.outrider_real,
     pytest.mark.timeout(120),
@@ -54,6 +55,7 @@ class Count(msgspec.Struct):
     files: int
 
 
+@pytest.mark.smoke
 async def test_tasks_work_in_folders_of_their_own_and_give_what_was_asked_for(
     anyio_backend: str, tmp_path: Path
 ) -> None:

@@ -169,6 +169,7 @@ async def test_a_resilient_session_may_be_given_a_pool(agents: Agents) -> None:
         assert pool.stats().hits == 1
 
 
+@pytest.mark.real
 @pytest.mark.outrider_real
 async def test_the_real_program_comes_back_with_what_was_said() -> None:
     with RealAgent([say("Hello."), say("Other."), say("Ada.")], program=require_program()) as agent:

@@ -21,7 +21,7 @@ from tests.transports.conftest import nothing_is_left, own_processes
 
 __all__ = ["nothing_is_left"]
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
 DEADLINE = 50.0
 """Several starts of the program are in one test; shorter than the limit of a test."""
@@ -44,6 +44,7 @@ def transcripts(agent: RealAgent) -> str:
     return "".join(path.read_text() for path in agent.config_dir.glob("projects/*/*.jsonl"))
 
 
+@pytest.mark.smoke
 async def test_one_that_is_killed_comes_back_with_its_context() -> None:
     with real_agent(say("Hello, Ada."), hang(), say("Ada."), say("Still Ada.")) as agent:
         with anyio.fail_after(DEADLINE):

@@ -11,7 +11,7 @@ import msgspec
 import pydantic
 import pytest
 
-from outrider.handlers._tools.shape_errors import Misfit
+from outrider.handlers._tools.shape_errors import ShapeError
 from outrider.handlers._tools.tool import ToolContext, as_tool, tool
 from outrider.wire import JsonObject
 from tests.cases import every_case
@@ -140,21 +140,21 @@ MISFITS: list[tuple[Any, JsonObject, list[str]]] = [
 def test_what_does_not_fit_is_told_parameter_by_parameter(
     function: Any, given: JsonObject, faults: list[str]
 ) -> None:
-    with pytest.raises(Misfit) as caught:
+    with pytest.raises(ShapeError) as caught:
         called(function, given)
-    assert list(caught.value.faults) == faults
+    assert list(caught.value.errors) == faults
 
 
 def test_many_and_long_unknown_names_are_not_told_without_end() -> None:
-    with pytest.raises(Misfit) as caught:
+    with pytest.raises(ShapeError) as caught:
         called(search, {"x" * 100_000: 1} | {f"name{number}": 1 for number in range(1000)})
-    assert len(caught.value.faults) == 20
-    assert caught.value.faults[0].startswith(f"`{'x' * 199}…`: unknown")
+    assert len(caught.value.errors) == 20
+    assert caught.value.errors[0].startswith(f"`{'x' * 199}…`: unknown")
 
 
 @pytest.mark.parametrize("value", [5, None, "x"])
 def test_a_model_cannot_give_the_context_among_the_others(value: object) -> None:
-    with pytest.raises(Misfit, match="`tools`: unknown; known are `a`"):
+    with pytest.raises(ShapeError, match="`tools`: unknown; known are `a`"):
         as_tool(context_later).arguments.bind({"a": 1, "tools": value}, None)
 
 
@@ -170,9 +170,9 @@ def test_a_function_that_refuses_what_fits_is_still_told_so() -> None:
     @tool
     def function(even: Even) -> None: ...
 
-    with pytest.raises(Misfit) as caught:
+    with pytest.raises(ShapeError) as caught:
         function.arguments.bind({"even": {"n": 1}})
-    assert caught.value.faults == ("`even`: n must be even",)
+    assert caught.value.errors == ("`even`: n must be even",)
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_a_limit_on_a_parameter_is_kept() -> None:
 
     arguments = as_tool(function).arguments
     assert arguments.bind({"a": 5, "b": "ab"}) == ([], {"a": 5, "b": "ab"})
-    with pytest.raises(Misfit, match="at least 1 and at most 5"):
+    with pytest.raises(ShapeError, match="at least 1 and at most 5"):
         arguments.bind({"a": 6, "b": ""})
-    with pytest.raises(Misfit, match="at most 2 characters"):
+    with pytest.raises(ShapeError, match="at most 2 characters"):
         arguments.bind({"a": 5, "b": "abc"})

@@ -10,7 +10,7 @@ import pytest
 
 from outrider.errors import OptionsError
 from outrider.handlers._answers import Answer, allow, deny
-from outrider.handlers._hooks.hook import Hook, HookContext, HookDecorator, hook
+from outrider.handlers._hooks.hook import Hook, HookContext, HookFor, hook
 from outrider.wire import JsonObject, Value
 from outrider.wire.hooks import (
     HOOK_EVENTS,
@@ -90,7 +90,7 @@ def test_a_hook_is_a_function_with_types() -> None:
     told = StopInput(stop_hook_active=False)
     assert_type(guard, Hook[[PreToolUseInput], Any])  # type: ignore[assert-type]  # pyright: ignore[reportAssertTypeFailure]
     assert_type(of_any_event(told), HookOutput)
-    assert_type(hook("Stop"), HookDecorator[StopInput])
+    assert_type(hook("Stop"), HookFor[StopInput])
     assert_type(Checks().at_end.event, str)
     call: Callable[[StopInput, HookContext], None] = with_context
     assert callable(call)
@@ -102,5 +102,5 @@ def test_there_is_a_type_for_every_event() -> None:
     names = [str(each.__annotations__["event"]) for each in get_overloads(hook)]
     assert names == [*(f"Literal[{event!r}]" for event in HOOK_EVENTS), "str"]
     returned = [str(each.__annotations__["return"]) for each in get_overloads(hook)]
-    wanted = [f"HookDecorator[wire_hooks.{HOOK_INPUTS[event].__name__}]" for event in HOOK_EVENTS]
-    assert returned == [*wanted, "HookDecorator[Any]"]
+    wanted = [f"HookFor[wire.{HOOK_INPUTS[event].__name__}]" for event in HOOK_EVENTS]
+    assert returned == [*wanted, "HookFor[Any]"]

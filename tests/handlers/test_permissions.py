@@ -598,7 +598,7 @@ async def test_a_callback_is_told_all_that_the_agent_says() -> None:
     }
     told: Any = request(**wire)
     assert {name: getattr(told, name) for name in FIELDS} == FIELDS
-    assert (told.tool_name, told.input, told.tool_use_id) == ("Bash", LS, ID)
+    assert (told.tool_name, told.tool_input, told.tool_use_id) == ("Bash", LS, ID)
     assert told.suggestions == (RULE,)
     assert told.mcp_server.name == "s"
     assert told.matched_ask_rule.rule_content == "ls"
@@ -609,7 +609,7 @@ async def test_a_callback_is_told_all_that_the_agent_says() -> None:
 
 
 def test_every_field_of_the_wire_is_there() -> None:
-    renamed = {"permission_suggestions": "suggestions"}
+    renamed = {"input": "tool_input", "permission_suggestions": "suggestions"}
     told = request()
     for name in CanUseTool.__struct_fields__:
         assert hasattr(told, renamed.get(name, name)), name
@@ -623,7 +623,7 @@ def test_every_request_that_was_recorded_can_be_told() -> None:
             wire = frame.get("request", {})
             if frame.get("type") == "control_request" and wire.get("subtype") == "can_use_tool":
                 told = PermissionRequest(CanUseTool.from_wire(wire), Asker())
-                assert told.input == wire["input"]
+                assert told.tool_input == wire["input"]
                 assert [each.to_dict() for each in told.suggestions] == wire.get("permission_suggestions", [])
                 assert not told.is_changed
                 seen += 1
@@ -674,9 +674,9 @@ async def test_callbacks_see_the_context_of_the_task_that_asks() -> None:
 async def test_a_request_that_was_changed_in_place_is_not_allowed(field: str, value: object) -> None:
     def change(request: PermissionRequest) -> object:
         if field == "input":
-            request.input["command"] = "pwd"
+            request.tool_input["command"] = "pwd"
         elif field == "nested":
-            request.input["deep"][0]["a"] = 2
+            request.tool_input["deep"][0]["a"] = 2
         else:
             assert isinstance(request.tool, BashInput)
             request.tool.command = "pwd"
@@ -694,15 +694,15 @@ async def test_a_request_that_was_changed_in_place_is_not_allowed(field: str, va
 
 async def test_a_request_may_be_used_to_make_the_new_input() -> None:
     def change(request: PermissionRequest) -> object:
-        request.input["command"] = "pwd"
-        return allow(request.input)
+        request.tool_input["command"] = "pwd"
+        return allow(request.tool_input)
 
     assert await Decider(change).answer() == ALLOWED | {"updatedInput": LS | OTHER}
 
 
 async def test_a_request_that_was_changed_can_still_be_denied() -> None:
     def change(request: PermissionRequest) -> object:
-        request.input.clear()
+        request.tool_input.clear()
         return deny("No")
 
     assert await Decider(change).answer() == {"behavior": "deny", "message": "No"}

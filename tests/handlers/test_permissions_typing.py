@@ -17,8 +17,7 @@ from outrider.handlers._permissions.elicitation import (
     cancel,
     decline,
 )
-from outrider.handlers._permissions.questions import Plan, Question, QuestionReply
-from outrider.handlers._permissions.requests import PermissionRequest
+from outrider.handlers._permissions.requests import PermissionRequest, Plan, Question, QuestionReply
 from outrider.handlers._policy.policy import Considered, Explanation, Policy
 from outrider.handlers._policy.rule import Rule, Verdict
 from outrider.options import Options
@@ -30,7 +29,7 @@ from outrider.wire.tools import BashInput, QuestionOption
 
 async def permission(request: PermissionRequest) -> Answer | bool:
     assert_type(request.tool_name, str)
-    assert_type(request.input, JsonObject)
+    assert_type(request.tool_input, JsonObject)
     assert_type(request.tool_use_id, str | None)
     assert_type(request.suggestions, tuple[PermissionUpdate, ...])
     assert_type(request.tool, Value | None)

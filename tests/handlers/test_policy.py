@@ -522,7 +522,7 @@ async def test_a_callback_that_raises_denies_behind_a_policy_too(error: Exceptio
 
 async def test_a_request_changed_in_place_behind_a_policy_is_not_allowed() -> None:
     def changes(request: PermissionRequest) -> bool:
-        request.input["command"] = "pwd"
+        request.tool_input["command"] = "pwd"
         return True
 
     assert (await Decider(Policy.of({"ask": "*"}, otherwise=changes)).answer())["behavior"] == "deny"

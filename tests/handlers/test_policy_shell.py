@@ -14,8 +14,15 @@ from outrider.handlers._policy import commands
 from outrider.handlers._policy.commands import command_match
 from outrider.handlers._policy.patterns import Match
 from outrider.handlers._policy.programs import runs_of
-from outrider.handlers._policy.shell import read_script
-from outrider.handlers._policy.words import STAR, UNKNOWN, WORDS, NotPlain, Unclear, plain_command
+from outrider.handlers._policy.shell import (
+    STAR,
+    UNKNOWN,
+    WORDS,
+    NotPlain,
+    Unclear,
+    plain_command,
+    read_script,
+)
 from tests.cases import every_case
 
 GIT, RM = "git *", "rm *"

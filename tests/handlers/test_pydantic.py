@@ -16,9 +16,8 @@ from typing_extensions import TypedDict
 
 from outrider.errors import OptionsError
 from outrider.handlers._tools.content import as_result
-from outrider.handlers._tools.pydantic_types import Pydantic
-from outrider.handlers._tools.shape import Native, Shape, make_reader
-from outrider.handlers._tools.shape_errors import Misfit
+from outrider.handlers._tools.shape import Native, Pydantic, Shape, make_converter
+from outrider.handlers._tools.shape_errors import ShapeError
 from tests.cases import every_case
 from tests.handlers.tooling import named
 
@@ -112,7 +111,7 @@ CASES: list[tuple[Any, Any, Any]] = [
 
 @every_case("kind, given, expected", CASES, ids=named)
 def test_a_value_that_fits_becomes_one_of_the_type(kind: Any, given: Any, expected: Any) -> None:
-    assert isinstance(make_reader(kind), Pydantic)
+    assert isinstance(make_converter(kind), Pydantic)
     shape = Shape[Any](kind)
     assert shape.convert(given) == expected
     assert type(shape.convert(given)) is type(expected)
@@ -145,30 +144,30 @@ MISFITS: list[tuple[Any, Any, list[str]]] = [
 
 @every_case("kind, given, faults", MISFITS, ids=named)
 def test_what_does_not_fit_is_told_place_by_place(kind: Any, given: Any, faults: list[str]) -> None:
-    with pytest.raises(Misfit) as caught:
+    with pytest.raises(ShapeError) as caught:
         Shape[Any](kind).convert(given)
-    assert list(caught.value.faults) == faults
+    assert list(caught.value.errors) == faults
 
 
 def test_the_place_of_a_fault_goes_on_from_where_it_is() -> None:
-    assert make_reader(Invoice).faults({"number": "1"}, "bill") == [
+    assert make_converter(Invoice).errors({"number": "1"}, "bill") == [
         '`bill.number`: Input should be a valid integer, got "1"'
     ]
-    assert make_reader(Invoice).faults({"number": 1}, "bill") == []
+    assert make_converter(Invoice).errors({"number": 1}, "bill") == []
 
 
 def test_what_is_nested_without_end_does_not_fit() -> None:
     value: Any = "text"
     for _ in range(10_000):
         value = [value]
-    with pytest.raises(Misfit, match="nested too deeply"):
+    with pytest.raises(ShapeError, match="nested too deeply"):
         Shape(Line).convert({"text": value, "amountEur": 1})
 
 
 def test_faults_are_not_told_without_end() -> None:
-    with pytest.raises(Misfit) as caught:
+    with pytest.raises(ShapeError) as caught:
         Shape(list[Line]).convert([{}] * 1000)
-    assert len(caught.value.faults) == 20
+    assert len(caught.value.errors) == 20
 
 
 def test_fields_that_a_dataclass_fills_itself_are_not_for_the_model() -> None:
@@ -251,8 +250,8 @@ def test_what_neither_can_read() -> None:
 
 
 def test_plain_types_are_msgspecs_also_when_pydantic_is_there() -> None:
-    assert isinstance(make_reader(A), Native)
-    assert isinstance(make_reader(Annotated[int, "text", msgspec.Meta(ge=1)]), Native)
+    assert isinstance(make_converter(A), Native)
+    assert isinstance(make_converter(Annotated[int, "text", msgspec.Meta(ge=1)]), Native)
 
 
 def test_models_are_sent_as_they_write_themselves() -> None:
@@ -267,5 +266,5 @@ def test_models_are_sent_as_they_write_themselves() -> None:
 
 @pytest.mark.parametrize("value", ["\ud800", {"text": "\ud800", "amountEur": 1}])
 def test_texts_that_no_utf8_can_hold_are_no_crash(value: object) -> None:
-    with pytest.raises(Misfit):
+    with pytest.raises(ShapeError):
         Shape(Line).convert(value)

@@ -10,7 +10,7 @@ import pytest
 
 from outrider.errors import Denied
 from outrider.handlers._answers import allow, ask, deny
-from outrider.handlers._permissions.questions import Plan, Question, QuestionReply
+from outrider.handlers._permissions.requests import Plan, Question, QuestionReply
 from outrider.wire.permissions import PermissionUpdate
 from outrider.wire.tools import AskUserQuestionInput, QuestionOption, typed_input
 from tests import tapes
@@ -215,7 +215,7 @@ async def test_without_a_callback_of_their_own_questions_are_a_permission_like_a
 
     def permission(request: Any) -> object:
         asked.append(request)
-        return allow(request.input | {"answers": {LIBRARY: "httpx"}})
+        return allow(request.tool_input | {"answers": {LIBRARY: "httpx"}})
 
     wire = await Decider(permission, on_plan=lambda _: True).answer("AskUserQuestion", ASKED)
     assert wire["updatedInput"]["answers"] == {LIBRARY: "httpx"}

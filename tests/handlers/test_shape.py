@@ -33,8 +33,8 @@ import msgspec
 import pytest
 
 from outrider.errors import OptionsError
-from outrider.handlers._tools.shape import Native, Shape, make_reader
-from outrider.handlers._tools.shape_errors import Misfit
+from outrider.handlers._tools.shape import Native, Shape, make_converter
+from outrider.handlers._tools.shape_errors import ShapeError
 from outrider.handlers._tools.tool import as_tool
 from tests.cases import every_case
 from tests.handlers.tooling import named
@@ -187,12 +187,12 @@ def test_a_value_that_fits_becomes_one_of_the_type(kind: Any, given: Any, expect
     shape = Shape[Any](kind)
     assert shape.convert(given) == expected
     assert type(shape.convert(given)) is type(expected)
-    assert isinstance(make_reader(kind), Native)
+    assert isinstance(make_converter(kind), Native)
 
 
 @every_case("kind, given, expected", CASES, ids=named)
 def test_and_back(kind: Any, given: Any, expected: Any) -> None:
-    reader = make_reader(kind)
+    reader = make_converter(kind)
     assert reader.convert(reader.dump(expected)) == expected
 
 
@@ -271,9 +271,9 @@ MISFITS: list[tuple[Any, Any, list[str]]] = [
 
 @every_case("kind, given, faults", MISFITS, ids=named)
 def test_what_does_not_fit_is_told_place_by_place(kind: Any, given: Any, faults: list[str]) -> None:
-    with pytest.raises(Misfit) as caught:
+    with pytest.raises(ShapeError) as caught:
         Shape[Any](kind).convert(given)
-    assert list(caught.value.faults) == faults
+    assert list(caught.value.errors) == faults
     assert str(caught.value) == "; ".join(faults)
 
 
@@ -287,18 +287,18 @@ def test_what_does_not_fit_is_told_place_by_place(kind: Any, given: Any, faults:
 )
 def test_what_is_nested_without_end_does_not_fit(kind: Any, leaf: Any, around: Any, fault: str) -> None:
     value = functools.reduce(lambda inner, _: around(inner), range(10_000), leaf)
-    with pytest.raises(Misfit) as caught:
+    with pytest.raises(ShapeError) as caught:
         Shape[Any](kind).convert(value)
-    assert caught.value.faults == (fault,)
+    assert caught.value.errors == (fault,)
 
 
 def test_choices_and_faults_are_not_told_without_end() -> None:
     many = Literal[tuple(range(30))]  # type: ignore[valid-type]
-    with pytest.raises(Misfit, match=r"18, 19, 10 more, got 99"):
+    with pytest.raises(ShapeError, match=r"18, 19, 10 more, got 99"):
         Shape(many).convert(99)
-    with pytest.raises(Misfit) as caught:
+    with pytest.raises(ShapeError) as caught:
         Shape(list[int]).convert(["x"] * 1000)
-    assert len(caught.value.faults) == 20
+    assert len(caught.value.errors) == 20
 
 
 SCHEMAS: list[tuple[Any, Any]] = [
@@ -478,7 +478,7 @@ def test_what_a_wrapped_output_refers_to_is_at_the_top() -> None:
 
 @pytest.mark.parametrize("given", [5, {}, {"other": 1}, None, []])
 def test_an_output_without_its_wrapping_does_not_fit(given: object) -> None:
-    with pytest.raises(Misfit, match="expected an object with `value`"):
+    with pytest.raises(ShapeError, match="expected an object with `value`"):
         Shape.for_output(int).convert(given)
 
 
@@ -508,9 +508,9 @@ def test_a_schema_in_place_of_a_type_is_checked_at_its_top(
 ) -> None:
     shape = Shape[Any](schema)
     if faults:
-        with pytest.raises(Misfit) as caught:
+        with pytest.raises(ShapeError) as caught:
             shape.convert(value)
-        assert list(caught.value.faults) == faults
+        assert list(caught.value.errors) == faults
     else:
         assert shape.convert(value) is value
 

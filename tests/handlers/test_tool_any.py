@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from outrider.errors import OptionsError
 from outrider.handlers._tools.content import as_result
-from outrider.handlers._tools.shape import Native, Shape, make_reader
-from outrider.handlers._tools.shape_errors import Misfit
+from outrider.handlers._tools.shape import Native, Shape, make_converter
+from outrider.handlers._tools.shape_errors import ShapeError
 from outrider.handlers._tools.tool import as_tool
 
 
@@ -128,7 +128,7 @@ def row(fields: dict[str, Kind]) -> Kind:
 def is_native(kind: Kind) -> bool:
     """Whether msgspec can read it: not every union."""
     try:
-        return isinstance(make_reader(kind[0]), Native)
+        return isinstance(make_converter(kind[0]), Native)
     except OptionsError:
         return False
 
@@ -172,7 +172,7 @@ def test_values_of_any_type_come_back_as_they_were(kind: Kind, data: st.DataObje
 
 @given(KINDS)
 def test_the_schema_is_msgspecs_and_more(kind: Kind) -> None:
-    ours = make_reader(kind[0]).schema
+    ours = make_converter(kind[0]).schema
     assert without_additions(ours) == without_additions(msgspec.json.schema(kind[0]))
 
 
@@ -220,8 +220,8 @@ def test_bad_arguments_never_reach_the_function(
     kinds = function.__annotations__
     try:
         positional, named = arguments.bind(mixed)
-    except Misfit as misfit:
-        faults = misfit.faults
+    except ShapeError as error:
+        faults = error.errors
         assert faults, "there must be a reason"
         return
     # What gets through is what msgspec takes for each, all that is required, and nothing else.
@@ -239,12 +239,12 @@ def test_whatever_does_not_fit_has_a_reason(kind: Kind, value: Any) -> None:
     try:
         expected = msgspec.convert(value, kind[0], str_keys=True)
     except msgspec.ValidationError:
-        faults = make_reader(kind[0]).faults(value, "it")
+        faults = make_converter(kind[0]).errors(value, "it")
         assert faults
         assert all("it" in fault for fault in faults)
     else:
-        assert make_reader(kind[0]).faults(value, "it") == []
-        assert make_reader(kind[0]).convert(value) == expected
+        assert make_converter(kind[0]).errors(value, "it") == []
+        assert make_converter(kind[0]).convert(value) == expected
 
 
 @given(KINDS, st.data())
@@ -265,10 +265,10 @@ class Opaque:
 def test_types_that_hold_what_cannot_be_read_are_refused(kind: Kind) -> None:
     for each in (list[Opaque], generic(tuple, Opaque, kind[0]), dict[str, list[Opaque]]):
         with pytest.raises(OptionsError, match="Opaque"):
-            make_reader(each)
+            make_converter(each)
 
 
 def test_two_classes_of_one_name_within_a_type_are_refused() -> None:
     one, two = (msgspec.defstruct("Same", [("x", int)]) for _ in range(2))
     with pytest.raises(OptionsError, match="it holds two classes of one name"):
-        make_reader(generic(tuple, one, two))
+        make_converter(generic(tuple, one, two))

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from outrider.errors import Denied, ToolFailed
 from outrider.handlers._tools.server import ToolServer
-from outrider.handlers._tools.shape_errors import Misfit
+from outrider.handlers._tools.shape_errors import ShapeError
 from outrider.handlers._tools.tool import ToolContext, tool
 from tests.cases import every_case
 from tests.handlers.tooling import Serving, named, text_of
@@ -267,7 +267,7 @@ async def test_bad_arguments_never_reach_the_function() -> None:
     ]
     assert seen == []
     (report,) = serving.reports
-    assert (report.outcome, report.is_error, type(report.error)) == ("failed", True, Misfit)
+    assert (report.outcome, report.is_error, type(report.error)) == ("failed", True, ShapeError)
 
 
 # Failures.

@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 from outrider.command import Command
-from outrider.launch import Mode, make_command
+from outrider.launch import make_command
 from outrider.options import Options
 
 OUTPUT = ["--output-format", "stream-json", "--verbose"]
@@ -14,21 +14,21 @@ INPUT = ["--input-format", "stream-json"]
 NO_SOURCES = "--setting-sources="
 
 
-def command(mode: Mode = Mode.STREAMING, prompt: str | None = None, **fields: Any) -> Command:
+def command(**fields: Any) -> Command:
     fields.setdefault("cli_path", sys.executable)
-    return make_command(Options(**fields), mode=mode, prompt=prompt, environ={})
+    return make_command(Options(**fields), environ={})
 
 
-def arguments(mode: Mode = Mode.STREAMING, **fields: Any) -> list[str]:
+def arguments(**fields: Any) -> list[str]:
     """The arguments that the options add to those that are always there."""
-    argv = list(command(mode, **fields).argv[1:])
-    start, end = len(OUTPUT), len(argv) - (len(INPUT) if mode.is_streaming else 1)
+    argv = list(command(**fields).argv[1:])
+    start, end = len(OUTPUT), len(argv) - len(INPUT)
     assert argv[:start] == OUTPUT
     return [argument for argument in argv[start:end] if argument != NO_SOURCES]
 
 
-def files(mode: Mode = Mode.STREAMING, **fields: Any) -> dict[str, bytes]:
-    return {file.name: file.content for file in command(mode, **fields).files}
+def files(**fields: Any) -> dict[str, bytes]:
+    return {file.name: file.content for file in command(**fields).files}
 
 
 def allow(*args: object) -> object:

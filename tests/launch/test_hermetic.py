@@ -98,6 +98,8 @@ async def one_turn(options: Options, environ: dict[str, str]) -> list[Any]:
     return received
 
 
+@pytest.mark.smoke
+@pytest.mark.real
 @pytest.mark.parametrize("isolation", ["hermetic", "inherit"])
 def test_the_real_program_sees_nothing_of_the_machine(isolation: Any, tmp_path: Path) -> None:
     """And the canaries are in places that it looks at: without isolation it finds them."""

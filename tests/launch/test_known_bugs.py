@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from outrider.errors import CommandTooLong, OptionsError
-from outrider.launch import Mode, make_command, make_environment, make_initialize
-from outrider.launch._table import ROWS
+from outrider.errors import OptionsError
+from outrider.launch import make_command, make_environment, make_initialize
 from outrider.options import EnvPolicy, Options, PermissionShadowedWarning
+from outrider.options._table import ROWS
 
 PROGRAM = "/bin/true"
 
@@ -23,21 +23,6 @@ def test_a_value_that_begins_with_a_dash_is_no_flag(option: str) -> None:
     arguments = argv(**{option: "--dangerously-skip-permissions"})
     assert "--dangerously-skip-permissions" not in arguments
     assert any(argument.endswith("=--dangerously-skip-permissions") for argument in arguments)
-
-
-def test_a_prompt_on_the_command_line_is_no_flag() -> None:
-    options = Options(cli_path=PROGRAM)
-    made = make_command(options, mode=Mode.ONE_SHOT_ARGV, prompt="--help me", environ={}).argv
-    assert made[-2:] == ("--", "--help me")
-
-
-def test_a_prompt_is_on_stdin_however_long_it_is() -> None:
-    options = Options(cli_path=PROGRAM)
-    prompt = "x" * 3_000_000
-    made = make_command(options, mode=Mode.ONE_SHOT, prompt=prompt, environ={})
-    assert max(map(len, made.argv)) < 100
-    with pytest.raises(CommandTooLong, match="prompt"):
-        make_command(options, mode=Mode.ONE_SHOT_ARGV, prompt=prompt, environ={})
 
 
 def test_a_long_system_prompt_starts() -> None:
@@ -83,7 +68,7 @@ def test_a_copy_shares_nothing_with_what_it_was_made_from() -> None:
 
 
 def test_no_option_is_accepted_and_then_forgotten() -> None:
-    assert {field for row in ROWS for field in row.fields} == set(Options.__struct_fields__)
+    assert {field for name, to in ROWS for field in (name, *to.also)} == set(Options.__struct_fields__)
 
 
 def test_nothing_is_allowed_by_default() -> None:

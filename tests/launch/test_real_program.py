@@ -12,7 +12,6 @@ import pytest
 
 from outrider.command import Command
 from outrider.launch import (
-    Mode,
     Prefix,
     Version,
     check_version,
@@ -21,8 +20,6 @@ from outrider.launch import (
     make_initialize,
 )
 from outrider.launch._command import _INPUT, _OUTPUT
-from outrider.launch._encode import Filed, Flag
-from outrider.launch._table import ROWS
 from outrider.options import (
     AgentDefinition,
     EnabledThinking,
@@ -34,19 +31,21 @@ from outrider.options import (
     Sandbox,
     StdioServer,
 )
+from outrider.options._table import ROWS, File, Flag
 from outrider.protocol import Peer, RequestAnswered
 from outrider.wire.control import Initialize, Initialized
 from scripts.agent_program import VERSION
 from tests.real_program import clean_environment, require_program
+
+pytestmark = pytest.mark.real
 
 DEADLINE = 30.0
 
 
 def flags() -> set[str]:
     """Every flag that a command line can have, but for those that the user makes up."""
-    places = [place for row in ROWS for place in (row.to, row.one_shot)]
-    named = {place.name for place in places if isinstance(place, Flag | Filed)}
-    return named | {word for word in (*_OUTPUT, *_INPUT, "--print") if word.startswith("--")}
+    named = {to.name for _, to in ROWS if isinstance(to, Flag | File)}
+    return named | {each.text for each in (*_OUTPUT, *_INPUT) if each.text.startswith("--")}
 
 
 @pytest.fixture(scope="module")
@@ -212,6 +211,7 @@ def test_it_starts_with_nothing_set(real_program: str, tmp_path: Path) -> None:
     assert check_version(answer.claude_code_version, environ={}) == Version.parse(VERSION)
 
 
+@pytest.mark.smoke
 @pytest.mark.requirement("C1")
 @pytest.mark.requirement("B3")
 def test_it_starts_with_everything_set(real_program: str, tmp_path: Path) -> None:
@@ -232,15 +232,3 @@ def test_it_starts_behind_a_shell_on_the_far_side(real_program: str, tmp_path: P
     answer = talked(command, make_initialize(options), tmp_path / "private", env)
     assert check_version(answer.claude_code_version, environ={}) == Version.parse(VERSION)
     assert not list(tmp_path.glob("outrider-*"))
-
-
-@pytest.mark.requirement("C8")
-def test_a_one_shot_run_starts_with_what_it_can_have(real_program: str, tmp_path: Path) -> None:
-    env = clean_environment(tmp_path)
-    given = {name: value for name, value in most(tmp_path).items() if name != "replay_user_messages"}
-    command = make_command(Options(cli_path=real_program, **given), mode=Mode.ONE_SHOT, environ=env)
-    (tmp_path / "private").mkdir()
-    child = started(command, tmp_path / "private", env)
-    _, errors = child.communicate(b"", timeout=DEADLINE)
-    # It has read all of its command line when it misses the prompt.
-    assert errors.startswith(b"Error: Input must be provided")

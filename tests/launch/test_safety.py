@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.launch import Mode, make_command, make_initialize
+from outrider.launch import make_command, make_initialize
 from outrider.options import CustomPrompt, FilePrompt, Options, PresetPrompt
 from tests.cases import every_case
 from tests.launch.commands import Remote, arguments, command
@@ -63,7 +63,6 @@ SECRET = "s3cret-VALUE-0123456789"
 
 
 @pytest.mark.requirement("C1")
-@every_case("mode", [Mode.STREAMING, Mode.ONE_SHOT])
 @every_case(
     "fields",
     [
@@ -83,13 +82,13 @@ SECRET = "s3cret-VALUE-0123456789"
     ],
     ids=repr,
 )
-def test_no_secret_is_on_the_command_line(mode: Mode, fields: dict[str, Any]) -> None:
-    made = command(mode, SECRET, **fields)
+def test_no_secret_is_on_the_command_line(fields: dict[str, Any]) -> None:
+    made = command(**fields)
     assert not any(SECRET in argument for argument in made.argv)
     assert SECRET not in repr(made)
     places = [file.content.decode() for file in made.files] + list((made.env or {}).values())
     request = str(make_initialize(Options(**fields)))
-    assert any(SECRET in place for place in places) or (mode.is_streaming and SECRET in request)
+    assert any(SECRET in place for place in places) or SECRET in request
 
 
 def test_options_are_left_as_they_were() -> None:

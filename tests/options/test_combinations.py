@@ -37,7 +37,7 @@ class Store(PlainStore):
         return []
 
 
-def ask() -> None:
+def ask(request: object) -> None:
     """Stands for a permission callback."""
 
 

@@ -28,7 +28,7 @@ from outrider.options import (
     _servers,
     _values,
 )
-from outrider.options._table import READERS
+from outrider.options._table import OPTIONS
 from tests.cases import every_case
 
 ASKED_FOR = [
@@ -134,7 +134,7 @@ def test_unset_options_have_their_documented_defaults() -> None:
 
 def test_every_option_is_read_typed_and_kept() -> None:
     names = set(Options.__struct_fields__)
-    assert set(READERS) == names
+    assert set(OPTIONS) == names
     assert set(get_type_hints(OptionFields)) == names
 
 

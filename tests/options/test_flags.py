@@ -8,8 +8,11 @@ from hypothesis import strategies as st
 
 from outrider.errors import OptionsError
 from outrider.options import Options
-from outrider.options._checks import OURS, OWNERS
+from outrider.options._checks import OURS
+from outrider.options._table import flag_owners
 from tests.cases import every_case
+
+OWNERS = flag_owners()
 
 # Every flag by which a second word could weaken, redirect or end what the first one set up.
 SAFETY = [

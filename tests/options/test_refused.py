@@ -33,8 +33,7 @@ from outrider.options import (
     StdioServer,
     Timeouts,
 )
-from outrider.options._options import OTHER_NAMES
-from outrider.options._table import READERS
+from outrider.options._table import OPTIONS, OTHER_NAMES
 from outrider.transcripts import MemoryStore
 from tests.cases import every_case
 
@@ -361,7 +360,7 @@ PART_FIELDS = [
 ]
 
 
-@every_case("name", sorted(READERS))
+@every_case("name", sorted(OPTIONS))
 def test_every_option_refuses_what_it_cannot_be(name: str) -> None:
     fields: dict[str, Any] = {name: 3j}
     with pytest.raises(OptionsError, match=f"`{name}` must be "):
@@ -378,14 +377,14 @@ def test_every_field_of_a_part_refuses_what_it_cannot_be(kind: type[Any], name: 
 
 def takes(name: str, value: object) -> bool:
     try:
-        READERS[name]("it", value)
+        OPTIONS[name].validate("it", value)
     except OptionsError:
         return False
     return True
 
 
-TEXTS = [name for name in sorted(READERS) if takes(name, "/ab")]
-LISTS = [name for name in sorted(READERS) if takes(name, ["ab"])]
+TEXTS = [name for name in sorted(OPTIONS) if takes(name, "/ab")]
+LISTS = [name for name in sorted(OPTIONS) if takes(name, ["ab"])]
 
 
 def test_the_options_that_take_texts_are_known() -> None:
@@ -439,7 +438,7 @@ def test_several_names_that_do_not_exist_are_all_named() -> None:
 
 
 def test_other_names_are_names_of_nothing_here() -> None:
-    assert not set(OTHER_NAMES) & set(READERS)
+    assert not set(OTHER_NAMES) & set(OPTIONS)
 
 
 # No value, however odd, raises anything else.
@@ -460,7 +459,7 @@ ODD = st.recursive(
 
 
 @pytest.mark.filterwarnings("ignore::outrider.options.PermissionShadowedWarning")
-@given(st.sampled_from(sorted(READERS)), ODD)
+@given(st.sampled_from(sorted(OPTIONS)), ODD)
 def test_an_odd_value_is_kept_or_refused(name: str, value: object) -> None:
     fields: dict[str, Any] = {name: value}
     try:

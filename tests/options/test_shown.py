@@ -33,7 +33,7 @@ SHOWN = [
     (Options(setting_sources=None), "Options(setting_sources=None)"),
     (Options(tools=[]), "Options(tools=[])"),
     (Options(tools=["Bash", len]), "Options(tools=['Bash', <len>])"),
-    (Options(permission=len), "Options(permission=<len>)"),
+    (Options(permission=print), "Options(permission=<print>)"),
     (Options(hooks={"Stop": [len]}), "Options(hooks={'Stop': [<len>]})"),
     (Options(env={"A": "b"}), "Options(env={'A': 'b'})"),
     (Options(system_prompt="x"), "Options(system_prompt=CustomPrompt(prompt='x'))"),

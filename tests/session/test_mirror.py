@@ -432,6 +432,36 @@ async def test_the_only_copy_is_rescued(
     ]
 
 
+@pytest.mark.parametrize("isolation", ["inherit", "hermetic"])
+async def test_a_store_that_is_too_far_behind_gets_no_more(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, isolation: Any
+) -> None:
+    hurried(monkeypatch)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(_mirror, "MEMORY_BYTES", 600)
+    store = Told()
+    store.failing = lambda: DOWN
+    frames = [mirrored(number) for number in range(1, 9)]
+    async with playing(working(*frames), session_store=store, isolation=isolation) as session:
+        reader = aiter(session)
+        told = errors_of((await session.ask("go")).messages)
+        assert any("is behind by" in words for words in told)
+        store.failing = None
+    told = errors_of([message async for message in reader])
+    numbers = list(range(1, 9))
+    if isolation == "inherit":
+        # What waited is stored; what came after it is on disk.
+        assert store.numbers() == numbers[: len(store.numbers())]
+        assert 0 < len(store.numbers()) < len(frames)
+        assert "it is on disk" in told[-1]
+    else:
+        found = re.search(r"it is in (\S+):", told[-1])
+        assert found
+        rescued = [entry["number"] for line in entries_of(Path(found[1])) for entry in line["entries"]]
+        assert rescued == numbers[len(numbers) - len(rescued) :]
+        assert {*store.numbers(), *rescued} == {*numbers}
+
+
 async def test_after_what_is_too_large_nothing_is_stored(caplog: pytest.LogCaptureFixture) -> None:
     store = Told()
     large = mirrored(2)

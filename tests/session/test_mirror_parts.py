@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import json
 import os
-from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider.session._store import mirror
-from outrider.session._store.mirror import Backlog, Keys, rescue
+from outrider.session._store.mirror import Backlog, Batch, Keys, RescueFile
 from tests.cases import every_case
 
 ID = "5e551011-0000-4000-8000-000000000001"
@@ -84,11 +84,9 @@ FRAMES = st.lists(
 )
 
 
-@given(FRAMES, st.integers(0, 300))
-def test_what_is_put_in_comes_out_once_and_in_order(
-    frames: list[tuple[str, int, int, bool]], budget: int
-) -> None:
-    backlog = Backlog(budget)
+@given(FRAMES)
+def test_what_is_put_in_comes_out_once_and_in_order(frames: list[tuple[str, int, int, bool]]) -> None:
+    backlog = Backlog()
     put: dict[str, list[int]] = {"a": [], "b": []}
     got: dict[str, list[int]] = {"a": [], "b": []}
     order: list[int] = []
@@ -117,78 +115,38 @@ def test_what_is_put_in_comes_out_once_and_in_order(
     assert order == list(range(count))
     assert len(set(ids)) == len(ids)
     assert backlog.take() is None
+    assert backlog.size == 0
+
+
+def drained(backlog: Backlog) -> list[Batch]:
+    return list(iter(backlog.take, None))
 
 
 def test_batches_are_not_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     backlog = Backlog()
     backlog.put(key("a"), [{"n": number} for number in range(1201)], 20_000)
-    assert [len(batch.entries) for batch in backlog.drain()] == [500, 500, 201]
+    assert [len(batch.entries) for batch in drained(backlog)] == [500, 500, 201]
     monkeypatch.setattr(mirror, "BATCH_BYTES", 100)
     backlog.put(key("a"), [{"text": "x" * 60}] * 3, 210)
     backlog.put(key("a"), [{"text": "x" * 500}], 510)
     backlog.put(key("a"), [{}] * 10, 40)
-    assert [len(batch.entries) for batch in backlog.drain()] == [1, 1, 1, 1, 10]
-
-
-class Counting(FileIO):
-    """A file that counts how often it is read."""
-
-    reads = 0
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        type(self).reads += 1
-        return super().read(-1 if size is None else size)
-
-    def readinto(self, buffer: Any, /) -> int:
-        type(self).reads += 1
-        return super().readinto(buffer)
-
-
-def test_what_waits_in_a_file_is_not_read_byte_by_byte(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tempfile.TemporaryFile", lambda **_: Counting(tmp_path / "waiting", "w+"))
-    backlog = Backlog(10)
-    for number in range(4):
-        backlog.put(key("a"), [{"n": number, "text": "x" * 10_000}], 10_000)
-    assert sum(len(batch.entries) for batch in backlog.drain()) == 4
-    assert Counting.reads < 100
-
-
-def test_a_file_that_cannot_be_written_changes_nothing(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    backlog = Backlog(10)
-    backlog.put(key("a"), [{"n": 0}], 10)
-    backlog.put(key("a"), [{"n": 1}], 10)
-    assert backlog._file is not None
-    backlog._file.close()
-    # A closed file raises another error than a full disk.
-    monkeypatch.setattr(backlog, "_file", Full())
-    backlog.put(key("a"), [{"n": 2}], 10)
-    backlog.put(key("a"), [{"n": 3}], 10)
-    assert len(backlog) == 4
-    assert "has to stay in memory" in caplog.text
-    waiting: list[Any] = [piece.entries for piece in backlog._tail]
-    assert waiting == [[{"n": 2}], [{"n": 3}]]
-
-
-class Full:
-    """A file on a full disk."""
-
-    def seek(self, *_: object) -> int:
-        return 0
-
-    def write(self, _: object) -> int:
-        raise OSError(28, "No space left on device")
-
-    def truncate(self, _: int) -> None: ...
+    assert [len(batch.entries) for batch in drained(backlog)] == [1, 1, 1, 1, 10]
 
 
 def test_nothing_to_rescue_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    assert rescue([]) is None
+    assert RescueFile().describe() == "it is lost"
     assert not list(tmp_path.iterdir())
+
+
+def test_a_batch_is_rescued_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    file = RescueFile()
+    for name in ("one", "two", "one"):
+        file.add(Batch(key("a"), [], name, 0))
+    [path] = tmp_path.iterdir()
+    assert f"it is in {path}" in file.describe()
+    assert [json.loads(line)["batch"] for line in path.read_text().splitlines()] == ["one", "two"]
 
 
 def test_what_could_be_rescued_is_named_though_it_is_not_all(
@@ -198,8 +156,10 @@ def test_what_could_be_rescued_is_named_though_it_is_not_all(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr("os.write", fail)
-    backlog = Backlog()
-    backlog.put(key("a"), [{"n": 0}], 10)
-    with pytest.raises(OSError, match="outrider-transcript-"):
-        rescue(backlog.drain())
+    file = RescueFile()
+    file.add(Batch(key("a"), [], "one", 0))
+    monkeypatch.setattr("builtins.open", fail)
+    file.add(Batch(key("a"), [], "two", 0))
+    [path] = tmp_path.iterdir()
+    assert "could not be written whole" in file.describe()
+    assert str(path) in file.describe()

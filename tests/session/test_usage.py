@@ -11,6 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from outrider.session._streams.routing import Routing
+from outrider.session._streams.stream import Flow
 from outrider.session._usage import Usage, UsageMeter
 from outrider.wire import (
     AssistantMessage,
@@ -294,6 +296,52 @@ def test_stream_events_tell_how_long_an_answer_became() -> None:
     assert (meter.turn.input_tokens, meter.turn.output_tokens) == (200, 40)
     said = [message for message in seen if isinstance(message, AssistantMessage)]
     assert metered(*said).turn.output_tokens == 2
+
+
+def stream_event(event: Any) -> Message:
+    message = decode(json.dumps({"type": "stream_event", "event": event}, separators=(",", ":")))
+    assert isinstance(message, StreamEvent)
+    return message
+
+
+FIGURES: list[Message] = [
+    stream_event(
+        {"type": "message_start", "message": {"id": "a", "model": "m", "usage": {"input_tokens": 5}}}
+    ),
+    stream_event({"type": "content_block_delta", "delta": {"type": "text_delta", "text": '"message_start"'}}),
+    answer("a", 1),
+    stream_event({"type": "message_delta", "usage": {"output_tokens": 500}}),
+]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+def test_what_is_counted_does_not_depend_on_what_comes_together(size: int) -> None:
+    meter = UsageMeter()
+    for start in range(0, len(FIGURES), size):
+        messages = FIGURES[start : start + size]
+        meter.receive_output(messages, set(map(type, messages)))
+    assert meter.turn == meter.total
+    assert (meter.turn.input_tokens, meter.turn.output_tokens) == (100, 500)
+
+
+@pytest.mark.parametrize("size", [1, 4])
+def test_a_session_tells_in_mid_turn_what_its_stream_events_say(size: int) -> None:
+    routing = Routing(Flow(), can_be_asked=False)
+    routing.turns.is_turn_open = True
+    for start in range(0, len(FIGURES), size):
+        messages = FIGURES[start : start + size]
+        routing.receive(messages, set(map(type, messages)), 0, 0.0)
+    assert routing.meter.turn.output_tokens == 500
+
+
+def test_long_turns_are_counted_along_the_way_and_repeated_answers_once() -> None:
+    meter = UsageMeter()
+    messages: list[Message] = [answer(str(number // 2), 1 + number % 2) for number in range(40_000)]
+    meter.receive_output(messages, {AssistantMessage})
+    assert meter.turn.output_tokens == 40_000
+    meter.receive(result("r"))
+    meter.receive_output(messages, {AssistantMessage})
+    assert meter.turn.output_tokens == 0
 
 
 def test_stream_events_made_by_hand_count_too_and_broken_ones_do_no_harm() -> None:

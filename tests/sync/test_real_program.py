@@ -24,6 +24,8 @@ from scripts.agent_program import VERSION
 from tests.real_program import require_program
 from tests.transports.conftest import wait_for
 
+pytestmark = pytest.mark.real
+
 
 @pytest.fixture
 def agent() -> Iterator[RealAgent]:
@@ -36,6 +38,7 @@ def is_running(pid: int | None) -> bool:
     return stat is not None and stat.is_running
 
 
+@pytest.mark.smoke
 def test_it_answers(agent: RealAgent) -> None:
     assert outrider.sync.run("hi", agent.options()).text == "hello"
     with outrider.sync.stream("hi", agent.options()) as turn:

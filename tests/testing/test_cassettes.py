@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Iterator
 from contextvars import copy_context
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,8 @@ async def recorded_and_replayed(path: Path, agent: RealAgent, play: Play, **opti
             return first, await play(Options(cli_path="/nowhere/claude", **options))
 
 
+@pytest.mark.smoke
+@pytest.mark.real
 async def test_a_real_run_is_played_again_without_the_program(cassette: Path) -> None:
     agent = real_agent(use_tool("mcp__tools__lookup", ticket=7), say("Ada."), say("Still Ada."))
     first, second = await recorded_and_replayed(
@@ -128,6 +131,7 @@ class Taking:
         return f"took {number}"
 
 
+@pytest.mark.real
 async def test_parallel_calls_are_played_again_in_any_order(cassette: Path) -> None:
     takings = [Taking(2, 0, 1), Taking(0, 1, 2)]
 
@@ -147,6 +151,7 @@ async def test_parallel_calls_are_played_again_in_any_order(cassette: Path) -> N
     assert [taking.answered for taking in takings] == [[2, 0, 1], [0, 1, 2]]
 
 
+@pytest.mark.real
 async def test_an_interrupt_is_played_again(cassette: Path) -> None:
     gate = Gate()
 
@@ -164,6 +169,7 @@ async def test_an_interrupt_is_played_again(cassette: Path) -> None:
     assert first == second == [False, "next"]
 
 
+@pytest.mark.real
 async def test_closing_in_the_middle_of_a_turn_is_played_again(cassette: Path) -> None:
     async def play(options: Options) -> str:
         async with Session(options) as session:
@@ -178,6 +184,7 @@ async def test_closing_in_the_middle_of_a_turn_is_played_again(cassette: Path) -
     assert first == second == "TransportClosed"
 
 
+@pytest.mark.real
 async def test_a_resumed_session_is_the_next_run(cassette: Path) -> None:
     async def play(options: Options) -> list[object]:
         first = await outrider.run("remember 7", options=options)
@@ -190,6 +197,7 @@ async def test_a_resumed_session_is_the_next_run(cassette: Path) -> None:
     assert len(read_trace(cassette).runs) == 2
 
 
+@pytest.mark.real
 async def test_a_start_that_failed_fails_again(cassette: Path) -> None:
     async def play(options: Options) -> str:
         with pytest.raises(OutriderError) as caught:
@@ -222,7 +230,7 @@ async def test_sessions_side_by_side_are_told_apart(cassette: Path) -> None:
         with replay(cassette, strict=False, ignore=["message.content"]) as played:
             async with anyio.create_task_group() as tasks:
                 for word in ("one", "two", "three"):
-                    tasks.start_soon(outrider.run, f"say {word}")
+                    tasks.start_soon(partial(outrider.run, f"say {word}"))
     assert len(played.players) == 3
 
 

@@ -217,6 +217,7 @@ def test_it(agent):
     result.stdout.no_fnmatch_line("*what was said*")
 
 
+@pytest.mark.real
 def test_the_real_program_is_a_fixture_too(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -64,6 +64,7 @@ def blocks(one: Conversation) -> list[Any]:
     return [block for event in one.received if isinstance(event, AssistantMessage) for block in event.content]
 
 
+@pytest.mark.real
 async def test_it_says_what_the_script_says() -> None:
     step = say("hel", "lo", usage={"input_tokens": 70, "output_tokens": 7})
     with real_agent(step, say("more"), say("too much")) as agent:
@@ -79,6 +80,7 @@ async def test_it_says_what_the_script_says() -> None:
         assert any(agent.config_dir.rglob("*.jsonl")), "the session is kept in the agent's own folder"
 
 
+@pytest.mark.real
 async def test_it_runs_the_tools_of_the_script() -> None:
     command = use_tool("Bash", command="echo $((6 * 7)) | tee made", tool_use_id="toolu_mine")
     with real_agent(command, say("done")) as agent:
@@ -90,6 +92,7 @@ async def test_it_runs_the_tools_of_the_script() -> None:
         assert (outcome["tool_use_id"], outcome["content"]) == ("toolu_mine", "42")
 
 
+@pytest.mark.real
 async def test_it_runs_several_tools_of_one_message() -> None:
     script = answer(say("both"), use_tool("Bash", command="echo 1"), use_tool("Bash", command="echo 2"))
     with real_agent(script, say("done")) as agent:
@@ -102,6 +105,7 @@ async def test_it_runs_several_tools_of_one_message() -> None:
     assert [answers[block.id] for block in used] == ["1", "2"]
 
 
+@pytest.mark.real
 async def test_it_thinks() -> None:
     with real_agent(think("hm, ", "so", then=say("yes"))) as agent:
         async with Conversation(agent.options()) as one:
@@ -111,6 +115,7 @@ async def test_it_thinks() -> None:
     assert (thought.thinking, text) == ("hm, so", TextBlock("yes"))
 
 
+@pytest.mark.real
 async def test_pieces_are_the_partial_messages() -> None:
     with real_agent(say("one ", "two ", "three")) as agent:
         async with Conversation(agent.options(include_partial_messages=True)) as one:
@@ -133,6 +138,7 @@ FAILURES = [
 ]
 
 
+@pytest.mark.real
 async def test_an_error_of_the_api_is_the_result() -> None:
     # The program tries some of them again in other ways: each is all that it gets, until the next turn.
     now = FAILURES[0][0]
@@ -145,6 +151,7 @@ async def test_an_error_of_the_api_is_the_result() -> None:
                 assert text.lower() in str(result.result).lower()
 
 
+@pytest.mark.real
 async def test_it_tries_again_after_what_may_pass() -> None:
     passing = [fail(429, retry_after=0), fail(529), fail(529, after="half"), drop(), drop(after="half a ")]
     with real_agent(*[step for it in passing for step in (it, say("whole"))]) as agent:
@@ -155,6 +162,7 @@ async def test_it_tries_again_after_what_may_pass() -> None:
                 assert len(agent.api.main_requests) == 2 * number, step
 
 
+@pytest.mark.real
 async def test_a_refusal_ends_the_turn() -> None:
     with real_agent(otherwise=refuse()) as agent:
         async with Conversation(agent.options()) as one:
@@ -163,6 +171,7 @@ async def test_a_refusal_ends_the_turn() -> None:
     assert result.stop_reason == "refusal"
 
 
+@pytest.mark.real
 async def test_a_function_sees_what_the_tools_gave() -> None:
     def repeat(request: Request) -> Step:
         return say(f"it is {request.tool_results[0]['content']}")
@@ -172,6 +181,7 @@ async def test_a_function_sees_what_the_tools_gave() -> None:
             assert (await one.turn("calculate")).result == "it is 42"
 
 
+@pytest.mark.real
 async def test_a_subagent_has_a_script_of_its_own() -> None:
     start = use_tool("Agent", description="look", prompt="look there", run_in_background=False)
     subagents = [use_tool("Bash", command="echo seen"), say("I saw it")]
@@ -186,6 +196,7 @@ async def test_a_subagent_has_a_script_of_its_own() -> None:
         assert "I saw it" in str(agent.api.main_requests[1].tool_results)
 
 
+@pytest.mark.real
 async def test_a_held_stream_can_be_interrupted() -> None:
     gate = Gate()
     with real_agent(say("one two three", gate=gate), say("next")) as agent:
@@ -202,6 +213,7 @@ async def test_a_held_stream_can_be_interrupted() -> None:
             assert (await one.turn("go on")).result == "next"
 
 
+@pytest.mark.real
 async def test_a_held_stream_goes_on_when_the_gate_opens() -> None:
     gate = Gate()
     with real_agent(say("one two", gate=gate)) as agent:
@@ -215,6 +227,7 @@ async def test_a_held_stream_goes_on_when_the_gate_opens() -> None:
             gate.open()
 
 
+@pytest.mark.real
 async def test_what_hangs_can_be_interrupted_too() -> None:
     with real_agent(hang(), say("next")) as agent:
         async with Conversation(agent.options()) as one, anyio.create_task_group() as tasks:
@@ -228,6 +241,7 @@ async def test_what_hangs_can_be_interrupted_too() -> None:
             await one.transport.send(one.peer.take_output())
 
 
+@pytest.mark.real
 async def test_side_requests_take_nothing_from_the_script() -> None:
     side: dict[Any, Any] = {"title": say('{"title": "Mine"}')}
     with real_agent(say("main"), side=side) as agent:
@@ -245,6 +259,7 @@ async def test_side_requests_take_nothing_from_the_script() -> None:
 # The agent's place.
 
 
+@pytest.mark.real
 def test_options_are_added_to_those_of_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_AUTH_TOKEN", "of the user")
     with real_agent() as agent:
@@ -257,6 +272,7 @@ def test_options_are_added_to_those_of_the_agent(monkeypatch: pytest.MonkeyPatch
         assert agent.options(cwd="/").cwd == "/"
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("isolation", ["inherit", "hermetic"])
 async def test_a_hermetic_run_chooses_its_own_folders(isolation: Any) -> None:
     with real_agent(say("hello")) as agent:
@@ -265,6 +281,7 @@ async def test_a_hermetic_run_chooses_its_own_folders(isolation: Any) -> None:
         assert any(agent.home.rglob("*.jsonl")) == (isolation == "inherit")
 
 
+@pytest.mark.real
 def test_its_folders_are_there_in_the_block_alone() -> None:
     agent = real_agent()
     with pytest.raises(UsageError, match="no folders yet"):
@@ -281,12 +298,14 @@ def test_its_folders_are_there_in_the_block_alone() -> None:
     agent.close()
 
 
+@pytest.mark.real
 def test_what_a_function_raises_comes_out_of_the_block() -> None:
     agent = real_agent()
     with pytest.raises(KeyError), agent:
         agent.api._errors.append(KeyError())
 
 
+@pytest.mark.real
 def test_it_does_without_folders_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     agent = real_agent()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))

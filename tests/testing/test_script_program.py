@@ -24,7 +24,7 @@ from outrider.testing._script.script import (
 from outrider.wire import TextBlock
 from tests.real_program import require_program
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
 DEADLINE = 60.0
 
@@ -230,7 +230,7 @@ async def test_a_plan_reaches_the_user() -> None:
     plans: list[Any] = []
 
     async def look(request: Any) -> Any:
-        plans.append(request.input)
+        plans.append(request.tool_input)
         return outrider.allow()
 
     script = [exit_plan_mode("1. Do it."), expect(tool_result="approved"), say("Done.")]

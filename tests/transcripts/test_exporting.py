@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from outrider.errors import OptionsError
 from outrider.transcripts import Bundle
-from outrider.transcripts._export.markdown import fenced
+from outrider.transcripts._copies import imported
+from outrider.transcripts._export.documents import fenced
 from outrider.transcripts._export.turns import exported
-from outrider.transcripts._import import imported
 from outrider.wire import JsonObject
 from tests.cases import every_case
 from tests.transcripts.keeping import KEY, bundle

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from outrider.errors import OptionsError, TranscriptDamaged
-from outrider.transcripts._disk import SessionFile
+from outrider.transcripts._copies import imported, renamed
+from outrider.transcripts._disk.files import SessionFile
 from outrider.transcripts._disk.read import load_bundle
 from outrider.transcripts._export.turns import exported
-from outrider.transcripts._import import imported, renamed
 from outrider.wire import JsonObject
 from tests.cases import every_case
 from tests.transcripts.keeping import KEY, bundle, put_on_disk

@@ -10,7 +10,7 @@ import pytest
 import outrider
 from outrider.testing import RealAgent, say
 from outrider.transcripts import config_folder, has_sessions, project_folder, project_key
-from outrider.transcripts._paths import is_same_project
+from outrider.transcripts._disk.files import is_same_project
 from tests.real_program import require_program
 
 
@@ -75,6 +75,7 @@ def test_whether_there_are_sessions(tmp_path: Path) -> None:
     assert has_sessions(tmp_path)
 
 
+@pytest.mark.real
 @pytest.mark.anyio
 @pytest.mark.parametrize("name", ["a😀b", "x" * 210], ids=["emoji", "long"])
 async def test_the_real_program_uses_the_same_names(name: str) -> None:

@@ -17,7 +17,7 @@ from outrider.transcripts import FileStore, MemoryStore, SqliteStore, project_ke
 from tests.real_program import require_program
 from tests.transcripts.stores.remote import REMOTES
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
 DEADLINE = 50.0
 

@@ -15,7 +15,7 @@ from outrider.testing import RealAgent, say, use_tool
 from outrider.transcripts import MemoryStore, Sessions
 from tests.real_program import require_program
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.real]
 DEADLINE = 120.0
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from outrider.transcripts._paths import worktrees
+from outrider.transcripts._disk.files import worktrees
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not here")
 

@@ -23,7 +23,7 @@ import pytest
 from outrider.command import Command
 from outrider.transports import ProcessTransport, live_processes
 from outrider.transports._process.processes import environment_of, process_ids, stat_of
-from outrider.transports._process.watchdog import host
+from outrider.transports._process.supervisor import supervisor
 
 DEADLINE = 30.0
 """Far longer than anything takes, and shorter than the limit of a test."""
@@ -86,7 +86,7 @@ def marked_processes(marker: str) -> list[int]:
 
 def own_processes() -> list[int]:
     """All that this test process has started through Outrider and that still runs."""
-    return marked_processes(f"OUTRIDER_{host().id}=")
+    return marked_processes(f"OUTRIDER_{supervisor().id}=")
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -98,8 +98,9 @@ def libraries_are_warm() -> None:
 
 @pytest.fixture(autouse=True)
 def nothing_is_left() -> Iterator[None]:
-    # The watchdog is started once and stays; it is not the test's.
-    host().watchdog.start()
+    # The watchdog is started once and stays, and so does what the supervisor waits with.
+    supervisor().open()
+    supervisor().watchdog.start()
     # So are threads of other tests: that of `outrider.sync` stays as long as the process.
     descriptors, folders, threads = _descriptors(), _folders(), _threads()
     yield
@@ -108,8 +109,8 @@ def nothing_is_left() -> Iterator[None]:
         # A child that was not closed but dropped ends by itself, a moment later.
         wait_for(lambda: not live_processes() and not _threads() - threads)
     finally:
-        for supervisor in host().live():
-            supervisor.end(kill=True)
+        for one in supervisor().children():
+            one.end(kill=True)
     # What a thread held until now may have been part of a cycle, and one may be about to close it.
     with suppress(AssertionError):
         wait_for(lambda: not _opened_since(descriptors))

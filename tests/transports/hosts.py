@@ -16,7 +16,7 @@ import anyio
 
 from outrider.command import FOLDER, Command, File
 from outrider.transports import ProcessTransport
-from outrider.transports._process.watchdog import host
+from outrider.transports._process.supervisor import supervisor
 
 CHILDREN = Path(__file__).with_name("children.py")
 NAMES = ("polite", "ignores_everything", "leaves_an_escaped_one")
@@ -35,7 +35,7 @@ async def start(*names: str) -> list[ProcessTransport]:
 
 
 def announce(worker: int = 0) -> None:
-    print(host().id, host().watchdog.pid, worker, flush=True)
+    print(supervisor().id, supervisor().watchdog.pid, worker, flush=True)
 
 
 def waits_to_be_killed() -> None:
@@ -132,7 +132,7 @@ def forks() -> None:
     if os.fork() == 0:
         # The worker drops what it inherited, starts a child of its own, and ends in the usual way.
         transport.end(kill=True)
-        assert host().live() == []
+        assert supervisor().children() == []
         anyio.run(start, "polite")
         sys.exit(0)
     _, status = os.wait()

@@ -44,6 +44,7 @@ async def test_one_that_is_not_there_is_an_error() -> None:
         await run_to_end(Command(("no-such-program",)), timeout=30)
 
 
+@pytest.mark.real
 @pytest.mark.requirement("B3")
 async def test_the_real_program_tells_its_version(tmp_path: Path) -> None:
     options = Options(cli_path=require_program(), env=clean_environment(tmp_path))

@@ -14,7 +14,7 @@ import pytest
 
 from outrider.errors import ConnectionLost, ProcessExited, TransportClosed
 from outrider.transports import ProcessTransport
-from outrider.transports._process import supervisor as _supervisor
+from outrider.transports._process import child as _child
 from outrider.transports._process import watchdog_main as _watchdog_main
 from outrider.transports._process.pipes import ENDING_LIMIT
 from outrider.transports._process.processes import stat_of
@@ -204,7 +204,7 @@ async def test_a_consumer_that_does_not_read_holds_the_child_up_and_loses_nothin
         await anext(messages)
         assert transport._link is not None
         # It is done only when somebody reads on: a megabyte does not fit into a pipe.
-        assert not transport._link.supervisor.has_exited
+        assert not transport._link.child.has_exited
         numbers = [
             message.data["number"] async for message in messages if isinstance(message, UnknownMessage)
         ]
@@ -239,7 +239,7 @@ async def test_a_grandchild_that_lost_its_environment_is_found_by_its_session() 
 
 @pytest.mark.requirement("D6")
 async def test_a_child_that_closes_stdout_and_lives_on_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_supervisor, "SILENT_SECONDS", 0.05)
+    monkeypatch.setattr(_child, "SILENT_SECONDS", 0.05)
     async with impatient("closes_stdout") as transport:
         with pytest.raises(ConnectionLost, match="closed its stdout"):
             await everything(transport)
@@ -348,16 +348,16 @@ def test_the_bounds_are_those_of_the_documentation() -> None:
     bounds = [float(number) for number in re.findall(r"^\|[^|]*\| (\d+) s", table, re.MULTILINE)]
     transport = ProcessTransport(child("polite"))
     assert bounds == [
-        _supervisor.FLUSH_SECONDS,
+        _child.FLUSH_SECONDS,
         5.0,
         5.0,
-        _supervisor.LEFT_SECONDS,
-        _supervisor.KILL_SECONDS,
-        _supervisor.CALLBACK_SECONDS,
+        _child.LEFT_SECONDS,
+        _child.KILL_SECONDS,
+        _child.CALLBACK_SECONDS,
     ]
     assert sum(bounds) == transport.bound
     assert f"Added up it is {transport.bound:.0f} s" in page
-    assert f"It has {_supervisor.SILENT_SECONDS:.0f} s to exit" in page
+    assert f"It has {_child.SILENT_SECONDS:.0f} s to exit" in page
     assert f"{ENDING_LIMIT // 2**20} MiB of it are kept" in page
     assert f"waits {_watchdog_main.POLITE_SECONDS:.0f} s" in page
     assert f"SIGKILL after {_watchdog_main.TERM_SECONDS:.0f} s" in page

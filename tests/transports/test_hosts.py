@@ -120,9 +120,9 @@ def test_orphans_that_become_children_of_the_host_are_reaped(started: list[Start
 
 
 def test_a_watchdog_that_was_killed_is_replaced_with_the_next_child(started: list[Started]) -> None:
-    from outrider.transports._process.watchdog import Host
+    from outrider.transports._process.supervisor import Supervisor
 
-    owner = Host()
+    owner = Supervisor()
     try:
         owner.watchdog.start()
         first = owner.watchdog.pid
@@ -138,10 +138,10 @@ def test_a_watchdog_that_was_killed_is_replaced_with_the_next_child(started: lis
 def test_without_an_interpreter_there_is_no_watchdog_and_a_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from outrider.transports._process.watchdog import Host
+    from outrider.transports._process.supervisor import Supervisor
 
     monkeypatch.setattr(sys, "frozen", True, raising=False)
-    owner = Host()
+    owner = Supervisor()
     owner.watchdog.start()
     owner.watchdog.start()
     assert owner.watchdog.pid is None

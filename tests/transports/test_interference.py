@@ -24,6 +24,7 @@ from outrider.transports._process import pipes as _output
 from outrider.transports._process import spawn as _starting
 from outrider.transports._process import stderr as _stderr
 from outrider.transports._process import transport as _process
+from outrider.transports._process.child import Child
 from outrider.transports._process.pipes import Output
 from outrider.transports._process.spawn import run_uninterrupted
 from outrider.transports._process.stderr import StderrLog
@@ -133,7 +134,7 @@ async def test_ending_the_input_does_not_wait_for_a_write_that_was_given_up() ->
     async with impatient("never_reads", write_timeout=None) as transport:
         await anext(transport.messages())
         assert transport._link is not None
-        stdin = transport._link.supervisor.input
+        stdin = transport._link.child.input
         await transport.send(b"x" * fcntl.fcntl(stdin.fileno(), fcntl.F_GETPIPE_SZ))
         scope = anyio.CancelScope()
 
@@ -170,12 +171,13 @@ async def test_a_program_that_reads_slowly_is_not_taken_for_one_that_does_not_re
 async def test_a_program_that_is_gone_before_the_preamble_was_sent_is_reported_to_the_reader(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    class Slow(Supervisor):
-        def start(self, folder: str | None) -> None:
-            super().start(folder)
-            wait_for(lambda: self.has_exited)
+    take = Supervisor.take
 
-    monkeypatch.setattr(_starting, "Supervisor", Slow)
+    def take_slowly(self: Supervisor, child: Child, folder: str | None) -> None:
+        take(self, child, folder)
+        wait_for(lambda: child.has_exited)
+
+    monkeypatch.setattr(Supervisor, "take", take_slowly)
     command = Command(child("fails_at_once").argv, preamble=b"secret\n")
     async with ProcessTransport(command) as transport:
         with pytest.raises(ProcessExited, match="code 3"):
@@ -213,7 +215,9 @@ async def test_a_callback_that_is_stuck_takes_bounded_memory(
     log = StderrLog(note)
     log.feed(b"0123456789\n" * 100)
     goes_on.set()
-    log.finish(30)
+    is_finished = threading.Event()
+    log.finish(is_finished.set)
+    assert is_finished.wait(30)
     assert 1 <= len(lines) <= 3
     assert f"{100 - len(lines)} lines were not given to the stderr callback" in caplog.text
 
@@ -280,7 +284,7 @@ async def test_a_clean_up_that_wants_to_exit_does_not_keep_close_from_returning(
     caplog.clear()
 
 
-async def test_a_keeper_that_cannot_even_kill_lets_everybody_go(
+async def test_a_shutdown_that_cannot_even_kill_lets_everybody_go(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     transport = impatient("ignores_everything")
@@ -291,7 +295,7 @@ async def test_a_keeper_that_cannot_even_kill_lets_everybody_go(
     def fail() -> bool:
         raise LookupError("a bug")
 
-    monkeypatch.setattr(transport._link.supervisor, "_kill", fail)
+    monkeypatch.setattr(transport._link.child, "_kill", fail)
     await transport.close()
     with pytest.raises(ConnectionLost, match="supervisor of the process failed"):
         await transport.receive()

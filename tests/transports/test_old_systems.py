@@ -11,9 +11,8 @@ import pytest
 
 from outrider.errors import LaunchError, ProcessExited
 from outrider.transports import ProcessTransport
+from outrider.transports._process import child as _child
 from outrider.transports._process import processes as _processes
-from outrider.transports._process import supervisor as _supervisor
-from outrider.transports._process import tree as _tree
 from outrider.transports._process.processes import ProcessTable, PsutilTable
 from outrider.wire import KeepAlive, UnknownMessage
 from tests.transports.conftest import impatient, own_processes, wait_for
@@ -33,7 +32,6 @@ def old_system(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.delattr(os, "eventfd")
     if request.param in ("no pidfd", "macOS"):
         monkeypatch.delattr(os, "pidfd_open")
-        monkeypatch.setattr(_tree, "_HAS_PIDFD", False)
     if request.param == "macOS":  # before Python 3.13
         monkeypatch.delattr(os, "waitid")
 
@@ -109,7 +107,7 @@ async def test_a_process_that_cannot_be_killed_does_not_keep_close_from_returnin
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As one in an uninterruptible wait: signals are sent, and nothing happens."""
-    monkeypatch.setattr(_supervisor, "KILL_SECONDS", 0.05)
+    monkeypatch.setattr(_child, "KILL_SECONDS", 0.05)
     transport = impatient("ignores_everything")
     await transport.connect()
     await anext(transport.messages())
@@ -123,7 +121,7 @@ async def test_a_process_that_cannot_be_killed_does_not_keep_close_from_returnin
     wait_for(lambda: os.waitpid(transport.pid or 0, os.WNOHANG)[0] != 0)
 
 
-async def test_a_keeper_that_fails_kills_its_child(
+async def test_a_shutdown_that_fails_kills_its_child(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     transport = impatient("ignores_everything")
@@ -134,9 +132,9 @@ async def test_a_keeper_that_fails_kills_its_child(
     def fail() -> None:
         raise LookupError("a bug")
 
-    monkeypatch.setattr(transport._link.supervisor, "_shut_down", fail)
+    monkeypatch.setattr(transport._link.child, "_shut_down", fail)
     await transport.close()
-    assert "the supervisor of process" in caplog.text
+    assert "the supervisor failed for process" in caplog.text
     assert "a bug" in caplog.text
     assert "supervisor of the process failed" in str(transport.exit_error)
     wait_for(lambda: not own_processes())

@@ -312,7 +312,7 @@ async def test_a_write_that_is_cancelled_before_it_began_sends_nothing() -> None
             tasks.start_soon(transport.write, "x" * 1_000_000)
             await anyio.wait_all_tasks_blocked()
             assert transport._link is not None
-            stdin = transport._link.supervisor.input
+            stdin = transport._link.child.input
             waiting = stdin.waiting_bytes
             with anyio.move_on_after(0.01):
                 await transport.write("y" * 1000)

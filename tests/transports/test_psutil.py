@@ -149,7 +149,7 @@ def test_both_tables_say_the_same(psutil: PsutilTable) -> None:
         assert mine.started == theirs.started * 1_000_000 // os.sysconf("SC_CLK_TCK")
         assert set(psutil.environment_of(process.pid).split(b"\0")) >= {b"A=1", b"B=\xc3\xa4\n"}
         assert psutil.resident_bytes_of(process.pid) > 1_000_000
-        assert {os.getpid(), process.pid} <= set(psutil.process_ids()) & set(process_ids())
+        assert {os.getpid(), process.pid} <= {pid for pid, _ in psutil.entries()} & set(process_ids())
         process.kill()
         wait_for(lambda: not is_running(process.pid))
         zombie = psutil.stat_of(process.pid)

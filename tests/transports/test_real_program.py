@@ -14,7 +14,7 @@ from outrider.wire import ResultMessage
 from tests.real_program import Conversation, require_program
 from tests.transports.conftest import own_processes, wait_for
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
 
 # Not `sleep`: the program refuses to sleep for long in the foreground.
@@ -34,6 +34,7 @@ def _command_line(pid: int) -> bytes:
         return b""
 
 
+@pytest.mark.smoke
 @pytest.mark.requirement("B3")
 async def test_an_idle_one_says_its_version_and_ends_at_once() -> None:
     with RealAgent(program=require_program()) as agent:

@@ -20,16 +20,14 @@ import pytest
 from outrider.command import FOLDER, Command, File
 from outrider.errors import LaunchError
 from outrider.transports import ProcessTransport
-from outrider.transports._process import tree as _tree
 from outrider.transports._process import watchdog_main as _watchdog_main
 from outrider.transports._process.folder import remove_folder
 from outrider.transports._process.pipes import Input
-from outrider.transports._process.tree import Tree
-from outrider.transports._process.wakeup import EventFd
-from outrider.transports._process.watchdog import Watchdog, host
+from outrider.transports._process.supervisor import supervisor
+from outrider.transports._process.watchdog import Watchdog
 from outrider.wire import Arrival, UnknownMessage
 from tests.transports.conftest import child, impatient, own_processes
-from tests.transports.test_tree import MARKER, Stranger, by_marks, is_alive, marked, stranger
+from tests.transports.test_tree import Stranger, by_marks, is_alive, marked, stranger, tree_of
 
 __all__ = ["marked", "stranger"]
 
@@ -126,40 +124,33 @@ async def test_with_no_file_left_to_open_a_long_line_is_sent_whole() -> None:
 
 
 def test_what_cannot_be_looked_at_counts_as_being_there(marked: Stranger) -> None:
-    tree = Tree(os.getpid(), MARKER)
+    tree, leader = tree_of(os.getpid())
     with few_files():
-        assert tree.has_others()
-        assert tree.signal_others(signal.SIGKILL) == 1
-        assert tree.resident_bytes() == 0
-        tree.reap_orphans()
+        with pytest.raises(OSError, match="Too many open files"):
+            list(tree.find([1]))
+        with pytest.raises(OSError, match="Too many open files"):
+            tree.signal(marked.pid, signal.SIGKILL)
+        assert _watchdog_main.signal_all(tree, signal.SIGKILL) == 1
+        assert tree.resident_bytes(leader) == 0
+        leader.signalled[marked.pid] = 0
+        leader.reap_orphans()
+        assert not leader.keeps_its_number()
     assert is_alive(marked)
 
 
 @by_marks
 def test_with_a_single_file_to_open_it_is_looked_at_before_it_is_signalled(
-    stranger: Stranger, marked: Stranger, monkeypatch: pytest.MonkeyPatch
+    stranger: Stranger, marked: Stranger
 ) -> None:
-    tree = Tree(os.getpid(), MARKER)
-    monkeypatch.setattr(tree, "_find_others", lambda: iter([stranger.pid, marked.pid]))
+    tree, _ = tree_of(os.getpid())
     with few_files(1):
-        assert tree.signal_others(signal.SIGKILL) == 2
+        tree.signal(stranger.pid, signal.SIGKILL)
+        tree.signal(marked.pid, signal.SIGKILL)
     assert marked.process.wait() == -signal.SIGKILL
     assert is_alive(stranger)
 
 
-@pytest.mark.anyio
-async def test_an_event_without_a_descriptor_can_be_waited_for() -> None:
-    with few_files():
-        event = EventFd()
-    assert not event.wait_blocking(0.01)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(event.wait)
-        await anyio.lowlevel.checkpoint()
-        event.set()
-    assert event.wait_blocking()
-
-
-def test_a_piece_that_has_begun_stays_in_the_queue_when_there_is_no_descriptor_for_its_ticket() -> None:
+def test_a_piece_that_has_begun_stays_in_the_queue_when_no_file_can_be_opened() -> None:
     reading, writing = os.pipe()
     size = fcntl.fcntl(writing, fcntl.F_GETPIPE_SZ)
     end = Input(writing, lambda: None)
@@ -225,14 +216,11 @@ def test_where_the_kernel_cannot_hold_a_number_what_is_ours_is_signalled_all_the
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(os, "pidfd_open", refuse)
-    tree = Tree(os.getpid(), MARKER)
-    monkeypatch.setattr(tree, "_find_others", lambda: iter([stranger.pid, marked.pid, 2**22 + 1]))
-    assert tree.signal_others(signal.SIGSTOP) == 3
+    tree, _ = tree_of(os.getpid())
     for pid in (stranger.pid, marked.pid, 2**22 + 1):
-        _watchdog_main.Marked(b"OUTRIDER_test=", {}).signal_one(pid, signal.SIGKILL)
+        tree.signal(pid, signal.SIGSTOP, signal.SIGKILL)
     assert marked.process.wait() == -signal.SIGKILL
     assert is_alive(stranger)
-    assert _tree._HAS_PIDFD
 
 
 @pytest.mark.anyio
@@ -261,9 +249,7 @@ def test_the_watchdog_catches_one_that_forks_on_and_on(
     transport = anyio.run(start)
     assert is_locked(lock)
     assert transport._link is not None
-    supervisor = transport._link.supervisor
-    name, value = host().marker(supervisor.number)
-    _watchdog_main.clean_up(f"{name}={value}".encode(), {})
+    _watchdog_main.clean_up(supervisor().id, {})
     assert not is_locked(lock)
 
 

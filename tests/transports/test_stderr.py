@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider.errors import ProcessExited
-from outrider.transports._process import supervisor as _supervisor
+from outrider.transports._process import child as _child
 from outrider.transports._process.stderr import StderrLog
 from tests.transports.conftest import impatient
 
@@ -53,7 +53,7 @@ async def test_a_callback_that_raises_is_called_again(caplog: pytest.LogCaptureF
 async def test_a_callback_that_blocks_does_not_keep_close_from_returning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(_supervisor, "CALLBACK_SECONDS", 0.05)
+    monkeypatch.setattr(_child, "CALLBACK_SECONDS", 0.05)
     released = threading.Event()
     async with impatient("writes_to_stderr", "one\n", stderr=lambda _: released.wait()) as transport:
         await anext(transport.messages())
@@ -93,10 +93,10 @@ def test_a_line_without_an_end_takes_bounded_memory() -> None:
 def test_any_cutting_gives_the_same_lines(pieces: list[bytes]) -> None:
     whole, cut = StderrLog(), StderrLog()
     whole.feed(b"".join(pieces))
-    whole.finish(1.0)
+    whole.finish(lambda: None)
     for piece in pieces:
         cut.feed(piece)
-    cut.finish(1.0)
+    cut.finish(lambda: None)
     assert whole.tail == cut.tail
 
 

@@ -14,12 +14,9 @@ import pytest
 from outrider.transports import ProcessTransport
 from outrider.transports._process import processes as _processes
 from outrider.transports._process import watchdog_main as _watchdog_main
-from outrider.transports._process.processes import environment_of, processes, stat_of
-from outrider.transports._process.tree import Tree
-from outrider.transports._process.watchdog_main import Marked
+from outrider.transports._process.processes import Leader, Tree, environment_of, processes, stat_of
 from tests.transports.conftest import child, wait_for
 
-MARKER = "OUTRIDER_test=1"
 by_marks = pytest.mark.skipif(
     not processes().has_tags, reason="what this process starts is of its tree, then"
 )
@@ -58,47 +55,99 @@ def is_alive(one: Stranger) -> bool:
     return one.process.poll() is None
 
 
+def tree_of(pid: int, host_id: str = "test", number: int = 1) -> tuple[Tree, Leader]:
+    """A tree with one child, which is this process, or one that is not ours."""
+    tree, leader = Tree(host_id), Leader(number, pid)
+    tree.add(leader)
+    return tree, leader
+
+
 def test_members_are_those_of_the_group_and_those_with_the_marker(
     stranger: Stranger, marked: Stranger
 ) -> None:
-    assert Tree(stranger.pid, "OUTRIDER_other=1").members() == [stranger.pid]
-    assert set(Tree(stranger.pid, MARKER).members()) == {stranger.pid, marked.pid}
-    assert Tree(stranger.pid, MARKER).others() == [marked.pid]
+    tree, leader = tree_of(stranger.pid, "other")
+    assert tree.members(leader) == [stranger.pid]
+    tree, leader = tree_of(stranger.pid)
+    assert set(tree.members(leader)) == {stranger.pid, marked.pid}
+    assert list(tree.find([1])) == [(1, marked.pid)]
+    assert set(tree.find()) == {(1, marked.pid), (1, stranger.pid)}
 
 
-def test_a_marker_must_be_whole(marked: Stranger) -> None:
-    assert marked.pid not in Tree(os.getpid(), "OUTRIDER_test=").others()
-    assert marked.pid not in Tree(os.getpid(), "RIDLE_test=1").others()
-    assert marked.pid not in Tree(os.getpid(), "OUTRIDER_test=11").others()
+@pytest.mark.parametrize("host_id, number", [("tes", 1), ("est", 1), ("test", 11), ("test=1", 1)])
+def test_a_marker_must_be_whole(host_id: str, number: int, stranger: Stranger, marked: Stranger) -> None:
+    tree, leader = tree_of(stranger.pid, host_id, number)
+    assert marked.pid not in tree.members(leader)
+    assert list(tree.find([number])) == []
+
+
+def test_one_search_finds_what_belongs_to_each_child(stranger: Stranger, marked: Stranger) -> None:
+    other = Stranger(OUTRIDER_test="2")
+    try:
+        tree, _ = tree_of(stranger.pid)
+        second = Leader(2, 2**22 + 1)
+        tree.add(second)
+        assert sorted(tree.find([1, 2])) == [(1, marked.pid), (2, other.pid)]
+        assert list(tree.find([2])) == [(2, other.pid)]
+        tree.remove(second)
+        assert list(tree.find([1])) == [(1, marked.pid)]
+    finally:
+        other.process.kill()
+        other.process.wait()
 
 
 @by_marks
-def test_a_number_that_went_to_another_process_is_not_signalled(
+def test_a_process_that_is_known_is_not_looked_at_again(
     stranger: Stranger, marked: Stranger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    tree, _ = tree_of(os.getpid())
+    assert (1, marked.pid) in set(tree.find([1]))
+    looked_at: list[int] = []
+
+    def look(pid: int) -> bytes:
+        looked_at.append(pid)
+        return environment_of(pid)
+
+    monkeypatch.setattr(_processes, "environment_of", look)
+    assert (1, marked.pid) in set(tree.find([1]))
+    assert stranger.pid not in looked_at
+    assert marked.pid not in looked_at
+
+
+def test_a_search_that_never_comes_to_an_end_is_given_up(
+    stranger: Stranger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where processes come and go: each that was gone when its turn came may have started another."""
+    tree, _ = tree_of(stranger.pid)
+    monkeypatch.setattr(type(processes()), "entries", lambda _: [(2**22 + 1, 0)])
+    with pytest.raises(OSError, match="come and go"):
+        list(tree.find([1]))
+
+
+@by_marks
+def test_a_number_that_went_to_another_process_is_not_signalled(stranger: Stranger, marked: Stranger) -> None:
     """As if a member had ended after it was found, and its number been given to a stranger."""
-    tree = Tree(os.getpid(), MARKER)
-    monkeypatch.setattr(tree, "_find_others", lambda: iter([stranger.pid, marked.pid, 2**22 + 1]))
-    assert tree.signal_others(signal.SIGKILL) == 3
+    tree, leader = tree_of(os.getpid())
+    for pid in (stranger.pid, marked.pid, 2**22 + 1):
+        tree.signal(pid, signal.SIGKILL)
     assert marked.process.wait() == -signal.SIGKILL
     assert is_alive(stranger)
+    assert list(leader.signalled) == [marked.pid]
 
 
-def test_what_started_before_the_child_is_not_of_its_making(
-    stranger: Stranger, marked: Stranger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tree = Tree(stranger.pid, MARKER)
+def test_what_started_before_the_child_is_not_of_its_making(stranger: Stranger, marked: Stranger) -> None:
     started = processes().stat_of(marked.pid)
     assert started is not None
-    monkeypatch.setattr(tree, "started", started.started + 1)
-    assert tree.others() == []
+    tree = Tree("test")
+    tree.add(Leader(1, stranger.pid, started.started + 1))
+    assert list(tree.find([1])) == []
 
 
 def test_a_process_that_is_gone_has_nothing() -> None:
     assert stat_of(2**22 + 1) is None
     assert environment_of(2**22 + 1) == b""
-    Tree(2**22 + 1, MARKER).signal_group(signal.SIGKILL)
-    assert Tree(2**22 + 1, MARKER).resident_bytes() == 0
+    tree, leader = tree_of(2**22 + 1)
+    leader.signal_group(signal.SIGKILL)
+    assert tree.resident_bytes(leader) == 0
 
 
 def test_a_name_with_brackets_and_spaces_is_read(tmp_path: Path) -> None:
@@ -120,8 +169,8 @@ def test_where_there_is_no_proc_there_are_no_others(monkeypatch: pytest.MonkeyPa
     def refuse(_: object) -> list[str]:
         raise FileNotFoundError
 
-    monkeypatch.setattr(os, "listdir", refuse)
-    assert list(_processes.process_ids()) == []
+    monkeypatch.setattr(os, "scandir", refuse)
+    assert _processes.process_ids() == []
 
 
 @pytest.mark.anyio
@@ -131,7 +180,8 @@ async def test_nothing_is_signalled_after_the_child_was_reaped(monkeypatch: pyte
 
     def recorded(name: str, function: Any) -> Any:
         def call(*arguments: Any) -> Any:
-            calls.append(name)
+            if not (name == "reap" and arguments[2] & os.WNOWAIT):
+                calls.append(name)
             return function(*arguments)
 
         return call
@@ -150,15 +200,13 @@ async def test_nothing_is_signalled_after_the_child_was_reaped(monkeypatch: pyte
 # What the watchdog finds. It knows no child, only the host.
 
 
-def test_the_watchdog_knows_what_is_ours(stranger: Stranger, marked: Stranger) -> None:
-    marker = b"OUTRIDER_test="
+def test_a_group_is_ours_while_its_leader_is_the_one_that_was_reported(stranger: Stranger) -> None:
     stat = processes().stat_of(stranger.pid)
     assert stat is not None
-    assert Marked(marker, {}).has(marked.pid)
-    assert not Marked(marker, {}).has(stranger.pid)
-    assert Marked(marker, {stranger.pid: stat.started}).has(stranger.pid)
-    assert not Marked(marker, {stranger.pid: 12}).has(stranger.pid)
-    assert not Marked(marker, {}).has(2**22 + 1)
+    for started, found in ((stat.started, [(3, stranger.pid)]), (12, [])):
+        tree = Tree("other")
+        tree.add(Leader(3, stranger.pid, started))
+        assert list(tree.find()) == found
 
 
 def test_the_watchdog_ends_what_is_ours_and_removes_the_folders(
@@ -171,16 +219,10 @@ def test_the_watchdog_ends_what_is_ours_and_removes_the_folders(
         1: {"group": marked.pid, "started": 0, "folder": str(folder)},
         2: {"group": stranger.pid, "started": 0, "folder": None},
     }
-    _watchdog_main.clean_up(b"OUTRIDER_test=", children)
+    _watchdog_main.clean_up("test", children)
     assert marked.process.wait() == -signal.SIGTERM
     assert is_alive(stranger)
     assert not folder.exists()
-
-
-def test_the_watchdog_does_not_signal_a_number_that_went_to_another(stranger: Stranger) -> None:
-    for pid in (stranger.pid, 2**22 + 1):
-        Marked(b"OUTRIDER_test=", {}).signal_one(pid, signal.SIGKILL)
-    assert is_alive(stranger)
 
 
 def test_the_watchdog_hears_of_children_until_the_host_is_dead(

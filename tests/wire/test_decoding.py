@@ -24,6 +24,7 @@ from outrider.wire import (
     Frame,
     HookStartedMessage,
     InitMessage,
+    KeepAlive,
     RateLimitEvent,
     ResultMessage,
     StreamEvent,
@@ -42,7 +43,14 @@ from outrider.wire import (
     encode,
     frame_from_wire,
 )
-from outrider.wire._decoding import _FINISH, FLAT, decode_frame, decode_tolerantly, fast_decoder
+from outrider.wire._decoding import (
+    _FINISH,
+    FLAT,
+    decode_frame,
+    decode_tolerantly,
+    fast_decoder,
+    known_frames,
+)
 from outrider.wire.tools import BashInput
 from tests import tapes
 from tests.cases import every_case
@@ -707,7 +715,9 @@ def test_both_paths_agree_on_all_that_the_fast_one_takes(frame: dict[str, Any]) 
         fast_decoder()(data)
     except ValueError:
         return
-    assert decode_frame(data) == decode_tolerantly(data)
+    decoded = decode_tolerantly(data)
+    assert decode_frame(data) == decoded
+    assert known_frames([b'{"type":"keep_alive"}', data, data]) == [KeepAlive(), decoded, decoded]
 
 
 @every_case("name", tapes.NAMES)

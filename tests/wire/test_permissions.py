@@ -6,14 +6,14 @@ import copy
 import json
 import pickle
 from pathlib import Path
-from typing import Any, Literal, assert_type
+from typing import Any, Literal, assert_type, get_args
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.wire.choices import PERMISSION_UPDATE_TYPES
+from outrider.wire.choices import PermissionUpdateType
 from outrider.wire.permissions import (
     PermissionResult,
     PermissionResultAllow,
@@ -48,7 +48,7 @@ rules = st.fixed_dictionaries(
 updates = st.fixed_dictionaries(
     {},
     optional={
-        "type": st.sampled_from(PERMISSION_UPDATE_TYPES) | json_values,
+        "type": st.sampled_from(get_args(get_args(PermissionUpdateType)[0])) | json_values,
         "rules": st.lists(rules | json_values, max_size=3) | json_values,
         "behavior": json_values,
         "mode": json_values,

@@ -108,7 +108,7 @@ class Sheet:
 
     def input(self, request: PermissionRequest) -> None:
         """All that a tool would be called with."""
-        for label, field, value in _leaves(request.input):
+        for label, field, value in _leaves(request.tool_input):
             if field in _CHANGES and isinstance(value, str):
                 sign, style = _CHANGES[field]
                 self.quote(f"{label}:", "dim")
@@ -116,7 +116,7 @@ class Sheet:
             else:
                 style = "cyan" if field == "command" else ""
                 self.fact(label, value if isinstance(value, str) else _json(value), style)
-        if not request.input:
+        if not request.tool_input:
             self.quote("(nothing)", "dim")
 
     def reasons(self, request: PermissionRequest) -> None:
@@ -229,7 +229,7 @@ class Asker:
         rule = quote(one_line((suggested or [name])[0]))
         self._terminal.note(
             Text(
-                f"denied: {tool_name(name)} {call_in_words(name, request.input, self._cwd)} "
+                f"denied: {tool_name(name)} {call_in_words(name, request.tool_input, self._cwd)} "
                 f"(nobody can be asked here; to allow it: --allow {rule})",
                 style="yellow",
             )
@@ -286,8 +286,8 @@ class Asker:
                 return None
             several = "numbers with commas" if question.multi_select else "a number"
             self._say(Text(f"{several}, or an answer of your own; empty: none", style="dim"))
-            self._say(Text(f"{self._terminal.glyphs.prompt} ", style="yellow"), end="")
-            typed = (await self._terminal.line() or "").strip()
+            prompt = Text(f"{self._terminal.glyphs.prompt} ", style="yellow")
+            typed = (await self._terminal.line(prompt) or "").strip()
             if not typed:
                 return None
             parts = [part.strip() for part in typed.split(",")] if question.multi_select else [typed]
@@ -351,11 +351,10 @@ class Asker:
         line = Text(before, style="dim")
         for _, name, meaning in keys:
             line.append(name, style="bold yellow not dim").append(f" {meaning}   ", style="not dim")
-        self._say(line, end="")
-        return await self._terminal.key("".join(key for key, _, _ in keys), default="n")
+        return await self._terminal.key(line, "".join(key for key, _, _ in keys), default="n")
 
-    def _say(self, line: Text, end: str = "\n") -> None:
-        self._terminal.voice.print(line, end=end, soft_wrap=True)
+    def _say(self, line: Text) -> None:
+        self._terminal.voice.print(line, soft_wrap=True)
 
 
 def _for_this_session(request: PermissionRequest) -> list[PermissionUpdate]:

@@ -78,7 +78,7 @@ class Between:
                 with self._lock:
                     self._waiting.append(message)
                     if self._draw_prompt is not None and any(map(self._has_words, self._waiting)):
-                        self._terminal.unprompt()
+                        self._terminal.unprompt(self._terminal.out)
                         self._catch_up()
                         self._draw_prompt()
 

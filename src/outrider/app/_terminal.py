@@ -351,36 +351,31 @@ class Terminal:
             for show in waiting:
                 show()
 
-    def prompt(self, text: Text) -> None:
-        """Print on standard output without going to the next line."""
-        self.out.print(text, end="", soft_wrap=True)
-
     def question(self, words: str) -> None:
         """Ask the person at the terminal, without starting a new line."""
         self.voice.print(_hanging(words, self.voice), end="")
 
-    def unprompt(self, console: Console | None = None) -> None:
+    def unprompt(self, console: Console) -> None:
         """Take away the line that the cursor is in; where that cannot be done, go to the next."""
-        console = console or self.out
         if console.is_terminal and not console.is_dumb_terminal:
             console.control(Control((ControlType.ERASE_IN_LINE, 2)), Control((ControlType.CARRIAGE_RETURN,)))
         else:
             console.print()
 
-    async def key(self, keys: str, *, default: str) -> str:
-        """Wait for one of these keys to be pressed. Cancelling the call leaves the terminal as it was.
+    async def key(self, prompt: Text, keys: str, *, default: str) -> str:
+        """Print a prompt and wait for one of these keys. Cancelling the call leaves the terminal as it was.
 
-        What was typed before the question is thrown away: it was not meant for it. The end of the input is
-        the default.
+        Keys pressed before the prompt was shown are discarded. The end of the input is the default.
         """
         import anyio
 
         if sys.platform == "win32":
-            typed = (await self.line() or "").strip().lower()[:1]
+            typed = (await self.line(prompt) or "").strip().lower()[:1]
             return typed if typed and typed in keys else default
         fd = sys.stdin.fileno()
         begun = ""
         with _single_keys(fd):
+            self.voice.print(prompt, end="", soft_wrap=True)
             while True:
                 await anyio.wait_readable(fd)
                 data = os.read(fd, _MOST_KEYS)
@@ -395,17 +390,22 @@ class Terminal:
                     if key in "\x04\r\n":
                         return default
 
-    async def line(self) -> str | None:
-        """Wait for a line to be typed; None at the end of the input. What was typed before is thrown away."""
+    async def line(self, prompt: Text) -> str | None:
+        """Print a prompt and wait for a line; None at the end of the input.
+
+        Whatever was typed before the prompt was shown is discarded.
+        """
         import anyio
 
         if sys.platform == "win32":
+            self.voice.print(prompt, end="", soft_wrap=True)
             typed = await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
             return typed.rstrip("\n") if typed else None
         import termios
 
         fd = sys.stdin.fileno()
         termios.tcflush(fd, termios.TCIFLUSH)
+        self.voice.print(prompt, end="", soft_wrap=True)
         await anyio.wait_readable(fd)
         data = os.read(fd, 65536)
         return data.decode("utf-8", "replace").rstrip("\n") if data else None

@@ -66,7 +66,7 @@ def _each_of(event: str, matcher: object) -> list[Hook[..., object]]:
             in_order=False,
             # The reference takes any event and any name, and says nothing of those that never come.
             allow_unknown=True,
-            may_wait_in_vain=True,
+            allow_undelivered=True,
         )
         for callback in _list_of(event, matcher.hooks)
     ]
@@ -118,7 +118,7 @@ class Decide:
             description=request.description,
         )
         try:
-            answer = await call(self._callback, request.tool_name, request.input, context)
+            answer = await call(self._callback, request.tool_name, request.tool_input, context)
             if not isinstance(answer, PermissionResultAllow | PermissionResultDeny):
                 # Sessions take True and dicts, too. What the reference refuses must not be allowed here.
                 wanted = "PermissionResult (PermissionResultAllow or PermissionResultDeny)"
@@ -129,6 +129,6 @@ class Decide:
         if isinstance(answer, PermissionResultAllow) and answer.updated_input is None and request.is_changed:
             # It was changed in place, and is meant as it is now.
             return PermissionResultAllow(
-                updated_input=request.input, updated_permissions=answer.updated_permissions
+                updated_input=request.tool_input, updated_permissions=answer.updated_permissions
             )
         return answer

@@ -5,7 +5,7 @@ Each method calls one of `outrider.Session`, with the name and result that its u
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from outrider.compat._errors import CLIConnectionError, translating, writing_to
@@ -176,20 +176,33 @@ class Received(AsyncIterator["Message"]):
         self._begin = begin
         self._until_result = until_result
         self._reader: MessageReader | None = None
+        self._rest: Iterator[Message] = iter(())
+        """Messages of the reader none of which ends it."""
         self._is_over = False
 
     async def __anext__(self) -> Message:
+        # Nearly every call ends here.
+        for message in self._rest:
+            return message
+        return await self._next()
+
+    async def _next(self) -> Message:
         if self._is_over:
             raise StopAsyncIteration
         if self._reader is None:
             self._reader = self._begin()
-        message = await self._reader.__anext__()
-        if self._until_result and isinstance(message, ResultMessage):
-            await self.aclose()
-        return message
+        reader = self._reader
+        while True:
+            for message in reader.ready:
+                if self._until_result and isinstance(message, ResultMessage):
+                    await self.aclose()
+                return message
+            if not await reader.advance() or not self._until_result:
+                self._rest = reader.ready
 
     async def aclose(self) -> None:
         """Stop receiving."""
         self._is_over = True
+        self._rest = iter(())
         # Or what comes would be kept for it.
         self._reader = None

@@ -59,14 +59,15 @@ class MessageReader:
 
     def __init__(self, reader: Reader, failed: ResultMessage | None = None) -> None:
         self._reader = reader
-        self._ready: Iterator[Message] = iter(())
+        self.ready: Iterator[Message] = iter(())
+        """Those that have come and were not taken yet."""
         self._failed = failed
         """The last result, if it was an error and nothing was begun after it."""
 
     def fork(self) -> MessageReader:
         """Another reader, which begins where this one is."""
         other = MessageReader(self._reader.fork(), self._failed)
-        other._ready = copy(self._ready)
+        other.ready = copy(self.ready)
         return other
 
     def __aiter__(self) -> Self:
@@ -75,20 +76,27 @@ class MessageReader:
     async def __anext__(self) -> Message:
         while True:
             # Nearly every call ends here.
-            for message in self._ready:
+            for message in self.ready:
                 return message
-            self._ready = iter(await self._more())
+            await self.advance()
 
-    async def _more(self) -> list[Message]:
+    async def advance(self) -> bool:
+        """Go on to the next messages, perhaps none. Gives whether there is a result among them."""
+        batch, kinds = await self._more()
+        self.ready = iter(batch)
+        return ResultMessage in kinds
+
+    async def _more(self) -> tuple[list[Message], set[type]]:
         try:
             batch = await self._reader.batch()
         except OutriderError as error:
             if (told := translated(error, self._failed)) is error:
                 raise
             raise told from error
-        if self._failed is None and _SPECIAL.isdisjoint(map(type, batch)):
-            return batch
-        return [message for message in batch if self._is_shown(message)]
+        kinds = set(map(type, batch))
+        if self._failed is not None or not _SPECIAL.isdisjoint(kinds):
+            batch = [message for message in batch if self._is_shown(message)]
+        return batch, kinds
 
     def _is_shown(self, message: Message) -> bool:
         if isinstance(message, ResultMessage):

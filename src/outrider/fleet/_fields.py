@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from outrider.options import OptionFields
-from outrider.options._validators import LARGEST_WHOLE, fault, seconds
+from outrider.options._validators import LARGEST_WHOLE, invalid_value, seconds
 
 if TYPE_CHECKING:
     from outrider.fleet._budget.budget import Budget, Gate
@@ -69,7 +69,7 @@ def split_keywords(fields: F, kind: type[F]) -> tuple[F, OptionFields]:
 def of_kind(name: str, value: object, kind: type[T]) -> T | None:
     """An object of a class, or None. Raises `OptionsError`."""
     if value is not None and not isinstance(value, kind):
-        raise fault(f"`{name}`", f"a `{kind.__name__}` or None", value)
+        raise invalid_value(f"`{name}`", f"a `{kind.__name__}` or None", value)
     return value
 
 
@@ -86,7 +86,7 @@ def read_starter(name: str, value: object) -> Starter | None:
 
 def _able(name: str, wanted: str, value: object, *methods: str) -> object:
     if value is not None and not all(callable(getattr(value, each, None)) for each in methods):
-        raise fault(f"`{name}`", wanted, value)
+        raise invalid_value(f"`{name}`", wanted, value)
     return value
 
 
@@ -114,14 +114,14 @@ def read_size(place: str, value: object) -> int:
         found = _AMOUNT.fullmatch(value)
         unit = None if found is None else _BYTES.get(found[2].lower())
         if found is None or unit is None:
-            raise fault(place, _SIZE, value, "Units are KB, MB, GB, TB and KiB, MiB, GiB, TiB.")
+            raise invalid_value(place, _SIZE, value, "Units are KB, MB, GB, TB and KiB, MiB, GiB, TiB.")
         amount = int(min(float(found[1]) * unit, 2.0 * LARGEST_WHOLE))
     elif isinstance(value, int) and not isinstance(value, bool):
         amount = int(value)
     else:
-        raise fault(place, _SIZE, value)
+        raise invalid_value(place, _SIZE, value)
     if not 0 < amount <= LARGEST_WHOLE:
-        raise fault(place, _SIZE, value, "Leave it out for no limit.")
+        raise invalid_value(place, _SIZE, value, "Leave it out for no limit.")
     return amount
 
 
@@ -132,7 +132,7 @@ def read_seconds(place: str, value: object) -> float:
     found = _AMOUNT.fullmatch(value)
     unit = None if found is None else _SECONDS.get(found[2].lower())
     if found is None or unit is None:
-        raise fault(place, _TIME, value, "Units are ms, s, min, h and d.")
+        raise invalid_value(place, _TIME, value, "Units are ms, s, min, h and d.")
     return seconds(place, float(found[1]) * unit)
 
 

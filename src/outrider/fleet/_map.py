@@ -35,7 +35,7 @@ from outrider.fleet._source import IterableSource, JournalSource, check_unique_i
 from outrider.fleet._task import Outcome, Status, Task, numbered
 from outrider.fleet._workspaces import discard, folder_name, read_workspace, sweep
 from outrider.options import Options
-from outrider.options._validators import choice, fault, function, path_text, switch
+from outrider.options._validators import choice, function, invalid_value, path_text, switch
 from outrider.session import Session
 
 if TYPE_CHECKING:
@@ -119,9 +119,9 @@ class Plan(msgspec.Struct, kw_only=True):
         output = self.output if output is None else output
         if output is None or outcome.raw_output is None or not outcome.is_done:
             return outcome
-        from outrider.handlers import Misfit, Shape
+        from outrider.handlers import Shape, ShapeError
 
-        with suppress(Misfit):
+        with suppress(ShapeError):
             # One that asked for another type stays as it came.
             return msgspec.structs.replace(outcome, output=Shape(output).convert(outcome.raw_output))
         return outcome
@@ -256,7 +256,9 @@ def map(  # noqa: A001
     `await`.
     """
     if isinstance(tasks, (str, bytes, Mapping)) or not isinstance(tasks, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise fault("`tasks`", "an iterable of tasks", cast(object, tasks), "Give a list: `map([prompt])`.")
+        raise invalid_value(
+            "`tasks`", "an iterable of tasks", cast(object, tasks), "Give a list: `map([prompt])`."
+        )
     plan = _plan(options, output, fields)
     if journal is None:
         if isinstance(tasks, Sequence):
@@ -339,7 +341,7 @@ def _keep_journal(
 def _plan(options: Options | None, output: object, fields: RunFields) -> Plan:
     own, single = split_keywords(fields, RunFields)
     # It is made only to have all of it checked before anything starts.
-    checked = Session(options, output=output, **single).options
+    checked = Session(options, output=cast(Any, output), **single).options
     if checked.transport is not None:
         raise OptionsError("`transport` cannot be shared by the sessions of many tasks")
     seconds, on_progress = own.get("task_seconds"), own.get("on_progress")
@@ -367,7 +369,7 @@ def _plan(options: Options | None, output: object, fields: RunFields) -> Plan:
 def _engine(given: object) -> Engine:
     if not isinstance(given, str):
         if isinstance(given, type) or not isinstance(given, Engine):
-            raise fault("`engine`", "'local', 'ray' or an engine", given)
+            raise invalid_value("`engine`", "'local', 'ray' or an engine", given)
         return given
     if choice("local", "ray")("`engine`", given) == "local":
         return LocalEngine()

@@ -14,7 +14,7 @@ import msgspec
 
 from outrider.errors import OptionsError
 from outrider.fleet._task import STATUSES, Outcome, Status
-from outrider.options._validators import fault, whole
+from outrider.options._validators import invalid_value, whole
 from outrider.session import Usage
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ def read_concurrency(value: object) -> Adaptive:
     if isinstance(value, Adaptive):
         return value
     if isinstance(value, bool) or not isinstance(value, int):
-        raise fault("`concurrency`", "a whole number of 1 or more, or an `Adaptive`", value)
+        raise invalid_value("`concurrency`", "a whole number of 1 or more, or an `Adaptive`", value)
     number = cast(int, _count("`concurrency`", value))
     return Adaptive(number, number, number)
 

@@ -18,12 +18,12 @@ from outrider.errors import OptionsError
 from outrider.fleet._fields import read_seconds, read_size
 from outrider.fleet._workspaces import Workspace, read_workspace
 from outrider.options import OptionFields, Options
-from outrider.options._options import refuse_unknown
+from outrider.options._table import refuse_unknown
 from outrider.options._validators import (
-    Reader,
+    Validator,
     above_zero,
     any_text,
-    fault,
+    invalid_value,
     is_mapping,
     json_object,
     mapped,
@@ -223,7 +223,7 @@ class Task(_Prompted, frozen=True, kw_only=True):
         if isinstance(plain, str):
             return cls(plain)
         if not is_mapping(plain):
-            raise fault("A task", 'an object with a "prompt", or a text', plain)
+            raise invalid_value("A task", 'an object with a "prompt", or a text', plain)
         known = cls.__struct_fields__
         for name in plain:
             if name not in known:
@@ -234,7 +234,7 @@ class Task(_Prompted, frozen=True, kw_only=True):
             raise OptionsError("The task has no `prompt`", hint="Say what the agent is to do.")
         output = plain.get("output")
         if output is not None and not is_mapping(output):
-            raise fault("`output`", "a JSON Schema", output)
+            raise invalid_value("`output`", "a JSON Schema", output)
         return cast("Callable[..., Self]", cls)(**{str(name): value for name, value in plain.items()})
 
     def to_json(self) -> JsonObject:
@@ -300,7 +300,7 @@ def numbered(
         try:
             whole_task = Task(task) if isinstance(task, str) else task
             if not isinstance(whole_task, Task):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise fault("A task", "a `Task`, or a text", task)
+                raise invalid_value("A task", "a `Task`, or a text", task)
             check(whole_task)
         except OptionsError as error:
             raise OptionsError(f"`tasks[{number}]`: {error.message}", hint=error.hint) from None
@@ -323,7 +323,7 @@ def _id(place: str, value: object) -> str:
     found = any_text(place, value)
     if len(found) > _LONGEST_ID or _NOT_IN_AN_ID.search(found):
         wanted = f"a text of at most {_LONGEST_ID} characters, without control characters"
-        raise fault(place, wanted, value)
+        raise invalid_value(place, wanted, value)
     return found
 
 
@@ -341,11 +341,11 @@ def _options(place: str, value: object) -> object:
 
 def _output(place: str, value: object) -> object:
     if isinstance(value, (str, bytes, int, float)):
-        raise fault(place, "a type or a JSON Schema", value)
+        raise invalid_value(place, "a type or a JSON Schema", value)
     return value
 
 
-_READERS: Final[Mapping[str, Reader]] = {
+_READERS: Final[Mapping[str, Validator]] = {
     "prompt": text,
     "id": _id,
     "options": _options,

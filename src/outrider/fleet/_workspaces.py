@@ -22,7 +22,7 @@ import msgspec
 from outrider._folders import copy_folder, remove_folder
 from outrider._git import Repository, find_repository
 from outrider.fleet._errors import WorkspaceFailed
-from outrider.options._validators import choice, fault, is_mapping, listed, path_text, text
+from outrider.options._validators import choice, invalid_value, is_mapping, listed, path_text, text
 from outrider.redaction import preview
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class Worktree(Workspace, frozen=True, tag="worktree"):
         super().__post_init__()
         _set(self, "repo", path_text("`Worktree.repo`", self.repo))
         if text("`Worktree.ref`", self.ref).startswith("-"):
-            raise fault("`Worktree.ref`", "a commit, a branch or a tag", self.ref)
+            raise invalid_value("`Worktree.ref`", "a commit, a branch or a tag", self.ref)
 
     def _fill(self, path: Path) -> None:
         repository = self._repository()
@@ -165,7 +165,7 @@ def read_workspace(place: str, value: object) -> Workspace | None:
         return value
     plain = {"kind": value} if isinstance(value, str) else value
     if not is_mapping(plain):
-        raise fault(place, "a `Copy`, `Worktree` or `Empty`, or a mapping with a `kind`", value)
+        raise invalid_value(place, "a `Copy`, `Worktree` or `Empty`, or a mapping with a `kind`", value)
     kind = _KINDS[cast(str, choice(*_KINDS)(f"the kind of {place}", plain.get("kind")))]
     fields = {str(name): item for name, item in plain.items() if name != "kind"}
     for name in fields:
@@ -173,7 +173,7 @@ def read_workspace(place: str, value: object) -> Workspace | None:
     try:
         return cast("Callable[..., Workspace]", kind)(**fields)
     except TypeError as error:
-        raise fault(place, f"a whole {kind.__name__}", value, f"{error}.") from None
+        raise invalid_value(place, f"a whole {kind.__name__}", value, f"{error}.") from None
 
 
 def folder_name(id: str) -> str:

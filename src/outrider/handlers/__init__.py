@@ -34,8 +34,7 @@ if TYPE_CHECKING:
         cancel,
         decline,
     )
-    from outrider.handlers._permissions.questions import Plan, Question, QuestionReply
-    from outrider.handlers._permissions.requests import PermissionRequest
+    from outrider.handlers._permissions.requests import PermissionRequest, Plan, Question, QuestionReply
     from outrider.handlers._policy.policy import Considered, Explanation, Policy, UnreachableRuleWarning
     from outrider.handlers._policy.rule import Rule
     from outrider.handlers._router import (
@@ -56,7 +55,7 @@ if TYPE_CHECKING:
     from outrider.handlers._tools.content import Audio, Image, Resource, ResourceLink, ToolResult
     from outrider.handlers._tools.server import RawTool, RawToolServer, ToolServer
     from outrider.handlers._tools.shape import Shape
-    from outrider.handlers._tools.shape_errors import Misfit
+    from outrider.handlers._tools.shape_errors import ShapeError
     from outrider.handlers._tools.tool import Tool, ToolContext, as_tool, tool
 
 _HOMES = {
@@ -94,12 +93,12 @@ _HOMES = {
         "cancel",
         "decline",
     ),
-    "_permissions.questions": (
+    "_permissions.requests": (
+        "PermissionRequest",
         "Plan",
         "Question",
         "QuestionReply",
     ),
-    "_permissions.requests": ("PermissionRequest",),
     "_policy.policy": (
         "Considered",
         "Explanation",
@@ -135,7 +134,7 @@ _HOMES = {
         "ToolServer",
     ),
     "_tools.shape": ("Shape",),
-    "_tools.shape_errors": ("Misfit",),
+    "_tools.shape_errors": ("ShapeError",),
     "_tools.tool": (
         "Tool",
         "ToolContext",
@@ -169,7 +168,7 @@ __all__ = [
     "HookNeverCalledWarning",
     "Image",
     "Link",
-    "Misfit",
+    "ShapeError",
     "Observe",
     "Origin",
     "Outcome",

@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from outrider.errors import UsageError
 from outrider.wire import Json, JsonObject
+from outrider.wire._tolerant import is_object
 from outrider.wire.permissions import PermissionUpdate
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, repr
     @property
     def input(self) -> JsonObject | None:
         """The input of the tool as a whole, if it is to be another."""
-        return self.value if _is_object(self.value) else None
+        return self.value if is_object(self.value) else None
 
     @property
     def is_plain(self) -> bool:
@@ -78,13 +79,13 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, repr
         """The same, and the user is shown this."""
         return msgspec.structs.replace(self, notice=joined(self.notice, text))
 
-    def for_event(self, told: HookInput | str) -> HookAnswer:
+    def for_event(self, hook_input: HookInput | str) -> HookAnswer:
         """The answer as the event has it, for the input that the hook got, or for the name of the event where
         nothing of the input is needed. Raises `UsageError` for what the event cannot say."""
-        from outrider.handlers._hooks.events import spelled
+        from outrider.handlers._hooks.events import encode_answer
         from outrider.wire.hooks import hook_output_from_wire
 
-        return hook_output_from_wire(spelled(self, told))
+        return hook_output_from_wire(encode_answer(self, hook_input))
 
 
 def allow(
@@ -164,7 +165,3 @@ def later(timeout: float | None = None) -> Answer:
 def joined(before: str | None, text: str | None) -> str | None:
     """Two texts as paragraphs of one."""
     return "\n".join(filter(None, (before, text))) or text
-
-
-def _is_object(value: object) -> TypeGuard[JsonObject]:
-    return isinstance(value, dict)

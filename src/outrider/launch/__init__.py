@@ -5,7 +5,7 @@ Starts nothing: `outrider.transports` does.
 
 from __future__ import annotations
 
-from outrider.launch._command import Mode, check_length, make_command, make_initialize, make_version_probe
+from outrider.launch._command import check_length, make_command, make_initialize, make_version_probe
 from outrider.launch._environment import look_up_user, make_environment
 from outrider.launch._program import (
     MINIMUM_AGENT_VERSION,
@@ -25,7 +25,6 @@ __all__ = [
     "Docker",
     "Kubectl",
     "Local",
-    "Mode",
     "Prefix",
     "Search",
     "Ssh",

@@ -1,23 +1,23 @@
 """Makes the command that runs Claude Code, and the `initialize` request, from options.
 
 Starts and writes nothing. Looks on this machine for the program, the working folder, the user, and a settings
-file that has to be merged or checked. Where each option goes is in `_table`.
+file that has to be merged or checked. Where each option goes is declared in `outrider.options`.
 """
 
 from __future__ import annotations
 
-import enum
 import os
 import sys
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from outrider.command import FOLDER, Command, File
-from outrider.errors import CommandTooLong, OptionsError, UsageError
-from outrider.launch._encode import Filed, Flag, Given, Init, absolute, json_of, runs_here
+from outrider.errors import CommandTooLong, OptionsError
 from outrider.launch._environment import isolation_folders, kept_elsewhere, look_up_user, make_environment
 from outrider.launch._program import find_agent
-from outrider.launch._table import ROWS
 from outrider.options import check_place
+from outrider.options._encode import absolute, json_of, runs_here
+from outrider.options._table import File as FileDestination
+from outrider.options._table import Flag, GivenPath, Init, encode_set
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -86,31 +86,6 @@ def _total_limit(platform: str) -> int:
 # The command.
 
 
-class Mode(enum.Enum):
-    """How prompts reach the agent."""
-
-    STREAMING = "streaming"
-    """Messages on stdin, which stays open until the session is closed."""
-    STREAMING_ONCE = "streaming_once"
-    """Messages on stdin, which is closed once all are written and nothing needs it any more."""
-    ONE_SHOT = "one_shot"
-    """One text on stdin, then the end of input. There are no requests in either direction."""
-    ONE_SHOT_ARGV = "one_shot_argv"
-    """One text on the command line, where every user of the machine can read it."""
-
-    @property
-    def is_streaming(self) -> bool:
-        return self in (Mode.STREAMING, Mode.STREAMING_ONCE)
-
-    def given(self, prompt: str | None) -> Mode:
-        """The mode that this one comes to with a prompt: there is nothing to shoot with an empty one."""
-        return Mode.STREAMING if prompt == "" and not self.is_streaming else self
-
-
-_OUTPUT: Final = ("--output-format", "stream-json", "--verbose")
-_INPUT: Final = ("--input-format", "stream-json")
-
-
 class Argument(NamedTuple):
     """An argument, and the option that it came from."""
 
@@ -118,11 +93,13 @@ class Argument(NamedTuple):
     option: str
 
 
+_OUTPUT: Final = tuple(Argument(word, "mode") for word in ("--output-format", "stream-json", "--verbose"))
+_INPUT: Final = tuple(Argument(word, "mode") for word in ("--input-format", "stream-json"))
+
+
 def make_command(
     options: Options,
     *,
-    mode: Mode = Mode.STREAMING,
-    prompt: str | None = None,
     program: str | None = None,
     files: Iterable[File] = (),
     environ: Mapping[str, str] | None = None,
@@ -130,24 +107,21 @@ def make_command(
 ) -> Command:
     """The command that runs an agent as the options say.
 
-    With `Mode.ONE_SHOT_ARGV`, the prompt is on the command line; in the other modes whoever starts it writes
-    the prompt, and it is given here only because an empty one means streaming. `program` is taken as it
-    is: nothing is looked for, and it does not matter whether it could run here. `files` are added to
-    those that the options need. `environ` and `platform` stand for this machine.
+    `program` is taken as it is: nothing is looked for, and it does not matter whether it could run here.
+    `files` are added to those that the options need. `environ` and `platform` stand for this machine.
 
     Raises `AgentNotFound`, `FolderNotFound`, `UserNotFound`, `CommandTooLong`, and `OptionsError` for options
-    that cannot be used in this mode or with this runner.
+    that cannot be used with this runner.
     """
-    mode = mode.given(prompt)
     user = _user(options, platform)
     env = make_environment(options, user=user, environ=environ, platform=platform)
     euid = os.geteuid() if platform == sys.platform and hasattr(os, "geteuid") else None
     if program is None:
         check_place(options, euid=euid if user is None else user.uid, platform=platform, environ=env)
-    made, own_files = _arguments(options, mode)
+    made, own_files = _arguments(options)
     words = (program,) if program is not None else _program(options, environ, platform)
     first = [Argument(word, "cli_path") for word in words]
-    arguments = [*first, *(Argument(word, "mode") for word in _OUTPUT), *made, *_mode(mode, prompt)]
+    arguments = [*first, *_OUTPUT, *made, *_INPUT]
     command = Command(
         tuple(argument.text for argument in arguments),
         env=env,
@@ -183,63 +157,36 @@ def make_version_probe(
     return command if options.runner is None else options.runner.wrap(command)
 
 
-def _arguments(options: Options, mode: Mode) -> tuple[list[Argument], list[File]]:
+def _arguments(options: Options) -> tuple[list[Argument], list[File]]:
     """The arguments and files that options make: from the table, and then from `extra_args`."""
     arguments: list[Argument] = []
     files: list[File] = []
-    for row in ROWS:
-        place, value = row.place(streaming=mode.is_streaming), row.value(options)
-        if value is None:
-            continue
-        if place is None:
-            raise OptionsError(
-                f"`{row.option}` does not work in a one-shot run, which has no requests in either direction",
-                hint="Use a streaming session, or leave it out.",
-            )
-        if isinstance(place, Flag):
-            arguments += (Argument(text, row.option) for text in _flags(place, value))
-        elif isinstance(place, Filed):
-            path = value if isinstance(value, Given) else f"{FOLDER}/{place.file}"
-            arguments.append(Argument(f"{place.name}={path}", row.option))
-            if not isinstance(value, Given):
-                files.append(File(place.file, _content(value)))
+    for name, to, value in encode_set(options, Flag, FileDestination):
+        if isinstance(to, FileDestination) and not isinstance(value, GivenPath):
+            files.append(File(to.file, _content(value)))
+            arguments.append(Argument(f"{to.name}={FOLDER}/{to.file}", name))
+        else:
+            arguments += (Argument(text, name) for text in _flags(to.name, value))
     for name, text in options.extra_args.items():
         arguments.append(Argument(f"--{name}" if text is None else f"--{name}={text}", "extra_args"))
     return arguments, files
 
 
-def _flags(flag: Flag, value: object) -> Iterator[str]:
+def _flags(name: str, value: object) -> Iterator[str]:
     # A value is bound to its flag with `=`, so that it can be no flag itself, whatever it begins with.
-    if isinstance(value, bool) and flag.words is not None:
-        yield f"{flag.name}={flag.words[0 if value else 1]}"
-    elif isinstance(value, bool):
-        yield from [flag.name] if value else []
-    elif isinstance(value, list):
-        for item in cast("list[str]", value):
-            yield f"{flag.name}={item}"
+    if isinstance(value, bool):
+        yield from [name] if value else []
+    elif isinstance(value, list | tuple):
+        for item in cast("Sequence[str]", value):
+            yield f"{name}={item}"
     else:
-        yield f"{flag.name}={value if isinstance(value, str) else json_of(value).decode()}"
+        yield f"{name}={value}"
 
 
 def _content(value: object) -> bytes:
     if isinstance(value, bytes):
         return value
-    if isinstance(value, list):
-        # As the agent joins the blocks of a system prompt.
-        value = "\n\n".join(cast("list[str]", value))
     return value.encode() if isinstance(value, str) else json_of(value)
-
-
-def _mode(mode: Mode, prompt: str | None) -> list[Argument]:
-    words = [Argument(word, "mode") for word in (_INPUT if mode.is_streaming else ("--print",))]
-    if mode is not Mode.ONE_SHOT_ARGV:
-        return words
-    if prompt is None:
-        raise UsageError("There is no prompt to put on the command line. Give it as `prompt`.")
-    if "\0" in prompt:
-        raise UsageError("The prompt holds a NUL byte, which no argument can. Use `Mode.ONE_SHOT`.")
-    # After `--`, whatever it begins with is no flag.
-    return [*words, Argument("--", "mode"), Argument(prompt, "prompt")]
 
 
 def _program(options: Options, environ: Mapping[str, str] | None, platform: str) -> tuple[str, ...]:
@@ -278,9 +225,7 @@ def make_initialize(options: Options) -> Initialize:
     """What the agent is told in the `initialize` request."""
     from outrider.wire.control import Initialize
 
-    fields = {row.to.name: row.value(options) for row in ROWS if isinstance(row.to, Init)}
     request = Initialize()
-    for name, value in fields.items():
-        if value is not None:
-            setattr(request, name, value)
+    for _, to, value in encode_set(options, Init):
+        setattr(request, to.name, value)
     return request

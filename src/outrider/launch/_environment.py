@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 from outrider._version import __version__
 from outrider.command import FOLDER, UserId
 from outrider.errors import OptionsError, UserNotFound
-from outrider.launch._encode import Variable, absolute, runs_here
-from outrider.launch._table import ROWS
+from outrider.options._encode import absolute, runs_here
+from outrider.options._table import Variable, encode_set
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -103,7 +103,7 @@ def make_environment(
     env.update(_inherited(options, os.environ if environ is None else environ, platform))
     if user is not None:
         env.update(_identity(user))
-    env.update(_told(options))
+    env.update(_own(options))
     env.update(isolation_variables(options, platform=platform))
     env.set_trace(_trace())
     env.update(options.env)
@@ -179,20 +179,17 @@ def _only(names: Iterable[str], environ: Mapping[str, str], *, is_windows: bool)
     }
 
 
-def _told(options: Options) -> dict[str, str]:
-    told = {
+def _own(options: Options) -> dict[str, str]:
+    own = {
         "CLAUDE_CODE_ENTRYPOINT": "sdk-py",
         "CLAUDE_AGENT_SDK_VERSION": __version__,
         "CLAUDE_CODE_SDK_READS_SESSION_STATE": "1",
     }
-    for row in ROWS:
-        if isinstance(row.to, Variable):
-            value = row.value(options)
-            if isinstance(value, str):
-                told[row.to.name] = value
+    for _, to, value in encode_set(options, Variable):
+        own[to.name] = str(value)
     if options.cwd is not None and runs_here(options.runner):
-        told["PWD"] = absolute(options.cwd)
-    return told
+        own["PWD"] = absolute(options.cwd)
+    return own
 
 
 def _trace() -> dict[str, str]:

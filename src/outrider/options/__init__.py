@@ -5,8 +5,7 @@ from options.
 """
 
 from outrider.options._checks import PermissionShadowedWarning, check_place
-from outrider.options._fields import OptionFields
-from outrider.options._options import Options
+from outrider.options._options import OptionFields, Options
 from outrider.options._servers import (
     AgentDefinition,
     HttpServer,
@@ -25,7 +24,7 @@ from outrider.options._values import (
     Isolation,
     JsonSchemaFormat,
     LocalPlugin,
-    Part,
+    OptionValue,
     PresetPrompt,
     Sandbox,
     SandboxFilesystem,
@@ -38,7 +37,7 @@ from outrider.options._values import (
 __all__ = [
     "Options",
     "OptionFields",
-    "Part",
+    "OptionValue",
     "PermissionShadowedWarning",
     "check_place",
     # Where and how it runs.

@@ -9,12 +9,13 @@ import os.path
 import re
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from outrider.errors import FolderNotFound, OptionsError
+from outrider.options._table import flag_owners
 from outrider.options._validators import is_list, is_mapping, is_path
 from outrider.options._values import FilePrompt, PresetPrompt
 
@@ -111,6 +112,8 @@ class PermissionShadowedWarning(UserWarning):
 class Rule(msgspec.Struct, frozen=True):
     """Options that cannot work together."""
 
+    option: str
+    """The rule holds as long as this one is not set."""
     broken: Callable[[Options], object]
     says: str
     hint: str
@@ -137,48 +140,57 @@ def _same_model_twice(o: Options) -> bool:
 RULES: Final[tuple[Rule, ...]] = (
     # Permissions.
     Rule(
+        "permission",
         lambda o: o.permission is not None and o.permission_prompt_tool_name is not None,
         "`permission` and `permission_prompt_tool_name` cannot both decide",
         "Leave one of them out.",
     ),
     Rule(
+        "permission",
         lambda o: o.permission is not None and o.permission_prompts == "none",
         '`permission` is never asked with `permission_prompts="none"`',
         "Leave one of them out.",
     ),
     Rule(
+        "permission_prompt_tool_name",
         lambda o: _answers_person(o) and o.permission_prompt_tool_name is not None,
         "`on_question` and `on_plan` are never asked with `permission_prompt_tool_name`",
         "Give `permission` in its place, or leave them out.",
     ),
     Rule(
+        "permission_prompts",
         lambda o: _answers_person(o) and o.permission_prompts == "none",
         '`on_question` and `on_plan` are never asked with `permission_prompts="none"`',
         "Leave it or them out.",
     ),
     Rule(
+        "permission_prompts",
         lambda o: o.permission_prompt_tool_name is not None and o.permission_prompts == "none",
         '`permission_prompt_tool_name` is never asked with `permission_prompts="none"`',
         "Leave one of them out.",
     ),
     Rule(
+        "supported_dialog_kinds",
         lambda o: o.supported_dialog_kinds and o.on_user_dialog is None,
         "`supported_dialog_kinds` needs `on_user_dialog`, which answers them",
         "Give a function as `on_user_dialog`, or leave the kinds out.",
     ),
     # The program and its model.
     Rule(
+        "executable_args",
         lambda o: o.executable_args and o.executable is None,
         "`executable_args` needs `executable`, which they are for",
         "Arguments for the program itself go into `extra_args`.",
     ),
     Rule(
+        "fallback_model",
         _same_model_twice,
         "`fallback_model` names `model`, or one model twice",
         "Name models that differ from `model` and from each other.",
     ),
     # Prompts.
     Rule(
+        "append_system_prompt",
         lambda o: (
             o.append_system_prompt is not None
             and isinstance(o.system_prompt, PresetPrompt)
@@ -188,47 +200,56 @@ RULES: Final[tuple[Rule, ...]] = (
         "Give one of them, with both texts.",
     ),
     Rule(
+        "append_system_prompt",
         lambda o: o.append_system_prompt is not None and isinstance(o.system_prompt, FilePrompt),
         "`append_system_prompt` cannot be added to a `FilePrompt`, which the agent reads itself",
         "Put the text into the file, or read the file and give its text as `system_prompt`.",
     ),
     # Sessions.
     Rule(
+        "continue_conversation",
         lambda o: o.continue_conversation and o.resume is not None,
         "`continue_conversation` and `resume` name two sessions to go on with",
         "Leave one of them out.",
     ),
     Rule(
+        "fork_session",
         lambda o: o.fork_session and not _goes_on(o),
         "`fork_session` needs a session to copy",
         "Set `resume` or `continue_conversation`, or leave it out.",
     ),
     Rule(
+        "resume_session_at",
         lambda o: o.resume_session_at is not None and o.resume is None,
         "`resume_session_at` needs `resume`",
         "Set `resume` to the session that the message is in.",
     ),
     Rule(
+        "resume_drops_turn",
         lambda o: o.resume_drops_turn is not None and (o.resume is None or o.resume_session_at is None),
         "`resume_drops_turn` needs `resume` and `resume_session_at`",
         "Set `resume_session_at` to the last message that is to stay.",
     ),
     Rule(
+        "session_id",
         lambda o: o.session_id is not None and _goes_on(o) and not o.fork_session,
         "`session_id` is for a new session, and `resume` or `continue_conversation` goes on with an old one",
         "Leave it out, or set `fork_session`.",
     ),
     Rule(
+        "session_store",
         lambda o: o.session_store is not None and not o.persist_session,
         "`session_store` needs `persist_session`: it gets what is written to disk",
         "Leave `persist_session` as it is.",
     ),
     Rule(
+        "session_store",
         lambda o: o.session_store is not None and o.enable_file_checkpointing,
         "`session_store` cannot keep the copies of files that `enable_file_checkpointing` makes",
         "Leave one of them out.",
     ),
     Rule(
+        "session_store",
         lambda o: (
             o.session_store is not None
             and not is_path(o.session_store)
@@ -239,6 +260,7 @@ RULES: Final[tuple[Rule, ...]] = (
         "Add that method, or name the session as `resume`.",
     ),
     Rule(
+        "session_store",
         lambda o: (
             o.session_store is not None
             and _goes_on(o)
@@ -252,16 +274,19 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     # Isolation.
     Rule(
+        "isolation",
         lambda o: _is_fresh(o) and _goes_on(o) and o.session_store is None,
         "a hermetic run has no sessions to go on with",
         "Give it a folder that lasts, `Isolation.hermetic(config_dir)`, or a `session_store`.",
     ),
     Rule(
+        "isolation",
         lambda o: o.isolation.is_hermetic and o.setting_sources != (),
         "a hermetic run reads no settings of the machine, and `setting_sources` names some",
         "Leave `setting_sources` out, and give what is needed as `settings`.",
     ),
     Rule(
+        "env",
         lambda o: (
             "CLAUDE_CONFIG_DIR" in o.env and (o.isolation.is_hermetic or o.isolation.config_dir is not None)
         ),
@@ -271,24 +296,27 @@ RULES: Final[tuple[Rule, ...]] = (
 )
 
 
-def check(options: Options) -> None:
-    """Raise `OptionsError` for the first rule that is broken."""
+def check(options: Options, given: Collection[str]) -> None:
+    """Raise `OptionsError` for the first rule that is broken, if only these options are set."""
     for rule in RULES:
-        if rule.broken(options):
+        if rule.option in given and rule.broken(options):
             raise OptionsError(rule.says, hint=rule.hint)
 
 
-def warn_of_shadowed_permission(options: Options) -> None:
+_CALLBACKS: Final = ("permission", "on_question", "on_plan")
+
+
+def warn_of_shadowed_permission(options: Options, given: Collection[str]) -> None:
     """Warn if there is a callback, and something that it will not be asked about. One that `warns_itself`, in
     the words of another API, is left to do so."""
-    given = [name for name in ("permission", "on_question", "on_plan") if getattr(options, name) is not None]
-    if not given or getattr(options.permission, "warns_itself", False):
+    names = [name for name in _CALLBACKS if name in given and getattr(options, name) is not None]
+    if not names or getattr(options.permission, "warns_itself", False):
         return
     if _mode(options) == "dontAsk":
-        names = " and ".join(f"`{name}`" for name in given)
-        verb = "is" if len(given) == 1 else "are"
+        callbacks = " and ".join(f"`{name}`" for name in names)
+        verb = "is" if len(names) == 1 else "are"
         why = 'the mode "dontAsk" denies what is not allowed already'
-        _warn(f"{names} {verb} not asked about anything: {why}.")
+        _warn(f"{callbacks} {verb} not asked about anything: {why}.")
     elif options.permission is not None and (shadows := _shadows(options)):
         _warn(f"`permission` is not asked about {' and '.join(shadows)}. Leave out what it should decide.")
 
@@ -352,62 +380,6 @@ def level_of_caller() -> int:
 
 # Flags in `extra_args`.
 
-_OWNERS: Final[dict[str, str]] = {
-    "add_dirs": "add-dir",
-    "agent": "agent",
-    "agents": "agents",
-    "allow_dangerously_skip_permissions": "allow-dangerously-skip-permissions",
-    "allowed_tools": "allowedTools allowed-tools",
-    "append_subagent_system_prompt": "append-subagent-system-prompt append-subagent-system-prompt-file",
-    "append_system_prompt": "append-system-prompt append-system-prompt-file",
-    "betas": "betas",
-    "continue_conversation": "continue",
-    "debug": "debug",
-    "debug_file": "debug-file",
-    "disallowed_tools": "disallowedTools disallowed-tools",
-    "effort": "effort",
-    "fallback_model": "fallback-model",
-    "fork_session": "fork-session",
-    "forward_subagent_text": "forward-subagent-text",
-    "include_hook_events": "include-hook-events",
-    "include_partial_messages": "include-partial-messages",
-    "managed_settings": "managed-settings managed-settings-in-initialize",
-    "max_budget_usd": "max-budget-usd",
-    "max_thinking_tokens": "max-thinking-tokens",
-    "max_turns": "max-turns",
-    "mcp_servers": "mcp-config",
-    "model": "model",
-    "output_format": "json-schema",
-    "permission": "permission-prompt-tool",
-    "permission_mode": "permission-mode dangerously-skip-permissions enable-auto-mode "
-    "inherit-permission-mode",
-    "permission_prompts": "permission-prompts",
-    "persist_session": "no-session-persistence",
-    "plan_mode_instructions": "plan-mode-instructions",
-    "plugin_delivery": "await-initialize",
-    "plugins": "plugin-dir plugin-dir-no-mcp",
-    "project_config_root": "project-config-root",
-    "prompt_suggestions": "prompt-suggestions",
-    "replay_user_messages": "replay-user-messages",
-    "resume": "resume",
-    "resume_drops_turn": "resume-drops-turn",
-    "resume_session_at": "resume-session-at",
-    "session_id": "session-id",
-    "session_store": "session-mirror",
-    "setting_sources": "setting-sources",
-    "settings": "settings",
-    "strict_mcp_config": "strict-mcp-config",
-    "system_prompt": "system-prompt system-prompt-file system-prompt-snapshot "
-    "exclude-dynamic-system-prompt-sections",
-    "task_budget": "task-budget",
-    "thinking": "thinking thinking-display",
-    "title": "name",
-    "tools": "tools",
-}
-
-OWNERS: Final[dict[str, str]] = {flag: option for option, flags in _OWNERS.items() for flag in flags.split()}
-"""The option that stands for each flag."""
-
 # How Outrider talks to the program; what would end the program; what would take it away from this process.
 _OURS: Final = """
     output-format input-format verbose print
@@ -433,7 +405,7 @@ def is_free_flag(place: str, name: str) -> None:
             '{"flag": "value"}, or {"flag": None} for one without.',
         )
     flag = name.replace("_", "-")
-    if option := OWNERS.get(flag):
+    if option := flag_owners().get(flag):
         raise OptionsError(f"{place} cannot be {name!r}: `{option}` decides on it", hint=f"Set `{option}`.")
     if flag in OURS:
         why = "with it, Outrider could not talk to the program"

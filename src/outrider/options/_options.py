@@ -1,105 +1,227 @@
-"""Defines `Options`: every setting for a run of Claude Code, as one value.
+"""Declares every option once: its type, default, validator, destinations and description.
 
-Does not apply them: `outrider.launch` has the table for that.
+`OptionFields` has the forms in which each may be given, and `Options` keeps one of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final, Literal, NoReturn, TypeAlias, cast
+from collections.abc import Callable, Collection, Mapping, Sequence
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypedDict, cast
 
 import msgspec
 
-from outrider.errors import OptionsError
-from outrider.options._checks import check, warn_of_shadowed_permission
-from outrider.options._table import READERS
-from outrider.options._validators import fold, near
-from outrider.options._values import EnvPolicy, Isolation, Timeouts, defaults_of, differing, shown_fields
+from outrider.command import Runner
+from outrider.options import _encode as encode
+from outrider.options import _forms as forms
+from outrider.options._checks import (
+    check,
+    is_free_flag,
+    is_tool_name,
+    warn_of_shadowed_permission,
+)
+from outrider.options._servers import (
+    AgentDefinition,
+    McpServer,
+    agents_by_name,
+    effort_level,
+    mode_name,
+    variables,
+)
+from outrider.options._table import (
+    File,
+    Flag,
+    Host,
+    Init,
+    OptionsMeta,
+    Variable,
+    make_unchecked,
+    option,
+    validated,
+)
+from outrider.options._validators import (
+    above_zero,
+    any_text,
+    checked,
+    choice,
+    either,
+    function,
+    json_object,
+    listed,
+    mapped,
+    optional,
+    path_text,
+    secret_text,
+    switch,
+    text,
+    thing,
+    whole,
+)
+from outrider.options._values import (
+    AdaptiveThinking,
+    CustomPrompt,
+    DisabledThinking,
+    EnabledThinking,
+    EnvPolicy,
+    FilePrompt,
+    Isolation,
+    JsonSchemaFormat,
+    LocalPlugin,
+    PresetPrompt,
+    Sandbox,
+    Timeouts,
+    Trace,
+    differing,
+    plain,
+    repr_fields,
+    value_of,
+)
+from outrider.wire.choices import SETTING_SOURCES, Beta, EffortLevel, PermissionMode, SettingSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from os import PathLike
     from typing import Self, Unpack
 
-    from outrider.command import Runner
-    from outrider.options._fields import OptionFields
-    from outrider.options._servers import AgentDefinition, McpServer
-    from outrider.options._values import (
-        AdaptiveThinking,
-        CustomPrompt,
-        DisabledThinking,
-        EnabledThinking,
-        FilePrompt,
-        JsonSchemaFormat,
-        LocalPlugin,
-        PresetPrompt,
-        Sandbox,
-        Trace,
+    from outrider.handlers import (
+        DialogRequest,
+        ElicitationRequest,
+        HookContext,
+        PermissionRequest,
+        Plan,
+        Question,
     )
     from outrider.transcripts import SessionStore
     from outrider.wire import JsonObject
-    from outrider.wire.choices import Beta, EffortLevel, PermissionMode, SettingSource
     from outrider.wire.hooks import HookEvent
 
-    SystemPrompt: TypeAlias = PresetPrompt | CustomPrompt | FilePrompt
-    Thinking: TypeAlias = AdaptiveThinking | EnabledThinking | DisabledThinking
-
-
-OTHER_NAMES: Final[dict[str, str]] = {
-    "abortController": "Cancel the task, or the turn with `turn.cancel()`.",
-    "additionalDirectories": "It is called `add_dirs`.",
-    "askUserQuestion": "It is called `question_preview_format`.",
-    "can_use_tool": "It is called `permission`.",
-    "canUseTool": "It is called `permission`.",
-    "cli": "It is called `cli_path`.",
-    "continue": "It is called `continue_conversation`.",
-    "continue_": "It is called `continue_conversation`.",
-    "debug_stderr": "It is called `stderr`, and is a function that gets each line.",
-    "getOAuthToken": "Put the token into `env`, as `CLAUDE_CODE_OAUTH_TOKEN`.",
-    "load_timeout_ms": "It is `timeouts=Timeouts(store=…)`, in seconds.",
-    "loadTimeoutMs": "It is `timeouts=Timeouts(store=…)`, in seconds.",
-    "max_tokens": "There is `max_thinking_tokens`, `task_budget` and `max_budget_usd`.",
-    "pathToClaudeCodeExecutable": "It is called `cli_path`.",
-    "spawnClaudeCodeProcess": "It is called `runner`.",
-    "timeout": "It is `timeouts=Timeouts(turn=…)`, in seconds.",
-    "toolConfig": "It is called `question_preview_format`.",
-    "working_directory": "It is called `cwd`.",
-}
-
-
-def refuse_unknown(given: Iterable[str], known: Sequence[str]) -> NoReturn:
-    """Raise for the names that are not known, with what was probably meant."""
-    unknown = [name for name in given if name not in known]
-    named = ", ".join(f"`{name}`" for name in unknown)
-    hints = (_hint(name, known) for name in unknown)
-    raise OptionsError(
-        f"there is no option {named}",
-        hint=" ".join(dict.fromkeys(filter(None, hints))) or "`Options` lists all that there are.",
-    )
-
-
-def _hint(name: str, known: Sequence[str]) -> str:
-    folded = {fold(other): hint for other, hint in OTHER_NAMES.items()}
-    if fold(name) in folded:
-        return folded[fold(name)]
-    meant = near(name, known)
-    return f"Did you mean `{meant}`?" if meant else ""
-
-
-if TYPE_CHECKING:
-    _Meta = msgspec.StructMeta
+    # Each takes the input of its own event.
+    HookFunction: TypeAlias = Callable[[Any], object] | Callable[[Any, HookContext], object]
 else:
+    # Of layers above, or in modules that few need; at run time the hints say no more.
+    DialogRequest = ElicitationRequest = PermissionRequest = Plan = Question = SessionStore = object
+    HookEvent, HookFunction = str, Callable[..., object]
 
-    class _Meta(msgspec.StructMeta):
-        """Looks at the names first: a struct says no more of an unknown one than that it is unexpected."""
+StrPath: TypeAlias = str | PathLike[str]
 
-        def __call__(self, *args, **fields):
-            if any(name not in self.__struct_fields__ for name in fields):
-                refuse_unknown(fields, self.__struct_fields__)
-            return super().__call__(*args, **fields)
+Plain: TypeAlias = Mapping[str, object]
+"""A value as a plain mapping, with the keys of the Python fields or those of Claude Code."""
+
+SystemPrompt: TypeAlias = PresetPrompt | CustomPrompt | FilePrompt
+Thinking: TypeAlias = AdaptiveThinking | EnabledThinking | DisabledThinking
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, metaclass=_Meta):
+class EventHook(Protocol):
+    """A function with its event, as `@outrider.hook` makes it."""
+
+    @property
+    def event(self) -> str: ...
+
+
+class OptionFields(TypedDict, total=False):
+    """The options as keywords: what `Options` and all that takes options one by one accept."""
+
+    cli_path: StrPath | None
+    bundled_path: StrPath | None
+    executable: StrPath | None
+    executable_args: Sequence[str]
+    extra_args: Mapping[str, str | None]
+    runner: Runner | None
+    transport: object | None
+
+    cwd: StrPath | None
+    add_dirs: Sequence[StrPath]
+    project_config_root: StrPath | None
+    env: Mapping[str, str]
+    env_policy: EnvPolicy | Literal["inherit"] | Sequence[str]
+    isolation: Isolation | Literal["inherit", "hermetic"]
+    user: str | int | None
+    timeouts: Timeouts | Mapping[str, float | None]
+    give_up_on: Sequence[int]
+
+    model: str | None
+    fallback_model: str | Sequence[str] | None
+    betas: Sequence[Beta]
+    thinking: (
+        AdaptiveThinking
+        | EnabledThinking
+        | DisabledThinking
+        | Literal["adaptive", "enabled", "disabled"]
+        | Plain
+        | None
+    )
+    max_thinking_tokens: int | None
+    effort: EffortLevel | None
+    max_turns: int | None
+    max_budget_usd: float | None
+    task_budget: int | Mapping[str, int] | None
+    output_format: JsonSchemaFormat | Plain | None
+
+    system_prompt: str | Sequence[str] | PresetPrompt | CustomPrompt | FilePrompt | Plain | None
+    append_system_prompt: str | None
+    append_subagent_system_prompt: str | None
+    plan_mode_instructions: str | None
+    verbatim_prompts: bool
+
+    tools: Sequence[str | Callable[..., object]] | Literal["default"] | Plain | None
+    allowed_tools: Sequence[str | Callable[..., object]]
+    disallowed_tools: Sequence[str | Callable[..., object]]
+    extra_tools: Sequence[str]
+    tool_aliases: Mapping[str, str | Callable[..., object]]
+    question_preview_format: Literal["markdown", "html"] | None
+    skills: Sequence[str] | Literal["all"] | None
+    agents: Mapping[str, AgentDefinition | Plain]
+    agent: str | None
+    plugins: Sequence[LocalPlugin | StrPath | Plain]
+    plugin_delivery: Literal["argv", "initialize"]
+    mcp_servers: Mapping[str, McpServer | Plain | object] | StrPath
+    strict_mcp_config: bool
+
+    permission_mode: PermissionMode | None
+    permission: Callable[[PermissionRequest], object] | None
+    on_question: Callable[[Question], object] | None
+    on_plan: Callable[[Plan], object] | None
+    permission_prompt_tool_name: str | Callable[..., object] | None
+    permission_prompts: Literal["host", "none"] | None
+    allow_dangerously_skip_permissions: bool
+    hooks: Mapping[HookEvent, Sequence[HookFunction]] | Sequence[EventHook]
+    on_elicitation: Callable[[ElicitationRequest], object] | None
+    on_user_dialog: Callable[[DialogRequest], object] | None
+    supported_dialog_kinds: Sequence[str]
+    sandbox: Sandbox | Plain | None
+
+    setting_sources: Sequence[SettingSource] | None
+    settings: StrPath | Plain | None
+    managed_settings: Plain | None
+    strict_settings_merge: bool
+
+    continue_conversation: bool
+    resume: str | None
+    fork_session: bool
+    resume_session_at: str | None
+    resume_drops_turn: str | None
+    session_id: str | None
+    title: str | None
+    persist_session: bool
+    enable_file_checkpointing: bool
+    session_store: SessionStore | str | PathLike[str] | None
+    session_store_flush: Literal["batched", "eager"]
+
+    include_partial_messages: bool
+    include_hook_events: bool
+    replay_user_messages: bool
+    forward_subagent_text: bool
+    forward_nested_subagent_tool_calls: bool
+    prompt_suggestions: bool
+    agent_progress_summaries: bool
+    per_task_stop_affordance: bool
+    max_buffer_size: int | None
+    stderr: Callable[[str], object] | None
+    debug: bool | str
+    debug_file: StrPath | None
+    client_app: str | None
+    trace: Trace | StrPath | Plain | None
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, metaclass=OptionsMeta):
     """How an agent is to be run. A value: change it with `replace`, `with_env`, `with_hook`.
 
     Each option may be given in the forms that `OptionFields` lists, and is kept in the one form that stands
@@ -115,233 +237,363 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, met
 
     # The program.
 
-    cli_path: str | None = None
+    cli_path: str | None = option(None, path_text, Host("the command"))
     """The agent's program. Unset: it is searched for."""
-    bundled_path: str | None = None
+    bundled_path: str | None = option(None, path_text, Host("the command"))
     """A copy of the program that comes with your application: used before PATH is searched."""
-    executable: str | None = None
+    executable: str | None = option(None, path_text, Host("the command"))
     """What runs the program, for one that is a script: `node`, `bun`. Unset: it runs by itself."""
-    executable_args: tuple[str, ...] = ()
+    executable_args: tuple[str, ...] = option((), listed(secret_text), Host("the command"))
     """Arguments for `executable`, which must be set, before the program."""
-    extra_args: Mapping[str, str | None] = {}
+    extra_args: Mapping[str, str | None] = option(
+        {},
+        mapped(checked(is_free_flag, of=any_text), optional(secret_text)),
+        Host("the command, after all these"),
+    )
     """Further flags, without their dashes: None for one without a value. A flag that another option stands
     for, or that Outrider needs for itself, is refused."""
-    runner: Runner | None = None
+    runner: Runner | None = option(None, forms.runner, Host("the command"))
     """Where the program runs: over ssh, in a container, under another command. Unset: on this machine."""
-    transport: object | None = None
+    transport: object | None = option(None, thing("a transport"), Host("the session"))
     """Talk over this instead of starting a program."""
 
     # Where it runs.
 
-    cwd: str | None = None
+    cwd: str | None = option(None, path_text, Host("the command"))
     """The working folder. Unset: that of this process."""
-    add_dirs: tuple[str, ...] = ()
+    add_dirs: tuple[str, ...] = option((), listed(path_text), Flag("--add-dir"))
     """Further folders that the agent's tools may use."""
-    project_config_root: str | None = None
+    project_config_root: str | None = option(
+        None, checked(forms.is_absolute, of=path_text), Flag("--project-config-root")
+    )
     """The folder whose project configuration counts, as an absolute path. Unset: found from `cwd`."""
-    env: Mapping[str, str] = {}
+    env: Mapping[str, str] = option({}, variables, Host("the environment"))
     """Variables for the program, over those that `env_policy` lets through. `CLAUDE_CONFIG_DIR` cannot be
     among them if `isolation` decides on that folder."""
-    env_policy: EnvPolicy = EnvPolicy.INHERIT
+    env_policy: EnvPolicy = option(EnvPolicy.INHERIT, forms.env_policy, Host("the environment"))
     """Which variables of this process the program gets. Unset: all; none, in a hermetic run or on another
     machine. A list of names: only those."""
-    isolation: Isolation = Isolation.INHERIT
+    isolation: Isolation = option(
+        Isolation.INHERIT, forms.isolation, Host("the environment and the folders of the command")
+    )
     """How much of this machine's configuration the program sees; `"hermetic"`: none, so that the key for the
     API has to be in `env`, or named in `env_policy`. A hermetic run names no `setting_sources`, and can
     resume only with a `config_dir` of its own or a `session_store`."""
-    user: str | int | None = None
+    user: str | int | None = option(None, either(str, text, whole(0, forms.LARGEST_UID)), Host("the command"))
     """The user that the program runs as, by name or number. Unset: that of this process. Not on Windows."""
-    timeouts: Timeouts = Timeouts()
+    timeouts: Timeouts = option(Timeouts(), value_of(Timeouts), Host("the session"))
     """Deadlines. Unset: the defaults of `Timeouts`, with which every turn ends."""
 
-    give_up_on: tuple[int, ...] = (401,)
+    give_up_on: tuple[int, ...] = option((401,), listed(whole(100, 599)), Host("the session"))
     """HTTP statuses of the API at which a turn fails at once, where the agent would try again for minutes."""
 
     # The model.
 
-    model: str | None = None
+    model: str | None = option(None, text, Flag("--model"))
     """A model's name or short name. Unset: the agent's default."""
-    fallback_model: tuple[str, ...] | None = None
+    fallback_model: tuple[str, ...] | None = option(
+        None, forms.fallback_models, Flag("--fallback-model", encode.joined)
+    )
     """Models to try, in this order, when `model` is overloaded; neither `model` itself nor one twice. Unset:
     none."""
-    betas: tuple[Beta, ...] = ()
+    # A list with commas is taken for one name, which is then not allowed.
+    betas: tuple[Beta, ...] = option((), listed(checked(forms.has_no_comma)), Flag("--betas"))
     """Features of the API that have to be asked for."""
-    thinking: Thinking | None = None
+    # With `--max-thinking-tokens` beside it, `--thinking` would win: only one of the two is ever sent.
+    thinking: Thinking | None = option(
+        None,
+        forms.thinking,
+        Flag("--thinking", encode.thinking_kind),
+        Flag("--thinking-display", encode.thinking_display),
+    )
     """Whether the model thinks before it answers, and how far; beats `max_thinking_tokens`. Unset: the agent
     decides."""
-    max_thinking_tokens: int | None = None
+    max_thinking_tokens: int | None = option(
+        None, whole(0), Flag("--max-thinking-tokens", encode.thinking_tokens, ("thinking",))
+    )
     """The most tokens to think with; 0 turns thinking off. Unset: the agent decides."""
-    effort: EffortLevel | None = None
+    effort: EffortLevel | None = option(None, effort_level, Flag("--effort"))
     """How hard the model works on an answer. Unset: the agent decides."""
-    max_turns: int | None = None
+    max_turns: int | None = option(None, whole(1), Flag("--max-turns"))
     """How many times the model may be called for one prompt, 1 or more. Unset: no limit."""
-    max_budget_usd: float | None = None
+    max_budget_usd: float | None = option(None, above_zero, Flag("--max-budget-usd", encode.money))
     """What the session may cost, more than 0. Unset: no limit."""
-    task_budget: int | None = None
+    task_budget: int | None = option(None, forms.task_budget, Flag("--task-budget"))
     """How many tokens the model is told that it has for its task, 1 or more. Unset: it is told nothing."""
-    output_format: JsonSchemaFormat | None = None
+    output_format: JsonSchemaFormat | None = option(
+        None, forms.output_format, Init("json_schema", encode.json_schema), reserves="json-schema"
+    )
     """The form that the final answer must have. Unset: any text."""
 
     # What it is told.
 
-    system_prompt: SystemPrompt | None = None
+    system_prompt: SystemPrompt | None = option(
+        None,
+        forms.system_prompt,
+        Init("system_prompt", encode.system_prompt, ("append_system_prompt",), always=True),
+        Flag("--system-prompt-file", encode.prompt_file),
+        Init("system_prompt_snapshot", encode.prompt_snapshot),
+        Init("exclude_dynamic_sections", encode.without_dynamic_sections),
+        reserves="system-prompt system-prompt-snapshot exclude-dynamic-system-prompt-sections",
+    )
     """Replaces the agent's own system prompt (a text), keeps it (`PresetPrompt`), or is read from a file by
     the agent. Unset: an empty one, or the agent's own if there is an `append_system_prompt`."""
-    append_system_prompt: str | None = None
+    append_system_prompt: str | None = option(
+        None,
+        any_text,
+        Init("append_system_prompt", encode.appended_prompt, ("system_prompt",)),
+        reserves="append-system-prompt append-system-prompt-file",
+    )
     """Added to the system prompt. Not together with `PresetPrompt.append`, nor with a `FilePrompt`."""
-    append_subagent_system_prompt: str | None = None
+    # The field of `initialize` for it is accepted and has no effect.
+    append_subagent_system_prompt: str | None = option(
+        None,
+        any_text,
+        File("--append-subagent-system-prompt-file", file="append-subagent-system-prompt.txt"),
+        reserves="append-subagent-system-prompt",
+    )
     """Added to the system prompt of every subagent."""
-    plan_mode_instructions: str | None = None
+    plan_mode_instructions: str | None = option(
+        None, any_text, Init("plan_mode_instructions"), reserves="plan-mode-instructions"
+    )
     """What the agent is told in plan mode. Unset: its own instructions."""
-    verbatim_prompts: bool = False
+    verbatim_prompts: bool = option(False, switch, Host("the session, in each prompt"))
     """Prompts are taken as written: no `/command` and no `@file` in them is carried out."""
 
     # What it may use.
 
-    tools: tuple[object, ...] | Literal["default"] | None = None
+    tools: tuple[object, ...] | Literal["default"] | None = option(
+        None, forms.tools, Flag("--tools", encode.tools), Host("the session, as an MCP server")
+    )
     """Names of built-in tools to offer, and tools of your own. An empty list: no built-in tool. Unset, or
     only tools of your own: all built-in ones."""
-    allowed_tools: tuple[str, ...] = ()
+    allowed_tools: tuple[str, ...] = option(
+        (),
+        listed(forms.rule),
+        Flag("--allowedTools", encode.allowed_tools, ("skills",)),
+        reserves="allowed-tools",
+    )
     """Rules for what may be used without asking: `Read`, `Bash(git *)`, `mcp__server__tool`, a tool of yours
     by its name. Nothing is asked for them, also not the `permission` callback."""
-    disallowed_tools: tuple[str, ...] = ()
+    disallowed_tools: tuple[str, ...] = option(
+        (), listed(forms.rule), Flag("--disallowedTools", encode.joined), reserves="disallowed-tools"
+    )
     """Rules for what may not be used at all."""
-    extra_tools: tuple[str, ...] = ()
+    extra_tools: tuple[str, ...] = option(
+        (), listed(checked(is_tool_name)), Host("the session, which checks names")
+    )
     """Names of tools that the session can have and Outrider does not know, or patterns for them. A name that
     is neither known nor here is an error, in rules, policies, matchers of hooks and subagents."""
-    tool_aliases: Mapping[str, str] = {}
+    tool_aliases: Mapping[str, str] = option(
+        {}, mapped(checked(is_tool_name), forms.tool), Init("tool_aliases", plain)
+    )
     """Other names by which the model may call tools, and which tool each stands for: `{"Shell": "Bash"}`."""
-    question_preview_format: Literal["markdown", "html"] | None = None
+    question_preview_format: Literal["markdown", "html"] | None = option(
+        None, choice("markdown", "html"), Variable("CLAUDE_CODE_QUESTION_PREVIEW_FORMAT")
+    )
     """How the agent writes previews in the questions that it asks. Unset: it writes none."""
-    skills: tuple[str, ...] | Literal["all"] | None = None
+    # Without setting sources, only the skills of Claude Code and of plugins are found.
+    skills: tuple[str, ...] | Literal["all"] | None = option(
+        None, forms.skills, Init("skills", encode.skill_names)
+    )
     """Skills that may be used: all, or those named. Unset: the agent decides, and asks. Those of the user and
     of the project are found only if `setting_sources` names these."""
-    agents: Mapping[str, AgentDefinition] = {}
+    agents: Mapping[str, AgentDefinition] = option(
+        {}, agents_by_name, Init("agents", plain), reserves="agents"
+    )
     """Subagents by name."""
-    agent: str | None = None
+    agent: str | None = option(None, text, Flag("--agent"))
     """The subagent that is the main one. Unset: the agent itself."""
-    plugins: tuple[LocalPlugin, ...] = ()
+    plugins: tuple[LocalPlugin, ...] = option(
+        (),
+        listed(forms.plugin),
+        Flag("--plugin-dir", encode.plugin_paths, ("plugin_delivery",)),
+        Flag("--plugin-dir-no-mcp", encode.plugin_paths_without_servers, ("plugin_delivery",)),
+        Init("plugins", encode.plugins_in_initialize, ("plugin_delivery",)),
+    )
     """Plugins to load: folders or .zip files; no other kind is known."""
-    plugin_delivery: Literal["argv", "initialize"] = "argv"
+    plugin_delivery: Literal["argv", "initialize"] = option("argv", choice("argv", "initialize"))
     """Whether plugins are named on the command line or in the first request."""
-    mcp_servers: Mapping[str, McpServer] | str = {}
+    mcp_servers: Mapping[str, McpServer] | str = option(
+        {},
+        forms.mcp_servers,
+        File("--mcp-config", encode.mcp_config, file="mcp.json"),
+        Init("sdk_mcp_servers", encode.sdk_server_names),
+        Init("sdk_mcp_server_configs", encode.sdk_server_setups),
+    )
     """MCP servers by name, or the path of a file that lists them. A server object of this process stands for
     an `SdkServer`."""
-    strict_mcp_config: bool = False
+    strict_mcp_config: bool = option(
+        False, switch, Flag("--strict-mcp-config", encode.strict_mcp, ("isolation",))
+    )
     """Only the servers of `mcp_servers`, none of those that the machine or the project configures."""
 
     # What it must ask for.
 
-    permission_mode: PermissionMode | None = None
+    permission_mode: PermissionMode | None = option(
+        None,
+        mode_name,
+        Flag("--permission-mode"),
+        reserves="dangerously-skip-permissions enable-auto-mode inherit-permission-mode",
+    )
     """What the agent may do without asking. Unset: `default`, unless its settings say otherwise."""
-    permission: Callable[..., object] | None = None
+    permission: Callable[..., object] | None = option(
+        None,
+        function,
+        Host("the session"),
+        Flag(
+            "--permission-prompt-tool",
+            encode.prompt_tool,
+            ("on_question", "on_plan", "permission_prompt_tool_name"),
+        ),
+    )
     """Decides what the agent asks for: a function, or a `Policy`. Not with `permission_prompt_tool_name`, nor
     with `permission_prompts="none"`. Unset: what it asks for is denied."""
-    on_question: Callable[..., object] | None = None
+    on_question: Callable[..., object] | None = option(None, function, Host("the session"))
     """Answers the questions that the agent asks the user, one by one. Not with `permission_prompt_tool_name`,
     nor with `permission_prompts="none"`. Unset: `permission` gets them."""
-    on_plan: Callable[..., object] | None = None
+    on_plan: Callable[..., object] | None = option(None, function, Host("the session"))
     """Approves the plans that the agent makes in plan mode, or sends them back. Not with
     `permission_prompt_tool_name`, nor with `permission_prompts="none"`. Unset: `permission` gets them."""
-    permission_prompt_tool_name: str | None = None
+    permission_prompt_tool_name: str | None = option(None, forms.tool)
     """An MCP tool that decides in place of `permission`."""
-    permission_prompts: Literal["host", "none"] | None = None
+    permission_prompts: Literal["host", "none"] | None = option(
+        None, choice("host", "none"), Flag("--permission-prompts")
+    )
     """Who is asked: this process, or nobody, so that what would be asked is denied. Unset: this process."""
-    allow_dangerously_skip_permissions: bool = False
+    allow_dangerously_skip_permissions: bool = option(
+        False, switch, Flag("--allow-dangerously-skip-permissions")
+    )
     """Allow a later change to `bypassPermissions`. Refused for root outside of a sandbox."""
-    hooks: Mapping[str, tuple[object, ...]] = {}
+    hooks: Mapping[str, tuple[object, ...]] = option({}, forms.hooks, Host("the session, in `initialize`"))
     """A list of hooks; or by event, what to call: hooks, or plain functions."""
-    on_elicitation: Callable[..., object] | None = None
+    on_elicitation: Callable[..., object] | None = option(None, function, Host("the session"))
     """Answers what an MCP server asks the user. Unset: it is declined."""
-    on_user_dialog: Callable[..., object] | None = None
+    on_user_dialog: Callable[..., object] | None = option(None, function, Host("the session"))
     """Answers dialogs of the agent. Unset: it shows none."""
-    supported_dialog_kinds: tuple[str, ...] = ()
+    supported_dialog_kinds: tuple[str, ...] = option((), listed(text), Init("supported_dialog_kinds", list))
     """The kinds of dialog that `on_user_dialog`, which must be set, can answer."""
-    sandbox: Sandbox | None = None
+    sandbox: Sandbox | None = option(None, value_of(Sandbox))
     """How shell commands are confined; takes the place of `sandbox` in `settings`. Unset: as these say."""
 
     # Settings.
 
-    setting_sources: tuple[SettingSource, ...] | None = ()
+    setting_sources: tuple[SettingSource, ...] | None = option(
+        (),
+        optional(listed(choice(*SETTING_SOURCES))),
+        Flag("--setting-sources", encode.setting_sources, ("isolation",), always=True),
+    )
     """Which settings files of the machine count: none by default. None: those that the program reads by
     itself."""
-    settings: str | JsonObject | None = None
+    settings: str | JsonObject | None = option(
+        None,
+        forms.settings,
+        File(
+            "--settings",
+            encode.settings,
+            ("sandbox", "strict_settings_merge", "cwd", "runner"),
+            file="settings.json",
+        ),
+    )
     """Settings that come before all files: the path of a file, JSON text, or a mapping."""
-    managed_settings: JsonObject | None = None
+    # `--managed-settings` accepts a file, and then it has no effect.
+    managed_settings: JsonObject | None = option(
+        None,
+        json_object,
+        Init("managed_settings", plain),
+        Flag("--managed-settings-in-initialize", encode.is_given),
+        reserves="managed-settings",
+    )
     """Settings that nothing can override."""
-    strict_settings_merge: bool = True
+    strict_settings_merge: bool = option(True, switch)
     """Whether `settings` that cannot be read, and so not be joined with `sandbox`, are an error. If not, a
     warning, and they are left out."""
 
     # Sessions.
 
-    continue_conversation: bool = False
+    continue_conversation: bool = option(False, switch, Flag("--continue"))
     """Go on with the latest session of `cwd`. Not with `resume`."""
-    resume: str | None = None
+    resume: str | None = option(
+        None,
+        text,
+        Flag("--resume"),
+        Flag(
+            "--await-initialize",
+            encode.awaits_initialize,
+            ("continue_conversation", "plugins", "plugin_delivery", "managed_settings"),
+        ),
+    )
     """Go on with this session: its id or title. A session that is not there is an error."""
-    fork_session: bool = False
+    fork_session: bool = option(False, switch, Flag("--fork-session"))
     """Go on in a copy, and leave the session as it is. Needs `resume` or `continue_conversation`."""
-    resume_session_at: str | None = None
+    resume_session_at: str | None = option(None, text, Flag("--resume-session-at"))
     """Go on from this message, by its uuid, and forget what came after it. Needs `resume`."""
-    resume_drops_turn: str | None = None
+    resume_drops_turn: str | None = option(None, text, Flag("--resume-drops-turn"))
     """The prompt, by its uuid, of the turn that `resume_session_at` forgets: if more would be forgotten,
     nothing is, and the start fails. Needs `resume_session_at`."""
-    session_id: str | None = None
+    session_id: str | None = option(None, checked(forms.is_uuid), Flag("--session-id"))
     """The id of the new session, a UUID. With `resume` or `continue_conversation` only if `fork_session` is
     set. Unset: the agent makes one."""
-    title: str | None = None
+    title: str | None = option(None, text, Init("title"), reserves="name")
     """The session's title. Unset: the agent finds one."""
-    persist_session: bool = True
+    persist_session: bool = option(True, switch, Flag("--no-session-persistence", encode.is_false))
     """Whether the session is kept on disk, so that it can be resumed."""
-    enable_file_checkpointing: bool = False
+    enable_file_checkpointing: bool = option(
+        False, switch, Variable("CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING", encode.true)
+    )
     """Keep copies of files before they are changed, for `rewind_files`. Not with `session_store`."""
-    session_store: SessionStore | str | PathLike[str] | None = None
+    session_store: SessionStore | str | PathLike[str] | None = option(
+        None, forms.session_store, Flag("--session-mirror", encode.is_set), Host("the session")
+    )
     """Where sessions are kept besides the disk, and resumed from: a store, or its URL or path, which is
     opened and closed with the session. Needs `persist_session`."""
-    session_store_flush: Literal["batched", "eager"] = "batched"
+    session_store_flush: Literal["batched", "eager"] = option(
+        "batched", choice("batched", "eager"), Host("the session")
+    )
     """Whether the store gets entries in batches or at once. Before a result it has all of them either way."""
 
     # What comes back.
 
-    include_partial_messages: bool = False
+    include_partial_messages: bool = option(False, switch, Flag("--include-partial-messages"))
     """Stream events while the model writes."""
-    include_hook_events: bool = False
+    include_hook_events: bool = option(False, switch, Flag("--include-hook-events"))
     """A message for each hook that starts and ends."""
-    replay_user_messages: bool = False
+    replay_user_messages: bool = option(False, switch, Flag("--replay-user-messages"))
     """Your own messages too, as the agent takes them up."""
-    forward_subagent_text: bool = False
+    forward_subagent_text: bool = option(
+        False, switch, Init("forward_subagent_text"), reserves="forward-subagent-text"
+    )
     """What subagents say and think, not their tool calls alone."""
-    forward_nested_subagent_tool_calls: bool = False
+    forward_nested_subagent_tool_calls: bool = option(
+        False, switch, Init("forward_nested_subagent_tool_calls")
+    )
     """Tool calls of subagents of subagents."""
-    prompt_suggestions: bool = False
+    prompt_suggestions: bool = option(
+        False, switch, Init("prompt_suggestions"), reserves="prompt-suggestions"
+    )
     """A guess at your next prompt after each turn."""
-    agent_progress_summaries: bool = False
+    agent_progress_summaries: bool = option(False, switch, Init("agent_progress_summaries"))
     """Summaries of what subagents are doing."""
-    per_task_stop_affordance: bool = False
+    per_task_stop_affordance: bool = option(False, switch, Init("per_task_stop_affordance"))
     """An interrupt leaves background tasks alone: they are stopped one by one."""
-    max_buffer_size: int | None = None
+    max_buffer_size: int | None = option(None, forms.buffer_size, Host("the transport"))
     """The largest message, in bytes. Unset or 0: a large default, beyond which a message is skipped; set:
     beyond it, an error."""
-    stderr: Callable[[str], object] | None = None
+    stderr: Callable[[str], object] | None = option(None, function, Host("the transport"))
     """Gets each line that the program writes to stderr. Unset: the last ones are kept for errors."""
-    debug: bool | str = False
+    debug: bool | str = option(False, either(str, text, switch), Flag("--debug"))
     """The program's debug log: all of it, or the categories of this filter."""
-    debug_file: str | None = None
+    debug_file: str | None = option(None, path_text, Flag("--debug-file"))
     """Where that log goes."""
-    client_app: str | None = None
+    client_app: str | None = option(None, any_text, Variable("CLAUDE_AGENT_SDK_CLIENT_APP"))
     """A name for your application, which the program sends along with its requests; empty: none."""
-    trace: Trace | None = None
+    trace: Trace | None = option(None, forms.trace, Host("the session"))
     """Write down all that is said, with times, secrets hidden: into a file, or a folder with a file for each
     session. Unset: nothing is."""
 
-    def __post_init__(self) -> None:
-        defaults = defaults_of(type(self))
-        for name, read in READERS.items():
-            given = getattr(self, name)
-            if given is not defaults[name] and (normal := read(f"`{name}`", given)) is not given:
-                msgspec.structs.force_setattr(self, name, normal)
-        check(self)
-        warn_of_shadowed_permission(self)
+    def _check(self, given: Collection[str]) -> None:
+        check(self, given)
+        warn_of_shadowed_permission(self, given)
 
     def replace(self, **changes: Unpack[OptionFields]) -> Self:
         """A copy with these options changed, and checked anew. `env` and `hooks` are replaced, not added
@@ -353,10 +605,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, met
         """A copy with these variables added to `env`."""
         return self.replace(env={**self.env, **(variables or {}), **more})
 
-    def with_hook(self, event: HookEvent, *hooks: object) -> Self:
+    def with_hook(self, event: HookEvent, *hooks: HookFunction) -> Self:
         """A copy with these hooks added to those of an event."""
         all_hooks = {**self.hooks, event: (*self.hooks.get(event, ()), *hooks)}
-        return self.replace(hooks=cast("Mapping[HookEvent, tuple[object, ...]]", all_hooks))
+        return self.replace(hooks=cast("Mapping[HookEvent, tuple[HookFunction, ...]]", all_hooks))
 
     def _given(self) -> OptionFields:
         """The options that differ from their defaults."""
@@ -364,7 +616,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, met
 
     def __copy__(self) -> Self:
         # A struct's own copy would share its mappings.
-        return self.replace()
+        return make_unchecked(type(self), validated(self._given()))
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({shown_fields(self._given())})"
+        return f"{type(self).__name__}({repr_fields(self._given())})"

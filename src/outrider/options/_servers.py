@@ -13,12 +13,12 @@ import msgspec
 from outrider.errors import OptionsError
 from outrider.options._tool_names import tool_name
 from outrider.options._validators import (
-    Reader,
+    Validator,
     any_text,
     checked,
     choice,
     either,
-    fault,
+    invalid_value,
     is_mapping,
     json_object,
     listed,
@@ -32,7 +32,7 @@ from outrider.options._validators import (
     whole,
     within,
 )
-from outrider.options._values import Part, from_mapping, is_variable_name
+from outrider.options._values import OptionValue, from_mapping, is_variable_name
 from outrider.wire import JsonObject
 from outrider.wire.choices import (
     EFFORT_LEVELS,
@@ -46,25 +46,25 @@ from outrider.wire.choices import (
 PERMISSION_MODES: Final = ("default", "acceptEdits", "plan", "bypassPermissions", "dontAsk", "auto", "manual")
 """What the program accepts today on its command line; it ends at once for any other."""
 
-read_permission_mode: Final = open_choice(PERMISSION_MODES, typos=True)
-read_effort: Final = open_choice(EFFORT_LEVELS, typos=False)
-read_variables: Final = mapped(checked(is_variable_name), secret_text, hidden=True)
+mode_name: Final = open_choice(PERMISSION_MODES, typos=True)
+effort_level: Final = open_choice(EFFORT_LEVELS, typos=False)
+variables: Final = mapped(checked(is_variable_name), secret_text, hidden=True)
 
 
 def _policies(place: str, value: object) -> object:
     return list(cast(tuple[object, ...], listed(json_object)(place, value)))
 
 
-_SERVER_READERS: Final[Mapping[str, Reader]] = {
+_SERVER_VALIDATORS: Final[Mapping[str, Validator]] = {
     "timeout": optional(whole(1)),
     "always_load": optional(switch),
     "tools": optional(_policies),
     "extra": json_object,
 }
-_EXTERNAL_READERS: Final[Mapping[str, Reader]] = {"required": switch, **_SERVER_READERS}
+_EXTERNAL_VALIDATORS: Final[Mapping[str, Validator]] = {"required": switch, **_SERVER_VALIDATORS}
 
 
-class _Server(Part, frozen=True, kw_only=True, rename="camel", tag_field="type"):
+class _Server(OptionValue, frozen=True, kw_only=True, rename="camel", tag_field="type"):
     timeout: int | None = None
     """Milliseconds for a tool call. None: the agent decides."""
     always_load: bool | None = None
@@ -91,24 +91,24 @@ class StdioServer(_External, frozen=True, tag="stdio", rename="camel"):
     env: Mapping[str, str] = {}
     """Variables for it; never shown."""
 
-    _readers: ClassVar[Mapping[str, Reader]] = {
+    _fields_: ClassVar[Mapping[str, Validator]] = {
         "command": text,
         "args": listed(secret_text),
-        "env": read_variables,
-        **_EXTERNAL_READERS,
+        "env": variables,
+        **_EXTERNAL_VALIDATORS,
     }
     _secret: ClassVar[frozenset[str]] = frozenset({"env"})
 
 
 def _is_url(place: str, url: str) -> None:
     if "://" not in url:
-        raise fault(place, "a URL", url, "It begins with 'https://' or 'http://'.", hidden=True)
+        raise invalid_value(place, "a URL", url, "It begins with 'https://' or 'http://'.", hidden=True)
 
 
-_REMOTE_READERS: Final[Mapping[str, Reader]] = {
+_REMOTE_VALIDATORS: Final[Mapping[str, Validator]] = {
     "url": checked(_is_url),
     "headers": mapped(text, secret_text, hidden=True),
-    **_EXTERNAL_READERS,
+    **_EXTERNAL_VALIDATORS,
 }
 
 
@@ -119,7 +119,7 @@ class SseServer(_External, frozen=True, tag="sse", rename="camel"):
     headers: Mapping[str, str] = {}
     """Sent with each request; never shown."""
 
-    _readers: ClassVar[Mapping[str, Reader]] = _REMOTE_READERS
+    _fields_: ClassVar[Mapping[str, Validator]] = _REMOTE_VALIDATORS
     _secret: ClassVar[frozenset[str]] = frozenset({"headers"})
 
 
@@ -130,7 +130,7 @@ class HttpServer(_External, frozen=True, tag="http", rename="camel"):
     headers: Mapping[str, str] = {}
     """Sent with each request; never shown."""
 
-    _readers: ClassVar[Mapping[str, Reader]] = _REMOTE_READERS
+    _fields_: ClassVar[Mapping[str, Validator]] = _REMOTE_VALIDATORS
     _secret: ClassVar[frozenset[str]] = frozenset({"headers"})
 
 
@@ -141,7 +141,7 @@ class SdkServer(_Server, frozen=True, tag="sdk", rename="camel"):
     instance: object = None
     """What answers for it; stays in this process."""
 
-    _readers: ClassVar[Mapping[str, Reader]] = {"name": text, **_SERVER_READERS}
+    _fields_: ClassVar[Mapping[str, Validator]] = {"name": text, **_SERVER_VALIDATORS}
     _kept_here: ClassVar[frozenset[str]] = frozenset({"instance"})
 
 
@@ -157,10 +157,10 @@ _SERVERS: Final[Mapping[str, type[StdioServer | SseServer | HttpServer | SdkServ
 }
 
 
-def read_servers(place: str, value: object) -> dict[str, McpServer]:
+def servers_by_name(place: str, value: object) -> dict[str, McpServer]:
     """MCP servers by name: parts, mappings, or objects of this process that are servers."""
     if not is_mapping(value):
-        raise fault(place, "a mapping of names to servers, or the path of a file", value, hidden=True)
+        raise invalid_value(place, "a mapping of names to servers, or the path of a file", value, hidden=True)
     servers: dict[str, McpServer] = {}
     for name, given in value.items():
         known = text(f"the name of a server in {place}", name)
@@ -185,7 +185,7 @@ def _tool(place: str, value: object) -> object:
     return text(place, tool_name(place, value))
 
 
-class AgentDefinition(Part, frozen=True, kw_only=True, rename="camel"):
+class AgentDefinition(OptionValue, frozen=True, kw_only=True, rename="camel"):
     """A subagent: what it is for, how it is prompted, and what it may use."""
 
     description: str
@@ -228,7 +228,7 @@ class AgentDefinition(Part, frozen=True, kw_only=True, rename="camel"):
     extra: Mapping[str, object] = {}
     """Further keys, as the agent spells them; they win over the fields."""
 
-    _readers: ClassVar[Mapping[str, Reader]] = {
+    _fields_: ClassVar[Mapping[str, Validator]] = {
         "description": text,
         "prompt": text,
         **dict.fromkeys(("tools", "disallowed_tools"), optional(listed(_tool))),
@@ -241,16 +241,16 @@ class AgentDefinition(Part, frozen=True, kw_only=True, rename="camel"):
         ),
         **dict.fromkeys(("max_turns", "auto_compact_window"), optional(whole(1))),
         **dict.fromkeys(("background", "omit_claude_md"), optional(switch)),
-        "effort": optional(either(int, whole(0), read_effort)),
-        "permission_mode": optional(read_permission_mode),
+        "effort": optional(either(int, whole(0), effort_level)),
+        "permission_mode": optional(mode_name),
         "extra": json_object,
     }
 
 
-def read_agents(place: str, value: object) -> dict[str, AgentDefinition]:
+def agents_by_name(place: str, value: object) -> dict[str, AgentDefinition]:
     """Subagents by name: parts or mappings."""
     if not is_mapping(value):
-        raise fault(place, "a mapping of names to subagents", value)
+        raise invalid_value(place, "a mapping of names to subagents", value)
     agents: dict[str, AgentDefinition] = {}
     for name, given in value.items():
         known = text(f"the name of a subagent in {place}", name)
@@ -262,5 +262,5 @@ def _read_agent(place: str, value: object) -> AgentDefinition:
     if isinstance(value, AgentDefinition):
         return value.copied()
     if not is_mapping(value):
-        raise fault(place, "an AgentDefinition or a mapping", value)
+        raise invalid_value(place, "an AgentDefinition or a mapping", value)
     return from_mapping(AgentDefinition, place, value)

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from outrider.errors import OptionsError
-from outrider.options._validators import fault, near
+from outrider.options._validators import invalid_value, near
 
 _SPECIAL: Final = re.compile(r"[*?\[]")
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]")
@@ -76,7 +76,7 @@ def tool_name(place: str, value: object) -> object:
         return value
     name: object = getattr(value, "name", None) or getattr(value, "__name__", None)
     if isinstance(value, type) or not isinstance(name, str):
-        raise fault(place, "the name of a tool, or a tool of yours", value)
+        raise invalid_value(place, "the name of a tool, or a tool of yours", value)
     if name in known_tools():
         raise OptionsError(
             f"{place}: your tool {name!r} has the name of a built-in one",

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias, TypeGuard, cast
 from outrider.errors import OptionsError
 from outrider.redaction import preview
 
-Reader: TypeAlias = Callable[[str, object], object]
+Validator: TypeAlias = Callable[[str, object], object]
 """Takes a place, as it is to be called in an error, and a value."""
 
 Check: TypeAlias = Callable[[str, str], None]
@@ -33,12 +33,14 @@ LARGEST_WHOLE: Final = 2**53 - 1
 _LARGEST_FLOAT: Final = sys.float_info.max
 
 
-def fault(place: str, wanted: str, value: object, hint: str = "", *, hidden: bool = False) -> OptionsError:
+def invalid_value(
+    place: str, wanted: str, value: object, hint: str = "", *, hidden: bool = False
+) -> OptionsError:
     """The error for a value that is not as it should be; `hidden`: only the type of the value is told."""
-    return OptionsError(f"{place} must be {wanted}, not {_told(value, hidden=hidden)}", hint=hint)
+    return OptionsError(f"{place} must be {wanted}, not {_described(value, hidden=hidden)}", hint=hint)
 
 
-def _told(value: object, *, hidden: bool) -> str:
+def _described(value: object, *, hidden: bool) -> str:
     kind = type(value).__name__
     # What is in lists, mappings, bytes and objects may be secret, and need not look like it.
     if hidden or not isinstance(value, (str, os.PathLike, int, float, type(None))):
@@ -51,7 +53,7 @@ def _told(value: object, *, hidden: bool) -> str:
 
 def within(place: str, key: object) -> str:
     """The place of an item: `env['A']`."""
-    subscript = f"[{preview(repr(key), 80)}]"
+    subscript = f"[{key if isinstance(key, int) else preview(repr(key), 80)}]"
     return f"{place[:-1]}{subscript}`" if place.endswith("`") else place + subscript
 
 
@@ -75,24 +77,22 @@ def is_list(value: object) -> TypeGuard[Sequence[object]]:
 
 
 def _clean(place: str, value: str, surrogates: re.Pattern[str] = _SURROGATE, *, hidden: bool = False) -> str:
-    shown = "" if hidden else f": {preview(repr(value), 80)}"
     if "\0" in value:
-        raise OptionsError(
-            f"{place} contains a NUL byte{shown}", hint="No program can be given one: remove it."
-        )
-    if surrogates.search(value):
-        raise OptionsError(
-            f"{place} contains a lone surrogate, which is no character{shown}",
-            hint='Decode the text anew, for example with `errors="replace"`.',
-        )
-    # Without what a subclass makes of it, as an enumeration does.
-    return str.__str__(value)
+        problem, hint = "a NUL byte", "No program can be given one: remove it."
+    elif surrogates.search(value):
+        problem = "a lone surrogate, which is no character"
+        hint = 'Decode the text anew, for example with `errors="replace"`.'
+    else:
+        # Without what a subclass makes of it, as an enumeration does.
+        return str.__str__(value)
+    shown = "" if hidden else f": {preview(repr(value), 80)}"
+    raise OptionsError(f"{place} contains {problem}{shown}", hint=hint)
 
 
 def any_text(place: str, value: object) -> str:
     """A text, which may be empty."""
     if not isinstance(value, str):
-        raise fault(place, "a text", value)
+        raise invalid_value(place, "a text", value)
     return _clean(place, value)
 
 
@@ -100,7 +100,9 @@ def text(place: str, value: object) -> str:
     """A text with something in it."""
     found = any_text(place, value)
     if not found.strip():
-        raise fault(place, "a text that is not empty", value, "Leave it out if there is nothing to say.")
+        raise invalid_value(
+            place, "a text that is not empty", value, "Leave it out if there is nothing to say."
+        )
     return found
 
 
@@ -108,7 +110,7 @@ def secret_text(place: str, value: object) -> str:
     """A text that is never shown; it may hold bytes that are no UTF-8, as a variable of this process may."""
     if not isinstance(value, str):
         hint = "Leave it out." if value is None else "Convert it with `str(…)`."
-        raise fault(place, "a text", value, hint, hidden=True)
+        raise invalid_value(place, "a text", value, hint, hidden=True)
     return _clean(place, value, _SURROGATE_NOT_A_BYTE, hidden=True)
 
 
@@ -116,13 +118,15 @@ def path_text(place: str, value: object) -> str:
     """A path, as text or as anything that stands for a path."""
     found: object = os.fspath(value) if is_path(value) else value
     if not isinstance(found, str):
-        raise fault(place, "a path: a text or a `Path`", value, "Turn bytes into a path with `os.fsdecode`.")
+        raise invalid_value(
+            place, "a path: a text or a `Path`", value, "Turn bytes into a path with `os.fsdecode`."
+        )
     if not found:
-        raise fault(place, "a path", value, "The current folder is '.'.")
+        raise invalid_value(place, "a path", value, "The current folder is '.'.")
     return _clean(place, found, _SURROGATE_NOT_A_BYTE)
 
 
-def checked(*checks: Check, of: Callable[[str, object], str] = text) -> Reader:
+def checked(*checks: Check, of: Callable[[str, object], str] = text) -> Validator:
     """A text for which all the checks hold."""
 
     def read(place: str, value: object) -> object:
@@ -137,19 +141,19 @@ def checked(*checks: Check, of: Callable[[str, object], str] = text) -> Reader:
 # Choices.
 
 
-def choice(*values: str) -> Reader:
+def choice(*values: str) -> Validator:
     """One of a closed set."""
     wanted = ("one of " if len(values) > 1 else "") + ", ".join(map(repr, values))
 
     def read(place: str, value: object) -> object:
         if not isinstance(value, str) or value not in values:
-            raise fault(place, wanted, value, did_you_mean(value, values))
+            raise invalid_value(place, wanted, value, did_you_mean(value, values))
         return str.__str__(value)
 
     return read
 
 
-def open_choice(known: Sequence[str], *, typos: bool) -> Reader:
+def open_choice(known: Sequence[str], *, typos: bool) -> Validator:
     """A text that may be none of the known ones, but may not look like a misspelling of one.
 
     `typos`: one that is spelled nearly like a known one counts as such; if not, only another case does.
@@ -158,7 +162,9 @@ def open_choice(known: Sequence[str], *, typos: bool) -> Reader:
     def read(place: str, value: object) -> object:
         found = text(place, value)
         if found not in known and (meant := near(found, known, cutoff=0.7 if typos else 1.0)):
-            raise fault(place, f"one of {', '.join(map(repr, known))}", value, f"Did you mean {meant!r}?")
+            raise invalid_value(
+                place, f"one of {', '.join(map(repr, known))}", value, f"Did you mean {meant!r}?"
+            )
         return found
 
     return read
@@ -191,11 +197,11 @@ def fold(name: str) -> str:
 def switch(place: str, value: object) -> bool:
     """True or False, and nothing that merely counts as such."""
     if not isinstance(value, bool):
-        raise fault(place, "True or False", value)
+        raise invalid_value(place, "True or False", value)
     return value
 
 
-def whole(least: int, most: int | None = None) -> Reader:
+def whole(least: int, most: int | None = None) -> Validator:
     """A whole number within bounds."""
     wanted = (
         f"a whole number of {least} or more" if most is None else f"a whole number from {least} to {most}"
@@ -203,9 +209,9 @@ def whole(least: int, most: int | None = None) -> Reader:
 
     def read(place: str, value: object) -> object:
         if isinstance(value, bool) or not isinstance(value, int):
-            raise fault(place, wanted, value)
+            raise invalid_value(place, wanted, value)
         if not least <= value <= (LARGEST_WHOLE if most is None else most):
-            raise fault(place, wanted, value, "Leave it out for the default.")
+            raise invalid_value(place, wanted, value, "Leave it out for the default.")
         return _plain_number(value)
 
     return read
@@ -214,14 +220,14 @@ def whole(least: int, most: int | None = None) -> Reader:
 def above_zero(place: str, value: object) -> float:
     """A number over 0 that is finite."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= _LARGEST_FLOAT:
-        raise fault(place, "a finite number over 0", value, "None stands for no limit.")
+        raise invalid_value(place, "a finite number over 0", value, "None stands for no limit.")
     return _plain_number(value)
 
 
 def seconds(place: str, value: object) -> float:
     """A time to wait: a finite number, 0 or more."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= _LARGEST_FLOAT:
-        raise fault(place, "a finite number of seconds, 0 or more", value)
+        raise invalid_value(place, "a finite number of seconds, 0 or more", value)
     return _plain_number(value)
 
 
@@ -233,36 +239,36 @@ def _plain_number(value: float) -> float:
 # What is made of others.
 
 
-def optional(read: Reader) -> Reader:
+def optional(read: Validator) -> Validator:
     """None, or what the reader takes."""
     return lambda place, value: None if value is None else read(place, value)
 
 
-def either(kind: type, first: Reader, second: Reader) -> Reader:
+def either(kind: type, first: Validator, second: Validator) -> Validator:
     """What the first reader takes, for a value of this type; else what the second takes."""
     return lambda place, value: (first if isinstance(value, kind) else second)(place, value)
 
 
-def listed(read: Reader, *, example: str = "") -> Reader:
+def listed(read: Validator, *, example: str = "") -> Validator:
     """A list, kept as a tuple. A lone text is refused, because it is a sequence too, of characters."""
 
     def read_all(place: str, value: object) -> object:
         if is_path(value) or callable(value):
             meant = preview(repr(value), 80) if is_path(value) else getattr(value, "__name__", "…")
-            raise fault(place, "a list", value, f"Did you mean [{meant}]?")
+            raise invalid_value(place, "a list", value, f"Did you mean [{meant}]?")
         if not is_list(value):
-            raise fault(place, "a list", value, example or "Make a list of it.")
+            raise invalid_value(place, "a list", value, example or "Make a list of it.")
         return tuple(read(within(place, number), item) for number, item in enumerate(value))
 
     return read_all
 
 
-def mapped(read_key: Reader, read_value: Reader, *, hidden: bool = False) -> Reader:
+def mapped(read_key: Validator, read_value: Validator, *, hidden: bool = False) -> Validator:
     """A mapping, kept as a dict of its own."""
 
     def read_all(place: str, value: object) -> object:
         if not is_mapping(value):
-            raise fault(place, "a mapping", value, hidden=hidden)
+            raise invalid_value(place, "a mapping", value, hidden=hidden)
         return {
             read_key(f"a key of {place}", key): read_value(within(place, key), item)
             for key, item in value.items()
@@ -274,7 +280,7 @@ def mapped(read_key: Reader, read_value: Reader, *, hidden: bool = False) -> Rea
 def json_object(place: str, value: object) -> object:
     """A JSON object: a copy that shares nothing with what was given."""
     if not is_mapping(value):
-        raise fault(place, "a mapping", value, hidden=True)
+        raise invalid_value(place, "a mapping", value, hidden=True)
     try:
         return json_value(place, value)
     except RecursionError:
@@ -290,12 +296,14 @@ def json_value(place: str, value: object) -> object:
     if is_mapping(value):
         for key in value:
             if not isinstance(key, str):
-                raise fault(f"a key of {place}", "a text, as in JSON", key)
+                raise invalid_value(f"a key of {place}", "a text, as in JSON", key)
         return {key: json_value(within(place, key), item) for key, item in value.items()}
     if is_list(value):
         return [json_value(within(place, number), item) for number, item in enumerate(value)]
     # What cannot be shown might be a secret of another form.
-    raise fault(place, "something that can be written as JSON", value, hidden=not isinstance(value, float))
+    raise invalid_value(
+        place, "something that can be written as JSON", value, hidden=not isinstance(value, float)
+    )
 
 
 # What stays in this process.
@@ -304,17 +312,17 @@ def json_value(place: str, value: object) -> object:
 def function(place: str, value: object) -> object:
     """Something that can be called."""
     if not callable(value):
-        raise fault(place, "a function", value, "Give the function itself, not what it returns.")
+        raise invalid_value(place, "a function", value, "Give the function itself, not what it returns.")
     return value
 
 
-def thing(wanted: str) -> Reader:
+def thing(wanted: str) -> Validator:
     """An object that only its user knows: anything but plain data."""
     plain = (str, bytes, int, float, complex, Mapping, Sequence, AbstractSet, type(None))
 
     def read(place: str, value: object) -> object:
         if isinstance(value, plain):
-            raise fault(place, wanted, cast(object, value), hidden=True)
+            raise invalid_value(place, wanted, cast(object, value), hidden=True)
         return value
 
     return read

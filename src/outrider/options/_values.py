@@ -1,6 +1,6 @@
 """Defines the values inside options: prompts, thinking, plugins, timeouts, isolation, traces, sandbox.
 
-Their base, `Part`, validates, copies, encodes and shows them. MCP servers and subagents are in `_servers`.
+Their base, `OptionValue`, validates, copies, encodes and shows them. Servers and subagents are in `_servers`.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import msgspec
 
 from outrider.errors import OptionsError
 from outrider.options._validators import (
-    Reader,
+    Validator,
     above_zero,
     any_text,
     checked,
     choice,
     did_you_mean,
-    fault,
+    invalid_value,
     is_mapping,
     json_object,
     listed,
@@ -53,7 +53,7 @@ _JSON_TEXTS = frozenset(("settings", "mcp_servers"))
 _SECRET_MAPPINGS = frozenset(("env", "headers"))
 
 
-def shown_fields(fields: Mapping[str, object], secret: frozenset[str] = frozenset()) -> str:
+def repr_fields(fields: Mapping[str, object], secret: frozenset[str] = frozenset()) -> str:
     """Fields as the arguments of a call. `secret` are mappings of which only the keys may be seen."""
     return ", ".join(f"{name}={_shown(name, value, secret)}" for name, value in fields.items())
 
@@ -126,16 +126,16 @@ def _cut(text: str) -> str:
 
 
 T = TypeVar("T")
-P = TypeVar("P", bound="Part")
+P = TypeVar("P", bound="OptionValue")
 
 
-class Part(msgspec.Struct, frozen=True, omit_defaults=True):
+class OptionValue(msgspec.Struct, frozen=True, omit_defaults=True):
     """A value inside options: immutable, compared by its fields, with secrets hidden in its `repr`.
 
     Raises `OptionsError` for what cannot work.
     """
 
-    _readers: ClassVar[Mapping[str, Reader]] = {}
+    _fields_: ClassVar[Mapping[str, Validator]] = {}
     """How each field is read; a field that is not here is kept as it is given."""
     _kept_here: ClassVar[frozenset[str]] = frozenset()
     """Fields that mean nothing to the agent."""
@@ -143,7 +143,7 @@ class Part(msgspec.Struct, frozen=True, omit_defaults=True):
     """Fields whose values are all secret."""
 
     def __post_init__(self) -> None:
-        for name, read in self._readers.items():
+        for name, read in self._fields_.items():
             given = getattr(self, name)
             if (normal := read(f"`{type(self).__name__}.{name}`", given)) is not given:
                 msgspec.structs.force_setattr(self, name, normal)
@@ -173,7 +173,7 @@ class Part(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.copied()
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({shown_fields(self._given(), self._secret)})"
+        return f"{type(self).__name__}({repr_fields(self._given(), self._secret)})"
 
 
 @cache
@@ -204,7 +204,7 @@ def differing(struct: msgspec.Struct) -> dict[str, object]:
 
 def plain(value: object) -> object:
     """A value in JSON types, as the agent spells it: parts and tuples as mappings and lists, in copies."""
-    if isinstance(value, Part):
+    if isinstance(value, OptionValue):
         return value.to_wire()
     if is_mapping(value):
         return {key: plain(item) for key, item in value.items()}
@@ -217,7 +217,7 @@ def plain(value: object) -> object:
 
 
 @cache
-def _spellings(kind: type[Part]) -> dict[str, str]:
+def _spellings(kind: type[OptionValue]) -> dict[str, str]:
     """Each field by the names that it may be given: its own, in camel case, and the agent's."""
     names = kind.__struct_fields__
     spelled = dict(zip(kind.__struct_encode_fields__, names, strict=True))
@@ -239,7 +239,7 @@ def from_mapping(kind: type[P], place: str, value: Mapping[object, object], **im
     extra: dict[str, object] = {}
     for key, item in value.items():
         if not isinstance(key, str):
-            raise fault(f"a key of {place}", "a text", key)
+            raise invalid_value(f"a key of {place}", "a text", key)
         if key == kind.__struct_config__.tag_field:
             continue
         name = _spellings(kind).get(key)
@@ -258,21 +258,21 @@ def from_mapping(kind: type[P], place: str, value: Mapping[object, object], **im
         if meant and key[0].lower() == meant[0]:
             hint = f"Did you mean {meant!r}? If not, put it into `extra`."
             raise OptionsError(f"{place} has a key that means nothing: {key!r}", hint=hint)
-    return placed(place, lambda: kind(**(implied | fields)))
+    return named(place, lambda: kind(**(implied | fields)))
 
 
-def _joined(kind: type[Part], place: str, given: object, found: Mapping[str, object]) -> object:
+def _joined(kind: type[OptionValue], place: str, given: object, found: Mapping[str, object]) -> object:
     known = kind.__struct_fields__
     if "extra" not in known:
         key = next(iter(found))
         hint = did_you_mean(key, known) or f"It may have {', '.join(known) or 'no keys at all'}."
         raise OptionsError(f"{place} has a key that means nothing: {key!r}", hint=hint)
     if not is_mapping(given):
-        raise fault(within(place, "extra"), "a mapping", given, hidden=True)
+        raise invalid_value(within(place, "extra"), "a mapping", given, hidden=True)
     return dict(given) | dict(found)
 
 
-def _refuse_missing(kind: type[Part], place: str, fields: Mapping[str, object]) -> None:
+def _refuse_missing(kind: type[OptionValue], place: str, fields: Mapping[str, object]) -> None:
     for name in kind.__struct_fields__:
         if name not in fields and name not in defaults_of(kind):
             others = [str(key) for key in cast("dict[str, object]", fields.get("extra", {}))]
@@ -281,7 +281,7 @@ def _refuse_missing(kind: type[Part], place: str, fields: Mapping[str, object]) 
             raise OptionsError(f"{place} has no `{name}`, which every {kind.__name__} needs", hint=hint)
 
 
-def placed(place: str, make: Callable[[], T]) -> T:
+def named(place: str, make: Callable[[], T]) -> T:
     """What is made, with the place named in its error."""
     try:
         return make()
@@ -289,7 +289,7 @@ def placed(place: str, make: Callable[[], T]) -> T:
         raise OptionsError(f"{place}: {error.message}", hint=error.hint) from None
 
 
-def part_reader(kind: type[Part]) -> Reader:
+def value_of(kind: type[OptionValue]) -> Validator:
     """A part of this kind, or a mapping that says the same."""
 
     def read(place: str, value: object) -> object:
@@ -297,7 +297,7 @@ def part_reader(kind: type[Part]) -> Reader:
             return value.copied()
         if is_mapping(value):
             return from_mapping(kind, place, value)
-        raise fault(place, f"a {kind.__name__} or a mapping", value, hidden=True)
+        raise invalid_value(place, f"a {kind.__name__} or a mapping", value, hidden=True)
 
     return read
 
@@ -310,7 +310,7 @@ def _prompt(place: str, value: object) -> object:
     return any_text(place, value) if isinstance(value, str) else listed(any_text)(place, value)
 
 
-class PresetPrompt(Part, frozen=True, tag_field="type", tag="preset"):
+class PresetPrompt(OptionValue, frozen=True, tag_field="type", tag="preset"):
     """The agent's own system prompt, perhaps with something at its end."""
 
     preset: str = "claude_code"
@@ -322,7 +322,7 @@ class PresetPrompt(Part, frozen=True, tag_field="type", tag="preset"):
     snapshot: bool | None = None
     """Record the prompt once for each conversation and send that ever after, or never record it."""
 
-    _readers: ClassVar[Mapping[str, Reader]] = {
+    _fields_: ClassVar[Mapping[str, Validator]] = {
         "preset": choice("claude_code"),
         "append": optional(any_text),
         "exclude_dynamic_sections": optional(switch),
@@ -330,22 +330,22 @@ class PresetPrompt(Part, frozen=True, tag_field="type", tag="preset"):
     }
 
 
-class CustomPrompt(Part, frozen=True, tag_field="type", tag="custom"):
+class CustomPrompt(OptionValue, frozen=True, tag_field="type", tag="custom"):
     """A system prompt in place of the agent's own; several texts are separate blocks."""
 
     prompt: str | tuple[str, ...]
     snapshot: bool | None = None
     """Record the prompt once for each conversation and send that ever after, or never record it."""
 
-    _readers: ClassVar[Mapping[str, Reader]] = {"prompt": _prompt, "snapshot": optional(switch)}
+    _fields_: ClassVar[Mapping[str, Validator]] = {"prompt": _prompt, "snapshot": optional(switch)}
 
 
-class FilePrompt(Part, frozen=True, tag_field="type", tag="file"):
+class FilePrompt(OptionValue, frozen=True, tag_field="type", tag="file"):
     """A system prompt from a file, which the agent reads where it runs."""
 
     path: str
 
-    _readers: ClassVar[Mapping[str, Reader]] = {"path": path_text}
+    _fields_: ClassVar[Mapping[str, Validator]] = {"path": path_text}
 
 
 # Thinking.
@@ -357,54 +357,54 @@ ThinkingDisplay: TypeAlias = _ThinkingDisplay | str
 _display: Final = optional(open_choice(get_args(_ThinkingDisplay), typos=True))
 
 
-class AdaptiveThinking(Part, frozen=True, tag_field="type", tag="adaptive"):
+class AdaptiveThinking(OptionValue, frozen=True, tag_field="type", tag="adaptive"):
     """The model decides how much it thinks."""
 
     display: ThinkingDisplay | None = None
     """What is shown of it. None: the agent decides."""
 
-    _readers: ClassVar[Mapping[str, Reader]] = {"display": _display}
+    _fields_: ClassVar[Mapping[str, Validator]] = {"display": _display}
 
 
-class EnabledThinking(Part, frozen=True, tag_field="type", tag="enabled"):
+class EnabledThinking(OptionValue, frozen=True, tag_field="type", tag="enabled"):
     """The model thinks, within a budget of tokens; without one it decides itself."""
 
     budget_tokens: int | None = None
     display: ThinkingDisplay | None = None
     """What is shown of it. None: the agent decides."""
 
-    _readers: ClassVar[Mapping[str, Reader]] = {"budget_tokens": optional(whole(1)), "display": _display}
+    _fields_: ClassVar[Mapping[str, Validator]] = {"budget_tokens": optional(whole(1)), "display": _display}
 
 
-class DisabledThinking(Part, frozen=True, tag_field="type", tag="disabled"):
+class DisabledThinking(OptionValue, frozen=True, tag_field="type", tag="disabled"):
     """The model does not think before it answers."""
 
 
 # Plugins and output.
 
 
-class LocalPlugin(Part, frozen=True, tag_field="type", tag="local"):
+class LocalPlugin(OptionValue, frozen=True, tag_field="type", tag="local"):
     """A plugin in a folder or a .zip file."""
 
     path: str
     skip_mcp_discovery: bool = False
     """Do not start the MCP servers that it brings."""
 
-    _readers: ClassVar[Mapping[str, Reader]] = {"path": path_text, "skip_mcp_discovery": switch}
+    _fields_: ClassVar[Mapping[str, Validator]] = {"path": path_text, "skip_mcp_discovery": switch}
 
 
-class JsonSchemaFormat(Part, frozen=True, tag_field="type", tag="json_schema"):
+class JsonSchemaFormat(OptionValue, frozen=True, tag_field="type", tag="json_schema"):
     """The answer must be JSON of this schema."""
 
     schema: JsonObject
 
-    _readers: ClassVar[Mapping[str, Reader]] = {"schema": json_object}
+    _fields_: ClassVar[Mapping[str, Validator]] = {"schema": json_object}
 
 
 # Timeouts, environment and isolation.
 
 
-class Timeouts(Part, frozen=True, kw_only=True):
+class Timeouts(OptionValue, frozen=True, kw_only=True):
     """Deadlines, in seconds; None turns one off. Those of a turn are on by default: every turn ends."""
 
     connect: float | None = 60.0
@@ -436,7 +436,7 @@ class Timeouts(Part, frozen=True, kw_only=True):
     store: float | None = 60.0
     """One call to a session store."""
 
-    _readers: ClassVar[Mapping[str, Reader]] = {
+    _fields_: ClassVar[Mapping[str, Validator]] = {
         **dict.fromkeys(
             (
                 "connect",
@@ -468,10 +468,10 @@ def is_variable_name(place: str, name: str) -> None:
 def _is_name_or_prefix(place: str, name: str) -> None:
     is_variable_name(place, name)
     if "*" in name[:-1]:
-        raise fault(place, "a name, or the beginning of names and one `*` at its end", name)
+        raise invalid_value(place, "a name, or the beginning of names and one `*` at its end", name)
 
 
-class EnvPolicy(Part, frozen=True):
+class EnvPolicy(OptionValue, frozen=True):
     """Which variables of this process the program gets: all, or only those named. `env` adds to either.
 
     A name may end in `*` and then stands for all names that begin so.
@@ -481,7 +481,7 @@ class EnvPolicy(Part, frozen=True):
     """None: all of them."""
 
     INHERIT: ClassVar[EnvPolicy]
-    _readers: ClassVar[Mapping[str, Reader]] = {"names": optional(listed(checked(_is_name_or_prefix)))}
+    _fields_: ClassVar[Mapping[str, Validator]] = {"names": optional(listed(checked(_is_name_or_prefix)))}
 
     @classmethod
     def only(cls, *names: str) -> EnvPolicy:
@@ -492,7 +492,7 @@ class EnvPolicy(Part, frozen=True):
 EnvPolicy.INHERIT = EnvPolicy()
 
 
-class Isolation(Part, frozen=True):
+class Isolation(OptionValue, frozen=True):
     """How much of this machine's configuration the program sees."""
 
     kind: Literal["inherit", "hermetic"] = "inherit"
@@ -501,7 +501,7 @@ class Isolation(Part, frozen=True):
 
     INHERIT: ClassVar[Isolation]
     HERMETIC: ClassVar[Isolation]
-    _readers: ClassVar[Mapping[str, Reader]] = {
+    _fields_: ClassVar[Mapping[str, Validator]] = {
         "kind": choice("inherit", "hermetic"),
         "config_dir": optional(path_text),
     }
@@ -526,17 +526,17 @@ Isolation.HERMETIC = Isolation("hermetic")
 def _trace_path(place: str, value: object) -> object:
     path = path_text(place, value)
     if path.endswith(".gz"):
-        raise fault(place, "the path of a file that is not gzipped", path, "Compress it afterwards.")
+        raise invalid_value(place, "the path of a file that is not gzipped", path, "Compress it afterwards.")
     return path
 
 
 def _redaction(place: str, value: object) -> object:
     if not isinstance(value, Redaction):
-        raise fault(place, "a `outrider.redaction.Redaction`", value, hidden=True)
+        raise invalid_value(place, "a `outrider.redaction.Redaction`", value, hidden=True)
     return value
 
 
-class Trace(Part, frozen=True):
+class Trace(OptionValue, frozen=True):
     """Where all that is said in a session is written down, and how much of it."""
 
     path: str
@@ -549,7 +549,7 @@ class Trace(Part, frozen=True):
     max_bytes: int | None = None
     """The largest file; past it nothing more is written down. None: no limit."""
 
-    _readers: ClassVar[Mapping[str, Reader]] = {
+    _fields_: ClassVar[Mapping[str, Validator]] = {
         "path": _trace_path,
         "redaction": _redaction,
         "max_line": whole(1),
@@ -564,7 +564,7 @@ _texts = optional(listed(text))
 _port = optional(whole(1, 65535))
 
 
-class SandboxNetwork(Part, frozen=True, kw_only=True, rename="camel"):
+class SandboxNetwork(OptionValue, frozen=True, kw_only=True, rename="camel"):
     """What a sandboxed command may reach. None of a field: as the agent decides."""
 
     allowed_domains: tuple[str, ...] | None = None
@@ -579,7 +579,7 @@ class SandboxNetwork(Part, frozen=True, kw_only=True, rename="camel"):
     extra: Mapping[str, object] = {}
     """Further keys, as the agent spells them; they win over the fields."""
 
-    _readers: ClassVar[Mapping[str, Reader]] = {
+    _fields_: ClassVar[Mapping[str, Validator]] = {
         **dict.fromkeys(
             ("allowed_domains", "denied_domains", "allow_unix_sockets", "allow_mach_lookup"), _texts
         ),
@@ -591,7 +591,7 @@ class SandboxNetwork(Part, frozen=True, kw_only=True, rename="camel"):
     }
 
 
-class SandboxFilesystem(Part, frozen=True, kw_only=True, rename="camel"):
+class SandboxFilesystem(OptionValue, frozen=True, kw_only=True, rename="camel"):
     """Which folders a sandboxed command may use, beyond what the agent's own rules say."""
 
     allow_write: tuple[str, ...] | None = None
@@ -602,13 +602,13 @@ class SandboxFilesystem(Part, frozen=True, kw_only=True, rename="camel"):
     extra: Mapping[str, object] = {}
     """Further keys, as the agent spells them; they win over the fields."""
 
-    _readers: ClassVar[Mapping[str, Reader]] = {
+    _fields_: ClassVar[Mapping[str, Validator]] = {
         **dict.fromkeys(("allow_write", "deny_write", "allow_read", "deny_read"), _texts),
         "extra": json_object,
     }
 
 
-class Sandbox(Part, frozen=True, kw_only=True, rename="camel"):
+class Sandbox(OptionValue, frozen=True, kw_only=True, rename="camel"):
     """How shell commands of the agent are confined. None of a field: as the agent decides."""
 
     enabled: bool | None = None
@@ -629,7 +629,7 @@ class Sandbox(Part, frozen=True, kw_only=True, rename="camel"):
     extra: Mapping[str, object] = {}
     """Further keys, as the agent spells them; they win over the fields."""
 
-    _readers: ClassVar[Mapping[str, Reader]] = {
+    _fields_: ClassVar[Mapping[str, Validator]] = {
         **dict.fromkeys(
             (
                 "enabled",
@@ -641,8 +641,8 @@ class Sandbox(Part, frozen=True, kw_only=True, rename="camel"):
             _switch,
         ),
         "excluded_commands": _texts,
-        "network": optional(part_reader(SandboxNetwork)),
-        "filesystem": optional(part_reader(SandboxFilesystem)),
+        "network": optional(value_of(SandboxNetwork)),
+        "filesystem": optional(value_of(SandboxFilesystem)),
         "ignore_violations": optional(mapped(text, listed(text))),
         "extra": json_object,
     }

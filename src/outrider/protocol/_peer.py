@@ -137,6 +137,8 @@ class Peer:
         self._finished: dict[RequestId, None] = {}
         self._output: list[bytes] = []
         self._is_closed = False
+        self.kinds: set[type] = set()
+        """The types of the events that it gave last, for those who take them all together."""
 
     @property
     def pending(self) -> dict[RequestId, AnyRequest]:
@@ -187,10 +189,12 @@ class Peer:
         events += [RequestWithdrawn(id, request, is_lost=True) for id, request in self._theirs.items()]
         self._ours.clear()
         self._theirs.clear()
+        self.kinds = set(map(type, events))
         return events
 
     def _sort(self, arrivals: list[Arrival]) -> list[Event]:
-        if _CONTROL.isdisjoint(map(type, arrivals)):
+        self.kinds = set(map(type, arrivals))
+        if _CONTROL.isdisjoint(self.kinds):
             # By far the most chunks: nothing to sort out.
             return cast("list[Event]", arrivals)
         events: list[Event] = []
@@ -205,6 +209,7 @@ class Peer:
                 if isinstance(arrival, MalformedLine | OversizedMessage):
                     self._on_unreadable(arrival)
                 events.append(arrival)
+        self.kinds = set(map(type, events))
         return events
 
     def _on_request(self, frame: ControlRequest, events: list[Event]) -> None:

@@ -201,7 +201,8 @@ class Turns:
         """Whether the agent has shown that it says which messages it works on."""
         self._waiting: dict[str, MessageState] = {}
         self._ended: dict[str, MessageState] = {}
-        self._is_turn_open = False
+        self.is_turn_open = False
+        """Whether the agent is at work on a turn, as far as is known."""
         self._unnamed: list[str] = []
         """Messages of the turn in progress that its beginning did not name."""
         # Each takes the class that it stands under.
@@ -281,7 +282,7 @@ class Turns:
         events: list[TurnEvent] = []
         for uuid in self.outstanding:
             self._move(uuid, MessageSignal.EOF, events)
-        self._is_turn_open = False
+        self.is_turn_open = False
         self.current = []
         self.tasks.clear()
         return events + self._signal(RunSignal.EOF)
@@ -297,7 +298,7 @@ class Turns:
             self._move(message.command_uuid, signal, events)
         if signal is MessageSignal.CANCELLED:
             events += self._settle()
-        elif signal is MessageSignal.STARTED and not is_ours and not self._is_turn_open:
+        elif signal is MessageSignal.STARTED and not is_ours and not self.is_turn_open:
             # It works on its own account, as a resumed session does that was left in the middle of a call.
             events += self._begin([])
         return events
@@ -313,15 +314,15 @@ class Turns:
         return events + self._begin(uuids + self._unnamed)
 
     def _begin(self, uuids: list[str]) -> list[TurnEvent]:
-        self._is_turn_open = True
+        self.is_turn_open = True
         self.current = uuids
         return [TurnBegan(list(uuids)), *self._signal(RunSignal.WORK)]
 
     def _on_output(self, message: AssistantMessage | StreamEvent) -> list[TurnEvent]:
-        if self._is_turn_open or message.parent_tool_use_id is not None:
+        if self.is_turn_open or message.parent_tool_use_id is not None:
             return []
         # A turn whose beginning was not announced.
-        self._is_turn_open = True
+        self.is_turn_open = True
         return self._signal(RunSignal.WORK)
 
     def _on_result(self, message: ResultMessage) -> list[TurnEvent]:
@@ -329,7 +330,7 @@ class Turns:
         events: list[TurnEvent] = []
         for uuid in uuids:
             self._move(uuid, MessageSignal.RESULT, events)
-        self._is_turn_open = False
+        self.is_turn_open = False
         self.current, self._unnamed = [], []
         return [*events, TurnEnded(message, uuids), *self._settle()]
 
@@ -361,12 +362,12 @@ class Turns:
         self.session_state = message.state
         if message.state == "requires_action":
             return self._signal(RunSignal.QUESTION)
-        if message.state == "running" and (self._is_turn_open or self._waiting):
+        if message.state == "running" and (self.is_turn_open or self._waiting):
             return self._signal(RunSignal.WORK)
         # Running with nothing owed is work in the background: its turn, if it has one, announces itself.
         if message.state == "idle":
             # Then no turn and no task goes on either: one whose end was not seen is over too.
-            self._is_turn_open = False
+            self.is_turn_open = False
             self.current = []
             self.tasks.clear()
         return self._settle()
@@ -402,7 +403,7 @@ class Turns:
 
     def _settle(self) -> list[TurnEvent]:
         """Nothing more is owed? Then the run is over, or goes on only in the background."""
-        if self._is_turn_open or self._waiting:
+        if self.is_turn_open or self._waiting:
             return []
         if self.session_state == "requires_action":
             # Something in the background waits for an answer: other work that ends does not end that.

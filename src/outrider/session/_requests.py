@@ -14,9 +14,9 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar, cast, overload
 from outrider.errors import OptionsError, RequestFailed, RequestTimedOut, Unsupported
 from outrider.handlers._tool_names import resolved_settings
 from outrider.options import SdkServer, StdioServer
-from outrider.options._servers import read_permission_mode, read_servers
+from outrider.options._servers import mode_name, servers_by_name
 from outrider.options._tool_names import ANY_TOOL, ToolNames
-from outrider.options._validators import choice, fault, is_path, json_object, switch, text, within
+from outrider.options._validators import choice, invalid_value, is_path, json_object, switch, text, within
 from outrider.wire import JsonObject, control
 from outrider.wire.choices import PermissionMode
 from outrider.wire.control import Request
@@ -114,7 +114,7 @@ class Requests(ABC):
         `bypassPermissions` is refused with the code `bypass_not_launched` unless the session was started
         with `allow_dangerously_skip_permissions`.
         """
-        wanted = cast(str, read_permission_mode("`mode`", mode))
+        wanted = cast(str, mode_name("`mode`", mode))
         answer = await self.request(control.SetPermissionMode(wanted), timeout=timeout)
         return answer.mode or wanted
 
@@ -246,10 +246,10 @@ def _sorted(place: str, servers: object) -> tuple[dict[str, JsonObject], dict[st
     """The servers that the agent connects to itself, as it reads them, and those of this process."""
     if is_path(servers):
         hint = "Read the file, and give what is under its `mcpServers`."
-        raise fault(place, "a mapping of names to servers", servers, hint, hidden=True)
+        raise invalid_value(place, "a mapping of names to servers", servers, hint, hidden=True)
     external: dict[str, JsonObject] = {}
     own: dict[str, SdkServer] = {}
-    for name, server in read_servers(place, servers).items():
+    for name, server in servers_by_name(place, servers).items():
         if isinstance(server, SdkServer):
             own[name] = server
         else:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Generic, cast
 import msgspec
 
 from outrider.errors import OptionsError, OutputInvalid, OutriderError, TurnFailed
-from outrider.options._validators import fault
+from outrider.options._validators import invalid_value
 from outrider.redaction import preview
 from outrider.session._usage import Usage
 from outrider.wire import AssistantMessage, Json, Message, ResultMessage, StreamEvent
@@ -21,21 +21,35 @@ from outrider.wire.choices import TerminalReason
 from outrider.wire.shapes import BackgroundTask, PermissionDenial
 
 if TYPE_CHECKING:
-    from outrider.handlers import Shape
-    from outrider.options import Options
-
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any, Self
+    from collections.abc import Callable, Mapping
+    from types import UnionType
+    from typing import (
+        Any,
+        Self,
+        TypeAlias,
+        _SpecialForm,  # pyright: ignore[reportPrivateUsage]
+    )
 
     from typing_extensions import TypeVar
 
+    from outrider.handlers import Shape
+    from outrider.options import Options
+
+    Output = TypeVar("Output", default=Json)
     Output_co = TypeVar("Output_co", covariant=True, default=Json)
+
+    # mypy takes a variable of this name for true. With `object` in the union it would not infer the type.
+    MYPY = False
+    if MYPY:
+        OutputType: TypeAlias = type[Output] | Mapping[str, object] | UnionType | _SpecialForm | None  # pyright: ignore[reportRedeclaration]
+    else:
+        OutputType: TypeAlias = type[Output] | object  # pyright: ignore[reportRedeclaration]
 else:
     from typing import TypeVar
 
+    Output = TypeVar("Output")
     Output_co = TypeVar("Output_co", covariant=True)
+    OutputType = object
 
 _SHOWN_TEXT = 60
 
@@ -233,7 +247,9 @@ def output_shape(output: object, options: Options) -> Shape[object]:
         )
     if issubclass(type(output), _NO_TYPES) or hasattr(type(output), "__dataclass_fields__"):
         # Some of these would pass: a text is taken for an annotation, and a function for its parameters.
-        raise fault("`output`", "a type or a JSON Schema", output, "Give the class itself: `output=Invoice`.")
+        raise invalid_value(
+            "`output`", "a type or a JSON Schema", output, "Give the class itself: `output=Invoice`."
+        )
     from outrider.handlers import Shape
 
     return Shape.for_output(output)
@@ -245,12 +261,12 @@ def shape_output(result: Result[object], shape: Shape[object]) -> None:
     if result.output is None:
         # The agent has not come to an answer of the model: a hook ended the turn, or a command of its own.
         return
-    from outrider.handlers import Misfit
+    from outrider.handlers import ShapeError
 
     try:
         output = shape.convert(result.output)
-    except Misfit as misfit:
-        error = OutputInvalid(misfit.faults, result=result.message, messages=result.messages)
+    except ShapeError as misfit:
+        error = OutputInvalid(misfit.errors, result=result.message, messages=result.messages)
         msgspec.structs.force_setattr(result, "error", error)
     else:
         msgspec.structs.force_setattr(result, "output", output)

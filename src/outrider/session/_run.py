@@ -5,70 +5,30 @@ Adds nothing to what sessions and turns do.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Generic
 
-from outrider.session._result import Output_co
+from outrider.session._result import Output, Output_co
 from outrider.session._session import Session
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from typing import Unpack
 
     from outrider.options import OptionFields, Options
     from outrider.session._prompts import Prompt, Prompts
-    from outrider.session._result import Result
+    from outrider.session._result import OutputType, Result
     from outrider.session._streams.turn_state import Until
     from outrider.session._turn import Turn
-    from outrider.wire import Json
-
-T = TypeVar("T")
-
-
-@overload
-async def run(
-    prompt: Prompt | Prompts,
-    options: Options | None = None,
-    *,
-    output: Mapping[str, object] | None = None,
-    until: Until = "idle",
-    check: bool = True,
-    **fields: Unpack[OptionFields],
-) -> Result[Json]: ...
-
-
-@overload
-async def run(
-    prompt: Prompt | Prompts,
-    options: Options | None = None,
-    *,
-    output: type[T],
-    until: Until = "idle",
-    check: bool = True,
-    **fields: Unpack[OptionFields],
-) -> Result[T]: ...
-
-
-@overload
-async def run(
-    prompt: Prompt | Prompts,
-    options: Options | None = None,
-    *,
-    output: object,
-    until: Until = "idle",
-    check: bool = True,
-    **fields: Unpack[OptionFields],
-) -> Result[object]: ...
 
 
 async def run(
     prompt: Prompt | Prompts,
     options: Options | None = None,
     *,
-    output: object = None,
+    output: OutputType[Output] = None,
     until: Until = "idle",
     check: bool = True,
     **fields: Unpack[OptionFields],
-) -> Result[object]:
+) -> Result[Output]:
     """Run one prompt, or an iterable of them, and give what it came to. The agent is gone when this returns.
 
         result = await outrider.run("How many TODOs are in src?", cwd="project")
@@ -84,47 +44,14 @@ async def run(
     return result.raise_for_error() if check else result
 
 
-@overload
 def stream(
     prompt: Prompt | Prompts,
     options: Options | None = None,
     *,
-    output: Mapping[str, object] | None = None,
+    output: OutputType[Output] = None,
     until: Until = "idle",
     **fields: Unpack[OptionFields],
-) -> TurnContext[Json]: ...
-
-
-@overload
-def stream(
-    prompt: Prompt | Prompts,
-    options: Options | None = None,
-    *,
-    output: type[T],
-    until: Until = "idle",
-    **fields: Unpack[OptionFields],
-) -> TurnContext[T]: ...
-
-
-@overload
-def stream(
-    prompt: Prompt | Prompts,
-    options: Options | None = None,
-    *,
-    output: object,
-    until: Until = "idle",
-    **fields: Unpack[OptionFields],
-) -> TurnContext[object]: ...
-
-
-def stream(
-    prompt: Prompt | Prompts,
-    options: Options | None = None,
-    *,
-    output: object = None,
-    until: Until = "idle",
-    **fields: Unpack[OptionFields],
-) -> TurnContext[object]:
+) -> TurnContext[Output]:
     """Run one prompt and see what comes, as it comes.
 
         async with outrider.stream("Explain the build") as turn:

@@ -13,7 +13,7 @@ import anyio
 from outrider.errors import UsageError
 from outrider.launch import make_initialize
 from outrider.options import Options
-from outrider.options._validators import fault, text
+from outrider.options._validators import invalid_value, text
 from outrider.protocol import RunState
 from outrider.session._connection.conversation import Conversation, wait_idle
 from outrider.session._connection.observers import EventReader
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from outrider.options._tool_names import ToolNames
     from outrider.session._info import SessionInfo
     from outrider.session._prompts import Prompt, Prompts
-    from outrider.session._result import Result, UnfinishedTask
+    from outrider.session._result import OutputType, Result, UnfinishedTask
     from outrider.session._streams.stream import Reader
     from outrider.session._streams.turn_state import Until
     from outrider.session._turn import Queued
     from outrider.session._usage import Usage
-    from outrider.wire import Json, JsonObject
+    from outrider.wire import JsonObject
 
 T = TypeVar("T")
 
@@ -71,31 +71,12 @@ class Session(Requests, Generic[Output_co]):
     `ResourceWarning`.
     """
 
-    @overload
     def __init__(
-        self: Session[Json],
+        self,
         options: Options | None = None,
         *,
-        output: Mapping[str, object] | None = None,
+        output: OutputType[Output_co] = None,
         **fields: Unpack[OptionFields],
-    ) -> None: ...
-
-    @overload
-    def __init__(
-        self: Session[T], options: Options | None = None, *, output: type[T], **fields: Unpack[OptionFields]
-    ) -> None: ...
-
-    @overload
-    def __init__(
-        self: Session[object],
-        options: Options | None = None,
-        *,
-        output: object,
-        **fields: Unpack[OptionFields],
-    ) -> None: ...
-
-    def __init__(
-        self, options: Options | None = None, *, output: object = None, **fields: Unpack[OptionFields]
     ) -> None:
         """`options`, or single ones as keywords; given both, the keywords win. Raises `OptionsError`.
 
@@ -103,10 +84,14 @@ class Session(Requests, Generic[Output_co]):
         `TypedDict`, `list[…]`, `Literal[…]`, …), or a JSON Schema. It is checked here too, and is
         `Result.output`.
         """
-        options = Options() if options is None else options
-        if not isinstance(options, Options):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise fault("`options`", "an `Options`", options, "Single options are keywords: `model='opus'`.")
-        self.options: Options = options.replace(**fields) if fields else options
+        if options is None:
+            self.options: Options = Options(**fields)
+        elif isinstance(options, Options):  # pyright: ignore[reportUnnecessaryIsInstance]
+            self.options = options.replace(**fields) if fields else options
+        else:
+            raise invalid_value(
+                "`options`", "an `Options`", options, "Single options are keywords: `model='opus'`."
+            )
         shape = None if output is None else output_shape(output, self.options)
         self._conversation = Conversation(self.options, Session._over, shape)
         self._conversation.session = cast("Session", self)
@@ -246,7 +231,9 @@ class Session(Requests, Generic[Output_co]):
         if isinstance(request, str):
             text("`request`", request)
         elif not isinstance(request, Request):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise fault("`request`", "the name of a request, or one of `outrider.wire.control`", request)
+            raise invalid_value(
+                "`request`", "the name of a request, or one of `outrider.wire.control`", request
+            )
         elif fields:
             raise UsageError(f"{type(request).__name__} has fields of its own: set {', '.join(fields)} there")
         else:

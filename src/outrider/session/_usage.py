@@ -25,6 +25,12 @@ _Counts: TypeAlias = tuple[int, int, int, int, int]
 
 _NOTHING: _Counts = (0, 0, 0, 0, 0)
 
+_CONTENT = b'{"type":"stream_event","event":{"type":"content_'
+"""How nearly all stream events begin. They are pieces of content, and say nothing of usage."""
+
+_UNCOUNTED, _UNREAD = 16384, 1024
+"""So many API messages are kept uncounted at most, and so many stream events."""
+
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """Tokens and money. Adds up: `a + b`, `sum(usages)`."""
@@ -94,6 +100,10 @@ class UsageMeter:
         """Ids of API messages and results that are counted."""
         self._started = ""
         """The API message that stream events belong to."""
+        self._uncounted: dict[str, tuple[str, object]] = {}
+        """What API messages said last, by id, model and figures, and nobody has asked for yet."""
+        self._unread: list[StreamEvent] = []
+        """Stream events with figures, the same."""
 
     @property
     def total(self) -> Usage:
@@ -107,17 +117,40 @@ class UsageMeter:
 
     def receive(self, message: Message) -> None:
         """Take account of a message; those that say nothing about usage are let through."""
-        if isinstance(message, StreamEvent):
-            # Thousands come between two of these; to look into each would cost more than all else here.
-            if b'"message_' in getattr(message, "wire_line", b'"message_'):
-                self._watch(message)
-        elif isinstance(message, AssistantMessage):
-            if message.usage and (key := message.message_id or message.uuid):
-                self._see(key, message.model, message.usage)
+        if isinstance(message, StreamEvent | AssistantMessage):
+            self.receive_output([message], {type(message)})
         elif isinstance(message, ResultMessage):
             self._settle(message)
         elif isinstance(message, ConversationResetMessage):
             self._reset()
+
+    def receive_output(self, messages: list[Message], kinds: set[type]) -> None:
+        """The same for messages of the model that came together, and are of these types.
+
+        They are counted when somebody asks: most often it is the result that says what was used.
+        """
+        if StreamEvent in kinds:
+            # Thousands come between two of these; to look into each would cost more than all else here.
+            self._unread += _with_figures(messages)
+        if AssistantMessage in kinds:
+            uncounted = self._uncounted
+            for message in messages:
+                if type(message) is AssistantMessage and (usage := message.usage):
+                    key, said = message.message_id or message.uuid or "", (message.model, usage)
+                    before = uncounted.get(key)
+                    uncounted[key] = said
+                    if before is not None and before != said:
+                        self._see(key, *before)
+        if len(self._uncounted) > _UNCOUNTED or len(self._unread) > _UNREAD:
+            self._count()
+
+    def _count(self) -> None:
+        for event in self._unread:
+            self._watch(event)
+        for key, said in self._uncounted.items():
+            self._see(key, *said)
+        self._unread.clear()
+        self._uncounted.clear()
 
     def finish_turn(self, result: ResultMessage | None = None) -> Usage:
         """What the turn has used; a new one begins. `result` need not be received before, and may be."""
@@ -145,6 +178,7 @@ class UsageMeter:
 
     def _seen(self) -> Usage:
         """What the messages tell of that no result has covered."""
+        self._count()
         models: dict[str, Usage] = {}
         for model, counts in self._open.values():
             models[model] = models.get(model, Usage()) + Usage(*counts)
@@ -180,13 +214,32 @@ class UsageMeter:
         self._settled += self._given + rest
         self._turn += rest
         self._given = Usage()
-        self._closed.update(self._open)
+        # The figures do not matter any more, only which messages they were about.
+        for event in self._unread:
+            self._watch(event)
+        self._closed.update(self._open, self._uncounted)
+        self._unread.clear()
+        self._uncounted.clear()
         self._open.clear()
 
     def _reset(self) -> None:
         # The agent's totals begin again: what it has not told of by now, it never will.
         self._close(self._seen())
         self._reported, self.session_cost_usd = {}, 0.0
+
+
+def _with_figures(messages: list[Message]) -> list[StreamEvent]:
+    """The stream events that may tell of usage."""
+    events = [message for message in messages if type(message) is StreamEvent]
+    try:
+        return [
+            event
+            for event in events
+            if not event.wire_line.startswith(_CONTENT) and b'"message_' in event.wire_line
+        ]
+    except AttributeError:
+        # Made by hand.
+        return events
 
 
 def _counts(usage: Usage) -> _Counts:

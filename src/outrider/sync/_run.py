@@ -5,18 +5,16 @@ Written by `scripts/sync_surface.py`: run that instead of changing it.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Generic, Unpack, cast, overload
+from collections.abc import Awaitable, Callable
+from typing import Generic, Unpack, cast
 
 from outrider.options import OptionFields, Options
 from outrider.session import _run
 from outrider.session._prompts import Prompt, Prompts
-from outrider.session._result import Output_co, Result
-from outrider.session._run import T
+from outrider.session._result import Output, Output_co, OutputType, Result
 from outrider.session._streams.turn_state import Until
 from outrider.sync._portal import Wrapper, portal, wrap
 from outrider.sync._surface import Turn
-from outrider.wire import Json
 
 
 class TurnContext(Wrapper, Generic[Output_co]):
@@ -33,45 +31,15 @@ class TurnContext(Wrapper, Generic[Output_co]):
         self._wait(self._async.__aexit__, *_)
 
 
-@overload
 def run(
     prompt: Prompt | Prompts,
     options: Options | None = None,
     *,
-    output: Mapping[str, object] | None = None,
+    output: OutputType[Output] = None,
     until: Until = "idle",
     check: bool = True,
     **fields: Unpack[OptionFields],
-) -> Result[Json]: ...
-@overload
-def run(
-    prompt: Prompt | Prompts,
-    options: Options | None = None,
-    *,
-    output: type[T],
-    until: Until = "idle",
-    check: bool = True,
-    **fields: Unpack[OptionFields],
-) -> Result[T]: ...
-@overload
-def run(
-    prompt: Prompt | Prompts,
-    options: Options | None = None,
-    *,
-    output: object,
-    until: Until = "idle",
-    check: bool = True,
-    **fields: Unpack[OptionFields],
-) -> Result[object]: ...
-def run(
-    prompt: Prompt | Prompts,
-    options: Options | None = None,
-    *,
-    output: object = None,
-    until: Until = "idle",
-    check: bool = True,
-    **fields: Unpack[OptionFields],
-) -> Result[object]:
+) -> Result[Output]:
     """Run one prompt, or an iterable of them, and give what it came to. The agent is gone when this returns.
 
         result = outrider.sync.run("How many TODOs are in src?", cwd="project")
@@ -84,7 +52,7 @@ def run(
     """
     loop = portal()
     return loop.call(
-        cast("Callable[..., Awaitable[Result[object]]]", _run.run),
+        cast("Callable[..., Awaitable[Result[Output]]]", _run.run),
         prompt,
         options,
         output=output,
@@ -94,41 +62,14 @@ def run(
     )
 
 
-@overload
 def stream(
     prompt: Prompt | Prompts,
     options: Options | None = None,
     *,
-    output: Mapping[str, object] | None = None,
+    output: OutputType[Output] = None,
     until: Until = "idle",
     **fields: Unpack[OptionFields],
-) -> TurnContext[Json]: ...
-@overload
-def stream(
-    prompt: Prompt | Prompts,
-    options: Options | None = None,
-    *,
-    output: type[T],
-    until: Until = "idle",
-    **fields: Unpack[OptionFields],
-) -> TurnContext[T]: ...
-@overload
-def stream(
-    prompt: Prompt | Prompts,
-    options: Options | None = None,
-    *,
-    output: object,
-    until: Until = "idle",
-    **fields: Unpack[OptionFields],
-) -> TurnContext[object]: ...
-def stream(
-    prompt: Prompt | Prompts,
-    options: Options | None = None,
-    *,
-    output: object = None,
-    until: Until = "idle",
-    **fields: Unpack[OptionFields],
-) -> TurnContext[object]:
+) -> TurnContext[Output]:
     """Run one prompt and see what comes, as it comes.
 
         with outrider.sync.stream("Explain the build") as turn:
@@ -138,7 +79,7 @@ def stream(
     """
     loop = portal()
     return cast(
-        "TurnContext[object]",
+        "TurnContext[Output]",
         wrap(
             TurnContext,
             loop.read(

@@ -5,8 +5,8 @@ Written by `scripts/sync_surface.py`: run that instead of changing it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Generic, Self, Unpack, cast, overload
+from collections.abc import Callable
+from typing import Generic, Self, Unpack, cast
 
 from outrider.handlers import Handled
 from outrider.options import OptionFields, Options
@@ -15,15 +15,15 @@ from outrider.session._connection import observers
 from outrider.session._info import SessionInfo
 from outrider.session._prompts import Prompt, Prompts
 from outrider.session._requests import UNSET, Timeout
-from outrider.session._result import Output_co, Result, UnfinishedTask
-from outrider.session._session import SessionState, T
+from outrider.session._result import Output_co, OutputType, Result, UnfinishedTask
+from outrider.session._session import SessionState
 from outrider.session._streams import stream
 from outrider.session._streams.turn_state import Until
 from outrider.session._turn import CancelReceipt, Delivery
 from outrider.session._usage import Usage
 from outrider.sync._portal import Wrapper, portal, wrap
 from outrider.sync._requests import Requests
-from outrider.wire import Json, Message
+from outrider.wire import Message
 
 
 class Reader(Wrapper):
@@ -234,31 +234,12 @@ class Session(Requests, Generic[Output_co]):
     def options(self) -> Options:
         return self._read(lambda: self._async.options)
 
-    @overload
     def __init__(
-        self: Session[Json],
+        self,
         options: Options | None = None,
         *,
-        output: Mapping[str, object] | None = None,
+        output: OutputType[Output_co] = None,
         **fields: Unpack[OptionFields],
-    ) -> None: ...
-
-    @overload
-    def __init__(
-        self: Session[T], options: Options | None = None, *, output: type[T], **fields: Unpack[OptionFields]
-    ) -> None: ...
-
-    @overload
-    def __init__(
-        self: Session[object],
-        options: Options | None = None,
-        *,
-        output: object,
-        **fields: Unpack[OptionFields],
-    ) -> None: ...
-
-    def __init__(
-        self, options: Options | None = None, *, output: object = None, **fields: Unpack[OptionFields]
     ) -> None:
         """`options`, or single ones as keywords; given both, the keywords win. Raises `OptionsError`.
 

@@ -10,12 +10,9 @@ from outrider._lazy import lazily
 
 if TYPE_CHECKING:
     from outrider.transcripts._chain import conversation
+    from outrider.transcripts._copies import forked
     from outrider.transcripts._describe import dated, fold_session_summary, tag_entry, title_entry
-    from outrider.transcripts._entries import TranscriptEntry, to_entry
-    from outrider.transcripts._export.turns import ExportFormat
-    from outrider.transcripts._fork import forked
-    from outrider.transcripts._library.library import BlockingSessions
-    from outrider.transcripts._paths import (
+    from outrider.transcripts._disk.files import (
         check_can_continue,
         check_project_key,
         check_subpath,
@@ -24,6 +21,9 @@ if TYPE_CHECKING:
         project_folder,
         project_key,
     )
+    from outrider.transcripts._entries import TranscriptEntry, to_entry
+    from outrider.transcripts._export.turns import ExportFormat
+    from outrider.transcripts._library.disk import BlockingSessions
     from outrider.transcripts._sessions import Sessions
     from outrider.transcripts._values import Bundle, Hits, SearchHit, SessionQuery, StoredSession
     from outrider.transcripts.stores._base import (
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from outrider.transcripts.stores._calls import StoreCalls
     from outrider.transcripts.stores._file.store import FileStore
     from outrider.transcripts.stores._memory import MemoryStore
-    from outrider.transcripts.stores._open import open_store
-    from outrider.transcripts.stores._postgres.store import PostgresStore
-    from outrider.transcripts.stores._redis.store import RedisStore
+    from outrider.transcripts.stores._postgres import PostgresStore
+    from outrider.transcripts.stores._redis import RedisStore
     from outrider.transcripts.stores._s3.store import S3Store
     from outrider.transcripts.stores._sqlite import SqliteStore
+    from outrider.transcripts.stores._urls import open_store
 
 _HOMES = {
     "_chain": ("conversation",),
@@ -57,9 +57,9 @@ _HOMES = {
         "to_entry",
     ),
     "_export.turns": ("ExportFormat",),
-    "_fork": ("forked",),
-    "_library.library": ("BlockingSessions",),
-    "_paths": (
+    "_copies": ("forked",),
+    "_library.disk": ("BlockingSessions",),
+    "_disk.files": (
         "check_can_continue",
         "check_project_key",
         "check_subpath",
@@ -88,9 +88,9 @@ _HOMES = {
     "stores._calls": ("StoreCalls",),
     "stores._file.store": ("FileStore",),
     "stores._memory": ("MemoryStore",),
-    "stores._open": ("open_store",),
-    "stores._postgres.store": ("PostgresStore",),
-    "stores._redis.store": ("RedisStore",),
+    "stores._urls": ("open_store",),
+    "stores._postgres": ("PostgresStore",),
+    "stores._redis": ("RedisStore",),
     "stores._s3.store": ("S3Store",),
     "stores._sqlite": ("SqliteStore",),
 }

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from outrider.transcripts._entries import TranscriptEntry
     from outrider.wire import JsonObject
 
-__all__ = ["CHAINED", "History", "conversation", "is_chained", "last_messages"]
-
 CHAINED: Final = frozenset(["user", "assistant", "system", "attachment", "progress"])
 """Types of the entries that follow each other."""
 

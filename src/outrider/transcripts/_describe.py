@@ -15,7 +15,7 @@ import msgspec
 
 from outrider.errors import OptionsError
 from outrider.transcripts._entries import decode_line, to_time
-from outrider.transcripts._values import StoredSession
+from outrider.transcripts._values import Bundle, StoredSession
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,27 +23,6 @@ if TYPE_CHECKING:
 
     from outrider.transcripts.stores._base import SessionKey, SessionStoreEntry, SessionSummaryEntry
     from outrider.wire import JsonObject
-
-__all__ = [
-    "ARCHIVED",
-    "Facts",
-    "archive_entry",
-    "check_tag",
-    "check_title",
-    "dated",
-    "describe_data",
-    "describe_entries",
-    "describe_summary",
-    "fold_facts",
-    "fold_lines",
-    "fold_session_summary",
-    "from_milliseconds",
-    "now",
-    "tag_entry",
-    "title_entry",
-    "to_facts",
-]
-
 
 # Facts of a session, entry by entry.
 
@@ -227,6 +206,14 @@ def describe_entries(
     for entry in entries:
         fold_facts(data, to_facts(entry))
     return describe_data(data, session_id=session_id, project=project, last_modified=last_modified)
+
+
+def title_of(source: Bundle) -> str:
+    """What a session is called: its title, or the first thing that was asked; empty if there is nothing."""
+    told = describe_entries(
+        source.entries, session_id=source.session_id, project=source.project, last_modified=_EPOCH
+    )
+    return "" if told is None else told.title
 
 
 def describe_data(

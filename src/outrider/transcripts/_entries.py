@@ -9,7 +9,7 @@ import json
 import math
 import re
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, TypeVar, cast
 
 import msgspec
 
@@ -28,21 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from typing import Self
 
-__all__ = [
-    "EntryMessage",
-    "TranscriptEntry",
-    "decode_line",
-    "fields_of",
-    "finite",
-    "from_line",
-    "read_entry",
-    "read_json",
-    "to_entry",
-    "to_line",
-    "to_object",
-    "to_time",
-]
-
+_Container = TypeVar("_Container", dict[str, Any], list[object])
 
 EntryMessage: TypeAlias = UserMessage | AssistantMessage | SystemMessage
 
@@ -140,7 +126,7 @@ class TranscriptEntry(
     def raw(self) -> JsonObject:
         """All of the line, decoded anew at each use: changing it changes nothing else."""
         source = self.source
-        return decode_line(source) if isinstance(source, bytes) else _copied(source)
+        return decode_line(source) if isinstance(source, bytes) else deep_copy(source)
 
     @property
     def message(self) -> EntryMessage | None:
@@ -237,8 +223,8 @@ def _typed(data: JsonObject) -> TranscriptEntry:
     return TranscriptEntry(**fields)
 
 
-def _copied(data: JsonObject) -> JsonObject:
-    """A copy of a JSON object, however deep it is: not by calls within calls."""
+def deep_copy(data: _Container) -> _Container:
+    """A copy of what came as JSON, however deep it is: not by calls within calls."""
     made = data.copy()
     to_do: list[dict[Any, Any] | list[Any]] = [made]
     while to_do:

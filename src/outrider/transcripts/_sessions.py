@@ -13,23 +13,23 @@ from uuid import uuid4
 from outrider._threads import run_sync
 from outrider.errors import OptionsError, TranscriptError
 from outrider.transcripts._chain import History
+from outrider.transcripts._copies import forked, imported, renamed
 from outrider.transcripts._describe import check_tag, check_title, tag_entry, title_entry
+from outrider.transcripts._disk.files import project_key
+from outrider.transcripts._disk.read import Search
 from outrider.transcripts._entries import TranscriptEntry
 from outrider.transcripts._export.turns import ExportFormat, check_format, exported
-from outrider.transcripts._fork import forked
-from outrider.transcripts._import import imported, renamed
 from outrider.transcripts._library.disk import DiskLibrary
-from outrider.transcripts._paths import project_key
 from outrider.transcripts._values import (
     Bundle,
     Hits,
+    MessageRange,
     SessionQuery,
     StoredSession,
     StrPath,
     check_choices,
     check_count,
     check_folder,
-    check_range,
     check_text,
     checked_id,
 )
@@ -39,9 +39,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from outrider.transcripts._library.library import Library
-
-__all__ = ["Sessions"]
+    from outrider.transcripts._library.store import StoreLibrary
 
 # Within the class, `list` is a method.
 StoredSessions: TypeAlias = list[StoredSession]
@@ -73,7 +71,7 @@ class Sessions:
         use. Raises `OptionsError` if there is no such store.
         """
         self._is_ours = False
-        self._library: Library
+        self._library: DiskLibrary | StoreLibrary
         if place is None:
             self._library = DiskLibrary(check_folder("config", config))
             return
@@ -83,7 +81,7 @@ class Sessions:
                 hint="Give one of the two.",
             )
         from outrider.transcripts._library.store import StoreLibrary
-        from outrider.transcripts.stores._open import open_store
+        from outrider.transcripts.stores._urls import open_store
 
         self._library = StoreLibrary(open_store(place))
         self._is_ours = isinstance(place, (str, os.PathLike))
@@ -164,16 +162,8 @@ class Sessions:
 
         Raises `TranscriptError` if there is no such subagent.
         """
-        check_range(last, limit, offset, history)
-        check_text("agent", agent)
-        return await self._library.read(
-            *_checked(session_id, project),
-            agent=agent,
-            history=history,
-            last=last,
-            limit=limit,
-            offset=offset,
-        )
+        wanted = MessageRange(agent=agent, history=history, last=last, limit=limit, offset=offset)
+        return await self._library.read(*_checked(session_id, project), wanted)
 
     async def agents(self, session_id: str, *, project: StrPath | None = None) -> AgentIds:
         """The ids of the subagents that a session had."""
@@ -218,10 +208,8 @@ class Sessions:
             worktrees=worktrees,
         )
         check_count("limit", limit)
-        hits = self._library.search(
-            text, query, regex=regex, case_sensitive=case_sensitive, agents=agents, limit=limit
-        )
-        return Hits(hits)
+        search = Search(text, regex=regex, case_sensitive=case_sensitive, agents=agents)
+        return Hits(self._library.search(search, query, limit))
 
     async def export(
         self,

@@ -9,7 +9,7 @@ import os
 from collections import deque
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, cast
 from uuid import UUID
 
 import msgspec
@@ -21,30 +21,14 @@ if TYPE_CHECKING:
     from typing import NoReturn, Self
 
     from outrider.transcripts._entries import TranscriptEntry
-    from outrider.transcripts._library.library import Puller
+    from outrider.transcripts._library.disk import DiskSearch
+    from outrider.transcripts._library.store import StoreSearch
 else:
     # For type checkers only: values can be made without loading entries.
     TranscriptEntry = object
 
-__all__ = [
-    "Bundle",
-    "Hits",
-    "SearchHit",
-    "SessionQuery",
-    "StoredSession",
-    "StrPath",
-    "check_choices",
-    "check_count",
-    "check_folder",
-    "check_range",
-    "check_text",
-    "check_time",
-    "checked_id",
-    "in_utc",
-]
-
-
 StrPath: TypeAlias = str | os.PathLike[str]
+T = TypeVar("T")
 
 
 # Arguments.
@@ -53,17 +37,6 @@ StrPath: TypeAlias = str | os.PathLike[str]
 def check_count(name: str, number: object, least: int = 0) -> None:
     if number is not None and (type(number) is not int or number < least):
         _refuse(name, number, f"Give a whole number, {least} or more.")
-
-
-def check_range(last: int | None, limit: int | None, offset: int, history: str) -> None:
-    """Which messages of a conversation are asked for."""
-    check_count("last", last, 1)
-    check_count("limit", limit)
-    check_count("offset", offset)
-    if last is not None and (limit is not None or offset):
-        raise OptionsError("last cannot be given with limit or offset", hint="Give one or the other.")
-    if history not in ("compacted", "full"):
-        _refuse("history", history, "Give 'compacted' or 'full'.")
 
 
 def check_text(name: str, text: object) -> None:
@@ -215,6 +188,35 @@ class SessionQuery(msgspec.Struct, frozen=True, kw_only=True):
         return found[self.offset : None if self.limit is None else self.offset + self.limit]
 
 
+class MessageRange(msgspec.Struct, frozen=True, kw_only=True):
+    """Which messages of a session are asked for. Raises `OptionsError` for a value that cannot be."""
+
+    agent: str | None = None
+    """The subagent whose messages they are; None: the main conversation's."""
+    history: Literal["compacted", "full"] = "compacted"
+    last: int | None = None
+    """So many from the end."""
+    limit: int | None = None
+    offset: int = 0
+    """Both count from the beginning."""
+
+    def __post_init__(self) -> None:
+        check_text("agent", self.agent)
+        check_count("last", self.last, 1)
+        check_count("limit", self.limit)
+        check_count("offset", self.offset)
+        if self.last is not None and (self.limit is not None or self.offset):
+            raise OptionsError("last cannot be given with limit or offset", hint="Give one or the other.")
+        if self.history not in ("compacted", "full"):
+            _refuse("history", self.history, "Give 'compacted' or 'full'.")
+
+    def cut(self, found: list[T]) -> list[T]:
+        """Of all messages, in order, those that are asked for."""
+        if self.last is not None:
+            return found[-self.last :]
+        return found[self.offset : None if self.limit is None else self.offset + self.limit]
+
+
 class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
     """A line of a transcript in which a text was found."""
 
@@ -247,9 +249,9 @@ class Hits:
     Whoever leaves the loop early has nothing to do. If a wait is cancelled, the search is over.
     """
 
-    def __init__(self, puller: Puller) -> None:
+    def __init__(self, search: DiskSearch | StoreSearch) -> None:
         """Made by `Sessions.search`."""
-        self._puller = puller
+        self._search = search
         self._found: deque[SearchHit] = deque()
         self._has_ended = False
 
@@ -270,9 +272,9 @@ class Hits:
         # A search that is cancelled or fails cannot go on.
         self._has_ended = True
         try:
-            found = await self._puller.pull()
+            found = await self._search.pull()
         except BaseException:
-            self._puller.stop()
+            self._search.stop()
             raise
         if not found:
             raise StopAsyncIteration
@@ -281,4 +283,4 @@ class Hits:
 
     def _end(self) -> None:
         self._has_ended = True
-        self._puller.stop()
+        self._search.stop()

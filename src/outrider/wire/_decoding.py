@@ -17,37 +17,35 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, Union, cast
 import msgspec
 
 from outrider.wire._blocks import BLOCK_TYPES, ContentBlock, TextBlock, UnknownBlock
-from outrider.wire._frames import (
-    AnyFrame,
-    ControlCancelRequest,
-    ControlRequest,
-    ControlResponse,
-    KeepAlive,
-    TranscriptMirror,
-    UpdateEnvironmentVariables,
-)
 from outrider.wire._messages import (
     ActiveGoalMessage,
+    AnyFrame,
     AssistantMessage,
     AttachmentMessage,
     AuthStatusMessage,
     AutocompactStateMessage,
     CommandLifecycleMessage,
+    ControlCancelRequest,
+    ControlRequest,
+    ControlResponse,
     ConversationResetMessage,
+    KeepAlive,
     PromptSuggestionMessage,
     RateLimitEvent,
     ResultMessage,
     StreamEvent,
     ToolProgressMessage,
     ToolUseSummaryMessage,
+    TranscriptMirror,
     UnknownMessage,
+    UpdateEnvironmentVariables,
     UserMessage,
 )
 from outrider.wire._system import SYSTEM_SUBTYPES, UnknownSystemMessage
 from outrider.wire._value import Frame, Json, JsonObject, dumps, loads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
 
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -83,57 +81,100 @@ _KnownBlock: Any = Union[tuple(BLOCK_TYPES.values())]  # noqa: UP007 - computed 
 
 
 class Nesting:
-    """A message that is flat here and nested on the wire; the nested shape is derived from the class."""
+    """A message that is flat here and nested on the wire; the nested shapes are derived from the class."""
 
-    def __init__(self, kind: type[UserMessage | AssistantMessage], content: object, **inner: str) -> None:
+    def __init__(
+        self, kind: type[UserMessage | AssistantMessage], content: object, usual: int, **inner: str
+    ) -> None:
         self.kind = kind
         self.inner = {"content": "content", **inner}
         """Which fields sit in `message`, and by which name."""
         self._content = content
-        self._values: Callable[[object], tuple[Any, ...]] = attrgetter(
-            *(
-                f"message.{self.inner[name]}" if name in self.inner else name
-                for name in kind.__struct_fields__
-            )
-        )
+        self._usual = usual
+        self._values = self._values_of(kind.__struct_fields__)
 
     @cached_property
     def line(self) -> type[msgspec.Struct]:
         """The nested shape."""
+        return self._shape("Line", msgspec.structs.fields(self.kind))
+
+    @cached_property
+    def usual_line(self) -> type[msgspec.Struct]:
+        """The shape of nearly all such messages: the first few fields, and no others."""
+        fields = msgspec.structs.fields(self.kind)
+        # Sent, and of no interest.
+        ignored: list[tuple[str, Any, Any]] = [("type", str | None, None), ("role", str | None, None)]
+        # Sent, and empty.
+        ignored += [
+            (self.inner[field.name], None, None)
+            for field in fields[self._usual :]
+            if field.name in self.inner
+        ]
+        return self._shape("UsualLine", fields[: self._usual], ignored, forbid_unknown_fields=True)
+
+    def _shape(
+        self,
+        name: str,
+        fields: Sequence[msgspec.structs.FieldInfo],
+        ignored: Iterable[tuple[str, Any, Any]] = (),
+        *,
+        forbid_unknown_fields: bool = False,
+    ) -> type[msgspec.Struct]:
         body: list[tuple[str, Any, Any]] = []
         rest: list[tuple[str, Any, Any]] = []
-        fields = msgspec.structs.fields(self.kind)
         for field in fields:
             default = msgspec.field() if field.required else msgspec.field(default=None)
             if field.name in self.inner:
-                name = self.inner[field.name]
-                body.append((name, self._content if name == "content" else field.type, default))
+                inner = self.inner[field.name]
+                body.append((inner, self._content if inner == "content" else field.type, default))
             else:
                 rest.append((field.name, field.type, default))
+        config: Any = {"forbid_unknown_fields": forbid_unknown_fields, "gc": False}
+        message = msgspec.defstruct(f"{self.kind.__name__}{name}Body", [*body, *ignored], **config)
         return msgspec.defstruct(
-            f"{self.kind.__name__}Line",
-            [("message", msgspec.defstruct(f"{self.kind.__name__}Body", body)), *rest],
+            f"{self.kind.__name__}{name}",
+            [("message", message), *rest],
             tag_field="type",
             tag=self.kind.type,
             rename={field.name: field.encode_name for field in fields},
+            **config,
         )
 
     def flatten(self, nested: msgspec.Struct) -> UserMessage | AssistantMessage:
         """The flat message, from an instance of `line`."""
         return self.kind(*self._values(nested))
 
-    def finish(self, nested: msgspec.Struct, line: bytes) -> AnyFrame:
-        """The same, with the line it came from."""
-        frame = self.kind(*self._values(nested))
-        frame.wire_line = line
-        return frame
+    def finishers(self) -> dict[type[msgspec.Struct], Callable[[Any, bytes], AnyFrame]]:
+        """What makes the flat message with its line, from an instance of each shape."""
+        names = self.kind.__struct_fields__
+        return {
+            self.line: self._finisher(names),
+            self.usual_line: self._finisher(names[: self._usual]),
+        }
+
+    def _finisher(self, names: Sequence[str]) -> Callable[[Any, bytes], AnyFrame]:
+        kind, values_of = self.kind, self._values_of(names)
+
+        def finish(nested: object, line: bytes) -> AnyFrame:
+            frame = kind(*values_of(nested))
+            frame.wire_line = line
+            return frame
+
+        return finish
+
+    def _values_of(self, names: Sequence[str]) -> Callable[[object], tuple[Any, ...]]:
+        paths = (f"message.{self.inner[name]}" if name in self.inner else name for name in names)
+        return attrgetter(*paths)
 
 
 NESTED: Final[dict[str, Nesting]] = {
-    "user": Nesting(UserMessage, str | list[_KnownBlock]),
+    # Up to `tool_result_meta`.
+    "user": Nesting(UserMessage, str | list[_KnownBlock], 13),
+    # Up to `request_id`.
     "assistant": Nesting(
         AssistantMessage,
         list[_KnownBlock],
+        11,
         model="model",
         usage="usage",
         message_id="id",
@@ -183,9 +224,52 @@ def fast_decoder() -> Callable[[bytes], AnyFrame]:
 
     Made on first use: it takes longer than all else that an import of this package does.
     """
-    _FINISH.update({nesting.line: nesting.finish for nesting in NESTED.values()})
-    kinds = (*FLAT.values(), *_FINISH)
+    return _decoder(nesting.line for nesting in NESTED.values())
+
+
+@lru_cache(maxsize=1)
+def _usual_decoder() -> Callable[[bytes], AnyFrame]:
+    """The same, and faster, for messages that have none of the rarer fields. ValueError: they have some."""
+    return _decoder(nesting.usual_line for nesting in NESTED.values())
+
+
+def _decoder(lines: Iterable[type[msgspec.Struct]]) -> Callable[[bytes], AnyFrame]:
+    for nesting in NESTED.values():
+        _FINISH.update(nesting.finishers())
+    kinds = (*FLAT.values(), _SystemLine, _RateLimitLine, *lines)
     return msgspec.json.Decoder[Any](Union[kinds]).decode  # noqa: UP007 - computed members
+
+
+def known_frames(lines: list[bytes]) -> list[AnyFrame] | None:
+    """The frames on lines that the fast path takes; None if there is an odd one among them.
+
+    Nearly all messages go through this, and most of them are stream events, which are complete: each step
+    here is paid for a million times.
+    """
+    frames: list[AnyFrame] = []
+    rest, decode_usual = iter(lines), _usual_decoder()
+    while len(frames) < len(lines):
+        try:
+            frames.extend(map(decode_usual, rest))
+        except (ValueError, RecursionError):
+            # Those before it are in the list, and those after it are still to come.
+            try:
+                frames.append(fast_decoder()(lines[len(frames)]))
+            except (ValueError, RecursionError):
+                return None
+    if _FINISH.keys().isdisjoint(map(type, frames)):
+        for frame, line in zip(frames, lines, strict=False):
+            frame.wire_line = line
+        return frames
+    finish_of = _FINISH.get
+    done: list[AnyFrame] = []
+    for frame, line in zip(frames, lines, strict=False):
+        if (finish := finish_of(type(frame))) is not None:
+            done.append(finish(frame, line))
+        else:
+            frame.wire_line = line
+            done.append(frame)
+    return done
 
 
 def decode(line: bytes | bytearray | memoryview | str, *, strict: bool = False) -> AnyFrame:

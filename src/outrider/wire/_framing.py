@@ -20,10 +20,10 @@ from outrider.wire._decoding import (
     decode_tolerantly,
     fast_decoder,
     finished,
+    known_frames,
     opening,
 )
-from outrider.wire._frames import AnyFrame, Arrival
-from outrider.wire._messages import MalformedLine, OversizedMessage
+from outrider.wire._messages import AnyFrame, Arrival, MalformedLine, OversizedMessage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -131,10 +131,10 @@ class Framer:
             self._cut(self._chunks.popleft(), arrivals)
         if self._lines and self._is_safe and not self._odd and not self._object:
             lines = self._lines[:_SWEEP]
-            known = _known_frames(lines)
+            known = known_frames(lines)
             if known is not None:
                 del self._lines[:_SWEEP]
-                return known
+                return cast("list[Arrival]", known)
         self._effort, taken = _STEP, 0
         while self._effort > 0:
             if self._odd:
@@ -276,25 +276,6 @@ class Framer:
             arrivals.append(decode_tolerantly(data))
         except ValueError as error:
             self._add_noise(data, _reason(error), arrivals)
-
-
-def _known_frames(lines: list[bytes]) -> list[Arrival] | None:
-    """The frames on lines that the fast path takes; None if there is an odd one among them.
-
-    Nearly all messages go through this, and most of them are stream events, which are complete: each step
-    here is paid for a million times.
-    """
-    try:
-        frames = list(map(fast_decoder(), lines))
-    except (ValueError, RecursionError):
-        return None
-    try:
-        for frame, line in zip(frames, lines, strict=False):
-            frame.wire_line = line
-    except AttributeError:
-        # A shape that needs finishing has no place for a line.
-        return list(map(finished, frames, lines))
-    return cast("list[Arrival]", frames)
 
 
 def _without_end(line: bytes) -> bytes:

@@ -5,7 +5,8 @@ Does not decode them: `_decoding` picks the class from `SYSTEM_SUBTYPES`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal, cast
+import re
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, cast
 
 from outrider.wire._value import Frame, JsonObject
 
@@ -52,6 +53,11 @@ class SystemMessage(Frame):
     def derive(cls, data: JsonObject) -> JsonObject:
         """Fields that are not in the frame under their own name, but follow from it."""
         return {}
+
+
+class _Notice(SystemMessage, kw_only=True):
+    uuid: str | None = None
+    session_id: str | None = None
 
 
 class HookEventMessage(SystemMessage, rename={"hook_event_name": "hook_event"}):
@@ -167,19 +173,14 @@ class TaskUpdatedMessage(SystemMessage):
         return {"status": cast("JsonObject", patch).get("status")} if isinstance(patch, dict) else {}
 
 
-class BackgroundTasksChangedMessage(SystemMessage):
+class BackgroundTasksChangedMessage(_Notice):
     """The tasks alive in the background, whole: takes the place of the list before."""
 
     tasks: list[BackgroundTask]
-    uuid: str | None = None
-    session_id: str | None = None
 
 
-class TaskSummaryMessage(SystemMessage):
+class TaskSummaryMessage(_Notice):
     """A summary of a task; its fields are in `data`."""
-
-    uuid: str | None = None
-    session_id: str | None = None
 
 
 class UnknownSystemMessage(SystemMessage):
@@ -228,7 +229,7 @@ class InitMessage(
     view_mode: str | None = None
 
 
-class StatusMessage(SystemMessage, rename={"permission_mode": "permissionMode"}):
+class StatusMessage(_Notice, rename={"permission_mode": "permissionMode"}):
     """What the agent is doing: `requesting`, `compacting`, or nothing (None)."""
 
     status: str | None = None
@@ -237,39 +238,31 @@ class StatusMessage(SystemMessage, rename={"permission_mode": "permissionMode"})
     compact_error: str | None = None
     compact_output_chars: int | None = None
     user_message_uuids: list[str] | None = None
-    uuid: str | None = None
-    session_id: str | None = None
 
 
-class SessionStateChangedMessage(SystemMessage):
+class SessionStateChangedMessage(_Notice):
     """The session is `running`, waits for an answer (`requires_action`), or is `idle`."""
 
     state: SessionState
     sdk_host_only: bool | None = None
     """Meant for the host alone: the user did not ask for these."""
-    uuid: str | None = None
-    session_id: str | None = None
 
 
-class SessionTitleChangedMessage(SystemMessage):
+class SessionTitleChangedMessage(_Notice):
     """The session has a new title."""
 
     title: str
-    uuid: str | None = None
-    session_id: str | None = None
 
 
-class ThinkingTokensMessage(SystemMessage):
+class ThinkingTokensMessage(_Notice):
     """How much the model has thought so far, estimated."""
 
     estimated_tokens: int
     estimated_tokens_delta: int
     user_message_uuid: str | None = None
-    uuid: str | None = None
-    session_id: str | None = None
 
 
-class ApiRetryMessage(SystemMessage):
+class ApiRetryMessage(_Notice):
     """A call of the API failed and is tried again after `retry_delay_ms`."""
 
     attempt: int
@@ -279,22 +272,18 @@ class ApiRetryMessage(SystemMessage):
     """The HTTP status; None where there was no answer."""
     error: str = ""
     no_response: NoResponse | None = None
-    uuid: str | None = None
-    session_id: str | None = None
 
 
-class ModelFallbackMessage(SystemMessage):
+class ModelFallbackMessage(_Notice):
     """The agent went over to another model because the first is overloaded or missing."""
 
     original_model: str
     fallback_model: str
     trigger: str | None = None
     content: str = ""
-    uuid: str | None = None
-    session_id: str | None = None
 
 
-class ModelRefusalFallbackMessage(SystemMessage):
+class ModelRefusalFallbackMessage(_Notice):
     """A model refused, and another takes over; some messages are taken back."""
 
     original_model: str
@@ -308,11 +297,9 @@ class ModelRefusalFallbackMessage(SystemMessage):
     retracted_message_uuids: list[str] | None = None
     refused_user_message_uuid: str | None = None
     content: str = ""
-    uuid: str | None = None
-    session_id: str | None = None
 
 
-class ModelRefusalNoFallbackMessage(SystemMessage):
+class ModelRefusalNoFallbackMessage(_Notice):
     """A model refused, and none is left to take over."""
 
     original_model: str
@@ -321,20 +308,16 @@ class ModelRefusalNoFallbackMessage(SystemMessage):
     api_refusal_explanation: str | None = None
     refused_user_message_uuid: str | None = None
     content: str = ""
-    uuid: str | None = None
-    session_id: str | None = None
 
 
-class CompactBoundaryMessage(SystemMessage):
+class CompactBoundaryMessage(_Notice):
     """The conversation before this was put into a summary."""
 
     compact_metadata: CompactMetadata
     logical_parent_uuid: str | None = None
-    uuid: str | None = None
-    session_id: str | None = None
 
 
-class PermissionDeniedMessage(SystemMessage):
+class PermissionDeniedMessage(_Notice):
     """A tool call was refused without anybody being asked."""
 
     tool_name: str
@@ -344,11 +327,9 @@ class PermissionDeniedMessage(SystemMessage):
     decision_reason: str | None = None
     decision_reason_code: str | None = None
     agent_id: str | None = None
-    uuid: str | None = None
-    session_id: str | None = None
 
 
-class InformationalMessage(SystemMessage, rename={"is_meta": "isMeta"}):
+class InformationalMessage(_Notice, rename={"is_meta": "isMeta"}):
     """A notice for the user: a hook's words, a blocked prompt, a failed callback."""
 
     content: str
@@ -359,11 +340,9 @@ class InformationalMessage(SystemMessage, rename={"is_meta": "isMeta"}):
     prompt_submit_outcome: PromptSubmitOutcome | None = None
     is_meta: bool | None = None
     timestamp: str | None = None
-    uuid: str | None = None
-    session_id: str | None = None
 
 
-class NotificationMessage(SystemMessage):
+class NotificationMessage(_Notice):
     """A short notice as a terminal would flash it."""
 
     key: str
@@ -371,27 +350,21 @@ class NotificationMessage(SystemMessage):
     priority: str = ""
     color: str | None = None
     timeout_ms: int | None = None
-    uuid: str | None = None
-    session_id: str | None = None
 
 
-class LocalCommandOutputMessage(SystemMessage):
+class LocalCommandOutputMessage(_Notice):
     """What a slash command printed."""
 
     content: str
-    uuid: str | None = None
-    session_id: str | None = None
 
 
-class CommandsChangedMessage(SystemMessage):
+class CommandsChangedMessage(_Notice):
     """The slash commands on offer, whole: takes the place of the list before."""
 
     commands: list[SlashCommandShape]
-    uuid: str | None = None
-    session_id: str | None = None
 
 
-class ControlRequestProgressMessage(SystemMessage):
+class ControlRequestProgressMessage(_Notice):
     """A slow control request is being worked on."""
 
     request_id: str
@@ -400,86 +373,64 @@ class ControlRequestProgressMessage(SystemMessage):
     max_retries: int | None = None
     retry_delay_ms: int | None = None
     error_status: int | None = None
-    uuid: str | None = None
-    session_id: str | None = None
 
 
-class ElicitationCompleteMessage(SystemMessage):
+class ElicitationCompleteMessage(_Notice):
     """What an MCP server asked for at an address was done there."""
 
     mcp_server_name: str
     elicitation_id: str
-    uuid: str | None = None
-    session_id: str | None = None
 
 
-class PluginInstallMessage(SystemMessage):
+class PluginInstallMessage(_Notice):
     """A plugin is being installed."""
 
     status: str
     name: str | None = None
     error: str | None = None
-    uuid: str | None = None
-    session_id: str | None = None
 
 
-class FilesPersistedMessage(SystemMessage):
+class FilesPersistedMessage(_Notice):
     """Files were stored, or could not be."""
 
     files: list[PersistedFile]
     failed: list[FailedFile] = []
     processed_at: str | None = None
-    uuid: str | None = None
-    session_id: str | None = None
 
 
-class MemoryRecallMessage(SystemMessage):
+class MemoryRecallMessage(_Notice):
     """Memories were put before the model."""
 
     mode: str
     memories: list[RecalledMemory]
-    uuid: str | None = None
-    session_id: str | None = None
 
 
-class SessionWritesLostMessage(SystemMessage):
+class SessionWritesLostMessage(_Notice):
     """The disk is full: the transcript lacks entries."""
 
     error_code: str
     lost: list[JsonObject | str] = []
     transcript_session_ids: list[str] | None = None
-    uuid: str | None = None
-    session_id: str | None = None
 
 
-class WorkerShuttingDownMessage(SystemMessage):
+class WorkerShuttingDownMessage(_Notice):
     """The machine under the agent goes away."""
 
     reason: str
-    uuid: str | None = None
-    session_id: str | None = None
 
 
-class UiInvalidateMessage(SystemMessage):
+class UiInvalidateMessage(_Notice):
     """A host that draws the agent's screen should draw it again."""
 
     event: str
-    uuid: str | None = None
-    session_id: str | None = None
 
 
-class PostTurnSummaryMessage(SystemMessage):
+class PostTurnSummaryMessage(_Notice):
     """A summary of the turn; its fields are in `data`."""
 
-    uuid: str | None = None
-    session_id: str | None = None
 
-
-class SessionMetadataMessage(SystemMessage):
+class SessionMetadataMessage(_Notice):
     """Facts about the session; they are in `data`."""
-
-    uuid: str | None = None
-    session_id: str | None = None
 
 
 class MirrorErrorMessage(SystemMessage):
@@ -489,41 +440,12 @@ class MirrorErrorMessage(SystemMessage):
     error: str = ""
 
 
+_NO_SUBTYPE: Final = ("HookEventMessage", "UnknownSystemMessage")
+
 SYSTEM_SUBTYPES: dict[str, type[SystemMessage]] = {
-    "api_retry": ApiRetryMessage,
-    "background_tasks_changed": BackgroundTasksChangedMessage,
-    "commands_changed": CommandsChangedMessage,
-    "compact_boundary": CompactBoundaryMessage,
-    "control_request_progress": ControlRequestProgressMessage,
-    "elicitation_complete": ElicitationCompleteMessage,
-    "files_persisted": FilesPersistedMessage,
-    "hook_progress": HookProgressMessage,
-    "hook_response": HookResponseMessage,
-    "hook_started": HookStartedMessage,
-    "informational": InformationalMessage,
-    "init": InitMessage,
-    "local_command_output": LocalCommandOutputMessage,
-    "memory_recall": MemoryRecallMessage,
-    "mirror_error": MirrorErrorMessage,
-    "model_fallback": ModelFallbackMessage,
-    "model_refusal_fallback": ModelRefusalFallbackMessage,
-    "model_refusal_no_fallback": ModelRefusalNoFallbackMessage,
-    "notification": NotificationMessage,
-    "permission_denied": PermissionDeniedMessage,
-    "plugin_install": PluginInstallMessage,
-    "post_turn_summary": PostTurnSummaryMessage,
-    "session_metadata": SessionMetadataMessage,
-    "session_state_changed": SessionStateChangedMessage,
-    "session_title_changed": SessionTitleChangedMessage,
-    "session_writes_lost": SessionWritesLostMessage,
-    "status": StatusMessage,
-    "task_notification": TaskNotificationMessage,
-    "task_progress": TaskProgressMessage,
-    "task_started": TaskStartedMessage,
-    "task_summary": TaskSummaryMessage,
-    "task_updated": TaskUpdatedMessage,
-    "thinking_tokens": ThinkingTokensMessage,
-    "ui_invalidate": UiInvalidateMessage,
-    "worker_shutting_down": WorkerShuttingDownMessage,
+    re.sub(r"\B(?=[A-Z])", "_", name.removesuffix("Message")).lower(): kind
+    for name, kind in [*globals().items()]
+    if isinstance(kind, type) and issubclass(kind, SystemMessage) and kind is not SystemMessage
+    if not name.startswith("_") and name not in _NO_SUBTYPE
 }
 """The class of each known subtype."""

@@ -1,7 +1,7 @@
 """Defines the base classes of wire values, the types of JSON, and how JSON text is read and written.
 
 `Value` is any of them, `Received` one read from an object inside a frame, `Frame` one that is a line of its
-own. Knows no particular message: those are in `_messages`, `_system` and `_frames`.
+own. Knows no particular message: those are in `_messages` and `_system`.
 """
 
 from __future__ import annotations

@@ -19,16 +19,6 @@ from outrider.wire.choices import (
     PermissionUpdateType,
 )
 
-__all__ = [
-    "PermissionResult",
-    "PermissionResultAllow",
-    "PermissionResultDeny",
-    "PermissionRuleValue",
-    "PermissionUpdate",
-    "permission_result_from_wire",
-    "permission_updates_from_wire",
-]
-
 
 class PermissionRuleValue(Value, rename="camel"):
     """A permission rule: a tool and, in the tool's own notation, which of its uses are meant."""

@@ -8,41 +8,6 @@ from __future__ import annotations
 
 from typing import Any, Literal, NotRequired, Required, TypedDict
 
-__all__ = [
-    "AbandonedBlocks",
-    "ActiveGoal",
-    "ApiEvent",
-    "BackgroundTask",
-    "CacheCreation",
-    "CompactMetadata",
-    "FailedFile",
-    "InvalidConfigFile",
-    "LocalCommandOutcome",
-    "LocalCommandRun",
-    "MessageOrigin",
-    "ModelUsage",
-    "NoResponse",
-    "PermissionDecision",
-    "PermissionDenial",
-    "PersistedFile",
-    "PreservedMessages",
-    "PreservedSegment",
-    "PromptSubmitOutcome",
-    "RecalledMemory",
-    "SlashCommandShape",
-    "SubagentRetry",
-    "SystemInitData",
-    "SystemInitMcpServer",
-    "SystemInitMcpServerError",
-    "SystemInitPlugin",
-    "SystemInitPluginError",
-    "TaskPatch",
-    "TaskUsage",
-    "ToolResultMeta",
-    "ToolUseMeta",
-    "Usage",
-]
-
 # fmt: off
 MessageOrigin = TypedDict(
     "MessageOrigin",

@@ -110,7 +110,7 @@ async def test_tools_hooks_and_callbacks_are_called_here() -> None:
         called.append(told.tool_name)
 
     def permit(request: PermissionRequest) -> object:
-        called.append(request.input)
+        called.append(request.tool_input)
         return outrider.deny("not here") if request.tool_name == "Bash" else True
 
     def answer(question: Question) -> str:
@@ -145,7 +145,7 @@ async def test_tools_hooks_and_callbacks_are_called_here() -> None:
 
 async def test_a_request_that_was_changed_in_place_is_not_allowed() -> None:
     def permit(request: PermissionRequest) -> bool:
-        request.input["command"] = "true"
+        request.tool_input["command"] = "true"
         return True
 
     options = Options(permission=permit)

@@ -87,11 +87,12 @@ def result_of_tool(agent: RealAgent) -> str:
 # Before a tool runs.
 
 
+@pytest.mark.smoke
 async def test_each_answer_about_a_tool_does_what_it_says() -> None:
     guard, asked = Says("PreToolUse", matcher="Bash"), list[Any]()
 
     async def permission(request: Any) -> Answer:
-        asked.append((request.decision_reason, request.input["command"]))
+        asked.append((request.decision_reason, request.tool_input["command"]))
         return allow()
 
     script = [step for number in range(9) for step in (makes(f"f{number}"), say(f"done {number}"))]

@@ -43,6 +43,7 @@ def results(requests: list[Request]) -> list[Any]:
     return [result for request in requests for result in request.tool_results]
 
 
+@pytest.mark.smoke
 async def test_tools_resources_and_their_errors_reach_the_model() -> None:
     script = (
         use_tool("mcp__demo__add", a=20, b=22),

@@ -20,8 +20,7 @@ from outrider.errors import Denied
 from outrider.handlers._answers import Answer, allow, ask, deny
 from outrider.handlers._hooks.hook import hook
 from outrider.handlers._permissions.elicitation import ElicitationRequest, accept, cancel, decline
-from outrider.handlers._permissions.questions import Plan, Question, QuestionReply
-from outrider.handlers._permissions.requests import PermissionRequest
+from outrider.handlers._permissions.requests import PermissionRequest, Plan, Question, QuestionReply
 from outrider.handlers._policy.policy import Policy
 from outrider.handlers._router import ElicitationHandled, PermissionHandled
 from outrider.options import StdioServer
@@ -200,6 +199,7 @@ async def test_a_denial_can_end_the_turn_and_the_session_goes_on() -> None:
         assert (await turn(session)).text == "again"
 
 
+@pytest.mark.smoke
 async def test_several_are_asked_at_once() -> None:
     inside, all_in = 0, anyio.Event()
     paths: list[str] = []
@@ -207,11 +207,11 @@ async def test_several_are_asked_at_once() -> None:
     async def permission(request: PermissionRequest) -> bool:
         nonlocal inside
         inside += 1
-        paths.append(request.input["file_path"])
+        paths.append(request.tool_input["file_path"])
         if inside == 3:
             all_in.set()
         await all_in.wait()
-        return bool(paths[0] != request.input["file_path"])
+        return bool(paths[0] != request.tool_input["file_path"])
 
     names = ("hostname", "hosts", "group")
     reads = [use_tool("Read", file_path=f"/etc/{name}") for name in names]
@@ -435,7 +435,7 @@ async def test_a_policy_decides_what_the_agent_asks() -> None:
     asked: list[str] = []
 
     def otherwise(request: PermissionRequest) -> bool:
-        asked.append(request.input["command"])
+        asked.append(request.tool_input["command"])
         return False
 
     policy = Policy.of(

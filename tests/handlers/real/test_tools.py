@@ -57,6 +57,7 @@ def definitions(agent: RealAgent) -> dict[str, JsonObject]:
 # What the model sees.
 
 
+@pytest.mark.smoke
 async def test_the_model_knows_the_tools_from_the_first_request_on() -> None:
     def search(
         query: Annotated[str, "What to look for"],

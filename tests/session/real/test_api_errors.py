@@ -43,6 +43,7 @@ FAILURES: list[tuple[Any, int | None, str, bool]] = [
 ]
 
 
+@pytest.mark.smoke
 async def test_a_failure_has_its_own_kind_and_the_session_goes_on() -> None:
     async with talking(env={RETRIES: "0"}, model="opus") as (agent, session):
         for step, status, kind, retryable in FAILURES:

@@ -83,6 +83,7 @@ async def test_while_the_model_writes() -> None:
         await check_usable(session)
 
 
+@pytest.mark.smoke
 async def test_while_a_tool_runs() -> None:
     async with talking(use_tool("Bash", command=HOLD), say("next")) as (agent, session):
         turn = await session.send("wait")

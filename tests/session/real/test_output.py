@@ -77,6 +77,7 @@ async def test_each_kind_of_type_comes_back_as_a_value_of_it(
         assert set(answered(agent)["properties"]) >= set(given)
 
 
+@pytest.mark.smoke
 async def test_a_session_gives_a_value_for_each_turn() -> None:
     steps = [step for total in (1, 2) for step in (use_tool("StructuredOutput", total=total), say("done"))]
     with real_agent(*steps) as agent:
@@ -152,7 +153,7 @@ async def test_a_stream_has_its_output_in_the_result() -> None:
     [lambda: None, len, partial(Line), object(), "Invoice", "int", "", b"", 5, Line("tea")],
     ids=[str(number) for number in range(10)],
 )
-def test_what_is_no_type_is_refused_before_anything_starts(output: object) -> None:
+def test_what_is_no_type_is_refused_before_anything_starts(output: Any) -> None:
     with pytest.raises(OptionsError):
         Session(output=output)
 

@@ -46,6 +46,7 @@ def test_everything_that_can_be_asked_is_asked_here() -> None:
     assert names - asked == set()
 
 
+@pytest.mark.smoke
 async def test_about_the_conversation() -> None:
     async with talking(say("one"), say("because"), say("still because"), say("two")) as (agent, session):
         turn = await session.send("hello")

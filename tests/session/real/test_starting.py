@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,7 @@ async def test_bad_servers_in_a_file_are_told(tmp_path: Path) -> None:
     assert "mcpServers" in str(error)
 
 
+@pytest.mark.smoke
 async def test_a_damaged_configuration_is_told() -> None:
     with real_agent() as agent, anyio.fail_after(DEADLINE):
         (agent.config_dir / ".claude.json").write_text("{ not json")
@@ -239,7 +241,7 @@ async def test_cancelling_a_run_ends_the_agent() -> None:
     with real_agent(say("no", gate=gate)) as agent, anyio.fail_after(DEADLINE):
         options = agent.options(timeouts={"close": 0.1})
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(outrider.run, "wait", options)
+            tasks.start_soon(partial(outrider.run, "wait", options))
             await reached(gate)
             tasks.cancel_scope.cancel()
         assert live_processes() == []

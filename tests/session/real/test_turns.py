@@ -48,6 +48,7 @@ BOTH = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 # One.
 
 
+@pytest.mark.smoke
 @BOTH
 async def test_run_gives_the_answer_and_leaves_nothing() -> None:
     with real_agent(say("four")) as agent, anyio.fail_after(DEADLINE):
@@ -62,6 +63,7 @@ async def test_run_gives_the_answer_and_leaves_nothing() -> None:
         assert agent.api.main_requests[0].messages[0]["content"][-1]["text"] == "2 + 2?"
 
 
+@pytest.mark.smoke
 @BOTH
 async def test_stream_shows_what_comes_in_its_order() -> None:
     script = [use_tool("Bash", command="echo 42"), say("done")]
@@ -96,6 +98,7 @@ async def test_a_stream_that_is_left_early_ends_the_agent() -> None:
 # Many.
 
 
+@pytest.mark.smoke
 async def test_turns_follow_each_other_in_one_conversation() -> None:
     async with talking(say("one"), say("two"), say("three")) as (agent, session):
         assert state_of(session) is SessionState.IDLE

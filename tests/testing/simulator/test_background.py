@@ -296,6 +296,7 @@ async def test_a_subagent_in_the_foreground_is_no_background_task(world: World) 
     ]
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.parametrize(
     "given,ends",

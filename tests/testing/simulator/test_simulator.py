@@ -456,7 +456,7 @@ async def test_results_name_files_as_the_model_does_though_the_host_sees_whole_p
     seen: list[object] = []
 
     def allow(request: outrider.PermissionRequest) -> bool:
-        seen.append(request.input["file_path"])
+        seen.append(request.tool_input["file_path"])
         return True
 
     agent = Simulator([use_tool("Write", file_path="sub/../a.txt", content="x"), say("done")])

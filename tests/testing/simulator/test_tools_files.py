@@ -111,6 +111,7 @@ async def test_rules_of_settings_take_tools_away(tmp_path: Path) -> None:
     assert not world.tools.owns("mcp__tools__lookup")
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(
     "tools,disallowed",
     [

@@ -341,6 +341,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> object:
     return request.param
 
 
+@pytest.mark.real
 @pytest.mark.anyio
 async def test_the_program_goes_on_with_a_session_of_the_simulated_agent() -> None:
     with RealAgent(otherwise=say("ok"), program=require_program()) as agent:
@@ -364,6 +365,7 @@ async def test_the_program_goes_on_with_a_session_of_the_simulated_agent() -> No
         assert told == [*SPOKEN[:2], NOW]
 
 
+@pytest.mark.real
 @pytest.mark.anyio
 async def test_the_program_continues_the_last_session_of_the_simulated_agent() -> None:
     with RealAgent(otherwise=say("ok"), program=require_program()) as agent:
@@ -375,6 +377,7 @@ async def test_the_program_continues_the_last_session_of_the_simulated_agent() -
         assert told[0] == SPOKEN[0]
 
 
+@pytest.mark.real
 @pytest.mark.anyio
 async def test_the_program_finds_a_session_of_the_simulated_agent_by_its_title() -> None:
     with RealAgent(otherwise=say("ok"), program=require_program()) as agent:
@@ -386,6 +389,7 @@ async def test_the_program_finds_a_session_of_the_simulated_agent_by_its_title()
         assert session_id == world.session_id
 
 
+@pytest.mark.real
 @pytest.mark.anyio
 async def test_a_session_goes_from_the_simulated_agent_to_the_program_and_back() -> None:
     with RealAgent(otherwise=say("from the program"), program=require_program()) as agent:
@@ -414,6 +418,7 @@ async def test_a_session_goes_from_the_simulated_agent_to_the_program_and_back()
             ]
 
 
+@pytest.mark.real
 @pytest.mark.anyio
 async def test_the_simulated_agent_goes_on_with_a_session_of_the_program() -> None:
     script = [

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from outrider.transcripts import project_key
-from outrider.transcripts._disk import Disk
+from outrider.transcripts._disk.read import Disk
 from outrider.wire import JsonObject
 from tests.transcripts.lines import answer, prompt, session_id, written
 

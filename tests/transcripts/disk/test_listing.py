@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from outrider.transcripts import SessionQuery, StoredSession, project_key
-from outrider.transcripts._disk import Disk, files, read
+from outrider.transcripts._disk import files, read
+from outrider.transcripts._disk.read import Disk, Search
 from outrider.wire import encode
 from tests.transcripts.disk.shelf import TALK, Shelf, at
 from tests.transcripts.lines import SESSION, answer, line, prompt, session_id, title, written
@@ -133,7 +134,7 @@ def test_a_user_without_a_home_has_no_sessions(monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(Path, "home", no_home)
     assert Disk().list() == []
-    assert list(Disk().search("x")) == []
+    assert list(Disk().search(Search("x"))) == []
 
 
 def test_what_may_not_be_read_is_passed_over(users_shelf: Shelf) -> None:

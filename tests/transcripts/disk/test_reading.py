@@ -14,14 +14,16 @@ from hypothesis import strategies as st
 from outrider.errors import OptionsError, SessionNotFound, TranscriptError
 from outrider.transcripts._disk import files
 from outrider.transcripts._disk import read as _reading
+from outrider.transcripts._values import MessageRange
 from outrider.wire import JsonObject, encode
 from tests.transcripts.disk.shelf import TALK, Shelf
 from tests.transcripts.lines import SESSION, answer, boundary, prompt, session_id, written
 from tests.transcripts.made_up import transcripts
 
 
-def read(shelf: Shelf, **asked: Any) -> str:
-    return " ".join(str(entry.uuid) for entry in shelf.disk.read(SESSION, **asked))
+def read(shelf: Shelf, project: str | None = None, **asked: Any) -> str:
+    found = shelf.disk.read(SESSION, project, MessageRange(**asked))
+    return " ".join(str(entry.uuid) for entry in found)
 
 
 def test_a_conversation_is_read(shelf: Shelf) -> None:
@@ -33,7 +35,7 @@ def test_a_conversation_is_read(shelf: Shelf) -> None:
     assert read(shelf, limit=0) == ""
     assert read(shelf, last=3) == "a1 u2 a2"
     assert read(shelf, last=30) == "u1 a1 u2 a2"
-    assert [entry.text for entry in shelf.disk.read(SESSION, last=1)] == ["answer a2"]
+    assert [entry.text for entry in shelf.disk.read(SESSION, wanted=MessageRange(last=1))] == ["answer a2"]
 
 
 def test_what_came_before_it_was_compacted_is_read_if_asked_for(shelf: Shelf) -> None:
@@ -81,8 +83,8 @@ def test_the_last_messages_are_the_end_of_all(
         patch.setattr(files, "_END", block)
         shelf = Shelf(Path(folder))
         shelf.write(1, damage.join(written([each]) for each in lines) + end or b"\n")
-        whole = shelf.disk.read(SESSION, history=history)
-        assert shelf.disk.read(SESSION, last=count, history=history) == whole[-count:]
+        whole = shelf.disk.read(SESSION, wanted=MessageRange(history=history))
+        assert shelf.disk.read(SESSION, wanted=MessageRange(last=count, history=history)) == whole[-count:]
 
 
 def test_only_the_end_of_a_large_file_is_read_for_the_last_messages(
@@ -262,7 +264,7 @@ def test_what_cannot_be_opened_is_told(shelf: Shelf, monkeypatch: pytest.MonkeyP
 )
 def test_what_cannot_be_read_is_refused(shelf: Shelf, asked: dict[str, Any], told: str) -> None:
     with pytest.raises(OptionsError, match=told):
-        shelf.disk.read(SESSION, **asked)
+        shelf.disk.read(SESSION, wanted=MessageRange(**asked))
 
 
 @pytest.mark.parametrize("id", ["", "../x", "x" * 36, "*"])

@@ -11,9 +11,12 @@ import pytest
 import outrider
 from outrider.testing import RealAgent, answer, say, subagent, use_tool
 from outrider.transcripts import SessionQuery
-from outrider.transcripts._disk import Disk
+from outrider.transcripts._disk.read import Disk
+from outrider.transcripts._values import MessageRange
 from outrider.wire import AssistantMessage
 from tests.real_program import require_program
+
+pytestmark = pytest.mark.real
 
 
 @pytest.fixture
@@ -33,7 +36,9 @@ async def test_a_conversation_is_read_as_it_was_held() -> None:
         async with outrider.Session(options) as session:
             await session.ask("Run both.")
             disk = Disk(agent.config_dir)
-            assert [entry.text for entry in disk.read(str(session.id), last=1)] == ["Both."]
+            assert [entry.text for entry in disk.read(str(session.id), wanted=MessageRange(last=1))] == [
+                "Both."
+            ]
             await session.ask("Ask the moon.")
             id = str(session.id)
         (info,) = disk.list(SessionQuery(project=agent.folder))
@@ -48,7 +53,10 @@ async def test_a_conversation_is_read_as_it_was_held() -> None:
             "Round.",
         ]
         (one,) = disk.agents(id)
-        assert [entry.text for entry in disk.read(id, agent=one)] == ["Look at the moon.", "It is round."]
+        assert [entry.text for entry in disk.read(id, wanted=MessageRange(agent=one))] == [
+            "Look at the moon.",
+            "It is round.",
+        ]
 
 
 @pytest.mark.anyio

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from outrider.transcripts._disk import Disk
+from outrider.transcripts._disk.read import Disk, Search
+from outrider.transcripts._values import MessageRange
 from outrider.wire import AssistantMessage, CompactBoundaryMessage, UserMessage
 
 SESSION = "e0ef52c5-b615-4592-a5ab-aa6343859ea1"
@@ -32,11 +33,11 @@ def test_what_was_said_since_it_was_compacted(disk: Disk) -> None:
     said = [entry.text for entry in disk.read(SESSION)]
     assert said[0].startswith("This session is being continued.")
     assert said[-4:] == ["Who am I?", "You are Ada.", "And again?", "Again Ada."]
-    assert [entry.text for entry in disk.read(SESSION, last=3)] == said[-3:]
+    assert [entry.text for entry in disk.read(SESSION, wanted=MessageRange(last=3))] == said[-3:]
 
 
 def test_all_that_was_said(disk: Disk) -> None:
-    found = [entry.message for entry in disk.read(SESSION, history="full")]
+    found = [entry.message for entry in disk.read(SESSION, wanted=MessageRange(history="full"))]
     shapes = [
         message.tool_uses[0].name
         if isinstance(message, AssistantMessage) and message.tool_uses
@@ -65,10 +66,13 @@ def test_all_that_was_said(disk: Disk) -> None:
 
 def test_its_subagent(disk: Disk) -> None:
     assert disk.agents(SESSION) == [AGENT]
-    assert [entry.text for entry in disk.read(SESSION, agent=AGENT)] == ["Look at the moon.", "It is round."]
+    assert [entry.text for entry in disk.read(SESSION, wanted=MessageRange(agent=AGENT))] == [
+        "Look at the moon.",
+        "It is round.",
+    ]
     told = disk.load(SESSION).parts[f"subagents/agent-{AGENT}"][0]
     assert (told["type"], told["agentType"]) == ("agent_metadata", "general-purpose")
 
 
 def test_where_something_was_said(disk: Disk) -> None:
-    assert [hit.agent_id for hit in disk.search("look at the moon")] == [None, AGENT]
+    assert [hit.agent_id for hit in disk.search(Search("look at the moon"))] == [None, AGENT]

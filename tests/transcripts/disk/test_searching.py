@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider.errors import OptionsError
-from outrider.transcripts import SessionQuery
-from outrider.transcripts._disk.search import Search, words
+from outrider.transcripts import SearchHit, SessionQuery
+from outrider.transcripts._disk.read import Search, words
 from outrider.transcripts._entries import to_entry
 from outrider.wire import JsonObject, encode
 from tests.transcripts.disk.shelf import TALK, Shelf
@@ -20,7 +21,13 @@ from tests.transcripts.lines import answer, called, line, prompt, result, sessio
 
 
 def found(shelf: Shelf, text: str, **asked: Any) -> list[tuple[str, int]]:
-    return [(hit.excerpt, hit.line_number) for hit in shelf.disk.search(text, **asked)]
+    return [(hit.excerpt, hit.line_number) for hit in search(shelf, text, **asked)]
+
+
+def search(
+    shelf: Shelf, text: str, query: SessionQuery | None = None, limit: int | None = None, **asked: Any
+) -> Iterator[SearchHit]:
+    return shelf.disk.search(Search(text, **asked), query, limit=limit)
 
 
 def holding(role: str, uuid: str, **block: Any) -> JsonObject:
@@ -106,12 +113,12 @@ def test_nothing_is_passed_over(said: list[str], text: str, case_sensitive: bool
 def test_sessions_that_were_used_last_come_first_and_are_chosen(shelf: Shelf) -> None:
     for number in (1, 2, 3):
         shelf.write(number, [*TALK, {"type": "tag", "tag": f"t{number}"}], hour=number)
-    hits = list(shelf.disk.search("prompt u1"))
+    hits = list(shelf.disk.search(Search("prompt u1")))
     assert [hit.session.id for hit in hits] == [session_id(number) for number in (3, 2, 1)]
-    assert [hit.session.id for hit in shelf.disk.search("prompt u1", SessionQuery(tag="t2"))] == [
+    assert [hit.session.id for hit in shelf.disk.search(Search("prompt u1"), SessionQuery(tag="t2"))] == [
         session_id(2)
     ]
-    chosen = shelf.disk.search("prompt u1", SessionQuery(limit=1, offset=1))
+    chosen = shelf.disk.search(Search("prompt u1"), SessionQuery(limit=1, offset=1))
     assert [hit.session.id for hit in chosen] == [session_id(2)]
     assert hits[0].entry.uuid == "u1"
 
@@ -119,9 +126,9 @@ def test_sessions_that_were_used_last_come_first_and_are_chosen(shelf: Shelf) ->
 def test_the_words_of_subagents_are_searched_too(shelf: Shelf) -> None:
     shelf.write(1, [prompt("u1", text="x")])
     shelf.write_part("subagents/agent-a1.jsonl", [answer("a1", None, isSidechain=True)])
-    (hit,) = shelf.disk.search("answer a1")
+    (hit,) = shelf.disk.search(Search("answer a1"))
     assert (hit.agent_id, hit.line_number, hit.entry.uuid) == ("a1", 1, "a1")
-    assert list(shelf.disk.search("answer a1", agents=False)) == []
+    assert list(shelf.disk.search(Search("answer a1", agents=False))) == []
 
 
 def test_an_excerpt_is_one_line_with_what_was_found_in_it(shelf: Shelf) -> None:
@@ -157,7 +164,7 @@ def test_what_cannot_be_searched_for_is_refused_at_once(
     shelf: Shelf, text: str, asked: dict[str, Any], told: str
 ) -> None:
     with pytest.raises(OptionsError, match=told):
-        shelf.disk.search(text, **asked)
+        search(shelf, text, **asked)
 
 
 def test_results_of_tools_are_searched(shelf: Shelf) -> None:
@@ -170,7 +177,7 @@ def test_a_search_ends_when_nobody_waits_for_it(shelf: Shelf) -> None:
     for number in range(1, 6):
         shelf.write(number)
     left = iter([False, False, False, False])
-    assert len(list(shelf.disk.search("prompt u1", is_over=lambda: next(left, True)))) == 2
+    assert len(list(shelf.disk.search(Search("prompt u1"), is_over=lambda: next(left, True)))) == 2
 
 
 def test_lines_are_counted_as_the_file_has_them(shelf: Shelf) -> None:

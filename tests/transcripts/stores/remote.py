@@ -7,8 +7,8 @@ from uuid import uuid4
 
 from outrider.transcripts import SessionKey, SessionStoreEntry
 from outrider.transcripts.stores._blocking import BlockingStore
-from outrider.transcripts.stores._postgres.store import PostgresStore
-from outrider.transcripts.stores._redis.store import RedisStore
+from outrider.transcripts.stores._postgres import PostgresStore
+from outrider.transcripts.stores._redis import RedisStore
 from outrider.transcripts.stores._s3.store import S3Store
 from tests.transcripts.stores import servers
 

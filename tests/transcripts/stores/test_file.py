@@ -261,7 +261,7 @@ async def test_a_folder_of_something_else_is_left_alone(folder: Path) -> None:
 @anyio_test
 @pytest.mark.parametrize(
     "marker, told",
-    [('{"format": 2}', "version 2, and this Outrider knows 1"), ("x", "outrider.json is damaged")],
+    [('{"format": 2}', "version 2, and this Outrider knows up to 1"), ("x", "outrider.json is damaged")],
 )
 async def test_a_store_of_another_version_is_left_alone(marker: str, told: str, folder: Path) -> None:
     folder.mkdir()

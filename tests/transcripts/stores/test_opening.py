@@ -11,7 +11,7 @@ import pytest
 
 from outrider.errors import OptionsError
 from outrider.transcripts import FileStore, MemoryStore, SessionStore, SqliteStore, open_store
-from outrider.transcripts.stores import _open
+from outrider.transcripts.stores import _urls as _open
 from outrider.transcripts.stores._urls import shown
 from tests.cases import every_case
 from tests.transcripts.stores.local import KEY, numbered

@@ -16,8 +16,8 @@ import pytest
 
 from outrider.errors import OptionsError, StoreError
 from outrider.transcripts import open_store
-from outrider.transcripts.stores._postgres import store as schema
-from outrider.transcripts.stores._postgres.store import PostgresStore
+from outrider.transcripts.stores import _postgres as schema
+from outrider.transcripts.stores._postgres import PostgresStore
 from tests.transcripts.stores import servers
 from tests.transcripts.stores.local import noted
 from tests.transcripts.stores.remote import make_batch, make_key

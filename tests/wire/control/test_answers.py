@@ -15,19 +15,24 @@ from hypothesis import strategies as st
 
 from outrider.wire._encoding import encode
 from outrider.wire.control._base import Acknowledged, Payload, Undocumented
-from outrider.wire.control._files import RewindReport
 from outrider.wire.control._mcp import McpServers, McpServerStatus, McpToolInfo
-from outrider.wire.control._request_table import REQUESTS
 from outrider.wire.control._session import (
     AgentInfo,
     Initialized,
     Interrupted,
     ModelInfo,
     ModelSet,
+    RewindReport,
     SessionTitle,
 )
-from outrider.wire.control._settings import ModelList
-from outrider.wire.control._usage import ApiUsage, ContextSquare, ContextUsage, UsageReport
+from outrider.wire.control._settings import (
+    REQUESTS,
+    ApiUsage,
+    ContextSquare,
+    ContextUsage,
+    ModelList,
+    UsageReport,
+)
 from tests.cases import every_case
 from tests.wire.control.sampling import complete
 

@@ -26,6 +26,10 @@ from outrider.wire.control._asks import (
     HookCallback,
     HostAuthToken,
     HostAuthTokenRefresh,
+    JsonRpcError,
+    JsonRpcInvalid,
+    JsonRpcRequest,
+    JsonRpcSuccess,
     MatchedAskRule,
     McpMessage,
     McpReply,
@@ -39,9 +43,7 @@ from outrider.wire.control._asks import (
     WorkSecret,
     ask_from_wire,
 )
-from outrider.wire.control._jsonrpc import JsonRpcError, JsonRpcInvalid, JsonRpcRequest, JsonRpcSuccess
-from outrider.wire.hooks._events import UnknownHookInput
-from outrider.wire.hooks._inputs import HookInput, McpServerSource, StopInput
+from outrider.wire.hooks._inputs import HookInput, McpServerSource, StopInput, UnknownHookInput
 from outrider.wire.permissions import PermissionRuleValue, PermissionUpdate
 from tests.cases import every_case
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.wire.control._jsonrpc import (
+from outrider.wire.control._asks import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,

@@ -15,24 +15,32 @@ from msgspec import UNSET, ValidationError
 
 from outrider.wire._encoding import encode
 from outrider.wire.control._base import Acknowledged, GenericRequest, OpenRequest, Request, Undocumented
-from outrider.wire.control._files import BackgroundTasks, GetWorkspaceDiff, RewindFiles, StageFile, StopTask
 from outrider.wire.control._mcp import McpServers, McpStatus, McpToggle, SetMcpPermissionModeOverride
-from outrider.wire.control._request_table import REQUESTS, request_from_wire
 from outrider.wire.control._session import (
+    BackgroundTasks,
     EndSession,
     GenerateSessionTitle,
+    GetWorkspaceDiff,
     Initialize,
     Initialized,
     Interrupt,
     Interrupted,
     ModelSet,
+    RewindFiles,
     SetHasSubscribers,
     SetMaxThinkingTokens,
     SetModel,
     SetPermissionMode,
+    StageFile,
+    StopTask,
 )
-from outrider.wire.control._settings import GetContextUsage, GetUsage
-from outrider.wire.control._usage import ContextUsage
+from outrider.wire.control._settings import (
+    REQUESTS,
+    ContextUsage,
+    GetContextUsage,
+    GetUsage,
+    request_from_wire,
+)
 from outrider.wire.hooks import HookRegistration
 from tests.cases import every_case
 from tests.wire.control.sampling import complete, minimal

@@ -16,18 +16,14 @@ from hypothesis import strategies as st
 from outrider.wire import to_wire
 from outrider.wire._tolerant import convert_leniently
 from outrider.wire.hooks import _inputs
-from outrider.wire.hooks._events import (
+from outrider.wire.hooks._inputs import (
     HOOK_EVENTS,
     HOOK_INPUTS,
-    HookEvent,
-    HookRegistration,
-    UnknownHookInput,
-    hook_input_from_wire,
-)
-from outrider.wire.hooks._inputs import (
     BackgroundTaskSummary,
     HookEffort,
+    HookEvent,
     HookInput,
+    HookRegistration,
     McpServerSource,
     PermissionRequestInput,
     PostToolBatchInput,
@@ -37,7 +33,9 @@ from outrider.wire.hooks._inputs import (
     StopInput,
     SubagentStopInput,
     ToolCall,
+    UnknownHookInput,
     UserPromptSubmitInput,
+    hook_input_from_wire,
 )
 from outrider.wire.permissions import PermissionUpdate
 from tests.cases import every_case

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider.wire.hooks import _outputs
-from outrider.wire.hooks._events import HOOK_EVENTS
+from outrider.wire.hooks._inputs import HOOK_EVENTS
 from outrider.wire.hooks._outputs import (
     AsyncHookOutput,
     CwdChangedOutput,
@@ -41,8 +41,8 @@ from outrider.wire.hooks._outputs import (
     UserPromptExpansionOutput,
     UserPromptSubmitOutput,
     WorktreeCreateOutput,
+    encode_output,
     hook_output_from_wire,
-    spelled_for_wire,
 )
 from outrider.wire.permissions import PermissionResultAllow, PermissionResultDeny, PermissionUpdate
 from tests.cases import every_case
@@ -151,7 +151,7 @@ class TestCommonPart:
     )
     def test_allow_is_sent_as_approve(self, decision: str, sent: str) -> None:
         assert HookOutput(decision=decision).to_wire() == {"decision": sent}
-        assert spelled_for_wire({"decision": decision}) == {"decision": sent}
+        assert encode_output({"decision": decision}) == {"decision": sent}
 
     def test_own_part_as_a_dict_is_sent_as_it_is(self) -> None:
         own = {"hookEventName": "BrandNew", "x": 1}
@@ -239,7 +239,7 @@ class TestReading:
         answer = hook_output_from_wire(data)
         assert answer.raw is data
         known = {key: value for key, value in data.items() if key != "nonsense"}
-        assert answer.to_wire() == spelled_for_wire(known)
+        assert answer.to_wire() == encode_output(known)
         assert not isinstance(answer, HookOutput) or not isinstance(answer.hook_specific_output, dict)
 
     def test_python_spellings(self) -> None:
@@ -249,11 +249,11 @@ class TestReading:
 
     def test_the_wire_spelling_wins(self) -> None:
         for data in ({"continue": False, "continue_": True}, {"continue_": True, "continue": False}):
-            assert spelled_for_wire(data) == {"continue": False}
+            assert encode_output(data) == {"continue": False}
 
     def test_spelling_keeps_what_it_does_not_know(self) -> None:
         data = {"async_": False, "new": [1], "hookSpecificOutput": {"continue_": 1}}
-        assert spelled_for_wire(data) == {"async": False, "new": [1], "hookSpecificOutput": {"continue_": 1}}
+        assert encode_output(data) == {"async": False, "new": [1], "hookSpecificOutput": {"continue_": 1}}
         assert data["async_"] is False
 
     @pytest.mark.parametrize("value", [False, None, 1, "true"])

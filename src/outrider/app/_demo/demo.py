@@ -226,20 +226,19 @@ class _Demo:
             while request.tool_use_id not in self._shown_calls:  # noqa: ASYNC110 - another thread shows them
                 await anyio.sleep(0.01)
         name = tool_name(request.tool_name)
-        words = call_in_words(request.tool_name, request.input, self._cwd)
+        words = call_in_words(request.tool_name, request.tool_input, self._cwd)
         self._page.say(Said("asks", f"May it use {name}? {words}"))
         for sign, field, style in (("-", "old_string", "red"), ("+", "new_string", "green")):
-            line = Text(f"{sign} {one_line(str(request.input.get(field, '')))}", style=style)
+            line = Text(f"{sign} {one_line(str(request.tool_input.get(field, '')))}", style=style)
             self._page.print(self._page.indented(line))
         if not self._terminal.can_ask:
             self._page.say(Said("answer", "yes (by itself: nobody is at a terminal)"), label="you")
             return outrider.allow()
         keys = Text.assemble(("y", "bold yellow"), " yes   ", ("n", "bold yellow"), " no  ")
         async with self._terminal.asking():
-            self._terminal.prompt(self._page.indented(keys))
             try:
-                key = await self._terminal.key("yn", default="y")
+                key = await self._terminal.key(self._page.indented(keys), "yn", default="y")
             finally:
-                self._terminal.unprompt()
+                self._terminal.unprompt(self._terminal.voice)
         self._page.say(Said("answer", "no" if key == "n" else "yes"), label="you")
         return outrider.deny("The user said no.") if key == "n" else outrider.allow()

@@ -19,7 +19,7 @@ from outrider.errors import ConnectionLost, LimitReached, TurnInterrupted
 from outrider.fleet._budget.account import KINDS, Account, Kind, Left, Spent
 from outrider.fleet._budget.watch import BudgetWatch
 from outrider.fleet._resilient.retry import Clock
-from outrider.options._validators import any_text, fault, function, seconds, whole
+from outrider.options._validators import any_text, function, invalid_value, seconds, whole
 from outrider.session import Result, Session
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Budget:
             None if wall is None else seconds("`wall`", wall),
         )
         if parent is not None and not isinstance(parent, Budget):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise fault("`parent`", "a `Budget`", parent)
+            raise invalid_value("`parent`", "a `Budget`", parent)
         if on_warn is not None:
             function("`on_warn`", on_warn)
         self.parent = parent
@@ -170,7 +170,7 @@ class Budget:
         Raises `UsageError` if the session is not open, or if this budget watches it already.
         """
         if not isinstance(session, Session):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise fault("`session`", "a `Session`", session)
+            raise invalid_value("`session`", "a `Session`", session)
         return BudgetWatch(self, session)
 
     # What outlives a process.
@@ -225,23 +225,25 @@ def _with_result(error: LimitReached, partial: Result[object] | None) -> LimitRe
 
 def _checked(spent: Spent) -> Spent:
     if not isinstance(spent, Spent):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise fault("`spent`", "a `Spent`", spent, "`Spent.of(result.usage)` is what a turn has used.")
+        raise invalid_value(
+            "`spent`", "a `Spent`", spent, "`Spent.of(result.usage)` is what a turn has used."
+        )
     for kind in KINDS:
         value: object = getattr(spent, kind)
         if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
-            raise fault(f"`{kind}`", "a finite number", value)
+            raise invalid_value(f"`{kind}`", "a finite number", value)
     return spent
 
 
 def _amount(place: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not (isfinite(value) and value >= 0):
-        raise fault(place, "a finite number, 0 or more", value, "None stands for no limit.")
+        raise invalid_value(place, "a finite number, 0 or more", value, "None stands for no limit.")
     return value
 
 
 def _share(place: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
-        raise fault(place, "a share: more than 0, and 1 at the most", value)
+        raise invalid_value(place, "a share: more than 0, and 1 at the most", value)
     return float(value)
 
 

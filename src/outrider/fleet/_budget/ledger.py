@@ -25,7 +25,7 @@ from anyio.lowlevel import RunVar
 from outrider._folders import refuse_planted
 from outrider._threads import run_sync
 from outrider.errors import OptionsError, StoreError
-from outrider.options._validators import any_text, fault, mapped, path_text, text
+from outrider.options._validators import any_text, invalid_value, mapped, path_text, text
 from outrider.session import Result, Usage
 from outrider.transcripts.stores._sqlite import write_ahead
 
@@ -417,7 +417,9 @@ class Ledger:
         call that was cancelled, or that failed, can be repeated.
         """
         if not isinstance(entry, LedgerEntry):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise fault("`entry`", "a `LedgerEntry`", entry, "Of a result, make it with `LedgerEntry.of`.")
+            raise invalid_value(
+                "`entry`", "a `LedgerEntry`", entry, "Of a result, make it with `LedgerEntry.of`."
+            )
         row = _row(entry)
         await _in_thread(lambda: self._file.append(row))
 
@@ -436,7 +438,7 @@ class Ledger:
         """
         moment = since.timestamp() if isinstance(since, datetime) else since
         if moment is not None and not isinstance(moment, int | float):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise fault("`since`", "a moment in Unix seconds or a `datetime`", moment)
+            raise invalid_value("`since`", "a moment in Unix seconds or a `datetime`", moment)
         if tag is not None:
             text("`tag`", tag)
         name, is_valued, value = (tag or "").partition("=")
@@ -499,7 +501,7 @@ def _row(entry: LedgerEntry) -> Row:
     try:
         datetime.fromtimestamp(entry.at, UTC)
     except (TypeError, ValueError, OverflowError, OSError):
-        raise fault("`at`", "a moment in Unix seconds", entry.at) from None
+        raise invalid_value("`at`", "a moment in Unix seconds", entry.at) from None
     _read_tags("`tags`", entry.tags)
     try:
         written = msgspec.json.encode(entry)
@@ -524,7 +526,7 @@ def _grouping(by: str) -> Callable[[LedgerEntry], list[tuple[str, Usage]]]:
     kind, _, name = str(by).partition(":")
     if kind == "tag" and name:
         return lambda entry: [(entry.tags.get(name, ""), entry.usage)]
-    raise fault("`by`", "'session', 'model', 'day' or 'tag:NAME'", by)
+    raise invalid_value("`by`", "'session', 'model', 'day' or 'tag:NAME'", by)
 
 
 def _by_model(entry: LedgerEntry) -> list[tuple[str, Usage]]:

@@ -16,7 +16,16 @@ from outrider.errors import OptionsError
 from outrider.fleet._fields import write_size
 from outrider.fleet._resilient.process import Starter
 from outrider.options import Options
-from outrider.options._validators import Reader, above_zero, fault, is_list, optional, seconds, whole, within
+from outrider.options._validators import (
+    Validator,
+    above_zero,
+    invalid_value,
+    is_list,
+    optional,
+    seconds,
+    whole,
+    within,
+)
 from outrider.session import Session, SessionState
 
 if TYPE_CHECKING:
@@ -50,7 +59,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
             )
 
 
-_READERS: dict[str, Reader] = {
+_READERS: dict[str, Validator] = {
     "warm": whole(0),
     "max_processes": whole(1),
     "park_after": optional(seconds),
@@ -70,7 +79,7 @@ class WarmOptions:
         if isinstance(given, Options):
             given = (given,)
         if not is_list(given):
-            raise fault("`options`", "an `Options`, or a list of them", given)
+            raise invalid_value("`options`", "an `Options`, or a list of them", given)
         if not given:
             raise OptionsError("`options` is an empty list", hint="Leave it out for the defaults.")
         checked = [
@@ -118,7 +127,9 @@ def check_can_park(options: Options) -> None:
 
 def _checked(place: str, options: object) -> Options:
     if not isinstance(options, Options):
-        raise fault(place, "an `Options`", options, "Single options go into it: `Options(model='opus')`.")
+        raise invalid_value(
+            place, "an `Options`", options, "Single options go into it: `Options(model='opus')`."
+        )
     if options.transport is not None:
         raise OptionsError(
             f"{place} has a `transport`, which is one connection, and a pool makes many",

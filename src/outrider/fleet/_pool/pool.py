@@ -19,7 +19,7 @@ from outrider.fleet._pool.scheduler import Scheduler
 from outrider.fleet._resilient.process import Starter
 from outrider.fleet._resilient.session import ResilientSession
 from outrider.options import Options
-from outrider.options._validators import any_text, fault, seconds
+from outrider.options._validators import any_text, invalid_value, seconds
 from outrider.session import Session, SessionState, background
 
 if TYPE_CHECKING:
@@ -287,7 +287,7 @@ class Pool(Starter):
         if options is None:
             return self._scheduler.warm_options.all[0]
         if not isinstance(options, Options):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise fault("`options`", "an `Options`", options)
+            raise invalid_value("`options`", "an `Options`", options)
         return options
 
 

@@ -7,7 +7,7 @@ process or a slot behind.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 from weakref import WeakSet
 
 import anyio
@@ -123,7 +123,7 @@ class Scheduler:
         self.check()
         kind = self.warm_options.number_of(options, output)
         # Here, because what is wrong with them is the caller's business.
-        own = None if kind is not None else cast("Session", Session(options, output=output))
+        own = None if kind is not None else Session(options, output=cast(Any, output))
         ticket = Ticket(options, own, kind, tenant)
         self.queue.enter(ticket)
         self.serve()

@@ -331,7 +331,7 @@ class AskedHook(Hook[..., object]):
         """What stands for this one, with its matcher as it is sent: tools here have no names there."""
         facts = {name: getattr(hook, name) for name in ("timeout", "fails", "allow_unknown", "in_order")}
         # Who gave it is warned at the driver.
-        return cls(hook.name, hook.event, place, {**facts, "matcher": matcher, "may_wait_in_vain": True})
+        return cls(hook.name, hook.event, place, {**facts, "matcher": matcher, "allow_undelivered": True})
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[object, ...]:
         # Hooks are pickled by the name of their function, and here there is none.

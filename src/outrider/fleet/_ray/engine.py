@@ -35,7 +35,7 @@ from outrider.fleet._ray.worker import (
     run_order,
     travelling,
 )
-from outrider.options._validators import fault, is_mapping, seconds, text
+from outrider.options._validators import invalid_value, is_mapping, seconds, text
 from outrider.redaction import preview
 from outrider.session import background
 
@@ -67,7 +67,7 @@ def address_of(address: object) -> str | None:
         )
     host, _, port = given.rpartition(":")
     if not host or not port.isdecimal():
-        raise fault("`address`", "'auto', 'local' or 'host:port'", given, "Ray's own port is 6379.")
+        raise invalid_value("`address`", "'auto', 'local' or 'host:port'", given, "Ray's own port is 6379.")
     return given
 
 

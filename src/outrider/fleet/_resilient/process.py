@@ -6,7 +6,7 @@ Does not decide when. Whoever calls has the session to itself meanwhile.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeAlias, cast
 
 import anyio
 import msgspec
@@ -246,7 +246,7 @@ class DirectStarter(Starter):
     """Starts a process for each session, and ends it."""
 
     async def start(self, options: Options, output: object) -> Session[Any]:
-        session = Session(options, output=output)
+        session = Session(options, output=cast(Any, output))
         await session.connect()
         return session
 

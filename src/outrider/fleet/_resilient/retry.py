@@ -16,7 +16,7 @@ import anyio
 import msgspec
 
 from outrider.errors import ApiFailed, ConnectionLost, ProcessExited, TransportClosed
-from outrider.options._validators import any_text, fault, is_list, seconds, text, whole
+from outrider.options._validators import any_text, invalid_value, is_list, seconds, text, whole
 
 CONTINUE: Final = "The API failed before you were done. Go on where you stopped, and do nothing twice."
 """What is sent to a turn that has acted, by default."""
@@ -61,7 +61,7 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
             text("`Retry.continue_with`", self.continue_with)
         kinds = cast("object", self.kinds)
         if not isinstance(kinds, AbstractSet) and not is_list(kinds):
-            raise fault(
+            raise invalid_value(
                 "`Retry.kinds`", "a set of kinds of `ApiFailed`", kinds, "For example {'overloaded'}."
             )
         read = frozenset(
@@ -171,7 +171,9 @@ class Restart(msgspec.Struct, frozen=True, kw_only=True):
         seconds("`Restart.max_backoff`", self.max_backoff)
         resend: object = self.resend
         if not (resend is None or isinstance(resend, bool) or callable(resend)):
-            raise fault("`Restart.resend`", "True, False, None or a function of a `Restarted`", resend)
+            raise invalid_value(
+                "`Restart.resend`", "True, False, None or a function of a `Restarted`", resend
+            )
         if self.continue_with is not None:
             text("`Restart.continue_with`", self.continue_with)
 

@@ -27,7 +27,7 @@ from outrider.session._result import Output_co
 from outrider.session._streams.turn_state import read_until
 
 if TYPE_CHECKING:
-    from typing import Self, Unpack
+    from typing import Any, Self, Unpack
 
     from outrider.fleet._resilient.process import Starter
     from outrider.fleet._resilient.turn_runner import Item
@@ -218,7 +218,7 @@ class ResilientSession(Generic[Output_co]):
         own, single = split_keywords(fields, ResilientFields)
         tags = own.get("tags")
         # A session is made only to have all of it checked before anything starts.
-        self.options: Options = Session(options, output=output, **single).options
+        self.options: Options = Session(options, output=cast("Any", output), **single).options
         policies = Policies(
             of_kind("restart", own.get("restart", Restart()), Restart),
             of_kind("retry", own.get("retry", Retry()), Retry),

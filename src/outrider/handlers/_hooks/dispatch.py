@@ -361,7 +361,7 @@ def _why(hook: Hook[..., object], error: BaseException) -> str:
 def _warn_if_unseen(hook: Hook[..., object]) -> None:
     unseen = facts_of(hook.event).unseen
     comes = hook.event == "SessionStart" and hook.matcher in _SEEN_SOURCES
-    if not unseen or comes or hook.may_wait_in_vain:
+    if not unseen or comes or hook.allow_undelivered:
         return
     warnings.warn(
         f"The hook {hook.name} waits for {hook.event}. {unseen}", HookNeverCalledWarning, stacklevel=2

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeGuard, cast, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, get_args
 
 import msgspec
 from msgspec import UNSET
@@ -18,6 +18,7 @@ from outrider.handlers._answers import Answer, Verdict
 from outrider.redaction import preview_value
 from outrider.wire import JsonObject, encode
 from outrider.wire import hooks as wire_hooks
+from outrider.wire._tolerant import is_object
 from outrider.wire.choices import ASSISTANT_MESSAGE_ERRORS
 from outrider.wire.hooks import (
     HOOK_EVENTS,
@@ -25,7 +26,7 @@ from outrider.wire.hooks import (
     HookInput,
     HookOutput,
     SpecificOutput,
-    spelled_for_wire,
+    encode_output,
 )
 from outrider.wire.permissions import PermissionResultAllow, PermissionResultDeny
 
@@ -166,7 +167,7 @@ _SAYABLE: Final = (None, *get_args(Verdict))
 _NO_REASON: Final = "A hook of the host does not allow this, and gave no reason."
 
 
-def spelled(answer: Answer, hook_input: HookInput | str) -> JsonObject:
+def encode_answer(answer: Answer, hook_input: HookInput | str) -> JsonObject:
     """The answer as sent, for an event: its input, or its name where nothing of the input is needed.
 
     Raises `UsageError` for what the event cannot say.
@@ -207,7 +208,7 @@ def refused(event: str, reason: str, hook_input: HookInput) -> JsonObject:
         # The tool has run, and only the end of the turn keeps the model from its result. And to a model that
         # wants to stop a refusal means to go on, which must not be for ever.
         return {"decision": "block", "reason": reason, "continue": False, "stopReason": reason}
-    return spelled(answer, event)
+    return encode_answer(answer, event)
 
 
 def _permission(answer: Answer) -> JsonObject:
@@ -329,25 +330,25 @@ def read_answer(value: object, event: str, hook_input: HookInput, *, strict: boo
     """
     if value is None:
         return {}
-    wire = _spelled(value, event, hook_input)
+    wire = _encode(value, event, hook_input)
     # What `Answer` spells is right, but for what the user put into it.
     if wire and not (isinstance(value, Answer) and value.is_plain):
         _check(wire, event, strict=strict)
     return wire
 
 
-def _spelled(value: object, event: str, hook_input: HookInput) -> JsonObject:
+def _encode(value: object, event: str, hook_input: HookInput) -> JsonObject:
     try:
         if isinstance(value, Answer):
-            return spelled(value, hook_input if hook_input.hook_event_name == event else event)
+            return encode_answer(value, hook_input if hook_input.hook_event_name == event else event)
         if isinstance(value, SpecificOutput):
             value = HookOutput(hook_specific_output=value)
         if isinstance(value, HookOutput | AsyncHookOutput):
             return _completed(value.to_wire(), event)
     except Exception as error:
         raise NotAnAnswer(str(error)) from error
-    if _is_object(value):
-        return _completed(spelled_for_wire(value), event)
+    if is_object(value):
+        return _completed(encode_output(value), event)
     if event == "WorktreeCreate" and isinstance(value, str | os.PathLike):
         path = os.fspath(cast("str | os.PathLike[str]", value))
         return {"hookSpecificOutput": {"hookEventName": event, "worktreePath": path}}
@@ -361,7 +362,7 @@ def _completed(wire: JsonObject, event: str) -> JsonObject:
     """Without nulls, which the agent refuses together with all around them, and with the event's name."""
     wire = {key: item for key, item in wire.items() if item is not None}
     own: object = wire.get("hookSpecificOutput")
-    if _is_object(own):
+    if is_object(own):
         said = {key: item for key, item in own.items() if item is not None}
         wire["hookSpecificOutput"] = {"hookEventName": event} | said
     return wire
@@ -447,7 +448,3 @@ def _own_shape_of(event: str, strict: bool) -> object:
         tag=event,
         forbid_unknown_fields=strict and kind is not None,
     )
-
-
-def _is_object(value: object) -> TypeGuard[JsonObject]:
-    return isinstance(value, dict)

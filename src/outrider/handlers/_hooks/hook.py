@@ -30,10 +30,10 @@ from typing import (
 from outrider.errors import OptionsError
 from outrider.handlers._calls import CallContext, is_async, name_of
 from outrider.handlers._hooks.events import EVENTS, Fails, facts_of
-from outrider.options._table import NEW_EVENT
+from outrider.options._forms import NEW_EVENT
 from outrider.options._tool_names import ambiguous, is_pattern, known_tools, tool_name
 from outrider.options._validators import did_you_mean
-from outrider.wire import hooks as wire_hooks
+from outrider.wire import hooks as wire
 from outrider.wire.hooks import HOOK_EVENTS
 
 if TYPE_CHECKING:
@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     Runs: TypeAlias = Callable[[HookInput, "HookContext"], object]
     Said: TypeAlias = (
         Answer
-        | wire_hooks.HookOutput
-        | wire_hooks.AsyncHookOutput
-        | wire_hooks.SpecificOutput
+        | wire.HookOutput
+        | wire.AsyncHookOutput
+        | wire.SpecificOutput
         | Mapping[str, object]
         | str
         | PathLike[str]
@@ -305,7 +305,7 @@ class Hook(Generic[P, R_co]):
         fails: Fails | None = None,
         allow_unknown: bool = False,
         in_order: bool = True,
-        may_wait_in_vain: bool = False,
+        allow_undelivered: bool = False,
     ) -> None:
         """Raises `OptionsError` for what cannot work."""
         if not callable(function):
@@ -325,7 +325,7 @@ class Hook(Generic[P, R_co]):
         """Whether the event, and what the matcher names, may be such that Outrider does not know it."""
         self.event: Final[str] = _read_event(event, allow_unknown=allow_unknown)
         self.matcher: Final[str | None] = read_matcher(
-            matcher, event, allow_unknown=allow_unknown, as_it_is=may_wait_in_vain
+            matcher, event, allow_unknown=allow_unknown, as_it_is=allow_undelivered
         )
         """For what it is called, with names as they were given; None for all."""
         self.timeout: Final[float | None] = _read_timeout(timeout)
@@ -334,7 +334,7 @@ class Hook(Generic[P, R_co]):
         """What it stands for when it fails: `closed`, a refusal; `open`, no answer."""
         self.in_order: Final = in_order
         """Whether it waits for those before it, and is left out if one of them refuses."""
-        self.may_wait_in_vain: Final = may_wait_in_vain
+        self.allow_undelivered: Final = allow_undelivered
         """Whether nobody is told if its event does not come, or its matcher never matches."""
 
     @property
@@ -355,7 +355,7 @@ class Hook(Generic[P, R_co]):
             fails=self.fails,
             allow_unknown=self.allow_unknown,
             in_order=self.in_order,
-            may_wait_in_vain=self.may_wait_in_vain,
+            allow_undelivered=self.allow_undelivered,
         )
 
     def __get__(self, instance: object, owner: type | None = None) -> Hook[..., R_co]:
@@ -461,7 +461,7 @@ Owner = TypeVar("Owner")
 Told = TypeVar("Told")
 
 
-class HookFields(TypedDict, total=False):
+class How(TypedDict, total=False):
     """How a hook is to be called."""
 
     matcher: Matcher
@@ -470,7 +470,7 @@ class HookFields(TypedDict, total=False):
     allow_unknown: bool
 
 
-class HookDecorator(Protocol[Told]):
+class HookFor(Protocol[Told]):
     """Makes a hook of a function that takes the input of an event, or of a method that does."""
 
     @overload
@@ -482,133 +482,77 @@ class HookDecorator(Protocol[Told]):
 
 
 @overload
-def hook(
-    event: Literal["PreToolUse"], **how: Unpack[HookFields]
-) -> HookDecorator[wire_hooks.PreToolUseInput]: ...
+def hook(event: Literal["PreToolUse"], **how: Unpack[How]) -> HookFor[wire.PreToolUseInput]: ...
+@overload
+def hook(event: Literal["PostToolUse"], **how: Unpack[How]) -> HookFor[wire.PostToolUseInput]: ...
 @overload
 def hook(
-    event: Literal["PostToolUse"], **how: Unpack[HookFields]
-) -> HookDecorator[wire_hooks.PostToolUseInput]: ...
+    event: Literal["PostToolUseFailure"], **how: Unpack[How]
+) -> HookFor[wire.PostToolUseFailureInput]: ...
+@overload
+def hook(event: Literal["PostToolBatch"], **how: Unpack[How]) -> HookFor[wire.PostToolBatchInput]: ...
+@overload
+def hook(event: Literal["Notification"], **how: Unpack[How]) -> HookFor[wire.NotificationInput]: ...
+@overload
+def hook(event: Literal["UserPromptSubmit"], **how: Unpack[How]) -> HookFor[wire.UserPromptSubmitInput]: ...
 @overload
 def hook(
-    event: Literal["PostToolUseFailure"], **how: Unpack[HookFields]
-) -> HookDecorator[wire_hooks.PostToolUseFailureInput]: ...
+    event: Literal["UserPromptExpansion"], **how: Unpack[How]
+) -> HookFor[wire.UserPromptExpansionInput]: ...
+@overload
+def hook(event: Literal["SessionStart"], **how: Unpack[How]) -> HookFor[wire.SessionStartInput]: ...
+@overload
+def hook(event: Literal["SessionEnd"], **how: Unpack[How]) -> HookFor[wire.SessionEndInput]: ...
+@overload
+def hook(event: Literal["Stop"], **how: Unpack[How]) -> HookFor[wire.StopInput]: ...
+@overload
+def hook(event: Literal["StopFailure"], **how: Unpack[How]) -> HookFor[wire.StopFailureInput]: ...
+@overload
+def hook(event: Literal["SubagentStart"], **how: Unpack[How]) -> HookFor[wire.SubagentStartInput]: ...
+@overload
+def hook(event: Literal["SubagentStop"], **how: Unpack[How]) -> HookFor[wire.SubagentStopInput]: ...
+@overload
+def hook(event: Literal["PreCompact"], **how: Unpack[How]) -> HookFor[wire.PreCompactInput]: ...
+@overload
+def hook(event: Literal["PostCompact"], **how: Unpack[How]) -> HookFor[wire.PostCompactInput]: ...
+@overload
+def hook(event: Literal["PreModelSwitch"], **how: Unpack[How]) -> HookFor[wire.PreModelSwitchInput]: ...
+@overload
+def hook(event: Literal["PostModelSwitch"], **how: Unpack[How]) -> HookFor[wire.PostModelSwitchInput]: ...
+@overload
+def hook(event: Literal["PermissionRequest"], **how: Unpack[How]) -> HookFor[wire.PermissionRequestInput]: ...
+@overload
+def hook(event: Literal["PermissionDenied"], **how: Unpack[How]) -> HookFor[wire.PermissionDeniedInput]: ...
+@overload
+def hook(event: Literal["Setup"], **how: Unpack[How]) -> HookFor[wire.SetupInput]: ...
+@overload
+def hook(event: Literal["TeammateIdle"], **how: Unpack[How]) -> HookFor[wire.TeammateIdleInput]: ...
+@overload
+def hook(event: Literal["TaskCreated"], **how: Unpack[How]) -> HookFor[wire.TaskCreatedInput]: ...
+@overload
+def hook(event: Literal["TaskCompleted"], **how: Unpack[How]) -> HookFor[wire.TaskCompletedInput]: ...
+@overload
+def hook(event: Literal["Elicitation"], **how: Unpack[How]) -> HookFor[wire.ElicitationInput]: ...
+@overload
+def hook(event: Literal["ElicitationResult"], **how: Unpack[How]) -> HookFor[wire.ElicitationResultInput]: ...
+@overload
+def hook(event: Literal["ConfigChange"], **how: Unpack[How]) -> HookFor[wire.ConfigChangeInput]: ...
+@overload
+def hook(event: Literal["WorktreeCreate"], **how: Unpack[How]) -> HookFor[wire.WorktreeCreateInput]: ...
+@overload
+def hook(event: Literal["WorktreeRemove"], **how: Unpack[How]) -> HookFor[wire.WorktreeRemoveInput]: ...
 @overload
 def hook(
-    event: Literal["PostToolBatch"], **how: Unpack[HookFields]
-) -> HookDecorator[wire_hooks.PostToolBatchInput]: ...
+    event: Literal["InstructionsLoaded"], **how: Unpack[How]
+) -> HookFor[wire.InstructionsLoadedInput]: ...
 @overload
-def hook(
-    event: Literal["Notification"], **how: Unpack[HookFields]
-) -> HookDecorator[wire_hooks.NotificationInput]: ...
+def hook(event: Literal["CwdChanged"], **how: Unpack[How]) -> HookFor[wire.CwdChangedInput]: ...
 @overload
-def hook(
-    event: Literal["UserPromptSubmit"], **how: Unpack[HookFields]
-) -> HookDecorator[wire_hooks.UserPromptSubmitInput]: ...
+def hook(event: Literal["FileChanged"], **how: Unpack[How]) -> HookFor[wire.FileChangedInput]: ...
 @overload
-def hook(
-    event: Literal["UserPromptExpansion"], **how: Unpack[HookFields]
-) -> HookDecorator[wire_hooks.UserPromptExpansionInput]: ...
+def hook(event: Literal["DirectoryAdded"], **how: Unpack[How]) -> HookFor[wire.DirectoryAddedInput]: ...
 @overload
-def hook(
-    event: Literal["SessionStart"], **how: Unpack[HookFields]
-) -> HookDecorator[wire_hooks.SessionStartInput]: ...
-@overload
-def hook(
-    event: Literal["SessionEnd"], **how: Unpack[HookFields]
-) -> HookDecorator[wire_hooks.SessionEndInput]: ...
-@overload
-def hook(event: Literal["Stop"], **how: Unpack[HookFields]) -> HookDecorator[wire_hooks.StopInput]: ...
-@overload
-def hook(
-    event: Literal["StopFailure"], **how: Unpack[HookFields]
-) -> HookDecorator[wire_hooks.StopFailureInput]: ...
-@overload
-def hook(
-    event: Literal["SubagentStart"], **how: Unpack[HookFields]
-) -> HookDecorator[wire_hooks.SubagentStartInput]: ...
-@overload
-def hook(
-    event: Literal["SubagentStop"], **how: Unpack[HookFields]
-) -> HookDecorator[wire_hooks.SubagentStopInput]: ...
-@overload
-def hook(
-    event: Literal["PreCompact"], **how: Unpack[HookFields]
-) -> HookDecorator[wire_hooks.PreCompactInput]: ...
-@overload
-def hook(
-    event: Literal["PostCompact"], **how: Unpack[HookFields]
-) -> HookDecorator[wire_hooks.PostCompactInput]: ...
-@overload
-def hook(
-    event: Literal["PreModelSwitch"], **how: Unpack[HookFields]
-) -> HookDecorator[wire_hooks.PreModelSwitchInput]: ...
-@overload
-def hook(
-    event: Literal["PostModelSwitch"], **how: Unpack[HookFields]
-) -> HookDecorator[wire_hooks.PostModelSwitchInput]: ...
-@overload
-def hook(
-    event: Literal["PermissionRequest"], **how: Unpack[HookFields]
-) -> HookDecorator[wire_hooks.PermissionRequestInput]: ...
-@overload
-def hook(
-    event: Literal["PermissionDenied"], **how: Unpack[HookFields]
-) -> HookDecorator[wire_hooks.PermissionDeniedInput]: ...
-@overload
-def hook(event: Literal["Setup"], **how: Unpack[HookFields]) -> HookDecorator[wire_hooks.SetupInput]: ...
-@overload
-def hook(
-    event: Literal["TeammateIdle"], **how: Unpack[HookFields]
-) -> HookDecorator[wire_hooks.TeammateIdleInput]: ...
-@overload
-def hook(
-    event: Literal["TaskCreated"], **how: Unpack[HookFields]
-) -> HookDecorator[wire_hooks.TaskCreatedInput]: ...
-@overload
-def hook(
-    event: Literal["TaskCompleted"], **how: Unpack[HookFields]
-) -> HookDecorator[wire_hooks.TaskCompletedInput]: ...
-@overload
-def hook(
-    event: Literal["Elicitation"], **how: Unpack[HookFields]
-) -> HookDecorator[wire_hooks.ElicitationInput]: ...
-@overload
-def hook(
-    event: Literal["ElicitationResult"], **how: Unpack[HookFields]
-) -> HookDecorator[wire_hooks.ElicitationResultInput]: ...
-@overload
-def hook(
-    event: Literal["ConfigChange"], **how: Unpack[HookFields]
-) -> HookDecorator[wire_hooks.ConfigChangeInput]: ...
-@overload
-def hook(
-    event: Literal["WorktreeCreate"], **how: Unpack[HookFields]
-) -> HookDecorator[wire_hooks.WorktreeCreateInput]: ...
-@overload
-def hook(
-    event: Literal["WorktreeRemove"], **how: Unpack[HookFields]
-) -> HookDecorator[wire_hooks.WorktreeRemoveInput]: ...
-@overload
-def hook(
-    event: Literal["InstructionsLoaded"], **how: Unpack[HookFields]
-) -> HookDecorator[wire_hooks.InstructionsLoadedInput]: ...
-@overload
-def hook(
-    event: Literal["CwdChanged"], **how: Unpack[HookFields]
-) -> HookDecorator[wire_hooks.CwdChangedInput]: ...
-@overload
-def hook(
-    event: Literal["FileChanged"], **how: Unpack[HookFields]
-) -> HookDecorator[wire_hooks.FileChangedInput]: ...
-@overload
-def hook(
-    event: Literal["DirectoryAdded"], **how: Unpack[HookFields]
-) -> HookDecorator[wire_hooks.DirectoryAddedInput]: ...
-@overload
-def hook(
-    event: Literal["MessageDisplay"], **how: Unpack[HookFields]
-) -> HookDecorator[wire_hooks.MessageDisplayInput]: ...
+def hook(event: Literal["MessageDisplay"], **how: Unpack[How]) -> HookFor[wire.MessageDisplayInput]: ...
 @overload
 def hook(
     event: str,
@@ -617,7 +561,7 @@ def hook(
     timeout: float | None = DEFAULT_TIMEOUT,
     fails: Fails | None = None,
     allow_unknown: Literal[True],
-) -> HookDecorator[Any]: ...
+) -> HookFor[Any]: ...
 def hook(
     event: str,
     *,

@@ -9,16 +9,18 @@ import logging
 import math
 from collections.abc import Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeGuard, cast
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 
 import msgspec
 
 from outrider.errors import Denied, OutriderError
 from outrider.handlers._calls import Attempt, CallContext, attempt, name_of, outcome_of
 from outrider.handlers._router import DialogHandled, ElicitationHandled
+from outrider.options._validators import is_list
 from outrider.redaction import preview, preview_value
 from outrider.wire import Json, encode
 from outrider.wire._encoding import to_wire
+from outrider.wire._tolerant import convert_leniently, is_object
 from outrider.wire.control import DialogResult, ElicitationResult
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ class Choice(msgspec.Struct, frozen=True):
     """What to show for it."""
 
 
-class FormField(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
+class FormField(msgspec.Struct, frozen=True, kw_only=True, rename="camel", repr_omit_defaults=True):
     """A field of a form."""
 
     name: str
@@ -98,7 +100,7 @@ class FormField(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=Tr
         return _range_fault(value, self.minimum, self.maximum, "")
 
     def _list_fault(self, value: object) -> str:
-        if not _is_list(value) or not all(map(self._offers, value)):
+        if not is_list(value) or not all(map(self._offers, value)):
             return f"must be a list of {self._offered}"
         return _range_fault(len(value), self.min_items, self.max_items, "choices")
 
@@ -141,23 +143,9 @@ def content_fault(content: JsonObject, fields: Sequence[FormField]) -> str:
 
 def _field(name: str, schema: JsonObject, required: bool) -> FormField:
     kind, choices = _kind(schema)
-    return FormField(
-        name=name,
-        type=kind,
-        title=_text(schema.get("title")) or name,
-        description=_text(schema.get("description")),
-        required=required,
-        default=schema.get("default"),
-        choices=choices,
-        format=_text(schema.get("format")) or None,
-        pattern=_text(schema.get("pattern")) or None,
-        min_length=_whole(schema.get("minLength")),
-        max_length=_whole(schema.get("maxLength")),
-        minimum=_number(schema.get("minimum")),
-        maximum=_number(schema.get("maximum")),
-        min_items=_whole(schema.get("minItems")),
-        max_items=_whole(schema.get("maxItems")),
-    )
+    given = {"name": name, "type": kind, "required": required}
+    field = convert_leniently(FormField, {**schema, **given, "choices": choices})
+    return msgspec.structs.replace(field, title=field.title or name)
 
 
 def _kind(schema: JsonObject) -> tuple[FieldType, tuple[Choice, ...]]:
@@ -180,12 +168,12 @@ def _kind(schema: JsonObject) -> tuple[FieldType, tuple[Choice, ...]]:
 
 def _choices(schema: object) -> tuple[Choice, ...]:
     """The values to choose from: a list of them, perhaps with a list of their names, or each with a title."""
-    if not _is_object(schema):
+    if not is_object(schema):
         return ()
     for key in ("oneOf", "anyOf"):
         titled = schema.get(key)
-        if _is_list(titled):
-            found = [each for each in titled if _is_object(each) and isinstance(each.get("const"), str)]
+        if is_list(titled):
+            found = [each for each in titled if is_object(each) and isinstance(each.get("const"), str)]
             return tuple(Choice(each["const"], _text(each.get("title")) or each["const"]) for each in found)
     values = _texts(schema.get("enum"))
     titles = _texts(schema.get("enumNames"))
@@ -194,32 +182,16 @@ def _choices(schema: object) -> tuple[Choice, ...]:
 
 
 def _objects(value: object) -> dict[str, JsonObject]:
-    found = value if _is_object(value) else {}
-    return {name: each for name, each in found.items() if _is_object(each)}
+    found = value if is_object(value) else {}
+    return {name: each for name, each in found.items() if is_object(each)}
 
 
 def _texts(value: object) -> list[str]:
-    return [each for each in value if isinstance(each, str)] if _is_list(value) else []
+    return [each for each in value if isinstance(each, str)] if is_list(value) else []
 
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _number(value: object) -> float | None:
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def _whole(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _is_object(value: object) -> TypeGuard[JsonObject]:
-    return isinstance(value, dict)
-
-
-def _is_list(value: object) -> TypeGuard[Sequence[object]]:
-    return isinstance(value, list | tuple)
 
 
 # Questions and dialogs.
@@ -425,7 +397,7 @@ def _read(value: object, request: ElicitationRequest) -> ElicitationResult:
         if value.action not in _ACTIONS:
             raise NotAnAnswer(f"there is no action {preview_value(value.action)}")
         return _accepted(value.content, request) if value.action == "accept" else value
-    if _is_object(value):
+    if is_object(value):
         return _accepted(value, request)
     raise NotAnAnswer(f"{preview_value(value)} is no answer: return a dict, True, decline() or cancel()")
 
@@ -435,7 +407,7 @@ def _accepted(content: object, request: ElicitationRequest) -> ElicitationResult
         if content:
             raise NotAnAnswer("a page to open has no form to fill in: return True")
         return accept()
-    if not _is_object(content if content is not None else {}):
+    if not is_object(content if content is not None else {}):
         raise NotAnAnswer(f"a form is filled in with a dict, not with {preview_value(content)}")
     filled = cast("JsonObject", _as_json(content or {}))
     if fault := content_fault(filled, request.fields):

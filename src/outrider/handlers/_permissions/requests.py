@@ -1,34 +1,218 @@
-"""Answers permission requests with the user's callback, and denies everything it does not clearly allow.
+"""Answers permission requests with the user's callbacks, and denies everything they do not clearly allow.
 
-A policy is a callback too. `decisions` reads what a callback returns; `questions` handles questions and
-plans.
+A policy is a callback too. Two tools ask a person: `AskUserQuestion`, one question at a time, and
+`ExitPlanMode`. Anything that a callback returns and that is not clearly a decision is `NotADecision`.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Sequence
 from time import perf_counter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, cast
 
-from outrider.errors import Denied
+import msgspec
+
+from outrider.errors import Denied, OutriderError
+from outrider.handlers._answers import Answer
 from outrider.handlers._calls import Attempt, CallContext, CallTimedOut, attempt, name_of, outcome_of
-from outrider.handlers._permissions.decisions import NO_REASON, Decision, NotADecision, denied, read_decision
 from outrider.handlers._router import PermissionHandled
 from outrider.handlers._tool_names import resolved_updates
-from outrider.redaction import preview_value
-from outrider.wire import Value
-from outrider.wire.tools import typed_input
+from outrider.options._validators import is_list
+from outrider.redaction import preview, preview_value
+from outrider.wire import JsonObject, Value, encode
+from outrider.wire._encoding import to_wire
+from outrider.wire._tolerant import is_object
+from outrider.wire.permissions import PermissionResultAllow, PermissionResultDeny, PermissionUpdate
+from outrider.wire.tools import QuestionOption, typed_input
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from outrider.handlers._router import Observe, Origin
+    from outrider.handlers._router import Observe, Origin, Outcome
     from outrider.options._tool_names import ToolNames
-    from outrider.wire import Json, JsonObject
+    from outrider.wire import Json
     from outrider.wire.choices import DecisionReasonType
     from outrider.wire.control import CanUseTool, ComputerFolder, MatchedAskRule
     from outrider.wire.hooks import McpServerSource
-    from outrider.wire.permissions import PermissionUpdate
+
+
+NO_REASON: Final = "The host does not allow this, and gave no reason."
+"""What the model is told by a denial without words."""
+
+_ALLOW_KEYS: Final = frozenset(("updatedInput", "updatedPermissions"))
+_DENY_KEYS: Final = frozenset(("message", "interrupt"))
+_ANY_KEYS: Final = frozenset(("behavior", "toolUseID", "decisionClassification"))
+
+_NEEDED: Final[Mapping[str, str]] = {
+    "addRules": "rules",
+    "replaceRules": "rules",
+    "removeRules": "rules",
+    "setMode": "mode",
+    "addDirectories": "directories",
+    "removeDirectories": "directories",
+}
+"""What each kind of update cannot do without."""
+
+
+class NotADecision(ValueError):
+    """What a callback returned decides nothing; the text says what is wrong with it."""
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """A permission request decided, as sent."""
+
+    wire: JsonObject
+    reason: str
+    """Who decided and why, for those who watch; the model is told `wire["message"]` at the most."""
+    outcome: Outcome = "answered"
+    error: BaseException | None = None
+
+    @property
+    def is_allowed(self) -> bool:
+        return bool(self.wire["behavior"] == "allow")
+
+
+def allowed(input: JsonObject, reason: str, **more: object) -> Decision:
+    """The tool may run, with this input."""
+    return Decision(wire={"behavior": "allow", "updatedInput": input} | more, reason=reason)
+
+
+def denied(
+    message: str,
+    reason: str,
+    *,
+    interrupt: bool = False,
+    outcome: Outcome = "answered",
+    error: BaseException | None = None,
+) -> Decision:
+    """The tool may not run, and the model is told this."""
+    wire: JsonObject = {"behavior": "deny", "message": message}
+    return Decision(
+        wire=wire | {"interrupt": True} if interrupt else wire, reason=reason, outcome=outcome, error=error
+    )
+
+
+def read_decision(value: object, original: JsonObject, tool_use_id: str, who: str) -> Decision:
+    """The decision that a callback returned about a call with the input `original`. `who` is the callback.
+
+    Raises `NotADecision` for anything that is none beyond doubt.
+    """
+    if value is True:
+        return allowed(original, f"{who} allowed it")
+    if value is False:
+        return denied(NO_REASON, f"{who} denied it")
+    if isinstance(value, Answer):
+        return _from_answer(value, original, who)
+    if isinstance(value, PermissionResultAllow | PermissionResultDeny):
+        try:
+            value = value.to_wire()
+        except Exception as error:
+            raise NotADecision(f"{preview_value(value)} cannot be written as JSON: {error}") from error
+    if is_object(value):
+        return _from_wire(value, original, tool_use_id, who)
+    raise NotADecision(f"{preview_value(value)} is no decision: return allow() or deny('why')")
+
+
+def _from_answer(answer: Answer, original: JsonObject, who: str) -> Decision:
+    note = answer.notice if isinstance(answer.notice, str) else None
+    if answer.verdict == "deny":
+        return _denial(answer.reason, answer.interrupt, who, note)
+    if answer.verdict != "allow":
+        raise NotADecision(
+            f"{answer.verdict or 'an answer without a verdict'} decides no permission: "
+            "return allow() or deny('why')"
+        )
+    changed = original
+    if answer.value is not msgspec.UNSET:
+        changed = _input(answer.value)
+    elif answer.changes:
+        changed = original | _input(answer.changes)
+    note = note or (answer.reason if isinstance(answer.reason, str) else None)
+    more = {"updatedPermissions": updates} if (updates := _updates(answer.updates)) else {}
+    return allowed(changed, _says(who, "allowed it", note), **more)
+
+
+def _from_wire(value: JsonObject, original: JsonObject, tool_use_id: str, who: str) -> Decision:
+    behavior = value.get("behavior")
+    if behavior not in ("allow", "deny"):
+        raise NotADecision(f"`behavior` must be 'allow' or 'deny', not {preview_value(behavior)}")
+    # A misspelled `updatedInput` would let the call through as it was.
+    if unknown := value.keys() - _ANY_KEYS - (_ALLOW_KEYS if behavior == "allow" else _DENY_KEYS):
+        raise NotADecision(f"{sorted(map(str, unknown))} mean nothing with `behavior` {behavior!r}")
+    if value.get("toolUseID") not in (None, tool_use_id):
+        raise NotADecision("it decides about another tool call, by its `toolUseID`")
+    classification = value.get("decisionClassification")
+    if not isinstance(classification, str | None):
+        raise NotADecision("`decisionClassification` must be a text")
+    aside: JsonObject = {} if classification is None else {"decisionClassification": classification}
+    if behavior == "deny":
+        decision = _denial(value.get("message", ""), value.get("interrupt", False), who)
+        return msgspec.structs.replace(decision, wire=decision.wire | aside)
+    if updates := _updates(value.get("updatedPermissions")):
+        aside["updatedPermissions"] = updates
+    changed: object = value.get("updatedInput")
+    return allowed(original if changed is None else _input(changed), f"{who} allowed it", **aside)
+
+
+def _denial(message: object, interrupt: object, who: str, note: str | None = None) -> Decision:
+    if not isinstance(message, str):
+        raise NotADecision(f"a denial says why in a text, not in {preview_value(message)}")
+    if not isinstance(interrupt, bool):
+        raise NotADecision(f"`interrupt` must be True or False, not {preview_value(interrupt)}")
+    said = message if message.strip() else NO_REASON
+    return denied(said, _says(who, "denied it", note or message.strip()), interrupt=interrupt)
+
+
+def _input(value: object) -> JsonObject:
+    if not is_object(value):
+        raise NotADecision(f"the input of a tool must be a dict, not {preview_value(value)}")
+    if not all(isinstance(key, str) for key in cast("dict[object, object]", value)):
+        raise NotADecision("the names in the input of a tool must be texts")
+    try:
+        plain: JsonObject = to_wire(value)
+        encode(plain)
+    except (OutriderError, RecursionError) as error:
+        raise NotADecision("the input of a tool must be something that JSON can say") from error
+    return plain
+
+
+def _updates(value: object) -> list[JsonObject]:
+    if value is None:
+        return []
+    if not is_list(value):
+        raise NotADecision(f"updates must be a list, not {preview_value(value)}")
+    return [_update(each) for each in value]
+
+
+def _update(value: object) -> JsonObject:
+    # One that the agent suggested goes back as it came, also if it is of a kind that is not known here.
+    is_suggested = getattr(value, "_raw", None) is not None
+    if isinstance(value, PermissionUpdate):
+        try:
+            value = value.to_dict()
+        except Exception as error:
+            raise NotADecision(f"{preview_value(value)} is no `PermissionUpdate`") from error
+    if not is_object(value):
+        raise NotADecision(f"an update must be a `PermissionUpdate`, not {preview_value(value)}")
+    try:
+        plain = _input(value)
+        update = msgspec.convert(plain, PermissionUpdate)
+    except msgspec.ValidationError as error:
+        raise NotADecision(f"{preview_value(value)} is no `PermissionUpdate`: {error}") from error
+    if update.type not in _NEEDED:
+        if is_suggested:
+            return plain
+        raise NotADecision(f"no update is of the type {update.type!r}")
+    if getattr(update, _NEEDED[update.type]) is None:
+        raise NotADecision(f"an update of the type {update.type!r} needs `{_NEEDED[update.type]}`")
+    return plain
+
+
+def _says(who: str, did: str, why: str | None) -> str:
+    return f"{who} {did}: {why}" if why else f"{who} {did}"
+
 
 log = logging.getLogger("outrider.session")
 
@@ -38,8 +222,8 @@ _UNTOUCHED: Final = object()
 class PermissionRequest(CallContext):
     """The agent wants to use a tool: all that it says about that, and for whom it asks.
 
-    `input` and `tool` are copies. To run the tool with another input, return `allow(input=…)`: a call that is
-    allowed after they were changed in place is denied, because it is not clear what was meant.
+    `tool_input` and `tool` are copies. To run the tool with another input, return `allow(input=…)`: a call
+    that is allowed after they were changed in place is denied, because it is not clear what was meant.
     """
 
     def __init__(self, ask: CanUseTool, origin: Origin) -> None:
@@ -47,7 +231,7 @@ class PermissionRequest(CallContext):
         self.ask: Final = ask
         """The request as the wire has it; not to be changed."""
         self.tool_name: Final[str] = ask.tool_name
-        self.input: Final[JsonObject] = copied(ask.input)
+        self.tool_input: Final[JsonObject] = copied(ask.input)
         """What the tool would be called with."""
         self.suggestions: Final[tuple[PermissionUpdate, ...]] = tuple(ask.permission_suggestions or ())
         """Changes that would make the question unnecessary next time, for `allow(updates=…)`."""
@@ -101,13 +285,15 @@ class PermissionRequest(CallContext):
         """The plan to approve, for `ExitPlanMode`: empty where the agent wrote none. None for other tools."""
         if self.tool_name != "ExitPlanMode":
             return None
-        plan: object = self.input.get("plan")
+        plan: object = self.tool_input.get("plan")
         return plan if isinstance(plan, str) else ""
 
     @property
     def is_changed(self) -> bool:
-        """Whether somebody has changed `input` or `tool` in place."""
-        return self.input != self.ask.input or (self._tool is not _UNTOUCHED and self._tool != self._typed())
+        """Whether somebody has changed `tool_input` or `tool` in place."""
+        return self.tool_input != self.ask.input or (
+            self._tool is not _UNTOUCHED and self._tool != self._typed()
+        )
 
     def _typed(self) -> Value | None:
         value = typed_input(self.tool_name, self.ask.input)
@@ -115,7 +301,7 @@ class PermissionRequest(CallContext):
 
     def __repr__(self) -> str:
         agent = f" by {self.agent_id}" if self.agent_id else ""
-        return f"<{type(self).__name__} {self.tool_name} {preview_value(self.input)}{agent}>"
+        return f"<{type(self).__name__} {self.tool_name} {preview_value(self.tool_input)}{agent}>"
 
 
 class Permissions:
@@ -173,12 +359,8 @@ class Permissions:
 
     async def _decided(self, ask: CanUseTool, origin: Origin) -> Decision:
         if ask.tool_name == "AskUserQuestion" and self._on_question is not None:
-            from outrider.handlers._permissions.questions import ask_questions
-
             return await ask_questions(self._on_question, ask, origin, self._timeout)
         if ask.tool_name == "ExitPlanMode" and self._on_plan is not None:
-            from outrider.handlers._permissions.questions import Plan, read_approval
-
             return await decided_by(self._on_plan, Plan(ask, origin), self._timeout, read_approval)
         if self._permission is not None:
             return await decided_by(self._permission, PermissionRequest(ask, origin), self._timeout)
@@ -267,3 +449,185 @@ def _copied(value: object) -> object:
     if isinstance(value, list):
         return [_copied(item) for item in cast("list[object]", value)]
     return value
+
+
+class Question(CallContext):
+    """A question of the agent to its user.
+
+    Answer it with the label of an option or with a text of your own; with several of them, if `multi_select`;
+    with None, if the user has no answer.
+    """
+
+    def __init__(
+        self,
+        asked: JsonObject,
+        ask: CanUseTool,
+        origin: Origin,
+        *,
+        index: int,
+        total: int,
+        answers: Mapping[str, str],
+    ) -> None:
+        super().__init__(origin, ask.tool_use_id)
+        self.ask: Final = ask
+        """The request with all of its questions, as the wire has it; not to be changed."""
+        self.text: Final = _text(asked.get("question"))
+        self.header: Final = _text(asked.get("header"))
+        """A word or two to put above it."""
+        self.options: Final = _options(asked.get("options"))
+        """The answers that it offers."""
+        self.multi_select: Final = asked.get("multiSelect") is True
+        """More than one answer may be chosen."""
+        self.index: Final = index
+        """Which one of the questions it is, from 0."""
+        self.total: Final = total
+        """How many questions are asked together."""
+        self.answers: Final[Mapping[str, str]] = answers
+        """What has been answered to the ones before it, by their texts."""
+        self.agent_id: Final = ask.agent_id
+        """The subagent that asks; None for the main one."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels of the options."""
+        return tuple(option.label for option in self.options)
+
+    def is_offered(self, answer: str) -> bool:
+        """Whether an answer is the label of an option, and not a text of the user's own."""
+        return answer in self.labels
+
+    def __repr__(self) -> str:
+        return f"<Question {self.index + 1} of {self.total}: {preview(self.text, 80)}>"
+
+
+class QuestionReply(msgspec.Struct, frozen=True):
+    """An answer to a question, with a remark."""
+
+    answer: str | Sequence[str] | None
+    """As without a remark: a label or a text, several, or None for no answer."""
+    notes: str
+    """What the user adds to it."""
+
+
+class Plan(PermissionRequest):
+    """A plan of the agent, made in plan mode, that it wants to carry out.
+
+    Return True or `allow()` to let it, `allow(updates=[…])` to choose the permission mode for that; a text or
+    `deny("…")` sends it back with what is to be changed.
+    """
+
+    def __init__(self, ask: CanUseTool, origin: Origin) -> None:
+        super().__init__(ask, origin)
+        self.text: Final = _text(ask.input.get("plan"))
+        """The plan, in Markdown; empty where the agent wrote none."""
+        self.path: Final = _text(ask.input.get("planFilePath")) or None
+        """The file that the plan is in, where the agent runs."""
+
+    def __repr__(self) -> str:
+        return f"<Plan {preview(self.text, 80)!r}>"
+
+
+def read_approval(value: object, original: JsonObject, tool_use_id: str, who: str) -> Decision:
+    """What was said to a plan: as with any permission, and a text is what is to be changed."""
+    if isinstance(value, str):
+        return denied(value if value.strip() else NO_REASON, f"{who} sent it back: {preview(value)}")
+    return read_decision(value, original, tool_use_id, who)
+
+
+async def ask_questions(
+    on_question: Callable[..., object], ask: CanUseTool, origin: Origin, timeout: float | None
+) -> Decision:
+    """Put each of the questions to the callback, in order; a denial if one of them fails in any way.
+
+    `timeout` is for each.
+    """
+    who = name_of(on_question)
+    answers: dict[str, str] = {}
+    annotations: dict[str, JsonObject] = {}
+    try:
+        asked = _questions(ask.input)
+    except NotADecision as error:
+        return denied_for_nonsense(error, "the agent", ask.tool_name)
+    for index, each in enumerate(asked):
+        question = Question(
+            each, ask, origin, index=index, total=len(asked), answers=MappingProxyType(answers)
+        )
+        tried = await attempt(on_question, question, timeout)
+        if tried.outcome != "answered":
+            return denied_by_failure(tried, who, ask.tool_name)
+        if isinstance(tried.value, Answer) and tried.value.verdict == "deny":
+            return _refused(tried.value, ask, who)
+        try:
+            answer, notes = _read(tried.value, question)
+        except NotADecision as error:
+            return denied_for_nonsense(error, who, ask.tool_name)
+        if answer is not None:
+            answers[question.text] = answer
+        if note := _annotation(question, answer, notes):
+            annotations[question.text] = note
+    # What the model filled in itself is not an answer of the user's.
+    original = {key: value for key, value in ask.input.items() if key not in ("answers", "annotations")}
+    more = {"annotations": annotations} if annotations else {}
+    return allowed(
+        original | {"answers": answers} | more, f"{who} answered {len(answers)} of {len(asked)} questions"
+    )
+
+
+def _refused(answer: Answer, ask: CanUseTool, who: str) -> Decision:
+    try:
+        return read_decision(answer, ask.input, ask.tool_use_id, who)
+    except NotADecision as error:
+        return denied_for_nonsense(error, who, ask.tool_name)
+
+
+def _read(value: object, question: Question) -> tuple[str | None, str | None]:
+    """The answer, as the agent has it, and the remark."""
+    notes: object = None
+    if isinstance(value, QuestionReply):
+        notes, value = value.notes, value.answer
+        if not isinstance(cast(object, notes), str):
+            raise NotADecision(f"the notes of a reply must be a text, not {preview_value(notes)}")
+    given = [value] if value is None or isinstance(value, str) else value
+    if not is_list(given) or not all(isinstance(each, str | None) for each in given):
+        wanted = "a label or a text, several in a list," if question.multi_select else "a label or a text"
+        raise NotADecision(f"{preview_value(value)} answers no question: return {wanted} or None")
+    texts = [each for each in given if isinstance(each, str) and each.strip()]
+    if len(texts) > 1 and not question.multi_select:
+        raise NotADecision(
+            f"{preview_value(value)} are several answers, and {preview(question.text, 80)!r} takes one"
+        )
+    return ", ".join(texts) or None, notes if isinstance(notes, str) and notes.strip() else None
+
+
+def _annotation(question: Question, answer: str | None, notes: str | None) -> JsonObject:
+    """What goes along with an answer: the preview that the user saw beside it, and the remark."""
+    shown = next((each.preview for each in question.options if each.label == answer and each.preview), None)
+    fields = {"preview": shown, "notes": notes}
+    return {key: value for key, value in fields.items() if value}
+
+
+def _questions(input: JsonObject) -> list[JsonObject]:
+    asked: object = input.get("questions")
+    if not is_list(asked) or not asked:
+        raise NotADecision("it asked no questions")
+    found = [each for each in asked if is_object(each) and _text(each.get("question"))]
+    if len(found) < len(asked):
+        raise NotADecision("it asked a question without words")
+    return found
+
+
+def _options(value: object) -> tuple[QuestionOption, ...]:
+    offered = value if is_list(value) else ()
+    return tuple(
+        QuestionOption(
+            label=_text(each.get("label")),
+            description=_text(each.get("description")),
+            preview=_text(each.get("preview")) or None,
+        )
+        for each in offered
+        if is_object(each)
+    )
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""

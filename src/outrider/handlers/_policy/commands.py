@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from outrider.handlers._policy.patterns import Match, is_special, literal_prefix, text_regex
 from outrider.handlers._policy.programs import TOOLS, Runs, names, program_of, runs_of, takes_data
-from outrider.handlers._policy.words import (
+from outrider.handlers._policy.shell import (
     DYNAMIC,
     HERE,
     HOME,

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from outrider.errors import OptionsError
-from outrider.handlers._policy.words import NUMBER, ONE, STAR
+from outrider.handlers._policy.shell import NUMBER, ONE, STAR
 
 # Text.
 

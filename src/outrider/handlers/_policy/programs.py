@@ -14,8 +14,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from outrider.handlers._policy.shell import read_script
-from outrider.handlers._policy.words import (
+from outrider.handlers._policy.shell import (
     DYNAMIC,
     LISTED,
     MARKERS,
@@ -26,6 +25,7 @@ from outrider.handlers._policy.words import (
     Command,
     Unclear,
     names_of,
+    read_script,
 )
 
 

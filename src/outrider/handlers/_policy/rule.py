@@ -21,7 +21,7 @@ from outrider.handlers._policy.patterns import (
     is_special,
 )
 from outrider.options._tool_names import known_tools, tool_name
-from outrider.options._validators import did_you_mean, fault, is_list, is_mapping, near, text, within
+from outrider.options._validators import did_you_mean, invalid_value, is_list, is_mapping, near, text, within
 from outrider.wire.tools import TOOL_ALIASES
 
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=_Meta):
 
     def __post_init__(self) -> None:
         if self.decision not in VERDICTS:
-            raise fault("the decision of a rule", "one of 'allow', 'ask', 'deny'", self.decision)
+            raise invalid_value("the decision of a rule", "one of 'allow', 'ask', 'deny'", self.decision)
         self._read_tools()
         for name, check in _CHECKS.items():
             self._set(name, _patterns(f"`{name}`", getattr(self, name), check))
@@ -313,7 +313,7 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=_Meta):
         Raises `OptionsError` for keys and values that mean nothing.
         """
         if not is_mapping(data):
-            raise fault(place, "a mapping, such as {'deny': 'Bash', 'command': 'rm *'}", data)
+            raise invalid_value(place, "a mapping, such as {'deny': 'Bash', 'command': 'rm *'}", data)
         for key in data:
             if key not in _KEYS:
                 _refuse_key(place, key, _KEYS)
@@ -370,7 +370,7 @@ def _groups(place: str, tools: object) -> list[list[str]]:
     if isinstance(named, str):
         return [[named]]
     if not is_list(named) or not named:
-        raise fault(place, "the name of a tool, or a list of names", named)
+        raise invalid_value(place, "the name of a tool, or a list of names", named)
     names = [text(within(place, number), each) for number, each in enumerate(named)]
     plain = [name for name in names if "(" not in name]
     return ([plain] if plain else []) + [[name] for name in names if "(" in name]
@@ -381,11 +381,11 @@ def _patterns(
 ) -> tuple[str, ...]:
     given = [value] if isinstance(value, str) else value
     if not is_list(given) or len(given) < least:
-        raise fault(place, "a pattern, or a list of patterns", value)
+        raise invalid_value(place, "a pattern, or a list of patterns", value)
     found: list[str] = []
     for each in given:
         if not isinstance(each, str):
-            raise fault(place, "a pattern, or a list of patterns", each)
+            raise invalid_value(place, "a pattern, or a list of patterns", each)
         check(place, each)
         found.append(each)
     return tuple(dict.fromkeys(found))
@@ -398,7 +398,7 @@ def _arguments(value: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
     found: dict[str, tuple[str, ...]] = {}
     for item in items:
         if not is_list(item) or len(item) != 2 or not isinstance(name := item[0], str) or not name:
-            raise fault("`arguments`", "a mapping of names to patterns", value, hidden=True)
+            raise invalid_value("`arguments`", "a mapping of names to patterns", value, hidden=True)
         patterns = _shown_as_json(item[1])
         found[name] = _patterns(within("`arguments`", name), patterns, check_pattern, least=1)
     return tuple(found.items())

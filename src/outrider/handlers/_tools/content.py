@@ -20,8 +20,8 @@ from urllib.parse import unquote_to_bytes, urlsplit
 import msgspec
 
 from outrider.errors import UsageError
-from outrider.handlers._tools.shape_errors import is_object
 from outrider.wire import Json, JsonObject
+from outrider.wire._tolerant import is_object
 
 # Content.
 
@@ -66,13 +66,13 @@ class _Media:
     def __init__(self, source: Source, mime_type: str | None = None) -> None:
         """Reads the file, if it is one. Raises OSError if that fails, and `UsageError` if the type is neither
         given nor found, or there are no bytes."""
-        self.data, told = _read(source)
+        self.data, named_type = _read(source)
         found = media_type(self.data)
         if found is not None and not found.startswith(self._kind):
             found = None
         if not self.data:
             raise UsageError(f"this {self._kind} has no bytes", hint="Models refuse what is empty.")
-        kind = mime_type or found or told
+        kind = mime_type or found or named_type
         if kind is None or not kind.startswith(f"{self._kind}/"):
             what = "an" if self._kind[0] in "aeiou" else "a"
             raise UsageError(
@@ -118,8 +118,8 @@ class Resource:
         self.mime_type = mime_type
         self.data: str | bytes
         if data is None:
-            content, told = _read(uri)
-            self.mime_type = mime_type or told
+            content, named_type = _read(uri)
+            self.mime_type = mime_type or named_type
             self.data = _text_or_bytes(content)
         else:
             # Of a number `bytes` would make as many zeros.

@@ -20,14 +20,23 @@ from anyio.lowlevel import checkpoint, current_token
 from outrider.errors import OptionsError, ToolFailed
 from outrider.handlers._calls import CallTimedOut, call, unwrapped
 from outrider.handlers._router import ToolHandled
-from outrider.handlers._tools.arguments import Arguments, Bound
 from outrider.handlers._tools.content import NotSendable, as_result, error_result
-from outrider.handlers._tools.shape_errors import Misfit, is_object
+from outrider.handlers._tools.shape_errors import ShapeError
 from outrider.handlers._tools.signature import Signature
-from outrider.handlers._tools.tool import ALWAYS_LOAD, Tool, ToolContext, ToolPlan, Traits, as_tool
+from outrider.handlers._tools.tool import (
+    ALWAYS_LOAD,
+    Arguments,
+    Bound,
+    Tool,
+    ToolContext,
+    ToolPlan,
+    Traits,
+    as_tool,
+)
 from outrider.options._validators import did_you_mean
 from outrider.redaction import preview
 from outrider.wire import JsonObject
+from outrider.wire._tolerant import is_object
 from outrider.wire.control import (
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -252,10 +261,10 @@ class _Running:
         name = self.name
         try:
             bound = entry.arguments.bind(self._arguments, context)
-        except Misfit as misfit:
-            faults = "\n".join(f"- {fault}" for fault in misfit.faults)
-            text = f"`{name}` was not called, because its arguments do not fit:\n{faults}"
-            return self.failed("failed", text, misfit)
+        except ShapeError as error:
+            errors = "\n".join(f"- {each}" for each in error.errors)
+            text = f"`{name}` was not called, because its arguments do not fit:\n{errors}"
+            return self.failed("failed", text, error)
         try:
             result = as_result(await entry.run(bound, context))
         except CallTimedOut as error:

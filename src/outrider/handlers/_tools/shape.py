@@ -33,7 +33,7 @@ import msgspec
 from msgspec import inspect as nodes
 
 from outrider.errors import OptionsError
-from outrider.handlers._tools.shape_errors import Misfit, is_object, named, native_faults, shown, unfolded
+from outrider.handlers._tools.shape_errors import ShapeError, named, native_errors, shown, unfolded
 from outrider.handlers._tools.signature import (
     class_hints,
     description_in,
@@ -44,6 +44,8 @@ from outrider.handlers._tools.signature import (
 )
 from outrider.redaction import preview
 from outrider.wire import Json, JsonObject, Value
+from outrider.wire._tolerant import is_object
+from outrider.wire._value import dumps
 
 # Types as msgspec reads them.
 
@@ -77,20 +79,20 @@ class Native:
         _check_unions(kind)
         self.kind = plain(kind)
         self.schema = _schema(self.kind)
-        # Refuses what only the reader refuses, now and not at the first call.
+        # Refuses what only the converter refuses, now and not at the first call.
         try:
             _convert(object(), self.kind)
         except msgspec.ValidationError:
             pass
 
     def convert(self, value: object) -> object:
-        """The value that JSON means. Raises `Misfit`."""
+        """The value that JSON means. Raises `ShapeError`."""
         try:
             return convert(value, self.kind)
         except msgspec.ValidationError as error:
-            raise Misfit(self.faults(value, "", error)) from None
+            raise ShapeError(self.errors(value, "", error)) from None
 
-    def faults(self, value: object, path: str, error: Exception | None = None) -> list[str]:
+    def errors(self, value: object, path: str, error: Exception | None = None) -> list[str]:
         """What is wrong with a value; empty if nothing is."""
         if error is None:
             try:
@@ -99,7 +101,7 @@ class Native:
                 error = refused
             else:
                 return []
-        return native_faults(self.kind, value, path, error, convert)
+        return native_errors(self.kind, value, path, error, convert)
 
     def dump(self, value: object) -> Json:
         """A value of the type as JSON. Raises TypeError or ValueError for what cannot be."""
@@ -317,7 +319,7 @@ _JSON_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
 }
 
 
-class Reader(Protocol):
+class Converter(Protocol):
     """A type as one library reads it."""
 
     @property
@@ -327,10 +329,10 @@ class Reader(Protocol):
     def schema(self) -> JsonObject: ...
 
     def convert(self, value: object) -> object:
-        """Raises `Misfit`."""
+        """Raises `ShapeError`."""
         ...
 
-    def faults(self, value: object, path: str) -> list[str]: ...
+    def errors(self, value: object, path: str) -> list[str]: ...
 
     def dump(self, value: object) -> Json:
         """Raises TypeError or ValueError for what cannot be JSON."""
@@ -356,15 +358,15 @@ class Shape(Generic[T]):
     def __init__(self: Shape[Any], kind: object) -> None: ...
     def __init__(self, kind: object) -> None:
         try:
-            reader = make_reader(kind)
+            converter = make_converter(kind)
         except NameError as error:
             raise OptionsError(
-                f"{told(kind)} cannot be used as a type: {error}",
+                f"{_type_name(kind)} cannot be used as a type: {error}",
                 hint="Define or import every name in its annotations before it is used.",
             ) from error
-        self._reader = reader
+        self._converter = converter
         self._is_wrapped = False
-        self.schema: JsonObject = unfolded(reader.schema)
+        self.schema: JsonObject = unfolded(converter.schema)
         """The JSON Schema. What it refers to is in its `$defs`."""
 
     @classmethod
@@ -390,25 +392,25 @@ class Shape(Generic[T]):
         }
 
     def convert(self, value: object) -> T:
-        """The typed value. Raises `Misfit`, with all that is wrong with it."""
+        """The typed value. Raises `ShapeError`, with all that is wrong with it."""
         if self._is_wrapped:
             if not is_object(value) or _VALUE not in value:
-                raise Misfit([f"expected an object with `{_VALUE}`, got {shown(value)}"])
+                raise ShapeError([f"expected an object with `{_VALUE}`, got {shown(value)}"])
             value = value[_VALUE]
-        return cast(T, self._reader.convert(value))
+        return cast(T, self._converter.convert(value))
 
 
-def make_reader(kind: object) -> Reader:
-    """The reader of a type or of a schema. Raises `OptionsError` for what cannot be read, and NameError where
-    it mentions what is not there (yet)."""
+def make_converter(kind: object) -> Converter:
+    """The converter of a type or of a schema. Raises `OptionsError` for what cannot be read, and NameError
+    where it mentions what is not there (yet)."""
     if isinstance(kind, Mapping):
         return _Raw(cast("Mapping[str, Any]", kind))
     if "pydantic" in sys.modules and any(_is_pydantic(each) for each in parts(kind)):
         try:
-            return _pydantic(kind)
+            return Pydantic(kind)
         except TypeError as error:
             raise OptionsError(
-                f"{told(kind)} cannot be used as a type: {error}",
+                f"{_type_name(kind)} cannot be used as a type: {error}",
                 hint="Types of pydantic and of msgspec do not mix: use one library for all of it.",
             ) from error
     try:
@@ -417,10 +419,10 @@ def make_reader(kind: object) -> Reader:
         return _second_choice(kind, error)
 
 
-def _second_choice(kind: object, error: Exception) -> Reader:
+def _second_choice(kind: object, error: Exception) -> Converter:
     why = str(error).splitlines()[0].partition(" - type `")[0] if isinstance(error, TypeError) else str(error)
     try:
-        return _pydantic(kind)
+        return Pydantic(kind)
     except ImportError:
         hint = (
             "Use a class with annotated fields (a dataclass, TypedDict or msgspec.Struct), or give the "
@@ -428,13 +430,7 @@ def _second_choice(kind: object, error: Exception) -> Reader:
         )
     except TypeError:
         hint = "Use a class with annotated fields (a dataclass, TypedDict, msgspec.Struct or pydantic model)."
-    raise OptionsError(f"{told(kind)} cannot be used as a type: {why}", hint=hint) from error
-
-
-def _pydantic(kind: object) -> Reader:
-    from outrider.handlers._tools.pydantic_types import Pydantic
-
-    return Pydantic(kind)
+    raise OptionsError(f"{_type_name(kind)} cannot be used as a type: {why}", hint=hint) from error
 
 
 def _is_pydantic(part: object) -> bool:
@@ -445,10 +441,75 @@ def _is_pydantic(part: object) -> bool:
     return kind.__module__.partition(".")[0] in _PYDANTIC or hasattr(kind, "__get_pydantic_core_schema__")
 
 
-def told(kind: object) -> str:
+def _type_name(kind: object) -> str:
     """A type as it is written."""
     name = kind.__qualname__ if isinstance(kind, type) and not hasattr(kind, "__args__") else repr(kind)
     return f"`{preview(name.replace('typing.', ''), 200)}`"
+
+
+class Pydantic:
+    """A type as pydantic reads it. Raises TypeError for one that it cannot read, ImportError without it."""
+
+    def __init__(self, kind: object) -> None:
+        from pydantic.errors import PydanticUserError
+
+        self.kind: Final = kind
+        if any(map(has_limits, parts(kind))):
+            raise TypeError("pydantic does not know the limits in `msgspec.Meta`")
+        if values := [each for each in parts(kind) if isinstance(each, type) and issubclass(each, Value)]:
+            # It would read their fields and not, as messages have them, what kind they are.
+            raise TypeError(f"pydantic does not tell which kind of message a `{values[0].__name__}` is")
+        try:
+            try:
+                self._prepare()
+            except (NameError, PydanticUserError):
+                settle(kind)
+                self._prepare()
+        except PydanticUserError as error:
+            if error.code == "class-not-fully-defined":
+                raise NameError(str(error).splitlines()[0]) from error
+            raise TypeError(str(error).splitlines()[0]) from error
+
+    def _prepare(self) -> None:
+        from pydantic import TypeAdapter
+
+        self._adapter: TypeAdapter[Any] = TypeAdapter(cast(Any, self.kind))
+        self.schema: JsonObject = self._adapter.json_schema(mode="validation")
+
+    def convert(self, value: object) -> object:
+        return self._read(value, "")
+
+    def errors(self, value: object, path: str) -> list[str]:
+        try:
+            self._read(value, path)
+        except ShapeError as error:
+            return list(error.errors)
+        return []
+
+    def dump(self, value: object) -> Json:
+        return cast(Json, self._adapter.dump_python(value, mode="json", warnings="error"))
+
+    def _read(self, value: object, path: str) -> object:
+        from pydantic import ValidationError
+
+        try:
+            # From JSON, where strict means the kinds that JSON has: of Python values, a date must be a date.
+            return self._adapter.validate_json(dumps(value), strict=True)
+        except ValidationError as error:
+            found = error.errors(include_url=False, include_context=False)
+            raise ShapeError([_pydantic_error(cast("JsonObject", each), path) for each in found]) from None
+        except RecursionError:
+            raise ShapeError([named(path, "nested too deeply")]) from None
+        except Exception as error:
+            # Whatever a class of the user's raises when it is made.
+            raise ShapeError([named(path, f"{type(error).__name__}: {error}")]) from error
+
+
+def _pydantic_error(error: JsonObject, path: str) -> str:
+    for part in error["loc"]:
+        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else part
+    is_missing = error["type"] == "missing"
+    return named(path, "missing" if is_missing else f"{error['msg']}, got {shown(error['input'])}")
 
 
 class _Raw:
@@ -464,11 +525,11 @@ class _Raw:
         self.kind: Final = Any
 
     def convert(self, value: object) -> object:
-        if faults := self.faults(value, ""):
-            raise Misfit(faults)
+        if errors := self.errors(value, ""):
+            raise ShapeError(errors)
         return value
 
-    def faults(self, value: object, path: str) -> list[str]:
+    def errors(self, value: object, path: str) -> list[str]:
         given: object = self.schema.get("type")
         options = cast("list[object]", given) if isinstance(given, list) else [given]
         names = [each for each in options if isinstance(each, str) and each in _JSON_TYPES]

@@ -12,12 +12,14 @@ import json
 import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, Final, Literal, TypeAlias, TypeGuard, cast
+from itertools import islice
+from typing import Annotated, Any, Final, Literal, TypeAlias, cast
 
 import msgspec
 from msgspec import inspect as nodes
 
 from outrider.wire import JsonObject
+from outrider.wire._tolerant import is_object
 
 # Definitions of JSON Schemas.
 
@@ -26,10 +28,6 @@ _DATA: Final = frozenset(("const", "default", "enum", "example", "examples"))
 """What is not a schema in a schema."""
 _NAMED: Final = frozenset(("properties", "patternProperties", "$defs", "definitions", "dependentSchemas"))
 """What holds schemas by names that anybody may choose."""
-
-
-def is_object(value: object) -> TypeGuard[JsonObject]:
-    return isinstance(value, dict)
 
 
 def unfolded(schema: JsonObject) -> JsonObject:
@@ -123,17 +121,17 @@ _Record: TypeAlias = nodes.StructType | nodes.DataclassType | nodes.TypedDictTyp
 _AT: Final = re.compile(r"(?s)(.*?)(?: - at `(?:(key)` in `)?\$(.*)`)?")
 
 
-class Misfit(ValueError):
-    """A JSON value does not fit a type; `faults` says where and why, one text for each place, twenty at the
+class ShapeError(ValueError):
+    """A JSON value does not fit a type; `errors` says where and why, one text for each place, twenty at the
     most."""
 
-    def __init__(self, faults: list[str]) -> None:
-        self.faults: Final = tuple(faults[:_MOST])
-        super().__init__("; ".join(self.faults))
+    def __init__(self, errors: list[str]) -> None:
+        self.errors: Final = tuple(errors[:_MOST])
+        super().__init__("; ".join(self.errors))
 
 
 def named(path: str, what: str) -> str:
-    """A fault, with its place if it has one."""
+    """An error, with its place if it has one."""
     return f"`{_cut(path, _LONGEST_PATH)}`: {what}" if path else what
 
 
@@ -152,7 +150,7 @@ def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def native_faults(
+def native_errors(
     kind: object, value: object, path: str, error: Exception, convert: Callable[[object, Any], object]
 ) -> list[str]:
     """All that is wrong with a value that msgspec has refused with this error, at most twenty."""
@@ -176,12 +174,7 @@ class _Finder:
         self._convert = convert
 
     def all(self, node: nodes.Type, value: object, path: str) -> list[str]:
-        found: list[str] = []
-        for fault in self._find(node, value, path):
-            found.append(fault)
-            if len(found) == _MOST:
-                break
-        return found
+        return list(islice(self._find(node, value, path), _MOST))
 
     def _find(self, node: nodes.Type, value: object, path: str) -> Iterator[str]:
         node = _bare(node)
@@ -237,7 +230,7 @@ class _Finder:
             yield named(path, f"expected {described(node)}, got {shown(value)}")
 
     def _items(self, node: nodes.CollectionType, value: list[object], path: str) -> Iterator[str]:
-        yield from _length_faults(node.min_length, node.max_length, "items", len(value), path)
+        yield from _length_errors(node.min_length, node.max_length, "items", len(value), path)
         for index, item in enumerate(value):
             yield from self._find(node.item_type, item, f"{path}[{index}]")
 
@@ -249,7 +242,7 @@ class _Finder:
             yield from self._find(inner, item, f"{path}[{index}]")
 
     def _mapping(self, node: nodes.DictType, value: dict[str, object], path: str) -> Iterator[str]:
-        yield from _length_faults(node.min_length, node.max_length, "keys", len(value), path)
+        yield from _length_errors(node.min_length, node.max_length, "keys", len(value), path)
         key_kind = _leaf(_bare(node.key_type))
         for key, item in value.items():
             at = f"{path}[{shown(key)}]"
@@ -295,7 +288,7 @@ def _bare(node: nodes.Type) -> nodes.Type:
     return node
 
 
-def _length_faults(least: int | None, most: int | None, what: str, length: int, path: str) -> Iterator[str]:
+def _length_errors(least: int | None, most: int | None, what: str, length: int, path: str) -> Iterator[str]:
     if least is not None and length < least:
         yield named(path, f"expected at least {least} {what}, got {length}")
     if most is not None and length > most:
@@ -304,46 +297,35 @@ def _length_faults(least: int | None, most: int | None, what: str, length: int, 
 
 # A type that has nothing inside, made again from what is known of it.
 
+_KINDS: Final[Mapping[type[nodes.Type], Any]] = {
+    nodes.AnyType: Any,
+    nodes.NoneType: type(None),
+    nodes.BoolType: bool,
+    nodes.IntType: int,
+    nodes.FloatType: float,
+    nodes.StrType: str,
+    nodes.BytesType: bytes,
+    nodes.ByteArrayType: bytes,
+    nodes.MemoryViewType: bytes,
+    nodes.DateTimeType: dt.datetime,
+    nodes.TimeType: dt.time,
+    nodes.DateType: dt.date,
+    nodes.TimeDeltaType: dt.timedelta,
+    nodes.UUIDType: uuid.UUID,
+    nodes.DecimalType: decimal.Decimal,
+}
+
 
 def _leaf(node: nodes.Type) -> Any:  # noqa: ANN401 - a type, or a form of one
     """The type; None if it is made of others, for a value that has not their form."""
-    match node:
-        case nodes.AnyType():
-            return Any
-        case nodes.NoneType():
-            return type(None)
-        case nodes.BoolType():
-            return bool
-        case nodes.IntType() | nodes.FloatType():
-            limits = {name: getattr(node, name) for name in ("gt", "ge", "lt", "le", "multiple_of")}
-            return _limited(int if isinstance(node, nodes.IntType) else float, limits)
-        case nodes.StrType():
-            limits = {name: getattr(node, name) for name in ("min_length", "max_length", "pattern")}
-            return _limited(str, limits)
-        case nodes.BytesType() | nodes.ByteArrayType() | nodes.MemoryViewType():
-            return _limited(bytes, {name: getattr(node, name) for name in ("min_length", "max_length")})
-        case nodes.DateTimeType() | nodes.TimeType():
-            kind = dt.datetime if isinstance(node, nodes.DateTimeType) else dt.time
-            return _limited(kind, {"tz": node.tz})
-        case nodes.DateType():
-            return dt.date
-        case nodes.TimeDeltaType():
-            return dt.timedelta
-        case nodes.UUIDType():
-            return uuid.UUID
-        case nodes.DecimalType():
-            return decimal.Decimal
-        case nodes.EnumType() | nodes.CustomType():
-            return node.cls
-        case nodes.LiteralType():
-            return Literal[node.values]
-        case _:
-            return None
-
-
-def _limited(kind: type, limits: dict[str, Any]) -> object:
-    given = {name: limit for name, limit in limits.items() if limit is not None}
-    return Annotated[kind, msgspec.Meta(**given)] if given else kind
+    if isinstance(node, nodes.EnumType | nodes.CustomType):
+        return node.cls
+    if isinstance(node, nodes.LiteralType):
+        return Literal[node.values]
+    kind = _KINDS.get(type(node))
+    names = (*(name for name, _ in _LIMITS), "tz")
+    limits = {name: limit for name in names if (limit := getattr(node, name, None)) is not None}
+    return Annotated[kind, msgspec.Meta(**limits)] if limits and kind is not None else kind
 
 
 # The same in words.
@@ -352,11 +334,16 @@ _WORDS: Final[dict[type[nodes.Type], str]] = {
     nodes.AnyType: "any value",
     nodes.NoneType: "null",
     nodes.BoolType: "true or false",
+    nodes.IntType: "a whole number",
+    nodes.FloatType: "a number",
+    nodes.StrType: "text",
+    nodes.BytesType: "bytes as base64 text",
+    nodes.ByteArrayType: "bytes as base64 text",
+    nodes.MemoryViewType: "bytes as base64 text",
     nodes.DateType: 'a date such as "2025-01-31"',
     nodes.TimeDeltaType: 'a duration such as "PT1H30M"',
     nodes.UUIDType: "a UUID",
     nodes.DecimalType: 'a decimal number as text, such as "1.50"',
-    nodes.DictType: "an object",
     nodes.TypedDictType: "an object",
     nodes.DataclassType: "an object",
     nodes.NamedTupleType: "a list",
@@ -382,14 +369,6 @@ def described(node: nodes.Type) -> str:
     """What belongs there, in words."""
     node = _bare(node)
     match node:
-        case nodes.IntType():
-            return _with_limits("a whole number", node)
-        case nodes.FloatType():
-            return _with_limits("a number", node)
-        case nodes.StrType():
-            return _with_limits("text", node)
-        case nodes.BytesType() | nodes.ByteArrayType() | nodes.MemoryViewType():
-            return _with_limits("bytes as base64 text", node)
         case nodes.DateTimeType():
             zone = {True: " with a time zone", False: " without a time zone"}.get(cast(bool, node.tz), "")
             example = "2025-01-31T12:00:00" + ("" if node.tz is False else "Z")
@@ -407,12 +386,14 @@ def described(node: nodes.Type) -> str:
             return "a list" if isinstance(_bare(node.item_type), nodes.AnyType) else _list_of(node.item_type)
         case nodes.TupleType():
             return f"a list of {len(node.item_types)} items"
+        case nodes.DictType():
+            return "an object"
         case nodes.StructType():
             return "a list" if node.array_like else "an object"
         case nodes.CustomType():
             return "a path" if node.cls.__name__.endswith("Path") else f"a {node.cls.__name__}"
         case _:
-            return _WORDS.get(type(node), type(node).__name__)
+            return _with_limits(_WORDS.get(type(node), type(node).__name__), node)
 
 
 def _list_of(node: nodes.Type) -> str:
@@ -422,9 +403,9 @@ def _list_of(node: nodes.Type) -> str:
 
 
 def _choice(values: list[Any]) -> str:
-    told = [shown(value) for value in values[:_LISTED]]
+    choices = [shown(value) for value in values[:_LISTED]]
     more = [f"{len(values) - _LISTED} more"] if len(values) > _LISTED else []
-    return told[0] if len(values) == 1 else f"one of {', '.join(told + more)}"
+    return choices[0] if len(values) == 1 else f"one of {', '.join(choices + more)}"
 
 
 def _with_limits(what: str, node: nodes.Type) -> str:

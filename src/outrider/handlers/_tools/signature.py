@@ -38,93 +38,70 @@ _REST_TYPE: Final = re.compile(r":(?:type|vartype)\s+\w+\s*:")
 
 def read_docstring(doc: str | None) -> tuple[str, dict[str, str]]:
     """The docstring without what it says of parameters, and that: a text for each name."""
-    reading = _Reading(cleandoc(doc or "").splitlines())
-    while reading.lines:
-        reading.step()
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(reading.kept)).strip(), reading.found
-
-
-class _Reading:
-    """The lines that are left to be read, those that stay, and the parameters found so far."""
-
-    def __init__(self, lines: list[str]) -> None:
-        self.lines = lines
-        self.kept: list[str] = []
-        self.found: dict[str, str] = {}
-
-    def step(self) -> None:
-        line = self.lines[0]
-        if _GOOGLE_HEADER.fullmatch(line) and self._google(self._indented(1)):
-            return
-        if _NUMPY_HEADER.fullmatch(line.rstrip()) and self._is_underlined(0):
-            self._numpy()
+    lines = cleandoc(doc or "").splitlines()
+    kept: list[str] = []
+    found: list[tuple[str, list[str]]] = []
+    at = 0
+    while at < len(lines):
+        line = lines[at]
+        at += 1
+        if _GOOGLE_HEADER.fullmatch(line) and (entries := _google_entries(_indented(lines, at))):
+            found += entries
+        elif _NUMPY_HEADER.fullmatch(line.rstrip()) and _is_underlined(lines, at - 1):
+            at = _read_numpy(lines, at + 1, found)
+            continue
         elif match := _REST_PARAM.match(line):
-            section = self._indented(1)
-            self._note(match[1], [match[2], *section])
-            self._drop(1 + len(section))
-        elif _REST_TYPE.match(line):
-            self._drop(1 + len(self._indented(1)))
-        else:
-            self.kept.append(line)
-            self._drop(1)
-
-    def _indented(self, start: int) -> list[str]:
-        """The lines from one on that stand to the right, with the empty ones between them."""
-        end = last = start
-        while end < len(self.lines) and (not self.lines[end].strip() or self.lines[end][0] in " \t"):
-            end += 1
-            if self.lines[end - 1].strip():
-                last = end
-        return self.lines[start:last]
-
-    def _google(self, section: list[str]) -> bool:
-        entries = _entries(section)
-        matches = [_GOOGLE_ENTRY.fullmatch(entry[0]) for entry in entries]
-        # A section that has no parameters is prose.
-        if not entries or not all(matches):
-            return False
-        for match, entry in zip(matches, entries, strict=True):
-            assert match is not None
-            self._note(match[1], [match[2] or "", *entry[1:]])
-        self._drop(1 + len(section))
-        return True
-
-    def _numpy(self) -> None:
-        self._drop(2)
-        while self.lines:
-            line = self.lines[0]
-            if not line.strip():
-                self._drop(1)
-                continue
-            match = _NUMPY_ENTRY.fullmatch(line)
-            if match is None or self._is_underlined(0):
-                return
-            section = self._indented(1)
-            for name in match[1].split(","):
-                self._note(name.strip().lstrip("*"), section)
-            self._drop(1 + len(section))
-
-    def _is_underlined(self, index: int) -> bool:
-        return len(self.lines) > index + 1 and _UNDERLINE.fullmatch(self.lines[index + 1]) is not None
-
-    def _note(self, name: str, lines: list[str]) -> None:
-        if text := " ".join(line.strip() for line in lines if line.strip()):
-            self.found[name] = text
-
-    def _drop(self, count: int) -> None:
-        del self.lines[:count]
+            found.append((match[1], [match[2], *_indented(lines, at)]))
+        elif not _REST_TYPE.match(line):
+            kept.append(line)
+            continue
+        at += len(_indented(lines, at))
+    texts = ((name, " ".join(each.strip() for each in said if each.strip())) for name, said in found)
+    rest = re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).strip()
+    return rest, {name: text for name, text in texts if text}
 
 
-def _entries(section: list[str]) -> list[list[str]]:
-    """Lines in groups: each begins with one that is indented as little as the first is."""
-    groups: list[list[str]] = []
+def _indented(lines: list[str], start: int) -> list[str]:
+    """The lines from one on that are indented, with the empty ones between them."""
+    end = last = start
+    while end < len(lines) and (not lines[end].strip() or lines[end][0] in " \t"):
+        end += 1
+        if lines[end - 1].strip():
+            last = end
+    return lines[start:last]
+
+
+def _google_entries(section: list[str]) -> list[tuple[str, list[str]]]:
+    """The parameters of a section. One that has anything else is prose: it has none."""
+    entries: list[tuple[str, list[str]]] = []
     indent = min((len(line) - len(line.lstrip()) for line in section if line.strip()), default=0)
     for line in section:
-        if line.strip() and not line[indent].isspace():
-            groups.append([line.strip()])
-        elif groups:
-            groups[-1].append(line)
-    return groups
+        if not line.strip() or line[indent].isspace():
+            if entries:
+                entries[-1][1].append(line)
+        elif match := _GOOGLE_ENTRY.fullmatch(line.strip()):
+            entries.append((match[1], [match[2] or ""]))
+        else:
+            return []
+    return entries
+
+
+def _read_numpy(lines: list[str], at: int, found: list[tuple[str, list[str]]]) -> int:
+    """Read the parameters of a section; gives where it ends."""
+    while at < len(lines):
+        if lines[at].strip():
+            match = _NUMPY_ENTRY.fullmatch(lines[at])
+            if match is None or _is_underlined(lines, at):
+                break
+            section = _indented(lines, at + 1)
+            found += [(name.strip().lstrip("*"), section) for name in match[1].split(",")]
+            at += len(section)
+        at += 1
+    return at
+
+
+def _is_underlined(lines: list[str], at: int) -> bool:
+    return len(lines) > at + 1 and _UNDERLINE.fullmatch(lines[at + 1]) is not None
 
 
 # Annotations.

@@ -467,13 +467,14 @@ class Connection:
         """Take what the agent said, in about so many bytes."""
         now = anyio.current_time()
         self.flow.arrived(size)
-        if not self._special.isdisjoint(map(type, events)):
+        kinds = self._peer.kinds
+        if not self._special.isdisjoint(kinds):
             self._sort(events, size // len(events), now)
         else:
             # If there is none, it is a piece of a long one.
             self._watch.heard_at = now
             if events:
-                self.routing.receive(cast("list[Message]", events), size, now)
+                self.routing.receive(cast("list[Message]", events), kinds, size, now)
         if self._peer.has_output:
             # Refusals. Writing may take its time, and reading must go on meanwhile.
             self.start(self.flush)
@@ -485,7 +486,8 @@ class Connection:
         def hand_on() -> None:
             if messages:
                 self._watch.heard_at = now
-                self.routing.receive(list(messages), share * len(messages), now)
+                kinds = set(map(type, messages))
+                self.routing.receive(list(messages), kinds, share * len(messages), now)
                 messages.clear()
 
         for event in events:
@@ -498,7 +500,7 @@ class Connection:
                 hold = self.mirror.hold(event)
                 hand_on()
                 self._watch.heard_at = now
-                self.routing.receive([event], share, now, hold)
+                self.routing.receive([event], {ResultMessage}, share, now, hold)
             elif not isinstance(event, _SERVICE):
                 messages.append(cast("Message", event))
                 if isinstance(event, ApiRetryMessage):

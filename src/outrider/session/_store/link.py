@@ -47,18 +47,6 @@ if TYPE_CHECKING:
     )
     from outrider.wire import JsonObject
 
-__all__ = [
-    "FLUSH_SECONDS",
-    "StoreLink",
-    "LEASE_SECONDS",
-    "LEAVE_SECONDS",
-    "Leases",
-    "RENEW_SECONDS",
-    "Restored",
-    "restore",
-]
-
-
 if TYPE_CHECKING:
     _Session: TypeAlias = tuple[str, str]
     """Project, session."""

@@ -11,7 +11,6 @@ import os
 import re
 import tempfile
 from collections import deque
-from io import BufferedReader
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 from uuid import uuid4
 
@@ -21,11 +20,9 @@ from outrider.errors import LeaseLost, OptionsError, OutriderError, SessionBusy,
 from outrider.session._streams.stream import ResultHold
 from outrider.transcripts import check_project_key, check_subpath
 from outrider.wire import MirrorErrorMessage, OversizedMessage, ResultMessage, TranscriptMirror, encode
-from outrider.wire._decoding import decode_object
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from io import FileIO
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from anyio.abc import TaskGroup
@@ -34,25 +31,12 @@ if TYPE_CHECKING:
     from outrider.transcripts import SessionKey, SessionStoreEntry, StoreCalls
     from outrider.wire import JsonObject
 
-__all__ = [
-    "BATCH_BYTES",
-    "BATCH_ENTRIES",
-    "Backlog",
-    "Batch",
-    "HOLD_SECONDS",
-    "Keys",
-    "MEMORY_BYTES",
-    "Mirror",
-    "rescue",
-]
-
-
 log = logging.getLogger("outrider.session")
 
 BATCH_ENTRIES: Final = 500
 BATCH_BYTES: Final = 1024 * 1024
 MEMORY_BYTES: Final = 64 * 1024 * 1024
-"""How much of it is kept in memory, counted as JSON."""
+"""How far the store may be behind, counted as JSON: so much is kept in memory."""
 
 
 class Batch(NamedTuple):
@@ -75,74 +59,32 @@ class _Piece(NamedTuple):
 class Backlog:
     """A queue of pieces, each of one file; neighbours of one file are taken out together."""
 
-    def __init__(self, budget: int = MEMORY_BYTES) -> None:
-        self._budget = budget
+    def __init__(self) -> None:
         self._pieces: deque[_Piece] = deque()
-        self._bytes = 0
-        self._spilled = 0
-        self._tail: deque[_Piece] = deque()
-        """What came after that in the file, and could not be written there."""
-        self._file: FileIO | None = None
-        self._read_at = 0
         self._run = uuid4().hex
         self._taken = 0
+        self.size = 0
+        """Of all that waits, in bytes of JSON."""
         self.last = 0
         """The number of the piece that came last; they count from 1."""
 
     def __len__(self) -> int:
-        return len(self._pieces) + self._spilled + len(self._tail)
+        return len(self._pieces)
 
     @property
     def is_full(self) -> bool:
         """Whether what is there is worth a batch."""
-        return (
-            self._bytes >= BATCH_BYTES or sum(len(piece.entries) for piece in self._pieces) >= BATCH_ENTRIES
-        )
+        return self.size >= BATCH_BYTES or sum(len(piece.entries) for piece in self._pieces) >= BATCH_ENTRIES
 
     def put(self, key: SessionKey, entries: list[JsonObject], size: int) -> None:
         """Add entries, which take up about `size` bytes."""
         for piece, piece_size in _cut(cast("list[SessionStoreEntry]", entries), size):
             self.last += 1
-            self._put(_Piece(self.last, key, piece, piece_size))
-
-    def add(self, batch: Batch) -> None:
-        """Add what was taken out of another one."""
-        self.put(
-            batch.key, cast("list[JsonObject]", batch.entries), sum(len(encode(e)) for e in batch.entries)
-        )
-
-    def _put(self, piece: _Piece) -> None:
-        if self._tail:
-            self._tail.append(piece)
-        elif self._spilled or (self._pieces and self._bytes + piece.size > self._budget):
-            self._spill(piece)
-        else:
-            self._add(piece)
-
-    def _spill(self, piece: _Piece) -> None:
-        """Write it behind what waits in the file."""
-        try:
-            if self._file is None:
-                # It has no name: nothing of it is left, whatever becomes of this process.
-                self._file = tempfile.TemporaryFile(prefix="outrider-mirror-", buffering=0)  # noqa: SIM115
-                log.warning("the session store is behind by %d bytes; the rest waits in a file", self._bytes)
-            end = self._file.seek(0, os.SEEK_END)
-            line = memoryview(encode(piece._asdict()) + b"\n")
-            try:
-                while line:
-                    line = line[self._file.write(line) :]
-            except OSError:
-                self._file.truncate(end)
-                raise
-            self._spilled += 1
-        except OSError as error:
-            log.warning("what the session store does not take has to stay in memory: %s", error)
-            self._tail.append(piece)
+            self.size += piece_size
+            self._pieces.append(_Piece(self.last, key, piece, piece_size))
 
     def take(self) -> Batch | None:
         """The next batch; None if there is nothing."""
-        if not self._pieces:
-            self._refill()
         if not self._pieces:
             return None
         first = self._pieces[0]
@@ -154,45 +96,11 @@ class Backlog:
             if piece.key != first.key or (entries and is_over):
                 break
             self._pieces.popleft()
-            self._bytes -= piece.size
             entries += piece.entries
             size, last = size + piece.size, piece.number
+        self.size -= size
         self._taken += 1
         return Batch(first.key, entries, f"{self._run}-{self._taken}", last)
-
-    def _refill(self) -> None:
-        """Read back as much as makes a batch."""
-        if self._file is not None:
-            self._file.seek(self._read_at)
-            # It is written without a buffer, and would be read byte by byte.
-            lines = BufferedReader(self._file)
-            while self._spilled and self._bytes < BATCH_BYTES:
-                line = lines.readline()
-                self._read_at += len(line)
-                self._spilled -= 1
-                self._add(_Piece(**decode_object(line)))
-            lines.detach()
-            if not self._spilled:
-                self.close()
-        if not self._spilled:
-            tail, self._tail = self._tail, deque()
-            for piece in tail:
-                self._add(piece)
-
-    def _add(self, piece: _Piece) -> None:
-        self._pieces.append(piece)
-        self._bytes += piece.size
-
-    def drain(self) -> Iterator[Batch]:
-        """All that is left, taken out."""
-        while (batch := self.take()) is not None:
-            yield batch
-
-    def close(self) -> None:
-        """Let go of the file."""
-        file, self._file, self._read_at, self._spilled = self._file, None, 0, 0
-        if file is not None:
-            file.close()
 
 
 def _cut(entries: list[SessionStoreEntry], size: int) -> Iterator[tuple[list[SessionStoreEntry], int]]:
@@ -212,30 +120,40 @@ def _cut(entries: list[SessionStoreEntry], size: int) -> Iterator[tuple[list[Ses
         yield piece, piece_size
 
 
-def rescue(batches: Iterable[Batch]) -> str | None:
-    """Write batches to a file of their own, which nobody but this user can read; gives its path, None if
-    there are none. Raises `OSError`.
+class RescueFile:
+    """Where what cannot be stored is written that is nowhere else; only this user can read it.
 
     Each line is an object with a `key` and `entries`, to be given to `append` of a store.
     """
-    path: str | None = None
-    number = -1
-    try:
-        for batch in batches:
-            if path is None:
-                number, path = tempfile.mkstemp(prefix="outrider-transcript-", suffix=".jsonl")
-            line = encode({"key": batch.key, "batch": batch.id, "entries": batch.entries}) + b"\n"
-            view = memoryview(line)
-            while view:
-                view = view[os.write(number, view) :]
-    except OSError as error:
-        # What could be written is better than nothing.
-        error.filename = error.filename or path
-        raise
-    finally:
-        if number >= 0:
-            os.close(number)
-    return path
+
+    def __init__(self) -> None:
+        self._path = ""
+        self._known: set[str] = set()
+        self._error: OSError | None = None
+
+    def add(self, batch: Batch) -> None:
+        """Write a batch, once. What could be written before a failure is better than nothing."""
+        if batch.id in self._known or self._error is not None:
+            return
+        self._known.add(batch.id)
+        line = encode({"key": batch.key, "batch": batch.id, "entries": batch.entries}) + b"\n"
+        try:
+            if not self._path:
+                number, self._path = tempfile.mkstemp(prefix="outrider-transcript-", suffix=".jsonl")
+                os.close(number)
+            with open(self._path, "ab") as file:  # noqa: PTH123 - the name was made by `tempfile`
+                file.write(line)
+        except OSError as error:
+            error.filename = error.filename or self._path
+            self._error = error
+
+    def describe(self) -> str:
+        """Where it is, for people to read."""
+        if self._error is not None:
+            return f"and could not be written whole to a file: {self._error}"
+        if not self._path:
+            return "it is lost"
+        return f"it is in {self._path}: give each line's `entries` to the store's `append`"
 
 
 HOLD_SECONDS: Final = 5.0
@@ -275,10 +193,9 @@ class Mirror:
         self._backlog = Backlog()
         self._current: Batch | None = None
         """What is being stored."""
-        self._stranded = Backlog()
-        """What cannot be stored, because another writer has its session, if it is nowhere else."""
+        self._rescue = RescueFile()
         self._is_incomplete = False
-        """Whether there is, or was, anything like that."""
+        """Whether there is anything that will not be stored."""
         self._lost: set[str] = set()
         """Sessions that another writer has."""
         self._holds: deque[tuple[int, ResultHold]] = deque()
@@ -302,7 +219,7 @@ class Mirror:
                 self._take(event)
             return True
         if isinstance(event, OversizedMessage) and event.frame_type == TranscriptMirror.type:
-            self._cut_off(event)
+            self._cut_off(f"what was written is too large to be read ({event.error()})")
             return True
         return False
 
@@ -314,19 +231,27 @@ class Mirror:
                 log.warning("what is written to %r goes to no session store", frame.file_path)
             return
         self._paths[frame.file_path] = None
+        size = len(frame.raw_json)
+        if self._backlog and self._backlog.size + size > MEMORY_BYTES and not self._is_cut_off:
+            if self._is_only_copy:
+                # In order: what waits goes before what comes.
+                self._rescue_left()
+            self._cut_off(f"the session store is behind by {MEMORY_BYTES >> 20} MiB")
         if not self._is_cut_off:
-            self._backlog.put(key, frame.entries, len(frame.raw_json))
+            self._backlog.put(key, frame.entries, size)
             self._wake()
         elif self._is_only_copy:
-            self._stranded.put(key, frame.entries, len(frame.raw_json))
+            entries = cast("list[SessionStoreEntry]", frame.entries)
+            self._rescue.add(Batch(key, entries, uuid4().hex, 0))
 
-    def _cut_off(self, frame: OversizedMessage) -> None:
-        """Store nothing that comes after what could not be read: a transcript has no gaps."""
-        if not self._is_cut_off:
-            self._is_cut_off = self._is_incomplete = True
-            words = "what was written is too large to be read, and nothing after it is stored"
-            log.warning("%s: %s", words, frame.error())
-            self._tell(None, f"{words}: {frame.error()}")
+    def _cut_off(self, reason: str) -> None:
+        """Store nothing that comes from now on: a transcript has no gaps."""
+        if self._is_cut_off:
+            return
+        self._is_cut_off = self._is_incomplete = True
+        words = f"{reason}, and nothing after it is stored"
+        log.warning("%s", words)
+        self._tell(None, words)
 
     def hold(self, result: ResultMessage) -> ResultHold | None:
         """Hold a result that came just now; None if it need not wait."""
@@ -374,7 +299,7 @@ class Mirror:
                 if not await self._store(batch):
                     return
                 self._current = None
-                self._release_until(batch.last)
+                self._release_until(batch.last if self._backlog else self._backlog.last)
             elif self._is_ending:
                 return
 
@@ -462,7 +387,7 @@ class Mirror:
     def _strand(self, batch: Batch, words: str) -> None:
         self._is_incomplete = True
         if self._is_only_copy:
-            self._stranded.add(batch)
+            self._rescue.add(batch)
         if words:
             log.warning("%s", words)
             self._tell(batch.key, words)
@@ -486,8 +411,6 @@ class Mirror:
             return
         key = None if self._current is None else self._current.key
         words = f"the end of the transcript did not reach the session store; {self._rest()}"
-        self._stranded.close()
-        self._backlog.close()
         log.warning("%s", words)
         self.tell(_message(key, words))
 
@@ -495,19 +418,14 @@ class Mirror:
         """Where what is left can be found."""
         if not self._is_only_copy:
             return "it is on disk" + (f", in {', '.join(self._paths)}" if self._paths else "")
-        try:
-            path = rescue(self._left())
-        except OSError as error:
-            return f"and could not be written whole to a file: {error}"
-        return (
-            f"it is in {path}: give each line's `entries` to the store's `append`" if path else "it is lost"
-        )
+        self._rescue_left()
+        return self._rescue.describe()
 
-    def _left(self) -> Iterator[Batch]:
-        yield from self._stranded.drain()
-        if self._current is not None:
-            yield self._current
-        yield from self._backlog.drain()
+    def _rescue_left(self) -> None:
+        batch = self._current
+        while batch is not None or (batch := self._backlog.take()) is not None:
+            self._rescue.add(batch)
+            batch = None
 
 
 def _words(error: BaseException) -> str:

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     Append: TypeAlias = Callable[[str, list[SessionStoreEntry]], Awaitable[None]]
 
-__all__ = ["ConfigLocation", "SessionFiles", "locate_config"]
-
 _PRIVATE: Final = "config/projects"
 """Where sessions are in the private folder of a hermetic run."""
 

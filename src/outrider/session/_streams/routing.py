@@ -93,6 +93,13 @@ class TaskOwners:
             task = self._calls.get(message.parent_tool_use_id)
         return [] if task is None else task.owners
 
+    def own_any_of(self, messages: list[Message]) -> bool:
+        """Whether any message of the model, or to it, comes from a subagent that is known here."""
+        calls = self._calls
+        return bool(calls) and any(
+            getattr(message, "parent_tool_use_id", None) in calls for message in messages
+        )
+
     @property
     def next_owners(self) -> list[TurnState] | None:
         """The turns whose work is told of next; None if nothing is due."""
@@ -128,8 +135,8 @@ class TaskOwners:
         self._due.clear()
 
 
-_PLAIN: Final = frozenset((StreamEvent,))
-"""Messages that, within a turn, mean nothing but themselves."""
+_OUTPUT: Final = frozenset((StreamEvent, AssistantMessage, UserMessage))
+"""What the model says and what tools gave: within a turn, they begin nothing and end nothing."""
 
 
 class Routing:
@@ -215,16 +222,24 @@ class Routing:
 
     # What arrives.
 
-    def receive(self, messages: list[Message], size: int, now: float, hold: ResultHold | None = None) -> None:
-        """Take messages that came together; with a hold, a result alone."""
-        if self._current is not None and _PLAIN.issuperset(map(type, messages)):
-            # By far the most of them, where partial messages were asked for.
-            for state in self._current or self._hearing:
-                state.take_partials(messages)
-                state.stream.append(messages, size)
+    def receive(
+        self,
+        messages: list[Message],
+        kinds: set[type],
+        size: int,
+        now: float,
+        hold: ResultHold | None = None,
+    ) -> None:
+        """Take messages that came together, and are of these types; with a hold, a result alone."""
+        if self.turns.is_turn_open and kinds <= _OUTPUT and not self._task_owners.own_any_of(messages):
+            # Nearly all chunks: all of it belongs to the same turns.
+            self.meter.receive_output(messages, kinds)
+            for state in self._listening:
+                state.take_output(messages, kinds)
+                state.stream.append(messages, kinds, size)
         else:
             self._sort(messages, size // len(messages), now, hold)
-        self.everything.append(messages, size, hold)
+        self.everything.append(messages, kinds, size, hold)
         for observer in list(self.observers):
             observer.received(messages)
 
@@ -232,8 +247,8 @@ class Routing:
         """Give a message of our own to whoever reads. It says nothing about the agent."""
         for state in self._listening:
             state.keep(message)
-            state.stream.append([message], 0)
-        self.everything.append([message], 0)
+            state.stream.append([message], {type(message)}, 0)
+        self.everything.append([message], {type(message)}, 0)
 
     def receive_eof(self, error: BaseException, now: float) -> None:
         """Nothing more will come: turns without a result fail with `error`. `everything` is not ended yet."""
@@ -415,5 +430,5 @@ class Routing:
 
 def _deliver(pending: dict[TurnState, list[Message]], share: int, hold: ResultHold | None) -> None:
     for state, messages in pending.items():
-        state.stream.append(messages, share * len(messages), hold)
+        state.stream.append(messages, set(map(type, messages)), share * len(messages), hold)
     pending.clear()

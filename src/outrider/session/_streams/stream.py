@@ -167,8 +167,10 @@ class Stream:
         self._arrival: anyio.Event | None = None
         flow.add(self)
 
-    def append(self, batch: list[Message], size: int, hold: ResultHold | None = None) -> None:
-        """Add messages, which take up about `size` bytes. Once it is ended, it takes no more.
+    def append(
+        self, batch: list[Message], kinds: set[type], size: int, hold: ResultHold | None = None
+    ) -> None:
+        """Add messages of these types, which take up about `size` bytes. Once it is ended, it takes no more.
 
         Readers get them, and what follows, when the hold is released."""
         if self.is_ended:
@@ -176,7 +178,7 @@ class Stream:
         if hold is not None:
             self._last.hold = hold
             hold.add(self, self._last)
-        if self.flow.is_strict and any(isinstance(message, OversizedMessage) for message in batch):
+        if self.flow.is_strict and OversizedMessage in kinds:
             self._append_strictly(batch, size // len(batch))
         else:
             self._append(batch, size)

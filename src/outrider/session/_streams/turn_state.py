@@ -183,22 +183,11 @@ class TurnState:
 
     def take(self, message: Message, now: float) -> None:
         """Note what a message means for the turn."""
-        if isinstance(message, StreamEvent):
-            self.take_partials([message])
+        if isinstance(message, StreamEvent | AssistantMessage | UserMessage):
+            self.take_output([message], {type(message)})
             return
         self.keep(message)
-        if isinstance(message, AssistantMessage):
-            if message.parent_tool_use_id is None:
-                self._partials.clear()
-                self.open_tools.update(
-                    block.id for block in message.content if isinstance(block, ToolUseBlock)
-                )
-        elif isinstance(message, UserMessage):
-            if isinstance(message.content, list):
-                self.open_tools.difference_update(
-                    block.tool_use_id for block in message.content if isinstance(block, ToolResultBlock)
-                )
-        elif isinstance(message, ResultMessage):
+        if isinstance(message, ResultMessage):
             self._partials.clear()
             self.open_tools.clear()
             self.answered_at = now
@@ -214,12 +203,35 @@ class TurnState:
             self.retrying_since = now if self.retrying_since is None else self.retrying_since
             return
         if not isinstance(message, _PRELIMINARY):
-            self._note_life()
+            self.has_sign_of_life = True
+            self.retrying_since = None
 
-    def take_partials(self, messages: list[Message]) -> None:
-        """The same for stream events."""
-        self._partials.extend(messages)
-        self._note_life()
+    def take_output(self, messages: list[Message], kinds: set[type]) -> None:
+        """The same for messages of the model and to it that came together, and are of these types."""
+        if kinds == {StreamEvent}:
+            self._partials.extend(messages)
+        else:
+            if self.is_kept:
+                self.messages += (message for message in messages if type(message) is not StreamEvent)
+            self._follow_tools(messages)
+        self.has_sign_of_life = True
+        self.retrying_since = None
+
+    def _follow_tools(self, messages: list[Message]) -> None:
+        partials, open_tools = self._partials, self.open_tools
+        for message in messages:
+            if type(message) is StreamEvent:
+                partials.append(message)
+            elif type(message) is AssistantMessage:
+                if message.parent_tool_use_id is None:
+                    partials.clear()
+                    for block in message.content:
+                        if type(block) is ToolUseBlock:
+                            open_tools.add(block.id)
+            elif type(message) is UserMessage and type(message.content) is list:
+                for block in message.content:
+                    if type(block) is ToolResultBlock:
+                        open_tools.discard(block.tool_use_id)
 
     def end(self, now: float, failure: BaseException | None = None) -> None:
         """It has its result, or failed. Later calls change nothing."""
@@ -253,10 +265,6 @@ class TurnState:
         self.ended_at = now if self.until == "idle" else self.ended_at
         self.stream.end(self.failure)
         self.stream.wake()
-
-    def _note_life(self) -> None:
-        self.has_sign_of_life = True
-        self.retrying_since = None
 
 
 def is_interrupted(result: ResultMessage) -> bool:

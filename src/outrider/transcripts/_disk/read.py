@@ -1,4 +1,4 @@
-"""Reads the sessions that Claude Code keeps on this machine: `Disk`.
+"""Reads and searches the sessions that Claude Code keeps on this machine: `Disk` and `Search`.
 
 Does not change them: `write` does. Everything here blocks: call it in a thread.
 """
@@ -6,6 +6,7 @@ Does not change them: `write` does. Everything here blocks: call it in a thread.
 from __future__ import annotations
 
 import os
+import re
 import stat
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
 import msgspec
 
-from outrider.errors import SessionNotFound, TranscriptError
+from outrider.errors import OptionsError, SessionNotFound, TranscriptError
 from outrider.transcripts._chain import History, conversation, is_chained, last_messages
 from outrider.transcripts._describe import ARCHIVED, describe_data, fold_lines
 from outrider.transcripts._disk.files import (
@@ -23,32 +24,206 @@ from outrider.transcripts._disk.files import (
     SessionFile,
     agent_files,
     backwards,
+    chunks,
+    config_folder,
+    is_same_project,
     lines,
     open_file,
     part_files,
+    project_key,
     sessions_in,
+    worktrees,
 )
-from outrider.transcripts._disk.search import Search
 from outrider.transcripts._entries import TranscriptEntry, decode_line, finite, read_entry, to_object
-from outrider.transcripts._paths import config_folder, is_same_project, project_key, worktrees
 from outrider.transcripts._values import (
     Bundle,
+    MessageRange,
     SearchHit,
     SessionQuery,
     StoredSession,
     StrPath,
     check_count,
-    check_range,
     checked_id,
 )
 
 if TYPE_CHECKING:
     import builtins
-    from collections.abc import Callable, Generator, Iterator, Mapping
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
     from outrider.wire import JsonObject
 
-__all__ = ["Disk", "describe_facts", "describe_file", "load_bundle", "read_facts"]
+
+_AROUND: Final = 40
+"""So many characters of an excerpt are before what was found, and after it."""
+_LONGEST: Final = 160
+"""So many of what was found are in it."""
+
+_TITLES: Final = {
+    "custom-title": "customTitle",
+    "ai-title": "aiTitle",
+    "summary": "summary",
+    "tag": "tag",
+}
+"""Where the words are in lines that are no messages."""
+
+_PLAIN: Final = re.compile(r"[A-Za-z0-9 ,.;:!?()\[\]{}_=+*#@~^|$%-]+")
+"""Characters that stand for themselves in JSON, but for those that somebody chose to escape."""
+
+_ESCAPE: Final = b"\\u"
+_OTHER_LETTERS: Final = tuple(letter.encode() for letter in "\u017f\u212a\u0131\u0130")
+"""Those that are `s`, `k` or `i` where capitals do not count. Lines with one of these, or with an escape,
+cannot be passed over by their bytes."""
+
+
+class Search:
+    """Looks for a text, or for what matches a regular expression: in messages, calls of tools and their
+    results, titles. Raises `OptionsError` for what cannot be searched for."""
+
+    def __init__(
+        self, text: str, *, regex: bool = False, case_sensitive: bool = False, agents: bool = True
+    ) -> None:
+        if not text:
+            raise OptionsError("there is no text to search for", hint="Give one.")
+        flags = re.NOFLAG if case_sensitive else re.IGNORECASE
+        try:
+            self._pattern = re.compile(text if regex else re.escape(text), flags)
+        except (re.error, RecursionError, OverflowError) as error:
+            raise OptionsError(
+                f"{text!r} is no regular expression: {error}",
+                hint="Correct it, or search for it as it is, with regex=False.",
+            ) from error
+        plain = [] if regex else _PLAIN.findall(text)
+        self._bytes = max(plain, key=len, default="").encode()
+        self._is_exact = case_sensitive
+        if not case_sensitive:
+            self._bytes = self._bytes.lower()
+        self.with_agents = agents
+
+    def run(
+        self, sessions: Iterable[StoredSession], limit: int | None, is_over: Callable[[], bool]
+    ) -> Iterator[SearchHit]:
+        """The hits in sessions, no more than the limit, until it is over. What cannot be read is passed
+        over."""
+        if limit == 0:
+            return
+        count = 0
+        for session in sessions:
+            if is_over():
+                return
+            for hit in self._in_session(session, is_over):
+                yield hit
+                count += 1
+                if count == limit:
+                    return
+
+    def _in_session(self, session: StoredSession, is_over: Callable[[], bool]) -> Iterator[SearchHit]:
+        assert session.path is not None
+        yield from self._in_file(session, session.path, None, is_over)
+        if self.with_agents:
+            file = SessionFile(session_id=session.id, project=session.project, path=session.path)
+            for agent, path in agent_files(file).items():
+                if is_over():
+                    return
+                yield from self._in_file(session, path, agent, is_over)
+
+    def _in_file(
+        self, session: StoredSession, path: Path, agent: str | None, is_over: Callable[[], bool]
+    ) -> Iterator[SearchHit]:
+        number = 0
+        try:
+            with open_file(path) as stream:
+                for chunk in chunks(stream):
+                    if is_over():
+                        return
+                    if not self.may_be_in(chunk):
+                        number += chunk.count(b"\n")
+                        continue
+                    for line in chunk.removesuffix(b"\n").split(b"\n"):
+                        number += 1
+                        if self.may_be_in(line) and (hit := self.in_line(line)) is not None:
+                            entry, excerpt = hit
+                            yield SearchHit(
+                                session=session,
+                                entry=entry,
+                                line_number=number,
+                                excerpt=excerpt,
+                                agent_id=agent,
+                            )
+        except OSError:
+            return
+
+    def may_be_in(self, data: bytes) -> bool:
+        """Whether lines may hold it: a quick look at their bytes."""
+        if not self._bytes or self._bytes in (data if self._is_exact else data.lower()) or _ESCAPE in data:
+            return True
+        if self._is_exact or data.isascii():
+            return False
+        # A single byte is found ten times as fast.
+        return any(letter[:1] in data and letter in data for letter in _OTHER_LETTERS)
+
+    def in_line(self, line: bytes) -> tuple[TranscriptEntry, str] | None:
+        """The entry on a line, with the words around what was found in it."""
+        entry = read_entry(line)
+        excerpt = None if entry is None else self.excerpt(entry)
+        return None if entry is None or excerpt is None else (entry, excerpt)
+
+    def excerpt(self, entry: TranscriptEntry) -> str | None:
+        """The words around what was found in an entry; None if it is not in it."""
+        for text in words(entry):
+            if found := self._pattern.search(text):
+                return _excerpt(text, *found.span())
+        return None
+
+
+def words(entry: TranscriptEntry) -> Iterator[str]:
+    """What people see of an entry: text, thoughts, what tools were given and what they said; titles."""
+    if entry.is_meta:
+        return
+    if entry.type in _TITLES:
+        if isinstance(title := entry.raw.get(_TITLES[entry.type]), str):
+            yield title
+    elif entry.type in ("user", "assistant"):
+        message = entry.raw.get("message")
+        if isinstance(message, dict):
+            yield from _of_content(cast("JsonObject", message).get("content"))
+    elif entry.type == "system":
+        yield from _of_content(entry.raw.get("content"))
+
+
+def _of_content(content: object) -> Iterator[str]:
+    if isinstance(content, str):
+        yield content
+    elif isinstance(content, list):
+        for block in cast("list[object]", content):
+            if isinstance(block, dict):
+                yield from _of_block(cast("JsonObject", block))
+
+
+def _of_block(block: JsonObject) -> Iterator[str]:
+    for name in ("text", "thinking", "name"):
+        if isinstance(value := block.get(name), str):
+            yield value
+    yield from _texts(block.get("input"))
+    yield from _of_content(block.get("content"))
+
+
+def _texts(value: object) -> Iterator[str]:
+    """All texts in what a tool was given; its own names for them are not words."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for item in cast("JsonObject", value).values():
+            yield from _texts(item)
+    elif isinstance(value, list):
+        for item in cast("list[object]", value):
+            yield from _texts(item)
+
+
+def _excerpt(text: str, start: int, end: int) -> str:
+    shown = min(end, start + _LONGEST)
+    first, last = max(0, start - _AROUND), min(len(text), shown + _AROUND)
+    before, after = "…" if first else "", "…" if last < len(text) else ""
+    return before + " ".join(text[first:last].split()) + after
 
 
 # One file.
@@ -229,33 +404,24 @@ class Disk:
     # What is said in one
 
     def read(
-        self,
-        session_id: str,
-        project: StrPath | None = None,
-        *,
-        agent: str | None = None,
-        last: int | None = None,
-        limit: int | None = None,
-        offset: int = 0,
-        history: History = "compacted",
+        self, session_id: str, project: StrPath | None = None, wanted: MessageRange | None = None
     ) -> builtins.list[TranscriptEntry]:
-        """The messages of a conversation, first to last; of a subagent's if there is an `agent`.
+        """The messages of a conversation, first to last.
 
-        `last` gives so many from its end, and reads no more of the file than it takes; `limit` and `offset`
-        count from its beginning. Where the conversation was compacted, a summary stands for what came before;
-        `history="full"` gives that too. Lines that are damaged are left out; what follows one has no
-        beginning.
+        For the `last` ones no more of the file is read than it takes. Where the conversation was compacted, a
+        summary stands for what came before, unless the history is `full`. Damaged lines are left out; what
+        follows one has no beginning.
         """
-        check_range(last, limit, offset, history)
+        wanted = wanted or MessageRange()
+        is_agent, history = wanted.agent is not None, wanted.history
         file = self.find(session_id, project)
-        path = file.path if agent is None else _agent_file(file, agent)
+        path = file.path if wanted.agent is None else _agent_file(file, wanted.agent)
         with _reading(file):
-            if last is not None:
+            if wanted.last is not None:
                 with open_file(path, 0) as stream:
-                    return _read_last(stream, last, history, agent is not None)
+                    return _read_last(stream, wanted.last, history, is_agent)
             with open_file(path, _BUFFER) as stream:
-                found = conversation(_entries(stream), history=history, agent=agent is not None)
-        return found[offset : None if limit is None else offset + limit]
+                return wanted.cut(conversation(_entries(stream), history=history, agent=is_agent))
 
     def agents(self, session_id: str, project: StrPath | None = None) -> builtins.list[str]:
         """The ids of the subagents of a session that have a transcript."""
@@ -263,25 +429,16 @@ class Disk:
 
     def search(
         self,
-        text: str,
+        search: Search,
         query: SessionQuery | None = None,
         *,
-        regex: bool = False,
-        case_sensitive: bool = False,
-        agents: bool = True,
         limit: int | None = None,
         is_over: Callable[[], bool] = lambda: False,
     ) -> Iterator[SearchHit]:
-        """Where a text, or what matches a regular expression, is said: in messages, calls of tools and their
-        results, titles. Sessions that were used last come first; `limit` is that of the hits. `is_over` is
-        asked now and then: another thread may have given up waiting.
-
-        Raises `OptionsError` at once for what cannot be searched for.
-        """
-        search = Search(text, regex=regex, case_sensitive=case_sensitive, agents=agents)
+        """The hits of a search. Sessions that were used last come first; `limit` is that of the hits.
+        `is_over` is asked now and then: another thread may have given up waiting."""
         check_count("limit", limit)
-        query = query or SessionQuery()
-        return search.run(self._paged(query), limit, is_over)
+        return search.run(self._paged(query or SessionQuery()), limit, is_over)
 
     def load(self, session_id: str, project: StrPath | None = None) -> Bundle:
         """Everything of a session: all entries, those of its subagents too. Damaged lines are left out."""

@@ -17,9 +17,8 @@ from uuid import uuid4
 from outrider._folders import remove_folder
 from outrider.errors import SessionExists, SessionNotFound, TranscriptError
 from outrider.transcripts._describe import now
-from outrider.transcripts._disk.files import refuse_link
+from outrider.transcripts._disk.files import check_project_key, check_subpath, refuse_link
 from outrider.transcripts._entries import to_line
-from outrider.transcripts._paths import check_project_key, check_subpath
 from outrider.transcripts._values import checked_id
 
 if TYPE_CHECKING:
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
     from outrider.transcripts._disk.files import SessionFile
     from outrider.transcripts._values import Bundle
     from outrider.wire import JsonObject
-
-__all__ = ["append", "archive", "delete", "put"]
 
 _BINARY: Final = getattr(os, "O_BINARY", 0)
 _CLOSED_IN_CHILDREN: Final = getattr(os, "O_CLOEXEC", 0)

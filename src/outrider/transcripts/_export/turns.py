@@ -16,33 +16,14 @@ from outrider._display import escaped_json, plain
 from outrider.errors import OptionsError
 from outrider.redaction import DEFAULT
 from outrider.transcripts._chain import conversation
+from outrider.transcripts._describe import title_of
 from outrider.transcripts._entries import fields_of, to_entry, to_line, to_time
-from outrider.transcripts._fork import title_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from outrider.transcripts._values import Bundle
     from outrider.wire import JsonObject
-
-__all__ = [
-    "Agent",
-    "Call",
-    "ExportFormat",
-    "FORMAT",
-    "Note",
-    "Picture",
-    "Piece",
-    "Text",
-    "Thought",
-    "Transcript",
-    "Turn",
-    "VERSION",
-    "check_format",
-    "exported",
-    "read",
-]
-
 
 _PICTURES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
 """Types that are shown. Not SVG, which is a document with a will of its own."""
@@ -313,10 +294,10 @@ def exported(bundle: Bundle, form: ExportFormat = "markdown", *, redact: bool | 
 
     transcript = read(bundle, redact=redact is not False)
     if form == "html":
-        from outrider.transcripts._export.html import html
+        from outrider.transcripts._export.documents import html
 
         return html(transcript)
-    from outrider.transcripts._export.markdown import markdown
+    from outrider.transcripts._export.documents import markdown
 
     return markdown(transcript)
 

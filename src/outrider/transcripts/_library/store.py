@@ -11,7 +11,7 @@ import os
 import socket
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 from uuid import UUID, uuid5
 
 import anyio
@@ -27,6 +27,7 @@ from outrider.errors import (
     UsageError,
 )
 from outrider.transcripts._chain import conversation
+from outrider.transcripts._copies import agents_in, left_of, says_archived
 from outrider.transcripts._describe import (
     archive_entry,
     dated,
@@ -36,20 +37,17 @@ from outrider.transcripts._describe import (
     from_milliseconds,
     to_facts,
 )
-from outrider.transcripts._disk.search import Search
+from outrider.transcripts._disk.files import check_subpath, project_key, worktrees
+from outrider.transcripts._disk.read import Search
 from outrider.transcripts._entries import to_entry, to_line, to_time
-from outrider.transcripts._fork import agents_in
-from outrider.transcripts._import import left_of, says_archived
-from outrider.transcripts._paths import check_subpath, project_key, worktrees
 from outrider.transcripts._values import Bundle, SearchHit, StoredSession
 from outrider.transcripts.stores._calls import StoreCalls, to_key
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 
-    from outrider.transcripts._chain import History
     from outrider.transcripts._entries import TranscriptEntry
-    from outrider.transcripts._values import SessionQuery, StrPath
+    from outrider.transcripts._values import MessageRange, SessionQuery, StrPath
     from outrider.transcripts.stores._base import SessionStore
     from outrider.wire import JsonObject
 
@@ -58,9 +56,6 @@ if TYPE_CHECKING:
     _Entries = list[TranscriptEntry]
     _Names = list[str]
     _Objects = list[JsonObject]
-
-__all__ = ["StoreLibrary", "StoreSearch", "listed", "put", "rows_of"]
-
 
 log = logging.getLogger("outrider.transcripts")
 
@@ -231,27 +226,14 @@ async def _held(
                 await store.release_lease(key, token)
 
 
-class _SearchedSessions(Protocol):
-    async def load_at(self, key: str, session_id: str) -> Bundle: ...
-
-    async def list(self, query: SessionQuery) -> list[StoredSession]: ...
-
-
 class StoreSearch:
     """A search that is on its way."""
 
     def __init__(
-        self,
-        sessions: _SearchedSessions,
-        search: Search,
-        query: SessionQuery,
-        *,
-        agents: bool,
-        limit: int | None,
+        self, sessions: StoreLibrary, search: Search, query: SessionQuery, limit: int | None
     ) -> None:
         self._sessions = sessions
         self._search, self._query = search, query
-        self._with_agents = agents
         self._left = limit
         self._to_do: list[StoredSession] | None = None
 
@@ -280,8 +262,8 @@ class StoreSearch:
 
     def _in(self, info: StoredSession, bundle: Bundle) -> Iterator[SearchHit]:
         yield from self._in_entries(info, bundle.entries, None)
-        for subpath, part in bundle.parts.items() if self._with_agents else ():
-            yield from self._in_entries(info, part, subpath.rpartition("/")[2].removeprefix("agent-"))
+        for subpath, part in bundle.parts.items() if self._search.with_agents else ():
+            yield from self._in_entries(info, part, _agent_of(subpath))
 
     def _in_entries(
         self, info: StoredSession, entries: list[JsonObject], agent: str | None
@@ -326,29 +308,17 @@ class StoreLibrary:
         assert info is not None
         return info
 
-    async def read(
-        self,
-        session_id: str,
-        project: StrPath | None,
-        *,
-        agent: str | None,
-        history: History,
-        last: int | None,
-        limit: int | None,
-        offset: int,
-    ) -> _Entries:
+    async def read(self, session_id: str, project: StrPath | None, wanted: MessageRange) -> _Entries:
         key = await self._find(session_id, project)
-        if agent is None:
+        if wanted.agent is None:
             entries = await self._load(key, session_id)
         else:
-            entries = await self._load_agent(key, session_id, agent)
+            entries = await self._load_agent(key, session_id, wanted.agent)
 
         def chained() -> _Entries:
-            told = (to_entry(entry) for entry in entries)
-            found = conversation(told, history=history, agent=agent is not None)
-            if last is not None:
-                found = found[len(found) - last if last < len(found) else 0 :]
-            return found[offset : None if limit is None else offset + limit]
+            read = (to_entry(entry) for entry in entries)
+            is_agent = wanted.agent is not None
+            return wanted.cut(conversation(read, history=wanted.history, agent=is_agent))
 
         return await run_sync(chained, abandon_on_cancel=True)
 
@@ -357,18 +327,8 @@ class StoreLibrary:
         parts = await self._subpaths(key, session_id)
         return sorted(_agent_of(part) for part in parts if part.startswith(_AGENTS))
 
-    def search(
-        self,
-        text: str,
-        query: SessionQuery,
-        *,
-        regex: bool,
-        case_sensitive: bool,
-        agents: bool,
-        limit: int | None,
-    ) -> StoreSearch:
-        search = Search(text, regex=regex, case_sensitive=case_sensitive, agents=agents)
-        return StoreSearch(self, search, query, agents=agents, limit=limit)
+    def search(self, search: Search, query: SessionQuery, limit: int | None) -> StoreSearch:
+        return StoreSearch(self, search, query, limit)
 
     async def load(self, session_id: str, project: StrPath | None) -> Bundle:
         return await self.load_at(await self._find(session_id, project), session_id)

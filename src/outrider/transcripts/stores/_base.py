@@ -7,16 +7,6 @@ from __future__ import annotations
 
 from typing import Any, Final, NotRequired, Protocol, TypedDict
 
-__all__ = [
-    "SessionKey",
-    "SessionListSubkeysKey",
-    "SessionStore",
-    "SessionStoreEntry",
-    "SessionStoreListEntry",
-    "SessionSummaryEntry",
-    "offers",
-]
-
 
 class SessionKey(TypedDict):
     """Names one transcript."""

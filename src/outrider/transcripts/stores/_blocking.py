@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
 from threading import Event, Lock
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 from uuid import uuid4
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -20,9 +20,17 @@ import msgspec
 from anyio.lowlevel import RunVar
 
 from outrider._threads import run_sync, start_thread
-from outrider.errors import LaunchError, OptionsError, OutriderError, SessionBusy, StoreError, StoreTimedOut
+from outrider.errors import (
+    LaunchError,
+    LeaseLost,
+    OptionsError,
+    OutriderError,
+    SessionBusy,
+    StoreError,
+    StoreTimedOut,
+)
 from outrider.transcripts.stores._base import SessionStore
-from outrider.transcripts.stores._records import Line, Place
+from outrider.transcripts.stores._records import Lease, Line, Place, decode
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -36,17 +44,11 @@ if TYPE_CHECKING:
         SessionSummaryEntry,
     )
 
-__all__ = [
-    "DEFAULT_TIMEOUT",
-    "BlockingStore",
-    "Explained",
-    "check_seconds",
-    "check_timeout",
-    "raise_if_abandoned",
-]
-
 T = TypeVar("T")
 Explained: TypeAlias = tuple[str, bool] | tuple[str, bool, str]
+"""What went wrong, whether it may pass, and what to do."""
+Listed: TypeAlias = tuple[str, int, bytes | str | None]
+"""The id of a session, its mtime, and the data of its summary as `encode` made it."""
 
 DEFAULT_TIMEOUT: Final = 30.0
 _TO_TELL: Final = 0.9
@@ -75,7 +77,11 @@ class BlockingStore(SessionStore, ABC):
     def __init__(self, name: str, *, timeout: float | None = DEFAULT_TIMEOUT) -> None:
         """`name` is the store's URL without a password, for people to read."""
         self._name = name
-        self._timeout = check_timeout(timeout)
+        if timeout is not None and not 0 < timeout < float("inf"):
+            raise OptionsError(
+                f"`timeout` is {timeout}; give a number of seconds above 0, or None for no limit"
+            )
+        self._timeout = timeout
         self._tokens: dict[Place, str] = {}
         _registry.add(self)
 
@@ -121,11 +127,11 @@ class BlockingStore(SessionStore, ABC):
 
     async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
         """The sessions of a project, newest first."""
-        return await self._run("list_sessions", self._list_sessions, project_key)
+        return await self._run("list_sessions", self._sorted_sessions, project_key)
 
     async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
         """What is known about the sessions of a project, newest first."""
-        return await self._run("list_session_summaries", self._list_summaries, project_key)
+        return await self._run("list_session_summaries", self._sorted_summaries, project_key)
 
     async def delete(self, key: SessionKey) -> None:
         await self._run("delete", self._delete, Place.of(key))
@@ -170,7 +176,7 @@ class BlockingStore(SessionStore, ABC):
         await self._run("renew_lease", self._renew, Place.of(key).main, token, seconds)
 
     async def release_lease(self, key: SessionListSubkeysKey, token: str) -> None:
-        await self._run("release_lease", self._let_go, Place.of(key).main, token)
+        await self._run("release_lease", self._release, Place.of(key).main, token)
 
     async def close(self) -> None:
         """Let go of connections and files; what is asked afterwards connects again."""
@@ -189,12 +195,8 @@ class BlockingStore(SessionStore, ABC):
     def _load(self, place: Place) -> list[SessionStoreEntry] | None: ...
 
     @abstractmethod
-    def _list_sessions(self, project: str) -> list[SessionStoreListEntry]:
-        """Newest first."""
-
-    @abstractmethod
-    def _list_summaries(self, project: str) -> list[SessionSummaryEntry]:
-        """Newest first."""
+    def _list_sessions(self, project: str, *, summaries: bool) -> list[Listed]:
+        """In any order. Summaries may be left out if they are not asked for."""
 
     @abstractmethod
     def _delete(self, place: Place) -> None:
@@ -210,16 +212,9 @@ class BlockingStore(SessionStore, ABC):
     def _find_session(self, session_id: str) -> list[str]: ...
 
     @abstractmethod
-    def _acquire(self, session: Place, token: str, holder: str, seconds: float) -> None:
-        """Keep this token for so long. Raises `SessionBusy` while there is any other that has not run out."""
-
-    @abstractmethod
-    def _renew(self, session: Place, token: str, seconds: float) -> None:
-        """Raises `LeaseLost` unless the token that is kept, run out or not, is this one."""
-
-    @abstractmethod
-    def _release(self, session: Place, token: str) -> None:
-        """Forget the token, if it is the one that is kept."""
+    def _change_lease(self, session: Place, change: Callable[[Lease | None], Lease | None]) -> None:
+        """In one transaction, keep what `change` makes of the lease that is kept, run out or not. If it gives
+        back the same object, there is nothing to write."""
 
     @abstractmethod
     def _close(self) -> None: ...
@@ -246,10 +241,9 @@ class BlockingStore(SessionStore, ABC):
         """The token of the lease that this object has, or had."""
         return self._tokens.get(session.main)
 
-    def _check_lease(self, place: Place, token: str | None, holder: str, seconds: float) -> None:
-        """Raises `SessionBusy` if the lease that is kept, with so many seconds to run, is somebody else's."""
-        if token is not None and seconds > 0 and token != self._token(place):
-            raise SessionBusy(place.session, holder, retry_after=round(seconds, 3))
+    def _check_lease(self, place: Place, lease: Lease | None) -> None:
+        """Raises `SessionBusy` if the lease that is kept still runs, and is somebody else's."""
+        _raise_if_busy(place, lease, self._token(place))
 
     @property
     def _patience(self) -> float:
@@ -261,8 +255,38 @@ class BlockingStore(SessionStore, ABC):
     def _encode_and_append(self, place: Place, entries: list[SessionStoreEntry], batch: str | None) -> None:
         self._append(place, [Line.of(entry) for entry in entries], batch)
 
-    def _let_go(self, session: Place, token: str) -> None:
-        self._release(session, token)
+    def _sorted_sessions(self, project: str) -> list[SessionStoreListEntry]:
+        rows = sorted(self._list_sessions(project, summaries=False), key=_mtime, reverse=True)
+        return [{"session_id": session, "mtime": mtime} for session, mtime, _ in rows]
+
+    def _sorted_summaries(self, project: str) -> list[SessionSummaryEntry]:
+        rows = sorted(self._list_sessions(project, summaries=True), key=_mtime, reverse=True)
+        return [
+            {"session_id": session, "mtime": mtime, "data": cast("dict[str, object]", decode(data or b"{}"))}
+            for session, mtime, data in rows
+        ]
+
+    def _acquire(self, session: Place, token: str, holder: str, seconds: float) -> None:
+        def acquire(lease: Lease | None) -> Lease:
+            # Its own token is there if the answer to the first try was lost.
+            _raise_if_busy(session, lease, token)
+            return Lease(token, holder, seconds)
+
+        self._change_lease(session, acquire)
+
+    def _renew(self, session: Place, token: str, seconds: float) -> None:
+        def renew(lease: Lease | None) -> Lease:
+            if lease is None or lease.token != token:
+                raise LeaseLost(session.session, "" if lease is None else lease.holder)
+            return lease._replace(seconds=seconds)
+
+        self._change_lease(session, renew)
+
+    def _release(self, session: Place, token: str) -> None:
+        def release(lease: Lease | None) -> Lease | None:
+            return None if lease is None or lease.token == token else lease
+
+        self._change_lease(session, release)
         if self._tokens.get(session) == token:
             self._tokens.pop(session, None)
 
@@ -271,7 +295,7 @@ class BlockingStore(SessionStore, ABC):
         _abandoned.set(None)
         # If this fails, it runs out.
         with suppress(Exception):
-            self._let_go(session, token)
+            self._release(session, token)
 
     async def _run(self, operation: str, call: Callable[..., T], *arguments: object) -> T:
         abandoned = Event()
@@ -318,23 +342,30 @@ class BlockingStore(SessionStore, ABC):
         self._forget()
 
 
+def _mtime(row: Listed) -> int:
+    return row[1]
+
+
+def _raise_if_busy(place: Place, lease: Lease | None, token: str | None) -> None:
+    if lease is not None and lease.seconds > 0 and lease.token != token:
+        raise SessionBusy(place.session, lease.holder, retry_after=round(lease.seconds, 3))
+
+
 class _Abandoned(Exception):
     """Ends the thread of a call that nobody waits for."""
+
+
+def is_abandoned() -> bool:
+    """Whether nobody waits any more for the call that this thread makes."""
+    abandoned = _abandoned.get()
+    return abandoned is not None and abandoned.is_set()
 
 
 def raise_if_abandoned() -> None:
     """End the thread of a call that nobody waits for any more. Call it in that thread after each wait, before
     anything is written: what is written so late would come after what was written since."""
-    abandoned = _abandoned.get()
-    if abandoned is not None and abandoned.is_set():
+    if is_abandoned():
         raise _Abandoned
-
-
-def check_timeout(timeout: float | None) -> float | None:
-    """Raises `OptionsError` unless it is a number of seconds, or None for no limit."""
-    if timeout is not None and not 0 < timeout < float("inf"):
-        raise OptionsError(f"`timeout` is {timeout}; give a number of seconds above 0, or None for no limit")
-    return timeout
 
 
 def check_seconds(seconds: float) -> None:

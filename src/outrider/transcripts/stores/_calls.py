@@ -1,19 +1,21 @@
-"""Calls a store with a timeout and a limit on concurrent calls, and turns its failures into `StoreError`s.
+"""Calls a store of any kind: with a timeout, with its failures as `StoreError`s, and its answers checked.
 
-Also validates what a store returns. Does not decide what a failure means to the caller.
+Does not decide what a failure means to the caller.
 """
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypedDict, TypeVar, cast
 
 import anyio
 import msgspec
 from anyio.lowlevel import checkpoint
 
 from outrider.errors import OutriderError, StoreError, StoreTimedOut
+from outrider.transcripts._entries import deep_copy
 from outrider.transcripts.stores._base import offers
+from outrider.transcripts.stores._blocking import BlockingStore
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -28,18 +30,11 @@ if TYPE_CHECKING:
     )
     from outrider.wire import JsonObject
 
-    _Place: TypeAlias = dict[Any, object] | list[object]
-
-__all__ = ["StoreCalls", "to_key"]
-
 A = TypeVar("A")
 B = TypeVar("B")
 
 _AT_ONCE: Final = 16
 """How many transcripts are loaded side by side."""
-
-_PASSING: Final = (OSError, TimeoutError)
-"""What a driver raises when its server cannot be reached: the next call may well succeed."""
 
 _Time = Annotated[float, msgspec.Meta(ge=-sys.float_info.max)]
 """Not NaN, which has no order."""
@@ -55,21 +50,25 @@ class _Summary(_Listed):
 
 
 class StoreCalls:
-    """A store, which may be of the user's own kind: what it gives is looked at before it is used.
+    """A store, which may be of the user's own kind: what it gives is checked before it is used.
 
     An optional method may be called if the store `offers` it. Each raises a `StoreError`, or another of
-    Outrider's errors if the store does; a `StoreTimedOut` after `timeout` seconds, if there is one.
+    Outrider's errors if the store does; a `StoreTimedOut` after `timeout` seconds, if there is one. The
+    methods of `BlockingStore` do all that by themselves: their answers and timeouts are trusted.
     """
 
     def __init__(self, store: SessionStore, timeout: float | None = None) -> None:
         self._store = store
         self._timeout = timeout
+        self._is_guarded = isinstance(store, BlockingStore) and (
+            timeout is None or (store.timeout is not None and store.timeout <= timeout)
+        )
 
     @property
     def name(self) -> str:
         """What it is called in errors."""
-        told = getattr(self._store, "name", None)
-        return told if isinstance(told, str) else type(self._store).__name__
+        name = getattr(self._store, "name", None)
+        return name if isinstance(name, str) else type(self._store).__name__
 
     @property
     def has_leases(self) -> bool:
@@ -80,8 +79,8 @@ class StoreCalls:
 
     async def load(self, key: SessionKey) -> list[JsonObject]:
         """The entries of a transcript; none if it is not there."""
-        found = await self._call("load", self._store.load, key)
-        return self._read("load", [] if found is None else found, list[dict[str, Any]])
+        found = await self._call("load", key)
+        return self._checked("load", [] if found is None else found, list[dict[str, Any]])
 
     async def append(
         self,
@@ -90,51 +89,44 @@ class StoreCalls:
         batch: str | None = None,
     ) -> None:
         """Add entries; those of a `batch` once, if the store can tell."""
-        # It may well change what it gets, and it may have to get the same again.
-        given = cast("list[SessionStoreEntry]", _copied(entries))
-        if batch is not None and self.offers("append_batch"):
-            await self._call("append_batch", self._store.append_batch, key, given, batch)
-        else:
-            await self._call("append", self._store.append, key, given)
+        operation = "append" if batch is None or not self.offers("append_batch") else "append_batch"
+        # A store may change what it gets, and may have to get the same again.
+        given = list(entries) if self._trusts(operation) else deep_copy(list[object](entries))
+        await self._call(operation, key, given, *([] if operation == "append" else [batch]))
 
     async def delete(self, key: SessionKey) -> None:
-        await self._call("delete", self._store.delete, key)
+        await self._call("delete", key)
 
     async def list_sessions(self, project: str) -> list[SessionStoreListEntry]:
-        found = await self._call("list_sessions", self._store.list_sessions, project)
-        return cast("list[SessionStoreListEntry]", self._read("list_sessions", found, list[_Listed]))
+        found = await self._ask(list[_Listed], "list_sessions", project)
+        return cast("list[SessionStoreListEntry]", found)
 
     async def list_session_summaries(self, project: str) -> list[SessionSummaryEntry]:
-        found = await self._call("list_session_summaries", self._store.list_session_summaries, project)
-        return cast("list[SessionSummaryEntry]", self._read("list_session_summaries", found, list[_Summary]))
+        found = await self._ask(list[_Summary], "list_session_summaries", project)
+        return cast("list[SessionSummaryEntry]", found)
 
     async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
-        found = await self._call("list_subkeys", self._store.list_subkeys, key)
-        return self._read("list_subkeys", found, list[str])
+        return await self._ask(list[str], "list_subkeys", key)
 
     async def list_projects(self) -> list[str]:
-        return self._read(
-            "list_projects", await self._call("list_projects", self._store.list_projects), list[str]
-        )
+        return await self._ask(list[str], "list_projects")
 
     async def find_session(self, session_id: str) -> list[str]:
-        found = await self._call("find_session", self._store.find_session, session_id)
-        return self._read("find_session", found, list[str])
+        return await self._ask(list[str], "find_session", session_id)
 
     async def acquire_lease(self, key: SessionListSubkeysKey, holder: str, seconds: float) -> str:
-        found = await self._call("acquire_lease", self._store.acquire_lease, key, holder, seconds)
-        return self._read("acquire_lease", found, str)
+        return await self._ask(str, "acquire_lease", key, holder, seconds)
 
     async def renew_lease(self, key: SessionListSubkeysKey, token: str, seconds: float) -> None:
-        await self._call("renew_lease", self._store.renew_lease, key, token, seconds)
+        await self._call("renew_lease", key, token, seconds)
 
     async def release_lease(self, key: SessionListSubkeysKey, token: str) -> None:
-        await self._call("release_lease", self._store.release_lease, key, token)
+        await self._call("release_lease", key, token)
 
     async def close(self) -> None:
         """Close it, if it can be closed; for the one who opened it."""
         if self.offers("close"):
-            await self._call("close", self._store.close)
+            await self._call("close")
 
     async def each(self, function: Callable[[A], Awaitable[B]], items: Iterable[A]) -> list[B]:
         """What the function gives for each, some of them side by side."""
@@ -157,8 +149,12 @@ class StoreCalls:
             raise failed[0]
         return [made[index] for index in sorted(made)]
 
-    def _read(self, operation: str, found: object, kind: type[A]) -> A:
-        """What the store has given, if it is what it should be."""
+    async def _ask(self, kind: type[A], operation: str, *arguments: object) -> A:
+        return self._checked(operation, await self._call(operation, *arguments), kind)
+
+    def _checked(self, operation: str, found: object, kind: type[A]) -> A:
+        if self._trusts(operation):
+            return cast("A", found)
         try:
             return msgspec.convert(found, kind)
         except msgspec.ValidationError as error:
@@ -167,8 +163,15 @@ class StoreCalls:
                 self.name, operation, f"what it gives is no answer: {error}", hint=hint
             ) from None
 
-    async def _call(self, operation: str, call: Callable[..., Awaitable[A]], *arguments: object) -> A:
+    def _trusts(self, operation: str) -> bool:
+        """Whether this is a method of ours, which a class of the user's has not replaced."""
+        return self._is_guarded and getattr(type(self._store), operation) is getattr(BlockingStore, operation)
+
+    async def _call(self, operation: str, *arguments: object) -> object:
+        call: Callable[..., Awaitable[object]] = getattr(self._store, operation)
         try:
+            if self._trusts(operation):
+                return await call(*arguments)
             with anyio.move_on_after(self._timeout):
                 return await call(*arguments)
         except OutriderError:
@@ -181,7 +184,8 @@ class StoreCalls:
             if not isinstance(error, Exception):
                 # Raises it again if it was meant for this task.
                 await checkpoint()
-            passes = isinstance(error, _PASSING)
+            # What a driver raises when its server cannot be reached may pass.
+            passes = isinstance(error, (OSError, TimeoutError))
             raise StoreError(self.name, operation, _reason(error), retryable=passes) from error
         raise StoreTimedOut(self.name, operation, self._timeout)
 
@@ -191,19 +195,6 @@ def to_key(project: str, session_id: str, subpath: str | None = None) -> Session
     if subpath is not None:
         key["subpath"] = subpath
     return key
-
-
-def _copied(entries: Iterable[object]) -> list[object]:
-    """A copy of what came as JSON, however deep it is."""
-    copy = list(entries)
-    left: list[_Place] = [cast("_Place", copy)]
-    while left:
-        place = left.pop()
-        for at, value in list(place.items()) if isinstance(place, dict) else enumerate(place):
-            if isinstance(value, dict | list):
-                place[at] = inner = cast("_Place", value).copy()
-                left.append(inner)
-    return copy
 
 
 def _reason(error: BaseException) -> str:

@@ -15,7 +15,7 @@ from outrider.errors import LeaseLost, SessionBusy
 from outrider.transcripts._describe import fold_session_summary
 from outrider.transcripts.stores._blocking import check_seconds
 from outrider.transcripts.stores._records import Place, later
-from outrider.transcripts.stores._urls import refuse_parameters
+from outrider.transcripts.stores._urls import take_parameters
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
         SessionStoreListEntry,
         SessionSummaryEntry,
     )
-
-__all__ = ["MemoryStore"]
 
 _Session: TypeAlias = tuple[str, str]
 """Project, session."""
@@ -62,7 +60,7 @@ class MemoryStore:
     @classmethod
     def from_url(cls, url: str) -> MemoryStore:
         """`memory:` is an empty one; `memory://name` has the same data wherever this process names it."""
-        refuse_parameters(url, ())
+        take_parameters(url, {})
         name = url.partition(":")[2].strip("/")
         if not name:
             return cls()

@@ -1,6 +1,6 @@
-"""Defines what stores share: keys, encoded entries, times, leases, and explanations of file system errors.
+"""Defines the values that stores keep: keys, entries, summaries, times and leases.
 
-Does not keep anything.
+Also explains errors of the file system. Does not keep anything.
 """
 
 from __future__ import annotations
@@ -12,31 +12,22 @@ import re
 import time
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, cast
 
 import msgspec
 
-from outrider.errors import UsageError
+from outrider.errors import StoreError, UsageError
+from outrider.transcripts._describe import fold_session_summary
 
 if TYPE_CHECKING:
-    from outrider.transcripts.stores._base import SessionKey, SessionListSubkeysKey, SessionStoreEntry
+    from collections.abc import Callable, Sequence
 
-__all__ = [
-    "LeaseTime",
-    "Line",
-    "MAKE_ROOM",
-    "Place",
-    "RESTORE",
-    "WAIT_LONGER",
-    "decode",
-    "encode",
-    "explain_os_error",
-    "has_room",
-    "later",
-    "now",
-    "plain",
-    "restored",
-]
+    from outrider.transcripts.stores._base import (
+        SessionKey,
+        SessionListSubkeysKey,
+        SessionStoreEntry,
+        SessionSummaryEntry,
+    )
 
 
 class Place(NamedTuple):
@@ -83,6 +74,9 @@ class Place(NamedTuple):
         return part[1:] if part else None
 
 
+_Mark = TypeVar("_Mark")
+
+
 class Line(NamedTuple):
     """An entry to be added."""
 
@@ -95,6 +89,30 @@ class Line(NamedTuple):
     def of(cls, entry: SessionStoreEntry) -> Line:
         uuid: object = entry.get("uuid")
         return cls(entry, encode(entry), uuid if isinstance(uuid, str) else None)
+
+
+def fresh_lines(
+    lines: list[Line], known: set[_Mark], mark: Callable[[str], _Mark]
+) -> list[tuple[Line, _Mark | None]]:
+    """The lines whose uuid is not known, each once, with what the store makes of the uuid."""
+    fresh: list[tuple[Line, _Mark | None]] = []
+    seen = known.copy()
+    for line in lines:
+        uuid = None if line.uuid is None else mark(line.uuid)
+        if uuid is None or uuid not in seen:
+            fresh.append((line, uuid))
+        if uuid is not None:
+            seen.add(uuid)
+    return fresh
+
+
+def fold_summary(place: Place, known: bytes | str | None, lines: Sequence[Line]) -> bytes:
+    """The data of a session's summary with more lines, from the data before; both as `encode` made them."""
+    previous: SessionSummaryEntry | None = None
+    if known is not None:
+        data = cast("dict[str, object]", decode(known))
+        previous = {"session_id": place.session, "mtime": 0, "data": data}
+    return encode(fold_session_summary(previous, place.key, [line.entry for line in lines])["data"])
 
 
 def encode(value: object) -> bytes:
@@ -138,6 +156,27 @@ def restored(text: str) -> str:
     return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text)
 
 
+def to_bytes(text: str) -> bytes:
+    """Any text as bytes, half a surrogate pair too; `to_text` undoes it."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def to_text(data: bytes) -> str:
+    """The text that `to_bytes` was given."""
+    return data.decode("utf-8", "surrogatepass")
+
+
+def check_version(store: str, what: str, found: object, known: int, instead: str) -> None:
+    """Raises `StoreError` if a newer Outrider wrote what is there; `instead` is what else can be used."""
+    if not isinstance(found, int) or found > known:
+        raise StoreError(
+            store,
+            "open",
+            f"{what} of version {found}, and this Outrider knows up to {known}",
+            hint=f"Update Outrider here, or use another {instead}.",
+        )
+
+
 def now() -> int:
     """Milliseconds since 1970."""
     return time.time_ns() // 1_000_000
@@ -149,6 +188,16 @@ def later(latest: int) -> int:
 
 
 # Leases.
+
+
+class Lease(NamedTuple):
+    """The right to be the only writer of a session."""
+
+    token: str
+    holder: str
+    seconds: float
+    """How long it runs from now on; zero or less if it has run out."""
+
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 

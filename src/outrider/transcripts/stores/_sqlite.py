@@ -15,50 +15,39 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from msgspec.structs import astuple
 
 from outrider._folders import refuse_planted
-from outrider.errors import LeaseLost, SessionBusy, StoreError
-from outrider.transcripts._describe import fold_session_summary
+from outrider.errors import StoreError
 from outrider.transcripts.stores._blocking import (
     DEFAULT_TIMEOUT,
     BlockingStore,
     Explained,
+    Listed,
     raise_if_abandoned,
 )
 from outrider.transcripts.stores._records import (
     MAKE_ROOM,
     RESTORE,
     WAIT_LONGER,
+    Lease,
     LeaseTime,
     Line,
     Place,
+    check_version,
     decode,
-    encode,
     explain_os_error,
+    fold_summary,
     has_room,
     later,
     plain,
     restored,
 )
-from outrider.transcripts.stores._urls import (
-    absolute_path,
-    local_path,
-    refuse_parameters,
-    take_parameters,
-    take_seconds,
-)
+from outrider.transcripts.stores._urls import SECONDS, absolute_path, local_path, take_parameters
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Callable, Generator, Sequence
     from pathlib import Path
     from typing import Self
 
-    from outrider.transcripts.stores._base import (
-        SessionStoreEntry,
-        SessionStoreListEntry,
-        SessionSummaryEntry,
-    )
-
-__all__ = ["APPLICATION_ID", "Connections", "MIGRATIONS", "SqliteStore", "set_up", "write_ahead"]
-
+    from outrider.transcripts.stores._base import SessionStoreEntry
 
 # Tables.
 
@@ -150,13 +139,7 @@ def _version(connection: sqlite3.Connection, name: str) -> int:
                 name, "open", "it is a database of another program", hint="Give the path of a new one."
             )
         return 0
-    if version > len(MIGRATIONS):
-        raise StoreError(
-            name,
-            "open",
-            f"its tables are of version {version}, and this Outrider knows up to {len(MIGRATIONS)}",
-            hint="Update Outrider here, or use another database.",
-        )
+    check_version(name, "its tables are", version, len(MIGRATIONS), "database")
     if connection.execute("SELECT 1 FROM sqlite_master WHERE type IN ('trigger', 'view')").fetchone():
         # One of somebody else's could do anything to what is read and written.
         raise StoreError(
@@ -359,9 +342,8 @@ class SqliteStore(BlockingStore):
     @classmethod
     def from_url(cls, url: str) -> Self:
         """`sqlite:///relative.db` or `sqlite:////absolute.db`, with `?timeout=seconds`."""
-        url, taken = take_parameters(url, "timeout")
-        refuse_parameters(url, ("timeout",))
-        return cls(local_path(url), timeout=take_seconds(taken, "timeout", DEFAULT_TIMEOUT))
+        url, given = take_parameters(url, {"timeout": SECONDS})
+        return cls(local_path(url), **given)
 
     @property
     def path(self) -> Path:
@@ -370,7 +352,7 @@ class SqliteStore(BlockingStore):
 
     def _append(self, place: Place, lines: list[Line], batch: str | None) -> None:
         with self._connections.transaction() as connection:
-            self._check(connection, place)
+            self._check_lease(place, _lease(connection, place))
             transcript = _transcript(connection, place)
             if transcript is None:
                 made = connection.execute(
@@ -385,7 +367,7 @@ class SqliteStore(BlockingStore):
             ):
                 return
             fresh = [
-                line.entry
+                line
                 for line in lines
                 if _added(
                     connection,
@@ -406,22 +388,16 @@ class SqliteStore(BlockingStore):
         )
         return [decode(data) for (data,) in rows] or None
 
-    def _list_sessions(self, project: str) -> list[SessionStoreListEntry]:
+    def _list_sessions(self, project: str, *, summaries: bool) -> list[Listed]:
         rows = self._read(
-            "SELECT session, mtime FROM sessions WHERE project = ? ORDER BY mtime DESC", plain(project)
-        )
-        return [{"session_id": restored(session), "mtime": mtime} for session, mtime in rows]
-
-    def _list_summaries(self, project: str) -> list[SessionSummaryEntry]:
-        rows = self._read(
-            "SELECT session, mtime, summary FROM sessions WHERE project = ? ORDER BY mtime DESC",
+            f"SELECT session, mtime, {'summary' if summaries else 'NULL'} FROM sessions WHERE project = ?",
             plain(project),
         )
-        return [_summary(*row) for row in rows]
+        return [(restored(session), mtime, summary) for session, mtime, summary in rows]
 
     def _delete(self, place: Place) -> None:
         with self._connections.transaction() as connection:
-            self._check(connection, place)
+            self._check_lease(place, _lease(connection, place))
             rows = connection.execute(
                 "SELECT id FROM transcripts WHERE project = ? AND session = ? AND part = coalesce(?, part)",
                 (*_names(place), None if place.subpath is None else plain(place.part)),
@@ -447,35 +423,24 @@ class SqliteStore(BlockingStore):
         rows = self._read("SELECT project FROM sessions WHERE session = ?", plain(session_id))
         return [restored(project) for (project,) in rows]
 
-    def _acquire(self, session: Place, token: str, holder: str, seconds: float) -> None:
+    def _change_lease(self, session: Place, change: Callable[[Lease | None], Lease | None]) -> None:
         with self._connections.transaction() as connection:
-            _, other, left = _lease(connection, session)
-            if left > 0:
-                raise SessionBusy(session.session, other, retry_after=round(left, 3))
-            connection.execute(
-                "INSERT OR REPLACE INTO leases"
-                " (project, session, token, holder, ends, seconds, boot, ends_up)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                (*_names(session), token, plain(holder), *astuple(LeaseTime.of(seconds))),
-            )
-
-    def _renew(self, session: Place, token: str, seconds: float) -> None:
-        with self._connections.transaction() as connection:
-            kept, holder, _ = _lease(connection, session)
-            if kept != token:
-                raise LeaseLost(session.session, holder)
-            connection.execute(
-                "UPDATE leases SET ends = ?, seconds = ?, boot = ?, ends_up = ?"
-                " WHERE project = ? AND session = ?",
-                (*astuple(LeaseTime.of(seconds)), *_names(session)),
-            )
-
-    def _release(self, session: Place, token: str) -> None:
-        with self._connections.transaction() as connection:
-            connection.execute(
-                "DELETE FROM leases WHERE project = ? AND session = ? AND token = ?",
-                (*_names(session), plain(token)),
-            )
+            kept = _lease(connection, session)
+            lease = change(kept)
+            if lease is None:
+                connection.execute("DELETE FROM leases WHERE project = ? AND session = ?", _names(session))
+            elif lease is not kept:
+                connection.execute(
+                    "INSERT OR REPLACE INTO leases"
+                    " (project, session, token, holder, ends, seconds, boot, ends_up)"
+                    " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                    (
+                        *_names(session),
+                        plain(lease.token),
+                        plain(lease.holder),
+                        *astuple(LeaseTime.of(lease.seconds)),
+                    ),
+                )
 
     def _close(self) -> None:
         self._connections.close()
@@ -516,9 +481,6 @@ class SqliteStore(BlockingStore):
         with self._connections.one() as connection:
             return connection.execute(statement, values).fetchall()
 
-    def _check(self, connection: sqlite3.Connection, place: Place) -> None:
-        self._check_lease(place, *_lease(connection, place))
-
 
 def _names(place: Place) -> tuple[str, str]:
     return plain(place.project), plain(place.session)
@@ -536,32 +498,22 @@ def _transcript(connection: sqlite3.Connection, place: Place) -> int | None:
     return None if row is None else cast("int", row[0])
 
 
-def _lease(connection: sqlite3.Connection, place: Place) -> tuple[str | None, str, float]:
-    """Token, holder, and the seconds that it runs for; below zero if it has run out."""
+def _lease(connection: sqlite3.Connection, place: Place) -> Lease | None:
     row = connection.execute(
         "SELECT token, holder, ends, seconds, boot, ends_up FROM leases WHERE project = ? AND session = ?",
         _names(place),
     ).fetchone()
-    return (None, "", -1.0) if row is None else (row[0], restored(row[1]), LeaseTime(*row[2:]).left)
+    return None if row is None else Lease(restored(row[0]), restored(row[1]), LeaseTime(*row[2:]).left)
 
 
-def _summarise(connection: sqlite3.Connection, place: Place, fresh: list[SessionStoreEntry]) -> None:
+def _summarise(connection: sqlite3.Connection, place: Place, fresh: list[Line]) -> None:
     row = connection.execute(
-        "SELECT session, mtime, summary FROM sessions WHERE project = ? AND session = ?", _names(place)
+        "SELECT summary FROM sessions WHERE project = ? AND session = ?", _names(place)
     ).fetchone()
-    summary = fold_session_summary(None if row is None else _summary(*row), place.key, fresh)
     [latest] = connection.execute(
         "SELECT coalesce(max(mtime), 0) FROM sessions WHERE project = ?", (plain(place.project),)
     ).fetchone()
     connection.execute(
         "INSERT OR REPLACE INTO sessions (project, session, mtime, summary) VALUES (?, ?, ?, ?)",
-        (*_names(place), later(latest), encode(summary["data"])),
+        (*_names(place), later(latest), fold_summary(place, None if row is None else row[0], fresh)),
     )
-
-
-def _summary(session: str, mtime: int, data: bytes) -> SessionSummaryEntry:
-    return {
-        "session_id": restored(session),
-        "mtime": mtime,
-        "data": cast("dict[str, object]", decode(data)),
-    }

@@ -1,23 +1,21 @@
-"""Parses the URLs of stores, and shows them without passwords.
-
-Does not know which stores exist: `_open` does.
-"""
+"""Finds the store for a URL or a path, and parses the URLs of stores; passwords in them are not shown."""
 
 from __future__ import annotations
 
 import os
 import re
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from outrider.errors import OptionsError
 from outrider.redaction import MASK, is_secret_key
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Mapping
 
-__all__ = ["absolute_path", "local_path", "refuse_parameters", "shown", "take_parameters", "take_seconds"]
+    from outrider.transcripts.stores._base import SessionStore
 
 _PASSWORD: Final = re.compile(r"(?<=://)([^:/?#@]*):.*(?:@|%40)", re.DOTALL)
 """Up to the last `@`: in a URL that is not written right, the password may have any of the signs in it, and
@@ -34,46 +32,52 @@ def shown(url: str) -> str:
     )
 
 
-def take_parameters(url: str, *names: str) -> tuple[str, dict[str, str]]:
-    """The URL without these parameters of its query, and what they are.
+class Parameter(NamedTuple):
+    """What a parameter of a URL may be."""
 
-    Raises `OptionsError` if one is there twice.
+    read: Callable[[str], object]
+    """Raises `ValueError` or `LookupError` for what it cannot be."""
+    hint: str = ""
+
+
+def _seconds(text: str) -> float:
+    if not 0 < (seconds := float(text)) < float("inf"):
+        raise ValueError(text)
+    return seconds
+
+
+TEXT: Final = Parameter(str)
+FLAG: Final = Parameter({"0": False, "1": True}.__getitem__, "Give 0 or 1.")
+SECONDS: Final = Parameter(_seconds, "Give a number of seconds above 0.")
+
+
+def take_parameters(
+    url: str, known: Mapping[str, Parameter], *, others: bool = False
+) -> tuple[str, dict[str, Any]]:
+    """The URL without the known parameters of its query, and their values.
+
+    Raises `OptionsError` for one that is there twice, or that cannot be; unless `others` are allowed, also
+    for one that is not known.
     """
-    place, mark, query = url.partition("?")
-    if not mark:
-        return url, {}
-    taken: dict[str, str] = {}
+    place, _, query = url.partition("?")
+    taken: dict[str, Any] = {}
     left: list[tuple[str, str]] = []
     for name, value in parse_qsl(query.partition("#")[0], keep_blank_values=True):
-        if name not in names:
-            left.append((name, value))
-        elif name in taken:
+        if name in taken:
             raise OptionsError(f"{name!r} is twice in {shown(url)!r}", hint="Give it once.")
+        if name in known:
+            try:
+                taken[name] = known[name].read(value)
+            except (ValueError, LookupError):
+                raise OptionsError(f"`{name}` is {value!r}", hint=known[name].hint) from None
+        elif others:
+            left.append((name, value))
         else:
-            taken[name] = value
+            raise OptionsError(
+                f"{shown(url)!r} has the parameter {name!r}, which means nothing here",
+                hint=f"There {'are' if len(known) > 1 else 'is'}: {', '.join(known)}.",
+            )
     return f"{place}?{urlencode(left)}" if left else place, taken
-
-
-def refuse_parameters(url: str, known: Collection[str]) -> None:
-    """Raises `OptionsError` if the query of the URL has a parameter still: none of the `known` ones."""
-    for name, _ in parse_qsl(url.partition("?")[2], keep_blank_values=True):
-        raise OptionsError(
-            f"{shown(url)!r} has the parameter {name!r}, which means nothing here",
-            hint=f"There {'are' if len(known) > 1 else 'is'}: {', '.join(known)}.",
-        )
-
-
-def take_seconds(parameters: Mapping[str, str], name: str, default: float) -> float:
-    """A parameter that is a number of seconds. Raises `OptionsError` if it is none."""
-    if name not in parameters:
-        return default
-    try:
-        seconds = float(parameters[name])
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        raise OptionsError(f"`{name}` is {parameters[name]!r}", hint="Give a number of seconds above 0.")
-    return seconds
 
 
 def local_path(url: str) -> str:
@@ -110,3 +114,88 @@ def absolute_path(given: str, what: str, hint: str) -> Path:
     except (RuntimeError, ValueError, OSError) as error:
         reason = f": {error}"
     raise OptionsError(f"{given!r} is no path of {what}{reason}", hint=hint)
+
+
+class _Kind(NamedTuple):
+    module: str
+    name: str
+    driver: str = ""
+    """What has to be installed, as it is imported."""
+    extra: str = ""
+
+
+_POSTGRES: Final = _Kind("_postgres", "PostgresStore", "psycopg", "postgres")
+_REDIS: Final = _Kind("_redis", "RedisStore", "redis", "redis")
+
+_KINDS: Final[Mapping[str, _Kind]] = {
+    "sqlite": _Kind("_sqlite", "SqliteStore"),
+    "file": _Kind("_file.store", "FileStore"),
+    "memory": _Kind("_memory", "MemoryStore"),
+    "postgresql": _POSTGRES,
+    "postgres": _POSTGRES,
+    "redis": _REDIS,
+    "rediss": _REDIS,
+    "unix": _REDIS,
+    "s3": _Kind("_s3.store", "S3Store", "boto3", "s3"),
+}
+
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+):")
+"""At least two letters: one is a drive."""
+
+
+def open_store(place: SessionStore | str | os.PathLike[str]) -> SessionStore:
+    """The store that a URL or a path stands for; a store is given back as it is.
+
+    * `sqlite:///agents.db` (relative), `sqlite:////srv/agents.db` (absolute), or a plain path
+    * `file:///srv/sessions`: a folder
+    * `postgresql://user:password@host/database`
+    * `redis://host:6379/0`, `rediss://…` (TLS), `unix:///run/redis.sock`
+    * `s3://bucket/prefix`
+    * `memory:`, or `memory://name` for one that is shared within this process
+
+    All but the last take `?timeout=10`: seconds that a call may take. Nothing is connected or made before the
+    store is used. Close it with `await store.close()`.
+
+    Raises `OptionsError` if there is no such store, or if its driver is not installed.
+    """
+    if isinstance(place, os.PathLike) or (isinstance(place, str) and place and not _SCHEME.match(place)):
+        from outrider.transcripts.stores._sqlite import SqliteStore
+
+        return SqliteStore(place)
+    if not isinstance(place, str):
+        if callable(getattr(place, "append", None)) and callable(getattr(place, "load", None)):
+            return place
+        raise OptionsError(
+            f"a {type(cast('object', place)).__name__} is no session store",
+            hint="Give a SessionStore, a URL or the path of a SQLite database.",
+        )
+    if not place:
+        raise OptionsError(
+            "the session store is an empty text", hint="Give a URL, or the path of a SQLite database."
+        )
+    kind = _KINDS.get(place.partition(":")[0].lower())
+    if kind is None:
+        raise OptionsError(
+            f"there is no session store for {shown(place)!r}",
+            hint=f"Begin it with one of {', '.join(f'{name}:' for name in _KINDS)}; or give the path of a"
+            f" SQLite database (with ./ before a name that has a colon).",
+        )
+    return _opened(kind, place)
+
+
+def _opened(kind: _Kind, place: str) -> SessionStore:
+    try:
+        if kind.driver:
+            import_module(kind.driver)
+        module = import_module(f"outrider.transcripts.stores.{kind.module}")
+    except ImportError as error:
+        if not kind.driver or (error.name or "").startswith("outrider"):
+            raise
+        # Without a name: it is there, and something that it needs itself is not.
+        reason = f"{error.name}, which is not installed" if error.name else f"{kind.driver}: {error}"
+        raise OptionsError(
+            f"{shown(place)!r} needs {reason}",
+            hint=f"Run: pip install 'outrider[{kind.extra}]'",
+        ) from error
+    from_url: Callable[[str], SessionStore] = getattr(module, kind.name).from_url
+    return from_url(place)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from anyio import wait_readable
 
-from outrider.transports._process.wakeup import EventFd, WakeupFd, forget_in_forks
+from outrider.transports._process.wakeup import ThreadEvent, WakeupFd, forget_in_forks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +32,7 @@ class Ticket:
     """A piece that is still on its way: all of it in the pipe, or never, once `settled` is set."""
 
     def __init__(self, data: memoryview) -> None:
-        self.settled = EventFd()
+        self.settled = ThreadEvent()
         self.rest = data
         self.has_begun = False
         self.was_sent = False

@@ -1,6 +1,6 @@
 """Starts a process from a `Command`, and says in plain words why it could not be started.
 
-Does not own the process: the supervisor does, which `start` gives back.
+Does not own the process: the `Child` does, which `start` gives back.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from outrider.errors import AgentNotFound, CommandTooLong, FolderNotFound, LaunchError, UserNotFound
+from outrider.transports._process.child import Child
 from outrider.transports._process.folder import discard_folder, make_folder, remove_folder
 from outrider.transports._process.pipes import InputClosed
 from outrider.transports._process.processes import processes, put_tag
 from outrider.transports._process.stderr import StderrLog
-from outrider.transports._process.supervisor import Supervisor
-from outrider.transports._process.watchdog import host
+from outrider.transports._process.supervisor import supervisor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import FrameType
 
     from outrider.command import Command
-    from outrider.transports._process.supervisor import ShutdownTimeouts
+    from outrider.transports._process.child import ShutdownTimeouts
 
 
 class Spawned(NamedTuple):
@@ -173,29 +173,30 @@ _SIGNALS: Final = tuple(
 """Those that programs have handlers for. To look at all that there are takes a tenth of a millisecond."""
 
 
-def start(command: Command, stderr: Callable[[str], object] | None, timeouts: ShutdownTimeouts) -> Supervisor:
-    """Start the process and its supervisor. Raises a `LaunchError`, and no process and no file is left
+def start(command: Command, stderr: Callable[[str], object] | None, timeouts: ShutdownTimeouts) -> Child:
+    """Start the process and have it supervised. Raises a `LaunchError`, and no process and no file is left
     behind."""
     if not (hasattr(os, "waitid") or processes().can_be_searched):
         # The exit of a process could not be noticed without its number being free for others.
         raise LaunchError(
             "this system needs psutil", argv=command.argv, hint="Install it: pip install psutil"
         )
-    owner = host()
+    owner = supervisor()
     owner.watchdog.start()
     number = owner.next_number()
     folder: Path | None = None
     placed = command
     spawned: Spawned | None = None
     try:
+        owner.open()
         if command.needs_folder:
             folder = make_folder(command, partial(owner.watchdog.expect, number))
             placed = command.placed(str(folder))
         spawned = spawn(placed, owner.marker(number), owner.tag(number))
         log = StderrLog(stderr, cache(lambda: command.redaction(os.environ)))
-        supervisor = Supervisor(spawned, command, number, stderr=log, timeouts=timeouts)
+        child = Child(spawned, command, number, supervisor=owner, stderr=log, timeouts=timeouts)
         if folder is not None:
-            supervisor.cleanups.append(partial(remove_folder, folder))
+            child.cleanups.append(partial(remove_folder, folder))
     except BaseException as error:
         if spawned is not None:
             spawned.discard()
@@ -206,15 +207,17 @@ def start(command: Command, stderr: Callable[[str], object] | None, timeouts: Sh
             raise explain(error, placed) from error
         raise
     try:
-        supervisor.start(None if folder is None else str(folder))
+        owner.take(child, None if folder is None else str(folder))
         if command.preamble:
-            supervisor.input.put(command.preamble)
+            child.input.put(command.preamble)
     except InputClosed:  # it has ended already; the reader gets the reason
         pass
-    except BaseException:
-        supervisor.end(kill=True)
+    except BaseException as error:
+        child.end(kill=True)
+        if isinstance(error, OSError):
+            raise explain(error, placed) from error
         raise
-    return supervisor
+    return child
 
 
 def run_uninterrupted(function: Callable[[], None]) -> None:

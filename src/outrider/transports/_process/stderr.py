@@ -1,6 +1,6 @@
 """The child's stderr: always drained, the last lines kept, each line given to the user's callback.
 
-Does not read by itself: the supervisor thread does, and hands over what it has read.
+Does not read by itself: the supervisor does, and hands over what it has read.
 """
 
 from __future__ import annotations
@@ -66,11 +66,16 @@ class StderrLog:
             self._end_line()
             self._hold(line)
 
-    def finish(self, timeout: float) -> None:
-        """Nothing more will come; waits for the callback, but no longer than this."""
+    def finish(self, wake: Callable[[], object]) -> None:
+        """Nothing more will come. `wake` is called when the callback has got all lines, in its thread."""
         self._end_line()
-        if self._callback is not None and not self._callback.finish(timeout):
-            log.warning("the stderr callback still runs after %g s; not waiting for it any longer", timeout)
+        if self._callback is not None:
+            self._callback.finish(wake)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the callback has got all lines."""
+        return self._callback is None or self._callback.is_finished
 
     def _hold(self, piece: bytes) -> None:
         if piece:
@@ -115,6 +120,8 @@ class Callback:
         self._function = _weakly(function)
         self._lines: SimpleQueue[str | None] = SimpleQueue()
         self._thread: Thread | None = None
+        self._wake: Callable[[], object] = _do_nothing
+        self.is_finished = False
         # Each is changed by one thread only.
         self._given = self._taken = self._left_out = 0
 
@@ -132,16 +139,13 @@ class Callback:
                 return
             self._thread = thread
 
-    def finish(self, timeout: float) -> bool:
-        """Says whether all lines have been given out."""
+    def finish(self, wake: Callable[[], object]) -> None:
         if self._left_out:
             log.warning("%d lines were not given to the stderr callback: it is too slow", self._left_out)
+        self._wake = wake
         self._lines.put(None)
         if self._thread is None:
             self._run()
-            return True
-        self._thread.join(timeout)
-        return not self._thread.is_alive()
 
     def _run(self) -> None:
         while (line := self._lines.get()) is not None:
@@ -154,6 +158,13 @@ class Callback:
             except BaseException:  # an exit that is meant for another thread, too
                 log.exception("the stderr callback failed for a line; it will be called for the next one")
             del function
+        self.is_finished = True
+        self._wake()
+        # A traceback of the function's may hold on to this object, and must not hold on to more.
+        self._wake = _do_nothing
+
+
+def _do_nothing() -> None: ...
 
 
 def _weakly(function: Callable[[str], object]) -> Callable[[], Callable[[str], object] | None]:

@@ -1,354 +1,344 @@
-"""The supervisor of a child: a thread that ends it, step by step and each step bounded, come what may.
+"""The supervisor: one thread that runs the shutdown of all children of this process, come what may.
 
-It is started with the child and ends with it. It drains stderr, notices the exit, and runs the shutdown.
-Event loops only wait for it, so no cancellation, no dead loop and no garbage collection can leave a child
-behind. Does not read stdout while all is well: the event loop does.
+The thread is there while a child is. It drains stderr, notices exits, and takes the next step of each child
+for which something has happened. Event loops only wait for it, so no cancellation, no dead loop and no
+garbage collection can leave a child behind. Does not know what the steps are.
 """
 
 from __future__ import annotations
 
-import errno
+import atexit
+import heapq
+import itertools
 import logging
+import math
 import os
+import secrets
 import select
-import signal
 import time
-from threading import Thread
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections import deque
+from threading import Lock, Thread
+from typing import TYPE_CHECKING, Final
 
 from outrider._threads import no_thread
-from outrider.errors import ConnectionLost, ProcessExited
-from outrider.transports._process.pipes import LEFT_LIMIT, READ_SIZE, Input, Output
-from outrider.transports._process.tree import Tree
-from outrider.transports._process.wakeup import Descriptor, EventFd, WakeupFd
-from outrider.transports._process.watchdog import host
+from outrider.transports._process.child import POLL_SECONDS
+from outrider.transports._process.processes import TAG_BITS, Tree
+from outrider.transports._process.wakeup import Poller, WakeupFd
+from outrider.transports._process.watchdog import Watchdog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-    from outrider.command import Command
-    from outrider.errors import OutriderError
-    from outrider.transports._process.spawn import Spawned
-    from outrider.transports._process.stderr import StderrLog
-
+    from outrider.transports._process.child import Child
 
 log = logging.getLogger("outrider.process")
 
-FLUSH_SECONDS: Final = 1.0
-"""What was sent before the close still goes out, if the child reads at all."""
-LEFT_SECONDS: Final = 1.0
-"""For processes that the child left behind, between SIGTERM and SIGKILL. Their input has ended with it."""
-KILL_SECONDS: Final = 2.0
-"""Until the system has ended what was killed; more only if a device or a network disk hangs."""
-CALLBACK_SECONDS: Final = 1.0
-"""For the user's stderr callback to get through the last lines."""
-SILENT_SECONDS: Final = 5.0
-"""A child that has closed its stdout may take so long to exit: nothing more can be heard from it."""
-POLL_SECONDS: Final = 0.02
-"""Between two looks at processes that are no children of ours, whose end is not announced."""
-
+_HOST_BITS: Final = 40
+"""Of a tag, for the host."""
 _LONGEST_WAIT: Final = 86400.0
 """The system takes no number of milliseconds above 2**31, and nobody minds a look at the pipes each day."""
-
-
-class ShutdownTimeouts(NamedTuple):
-    """How long a child may take to end, in seconds."""
-
-    grace: float = 5.0
-    """After the end of its input: it writes its transcript now."""
-    terminate: float = 5.0
-    """After SIGTERM, before SIGKILL."""
-
-    @property
-    def bound(self) -> float:
-        """The longest that ending a child takes, whatever it does."""
-        return FLUSH_SECONDS + self.grace + self.terminate + LEFT_SECONDS + KILL_SECONDS + CALLBACK_SECONDS
+_SEARCH_SHARE: Final = 20
+"""After a search the next one has to wait for so many times as long as it took: children that end at the same
+moment share it."""
+_LONGEST_PAUSE: Final = 0.05
+"""But no longer than this, in seconds."""
 
 
 class Supervisor:
-    """Owns a child process. `end` may be called from anywhere, any number of times, and never blocks."""
+    """All children of this process. There is one for each process: a fork starts with an empty one."""
 
-    def __init__(
-        self,
-        spawned: Spawned,
-        command: Command,
-        number: int,
-        *,
-        stderr: StderrLog,
-        timeouts: ShutdownTimeouts,
-    ) -> None:
-        self.process = spawned.process
-        self.command: Final = command
-        self.pid: Final = spawned.process.pid
-        self.number: Final = number
-        self.started_at: Final = time.time()
-        self.ended: Final = EventFd()
-        """Set when the child and all that belongs to it is gone."""
-        self.returncode: int | None = None
-        self.error: OutriderError | None = None
-        """Why it ended, if it was a failure."""
-        self.cleanups: Final[list[Callable[[], object]]] = []
-        """Called at the very end, also after a failure."""
-        self.stderr: Final = stderr
-        self._timeouts = timeouts
-        self._is_asked = self._is_urgent = self._is_output_closed = False
-        self._has_exited = False
-        self._is_forgotten = False
-        self._thread = Thread(target=self._run, name=f"outrider-supervisor-{self.pid}", daemon=True)
-        self._wakeup = WakeupFd()
-        self.input: Final = Input(spawned.stdin, self._wakeup.notify)
-        self.output: Final = Output(spawned.stdout)
-        name, value = host().marker(number)
-        self.tree: Final = Tree(self.pid, f"{name}={value}", host().tag(number))
-        self._pidfd = _open_pidfd(self.pid)
-        # Last, because it owns what the caller closes if any of this fails.
-        self._stderr = Descriptor(spawned.stderr)
-        os.set_blocking(spawned.stderr, False)
+    def __init__(self) -> None:
+        self.id = secrets.token_hex(8)
+        """In the *name* of the variable that marks children, so that hosts inside hosts add theirs."""
+        tag = secrets.randbits(_HOST_BITS) | 1
+        self._tag = tag << TAG_BITS
+        self._numbers: Iterator[int] = itertools.count(1)
+        self._lock = Lock()
+        self._children: dict[int, Child] = {}
+        self._thread: Thread | None = None
+        self.tree: Final = Tree(self.id, tag)
+        self.watchdog: Final = Watchdog(self.id, tag, self.wake)
+        self._poller: Poller | None = None
+        self._wakeup: WakeupFd | None = None
+        self._woken: deque[int] = deque()
+        """Numbers, which keep nobody from being garbage collected."""
+        self._is_woken = False
+        self._unannounced: set[Child] = set()
+        """Those whose exit has to be looked for, on a system without pidfd."""
+        # All that follows is the thread's.
+        self._by_descriptor: dict[int, Child] = {}
+        self._timers: list[tuple[float, int]] = []
+        """A heap of times, each with a key of `_waiting`."""
+        self._timer_ids: Iterator[int] = itertools.count()
+        self._waiting: dict[int, Child] = {}
+        """Who waits for a time; one that does not any more is not here, and its time means nothing."""
+        self._searches: dict[Child, tuple[int, ...]] = {}
+        self._search_at = 0.0
 
-    def start(self, folder: str | None) -> None:
-        """Start the thread. Raises `LaunchError` if there can be no more threads, and the child is killed.
+    def next_number(self) -> int:
+        return next(self._numbers)
+
+    def marker(self, number: int) -> tuple[str, str]:
+        """Name and value of the variable that marks the child of this number."""
+        return f"OUTRIDER_{self.id}", str(number)
+
+    def tag(self, number: int) -> int:
+        """What marks the child of this number where it has lost its environment; see `put_tag`."""
+        return self._tag | number & (1 << TAG_BITS) - 1
+
+    def children(self) -> list[Child]:
+        """Those that are there, the oldest first."""
+        with self._lock:
+            return list(self._children.values())
+
+    def open(self) -> None:
+        """Open what the thread needs. Raises `OSError`."""
+        with self._lock:
+            if self._poller is None or self._wakeup is None:
+                self._wakeup = WakeupFd()
+                self._poller = Poller()
+
+    def take(self, child: Child, folder: str | None) -> None:
+        """Take care of a child until it has ended. Raises `LaunchError` if there can be no thread, and the
+        child is killed.
 
         The watchdog removes the private `folder` if this process is killed.
         """
-        # First, because the thread takes both back at the end, and that may come at once.
-        host().watchdog.watch(self.number, self.pid, self.tree.started, folder)
-        host().enter(self.number, self)
-        try:
-            self._thread.start()
-        except RuntimeError as error:
-            self.end(kill=True)
+        # First, because the thread takes it back at the end, and that may come at once.
+        self.watchdog.watch(child.number, child.pid, child.leader.started, folder)
+        # Up to the first wait, which has no end: the thread need not be woken for that.
+        next(child.steps)
+        failure: RuntimeError | None = None
+        with self._lock:
+            self._children[child.number] = child
+            self.tree.add(child.leader)
+            if self._thread is None:
+                self._thread = Thread(target=self._run, name="outrider-supervisor", daemon=True)
+                try:
+                    self._thread.start()
+                except RuntimeError as error:
+                    failure = error
+        if failure is not None:
+            child.end(kill=True)
             self._run()
-            raise no_thread(error) from error
+            raise no_thread(failure) from failure
+        self._register(child)
+        if not child.announces_its_exit:
+            self._unannounced.add(child)
+            self.wake()
 
-    def end(self, *, kill: bool = False) -> None:
-        """Begin to end the child, in order or at once. The garbage collector may call it at any moment."""
-        if not self._is_forgotten:
-            self._is_asked = True
-            self._is_urgent |= kill
+    def wake(self, child: Child | None = None) -> None:
+        """Have the next step of a child taken. Never blocks; the garbage collector may call it at any
+        moment."""
+        if child is not None:
+            self._woken.append(child.number)
+        if not self._is_woken and self._wakeup is not None:
+            self._is_woken = True
             self._wakeup.notify()
 
-    def notice_closed_output(self) -> None:
-        """The child has closed its stdout: it must exit soon."""
-        self._is_output_closed = True
-        self._wakeup.notify()
+    def request_search(self, child: Child, numbers: tuple[int, ...]) -> None:
+        """Have what belongs to a child found and signalled; the next step has the answer in `found`."""
+        self._searches[child] = numbers
 
-    @property
-    def is_ending(self) -> bool:
-        return self._is_asked
+    def run_aside(self, child: Child, work: Callable[[], object]) -> Callable[[], bool]:
+        """Do what may take its time in a thread of its own, then take the next step of the child. Gives a
+        function that says whether it is done."""
+        done: list[bool] = []
 
-    @property
-    def has_exited(self) -> bool:
-        """Whether the child itself has ended; what it left behind may still be there."""
-        return self._has_exited
+        def run() -> None:
+            try:
+                work()
+            finally:
+                done.append(True)
+                self.wake(child)
 
-    def wait_blocking(self) -> None:
-        self.ended.wait_blocking(min(self._timeouts.bound, _LONGEST_WAIT))
+        try:
+            Thread(target=run, name=f"outrider-cleanup-{child.pid}", daemon=True).start()
+        except RuntimeError:  # the interpreter is ending, or there can be no more threads
+            run()
+        return lambda: bool(done)
+
+    def end_all(self) -> None:
+        """End every child and wait for it: the interpreter is about to go."""
+        children = self.children()
+        for child in children:
+            child.end()
+        for child in children:
+            child.wait_blocking()
+        self.watchdog.stop()
 
     def forget(self) -> None:
-        """In a forked process: the child is the other one's. Only its pipes are here too, and must not stay
-        open."""
-        self._is_forgotten = True
-        # Nobody here ends it, so nobody is to wait for that. Its descriptor is closed by now: in the other
-        # process it would be set as well.
-        self.ended.set()
-        self.input.forget()
-        self.output.forget()
-        self.process.returncode = 0
+        """In a forked process: the children are the other one's. No lock is taken, it may have been held."""
+        for child in self._children.values():
+            child.forget()
+        self.watchdog.forget()
 
     # The thread.
 
     def _run(self) -> None:
-        try:
-            self._serve(lambda: self._is_asked or self._is_output_closed)
-            if self._is_output_closed and not self._is_asked:
-                self._serve(lambda: self._is_asked, SILENT_SECONDS)
-            was_asked, has_overstayed = self._is_asked, not self._has_exited
-            if not self._has_exited:
-                self._shut_down()
-            self._end_others()
-            self._finish()
-            if not was_asked:
-                self.error = self._failure(has_overstayed)
-        except BaseException:
-            self._abort()
-            log.exception("the supervisor of process %d failed; the process was killed", self.pid)
-        finally:
+        while self._has_children():
             try:
-                self._clean_up()
-                host().watchdog.release(self.number)
-            finally:
-                # Whatever happens, nobody waits for this in vain.
-                host().leave(self.number)
-                self.ended.set()
+                self._run_once()
+            except BaseException:
+                log.exception("the supervisor failed, and goes on")
+                # Whatever it is must not take all of the processor.
+                time.sleep(POLL_SECONDS)
 
-    def _shut_down(self) -> None:
-        """Flush, end of input, SIGTERM. Each step is bounded and ends with the child."""
-        self.tree.note_descendants()
-        self.output.hand_over()
-        self.input.end("it is being closed")
-        self._serve(lambda: not self.input.has_more or self._is_urgent, FLUSH_SECONDS)
-        self.input.close("it is closed")
-        self._serve(lambda: self._is_urgent, self._timeouts.grace)
-        if not self._has_exited and not self._is_urgent:
-            log.debug("process %d goes on without input; SIGTERM", self.pid)
-            self.tree.note_descendants()
-            self.tree.signal_group(signal.SIGTERM)
-            # A stopped process gets its signals only when it goes on.
-            self.tree.signal_group(signal.SIGCONT)
-            self._serve(lambda: self._is_urgent, self._timeouts.terminate)
+    def _has_children(self) -> bool:
+        with self._lock:
+            if not self._children:
+                self._thread = None
+            return bool(self._children)
 
-    def _end_others(self) -> None:
-        """End what is still there. The child is not reaped yet, so its number still means its group."""
-        self.input.close("the program has ended")
-        self.output.hand_over()
-        if self._has_exited and not self._is_urgent:
-            if not self.tree.signal_others(signal.SIGTERM):
-                return
-            self.tree.signal_others(signal.SIGCONT)
-            self._poll_while(self.tree.has_others, LEFT_SECONDS)
-        if not self._poll_while(lambda: self._kill() or not self._has_exited, KILL_SECONDS):
-            log.error("not all that process %d started could be killed", self.pid)
+    def _run_once(self) -> None:
+        """Wait until something happens, and take the next step of all children for which it did."""
+        assert self._poller is not None
+        assert self._wakeup is not None
+        self._poller.register(self._wakeup.fileno(), select.POLLIN)
+        watchdog_pipe = self.watchdog.register(self._poller)
+        descriptors = self._poller.wait(self._time_left())
+        due: dict[Child, set[int]] = {}
+        for number in descriptors:
+            if (child := self._by_descriptor.pop(number, None)) is not None:
+                due.setdefault(child, set()).add(number)
+        if self._wakeup.fileno() in descriptors:
+            self._wakeup.clear()
+        # In this order: who adds a child after the last look sees that it has to notify.
+        self._is_woken = False
+        while self._woken:
+            if (woken := self._children.get(self._woken.popleft())) is not None:
+                due.setdefault(woken, set())
+        now = time.monotonic()
+        while self._timers and self._timers[0][0] <= now:
+            if (waiting := self._waiting.pop(heapq.heappop(self._timers)[1], None)) is not None:
+                due.setdefault(waiting, set())
+        for child in tuple(self._unannounced):
+            if child.notice_exit():
+                self._unannounced.discard(child)
+                due.setdefault(child, set())
+        for child, numbers in due.items():
+            self._step(child, numbers)
+        if watchdog_pipe in descriptors or self.watchdog.due_in() == 0:
+            self.watchdog.maintain()
+        if self._searches and time.monotonic() >= self._search_at:
+            self._search()
 
-    def _kill(self) -> bool:
-        """Kill the child and all that it started; says whether there was anything beside it."""
-        # After the exit of the child its group is signalled with the others, if its number is still its own:
-        # an application that ignores SIGCHLD has no zombies to keep one.
-        if not self._has_exited:
-            self.tree.note_descendants()
-            self.tree.signal_group(signal.SIGKILL)
-        return bool(self.tree.signal_others(signal.SIGKILL))
+    def _time_left(self) -> float:
+        """How long to wait at most, in seconds."""
+        now = time.monotonic()
+        times = [_LONGEST_WAIT]
+        if self._timers:
+            times.append(self._timers[0][0] - now)
+        if self._searches:
+            times.append(self._search_at - now)
+        if (due := self.watchdog.due_in()) is not None:
+            times.append(due)
+        if self._unannounced:
+            times.append(POLL_SECONDS)
+        return max(0.0, min(times))
 
-    def _poll_while(self, is_there: Callable[[], bool], seconds: float) -> bool:
-        """Says whether it is gone."""
-        deadline = time.monotonic() + seconds
-        while is_there():
-            if time.monotonic() >= deadline:
-                return False
-            self._serve(lambda: False, POLL_SECONDS, exit_ends=False)
-        return True
-
-    def _finish(self) -> None:
-        left = LEFT_LIMIT
-        while left > 0 and self._stderr.fileno() >= 0 and self._read_stderr():
-            left -= READ_SIZE
-        self.output.finish()
-        self._reap()
-        self.stderr.finish(CALLBACK_SECONDS)
-
-    def _reap(self) -> None:
-        """Last of all: until now the zombie has kept its number, and that of its group, for itself."""
-        if not self._has_exited:
-            log.error("process %d cannot be killed; it is left to the system", self.pid)
-            self.process.returncode = 0
+    def _step(self, child: Child, ready: set[int]) -> None:
+        """Take the next step of a child. Whatever goes wrong is that child's alone."""
+        if self._children.get(child.number) is not child:
             return
         try:
-            self.returncode = _wait_for(self.pid, self._pidfd)
-        except ChildProcessError:  # somebody else in this process waits for any child
-            log.warning("process %d was reaped by somebody else; its exit code is lost", self.pid)
-        # Popen would try to wait for it again.
-        self.process.returncode = self.returncode or 0
-        self.tree.reap_orphans()
-
-    def _failure(self, has_overstayed: bool) -> OutriderError | None:
-        """What went wrong with a child that nobody asked to end."""
-        if has_overstayed:
-            return ConnectionLost("the program closed its stdout and went on running, so it was ended")
-        if self.returncode == 0:
-            return None
-        return ProcessExited(self.returncode, stderr_tail=self.stderr.tail)
-
-    def _abort(self) -> None:
-        """The supervisor itself has failed: do all that can still be done."""
-        self.error = ConnectionLost("the supervisor of the process failed; see the log of outrider.process")
-        try:
-            self._kill()
-            self._has_exited = True
-        except Exception:
-            log.exception("process %d could not be killed either", self.pid)
-        self.input.close("its supervisor failed")
-        self.output.finish()
-        self._reap()
-
-    def _clean_up(self) -> None:
-        self._stderr.close()
-        self._pidfd.close()
-        # A list that may grow meanwhile.
-        for clean_up in self.cleanups:
             try:
-                clean_up()
-            except BaseException:  # an exit that is meant for another thread, too
-                log.exception("a clean-up after process %d failed", self.pid)
-
-    def _serve(
-        self, is_done: Callable[[], bool], seconds: float | None = None, *, exit_ends: bool = True
-    ) -> None:
-        """Keep the pipes moving until it is done, the time is up, or the child has exited."""
-        deadline = None if seconds is None else time.monotonic() + seconds
-        while not is_done() and not (exit_ends and self._has_exited):
-            left = None if deadline is None else deadline - time.monotonic()
-            if left is not None and left <= 0:
+                child.serve(ready)
+                deadline = next(child.steps)
+                self._register(child)
+            except StopIteration:
+                self._release(child)
                 return
-            self._serve_once(None if left is None else min(left, _LONGEST_WAIT))
-
-    def _serve_once(self, seconds: float | None) -> None:
-        """Keep the pipes moving until something happens, or the time is up."""
-        poll = select.poll()
-        poll.register(self._wakeup.fileno(), select.POLLIN)
-        if self._stderr.fileno() >= 0:
-            poll.register(self._stderr.fileno(), select.POLLIN)
-        if self._pidfd.fileno() >= 0 and not self._has_exited:
-            poll.register(self._pidfd.fileno(), select.POLLIN)
-        if self.input.has_more and (stdin := self.input.fileno()) >= 0:
-            poll.register(stdin, select.POLLOUT)
-        if self.output.is_handed_over and (stdout := self.output.fileno()) >= 0:
-            poll.register(stdout, select.POLLIN)
-        watchdog = host().watchdog
-        pipe = watchdog.register(poll)
-        if (due := watchdog.due_in()) is not None:
-            seconds = due if seconds is None else min(seconds, due)
-        if self._pidfd.fileno() < 0:  # a system without pidfd: the exit has to be looked for
-            seconds = POLL_SECONDS if seconds is None else min(seconds, POLL_SECONDS)
-        ready = {number for number, _ in poll.poll(None if seconds is None else seconds * 1000)}
-        if pipe in ready or (pipe < 0 and watchdog.due_in() == 0):
-            watchdog.maintain()
-        if self._wakeup.fileno() in ready:
-            self._wakeup.clear()
-        if self._stderr.fileno() in ready:
-            self._read_stderr()
-        self.input.pump()
-        if self.output.is_handed_over:
-            self.output.drain()
-        if not self._has_exited:
-            pidfd = self._pidfd.fileno()
-            self._has_exited = pidfd in ready if pidfd >= 0 else self.tree.has_exited()
-
-    def _read_stderr(self) -> bool:
-        try:
-            data = os.read(self._stderr.fileno(), READ_SIZE)
-        except BlockingIOError:
-            return False
-        if data:
-            self.stderr.feed(data)
+            except BaseException as error:  # noqa: BLE001 - the steps take it from here
+                deadline = child.steps.throw(error)
+        except StopIteration:
+            self._release(child)
+        except BaseException:
+            log.exception("the supervisor gives up process %d", child.pid)
+            self._release(child)
         else:
-            self._stderr.close()
-        return bool(data)
+            self._set_timer(child, deadline)
+
+    def _set_timer(self, child: Child, deadline: float) -> None:
+        self._waiting.pop(child.timer, None)
+        if deadline < math.inf:
+            child.timer = next(self._timer_ids)
+            self._waiting[child.timer] = child
+            heapq.heappush(self._timers, (deadline, child.timer))
+        if len(self._timers) > 64 + 2 * len(self._waiting):
+            # Most are of waits that were over long before their time.
+            self._timers = [timer for timer in self._timers if timer[1] in self._waiting]
+            heapq.heapify(self._timers)
+
+    def _register(self, child: Child) -> None:
+        """Have the poller report the descriptors of a child, each once."""
+        assert self._poller is not None
+        for number, events in child.descriptors():
+            if self._by_descriptor.get(number) is not child:
+                self._by_descriptor[number] = child
+                child.registered.add(number)
+                self._poller.register(number, events)
+
+    def _release(self, child: Child) -> None:
+        self._waiting.pop(child.timer, None)
+        for number in child.registered:
+            if self._by_descriptor.get(number) is child:
+                del self._by_descriptor[number]
+        self._searches.pop(child, None)
+        self._unannounced.discard(child)
+        self.tree.remove(child.leader)
+        try:
+            self.watchdog.release(child.number)
+        finally:
+            # Whatever happens, nobody waits for this in vain.
+            with self._lock:
+                self._children.pop(child.number, None)
+            child.release()
+
+    def _search(self) -> None:
+        """Look at the processes of the machine once, for all children that have asked for it."""
+        searches, self._searches = self._searches, {}
+        numbers = {child.number: signals for child, signals in searches.items()}
+        counts = dict.fromkeys(numbers, 0)
+        began = time.monotonic()
+        try:
+            for number, pid in self.tree.find(numbers):
+                # Each as soon as it is found: one that forks on and on does not get away.
+                counts[number] += 1
+                if numbers[number]:
+                    self.tree.signal(pid, *numbers[number])
+        except BaseException as error:
+            if not isinstance(error, OSError):
+                log.exception("the search for processes failed")
+            # It is unclear whether these are all, or whose the others are.
+            counts = {number: count + 1 for number, count in counts.items()}
+        ended = time.monotonic()
+        self._search_at = ended + min(_LONGEST_PAUSE, (ended - began) * _SEARCH_SHARE)
+        for child in searches:
+            child.found = counts[child.number]
+            self._step(child, set())
 
 
-def _open_pidfd(pid: int) -> Descriptor:
-    try:
-        return Descriptor(os.pidfd_open(pid) if hasattr(os, "pidfd_open") else -1)
-    except OSError as error:
-        if error.errno in (errno.EMFILE, errno.ENFILE):
-            raise
-        return Descriptor(-1)
+_supervisor = Supervisor()
 
 
-def _wait_for(pid: int, pidfd: Descriptor) -> int | None:
-    """Reap a child that has exited; gives its exit code, negative for a signal."""
-    if pidfd.fileno() < 0:
-        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    # By its handle: where somebody else has reaped it, its number may be that of another child.
-    result = os.waitid(os.P_PIDFD, pidfd.fileno(), os.WEXITED)
-    if result is None:
-        return None
-    return result.si_status if result.si_code == os.CLD_EXITED else -result.si_status
+def supervisor() -> Supervisor:
+    """That of this process."""
+    return _supervisor
+
+
+def _start_anew() -> None:
+    global _supervisor
+    # First: whatever happens, nothing of this process may carry the name of the other.
+    forgotten, _supervisor = _supervisor, Supervisor()
+    forgotten.forget()
+
+
+def _end_all() -> None:
+    _supervisor.end_all()
+
+
+# Threads cannot be started any more when these run; the supervisor's is there already.
+atexit.register(_end_all)
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_start_anew)

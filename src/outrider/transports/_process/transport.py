@@ -24,10 +24,10 @@ from outrider.errors import (
     TransportClosed,
     UsageError,
 )
+from outrider.transports._process.child import Child, ShutdownTimeouts
 from outrider.transports._process.pipes import InputClosed
-from outrider.transports._process.supervisor import ShutdownTimeouts, Supervisor
+from outrider.transports._process.supervisor import supervisor
 from outrider.transports._process.wakeup import FreshLock
-from outrider.transports._process.watchdog import host
 from outrider.transports._transport import Inbox, Messages, Receiver, Sendable, Transport, line_of
 
 if sys.platform != "win32":
@@ -49,9 +49,9 @@ class Link:
     """A child that has been started, for those who hold an end of it."""
 
     def __init__(
-        self, supervisor: Supervisor, write_timeout: float | None, stderr: Callable[[str], object] | None
+        self, child: Child, write_timeout: float | None, stderr: Callable[[str], object] | None
     ) -> None:
-        self.supervisor = supervisor
+        self.child = child
         # The supervisor holds it weakly: it may well hold the owner of this.
         self._stderr = stderr
         self._write_timeout = write_timeout
@@ -59,8 +59,8 @@ class Link:
 
     @property
     def is_ready(self) -> bool:
-        supervisor = self.supervisor
-        return supervisor.input.refusal is None and not supervisor.is_ending and not supervisor.has_exited
+        child = self.child
+        return child.input.refusal is None and not child.is_ending and not child.has_exited
 
     async def receive(self) -> bytes:
         if self._is_receiving:
@@ -69,30 +69,30 @@ class Link:
             )
         self._is_receiving = True
         try:
-            output = self.supervisor.output
+            output = self.child.output
             if not output.is_drained:
                 # First, because what is read must not be lost to a cancellation; and a reader that never has
                 # to wait would starve the consumer.
                 await checkpoint()
             while (data := output.take()) is None:
                 if output.is_closed and not output.is_handed_over:
-                    self.supervisor.notice_closed_output()
+                    self.child.notice_closed_output()
                 await output.wait()
         finally:
             self._is_receiving = False
         if not data:
             # The pipe ends a moment before the reason is known.
-            await self.supervisor.ended.wait()
-            if self.supervisor.error is not None:
+            await self.child.ended.wait()
+            if self.child.error is not None:
                 # A copy: the traceback of a raised one would hold on to everything in its frames.
-                raise copy(self.supervisor.error)
+                raise copy(self.child.error)
         return data
 
     async def send(self, data: bytes) -> None:
         # No more than that: the sender of a request waits for the answer anyway.
         await checkpoint_if_cancelled()
         try:
-            ticket = self.supervisor.input.put(data)
+            ticket = self.child.input.put(data)
         except InputClosed as error:
             raise await self._why_closed(str(error)) from None
         if ticket is None:
@@ -100,50 +100,48 @@ class Link:
         try:
             await self._wait_while_read(ticket)
         finally:
-            self.supervisor.input.withdraw(ticket)
+            self.child.input.withdraw(ticket)
         if not ticket.was_sent:
-            raise await self._why_closed(self.supervisor.input.refusal or "it is closed")
+            raise await self._why_closed(self.child.input.refusal or "it is closed")
 
     async def _wait_while_read(self, ticket: Ticket) -> None:
         """Wait until it is sent. A program that reads slowly reads: what counts is the time in which nothing
         is read."""
         sent_bytes = -1
-        while sent_bytes != (sent_bytes := self.supervisor.input.sent_bytes):
+        while sent_bytes != (sent_bytes := self.child.input.sent_bytes):
             with anyio.move_on_after(self._write_timeout):
                 await ticket.settled.wait()
                 return
         raise ConnectionLost(
             f"the program has not read its input for {self._write_timeout:g} s"
-            f" ({self.supervisor.input.waiting_bytes} bytes wait)",
+            f" ({self.child.input.waiting_bytes} bytes wait)",
             hint="It hangs, or is stopped: close the session. A longer limit is `timeouts.write`.",
         )
 
     async def end_input(self) -> None:
         await checkpoint()
-        ticket = self.supervisor.input.end("its input has been ended")
+        ticket = self.child.input.end("its input has been ended")
         if ticket is not None:
             with anyio.move_on_after(self._write_timeout):
                 await ticket.settled.wait()
 
     async def close(self, *, kill: bool = False) -> None:
-        self.supervisor.end(kill=kill)
+        self.child.end(kill=kill)
         # Shielded: an anyio scope waits for what has to be done anyway. A raw cancel gets through, and the
         # supervisor goes on without us.
         with anyio.CancelScope(shield=True):
-            await self.supervisor.ended.wait()
+            await self.child.ended.wait()
 
     async def _why_closed(self, why: str) -> OutriderError:
-        supervisor = self.supervisor
+        child = self.child
         # With an error, it failed before anybody asked it to end.
-        if supervisor.is_ending and supervisor.error is None:
+        if child.is_ending and child.error is None:
             return TransportClosed("it is closed")
-        if supervisor.input.is_broken or supervisor.has_exited:
+        if child.input.is_broken or child.has_exited:
             with anyio.move_on_after(_EXIT_SECONDS):
-                await supervisor.ended.wait()
-        if supervisor.ended.is_set:
-            return copy(supervisor.error) or ProcessExited(
-                supervisor.returncode, stderr_tail=supervisor.stderr.tail
-            )
+                await child.ended.wait()
+        if child.ended.is_set:
+            return copy(child.error) or ProcessExited(child.returncode, stderr_tail=child.stderr.tail)
         return TransportClosed(why)
 
 
@@ -210,13 +208,13 @@ class ProcessTransport(Transport):
                     raise TransportClosed("it has been closed")
 
     def _start(self) -> None:
-        supervisor = start(self.command, self._stderr, self._timeouts)
-        supervisor.cleanups.extend(self._cleanups)
-        self._link = Link(supervisor, self._write_timeout, self._stderr)
-        self._finalizer = _end_with(self, supervisor)
+        child = start(self.command, self._stderr, self._timeouts)
+        child.cleanups.extend(self._cleanups)
+        self._link = Link(child, self._write_timeout, self._stderr)
+        self._finalizer = _end_with(self, child)
         if self._is_closed:
             # By `end`, in another thread or a signal handler, which cannot wait for the lock.
-            supervisor.end()
+            child.end()
 
     async def receive(self) -> bytes:
         """The next bytes that the process wrote.
@@ -264,20 +262,20 @@ class ProcessTransport(Transport):
         """Send without waiting, from any thread. What can no longer be sent is dropped."""
         if self._link is not None and not self._is_split:
             with suppress(InputClosed):
-                self._link.supervisor.input.put(data)
+                self._link.child.input.put(data)
 
     def end(self, *, kill: bool = False) -> None:
         """Begin to end the process, from any thread, without waiting for it."""
         self._is_closed = True
         if self._link is not None and not self._is_split:
-            self._link.supervisor.end(kill=kill)
+            self._link.child.end(kill=kill)
 
     async def wait_exited(self) -> int | None:
         """Wait until the process and all that it started is gone; gives its exit code, None if it got
         lost."""
-        supervisor = self._connected().supervisor
-        await supervisor.ended.wait()
-        return supervisor.returncode
+        child = self._connected().child
+        await child.ended.wait()
+        return child.returncode
 
     def split(self) -> tuple[Reader, Writer, Closer]:
         """Three ends for different tasks; this object is of no more use then. The process ends with the
@@ -301,7 +299,7 @@ class ProcessTransport(Transport):
         with self._lock:
             self._cleanups.append(clean_up)
             if self._link is not None:
-                self._link.supervisor.cleanups.append(clean_up)
+                self._link.child.cleanups.append(clean_up)
 
     def on_stderr(self, tell: Callable[[str], object]) -> None:
         """Have each line on stderr given to this function too, before the callback gets it.
@@ -320,33 +318,33 @@ class ProcessTransport(Transport):
     @property
     def is_alive(self) -> bool:
         """Whether the process runs, or anything that it started."""
-        return self._link is not None and not self._link.supervisor.ended.is_set
+        return self._link is not None and not self._link.child.ended.is_set
 
     @property
     def pid(self) -> int | None:
         """None before `connect`."""
-        return None if self._link is None else self._link.supervisor.pid
+        return None if self._link is None else self._link.child.pid
 
     @property
     def returncode(self) -> int | None:
         """Negative for a signal; None while it runs."""
-        return None if self._link is None else self._link.supervisor.returncode
+        return None if self._link is None else self._link.child.returncode
 
     @property
     def exit_error(self) -> OutriderError | None:
         """Why the process ended, if it was a failure and not asked for. Known whether anybody reads or
         not."""
-        return None if self._link is None else self._link.supervisor.error
+        return None if self._link is None else self._link.child.error
 
     @property
     def stderr_tail(self) -> str:
         """The last 100 lines on stderr."""
-        return "" if self._link is None else self._link.supervisor.stderr.tail
+        return "" if self._link is None else self._link.child.stderr.tail
 
     @property
     def dropped_bytes(self) -> int:
         """How much a process that wrote more than 64 MiB while it was being ended wrote for nothing."""
-        return 0 if self._link is None else self._link.supervisor.output.dropped_bytes
+        return 0 if self._link is None else self._link.child.output.dropped_bytes
 
     @property
     def bound(self) -> float:
@@ -356,7 +354,7 @@ class ProcessTransport(Transport):
     def resident_bytes(self) -> int:
         """The memory that the process and all that it started has in use. Looks at every process of the
         machine."""
-        return 0 if self._link is None else self._link.supervisor.tree.resident_bytes()
+        return 0 if self._link is None else self._link.child.resident_bytes()
 
     def _may_connect(self) -> bool:
         return not self._is_closed
@@ -388,7 +386,7 @@ class Reader(Receiver):
     async def receive(self) -> bytes:
         """The next bytes, as those of the transport."""
         data = await self._link.receive()
-        if not data and self._link.supervisor.is_ending:
+        if not data and self._link.child.is_ending:
             raise TransportClosed("it has been closed")
         return data
 
@@ -425,15 +423,15 @@ class Closer:
 
     def __init__(self, link: Link) -> None:
         self._link = link
-        _end_with(self, link.supervisor)
+        _end_with(self, link.child)
 
     @property
     def exit_error(self) -> OutriderError | None:
-        return self._link.supervisor.error
+        return self._link.child.error
 
     @property
     def returncode(self) -> int | None:
-        return self._link.supervisor.returncode
+        return self._link.child.returncode
 
     async def close(self) -> None:
         """End the process and all that it started."""
@@ -453,9 +451,9 @@ def _both(first: Callable[[str], object], second: Callable[[str], object] | None
     return call
 
 
-def _end_with(owner: object, supervisor: Supervisor) -> weakref.finalize[..., object]:
+def _end_with(owner: object, child: Child) -> weakref.finalize[..., object]:
     """End the child when its owner is gone. At exit the host does it, for all of them at once."""
-    finalizer = weakref.finalize(owner, supervisor.end)
+    finalizer = weakref.finalize(owner, child.end)
     finalizer.atexit = False
     return finalizer
 
@@ -482,13 +480,13 @@ def live_processes() -> list[LiveProcess]:
     """All of them, the oldest first. One leaves the list when it and all that it started is gone."""
     return [
         LiveProcess(
-            supervisor.pid,
-            tuple(supervisor.command.redaction(os.environ).mask_argv(supervisor.command.argv)),
-            supervisor.started_at,
-            supervisor.is_ending,
-            "=".join(host().marker(supervisor.number)),
+            child.pid,
+            tuple(child.command.redaction(os.environ).mask_argv(child.command.argv)),
+            child.started_at,
+            child.is_ending,
+            "=".join(child.marker),
         )
-        for supervisor in host().live()
+        for child in supervisor().children()
     ]
 
 

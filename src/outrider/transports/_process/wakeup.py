@@ -1,23 +1,24 @@
-"""One-way events between threads and event loops, by descriptors: no loop has to be alive to set one.
+"""Events between threads and event loops, wake-ups, and a poller. No loop has to be alive to set one.
 
 Does not know who waits: any thread, any number of tasks, on any event loop.
 """
 
 from __future__ import annotations
 
-import math
 import os
 import select
-import time
-from threading import Lock
-from typing import TYPE_CHECKING, Final, Protocol
-from weakref import WeakSet
+from collections import deque
+from contextlib import suppress
+from threading import Event, Lock
+from typing import TYPE_CHECKING, Final, Protocol, cast
+from weakref import WeakKeyDictionary, WeakSet
 
-from anyio import sleep, wait_readable
-from anyio.lowlevel import checkpoint
+import anyio
+from anyio.lowlevel import checkpoint, current_token
 
 if TYPE_CHECKING:
-    from typing import Self
+    from asyncio import AbstractEventLoop
+    from collections.abc import Callable
 
 
 class Inherited(Protocol):
@@ -66,9 +67,7 @@ if hasattr(os, "register_at_fork"):  # not on Windows
 
 
 _MARK: Final = b"\1\0\0\0\0\0\0\0"
-"""What an eventfd takes; for the others any byte would do."""
-_POLL_SECONDS: Final = 0.02
-"""Between two looks at an event for which there is no descriptor."""
+"""What an eventfd takes; for a pipe any byte would do."""
 
 
 class Descriptor:
@@ -94,21 +93,6 @@ class Descriptor:
     def forget(self) -> None:
         self.close()
 
-    def duplicate(self) -> Descriptor:
-        return Descriptor(os.dup(self._number))
-
-    def read(self, size: int) -> bytes:
-        return os.read(self._number, size)
-
-    def write(self, data: bytes) -> int:
-        return os.write(self._number, data)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def __del__(self) -> None:
         try:
             self.close()
@@ -116,90 +100,170 @@ class Descriptor:
             pass
 
 
-def _open_pair() -> tuple[Descriptor, Descriptor]:
-    """Two ends: what is written to the second makes the first readable."""
-    if hasattr(os, "eventfd"):
-        both = Descriptor(os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
-        return both, both
-    readable, writable = os.pipe()
-    os.set_blocking(readable, False)
-    os.set_blocking(writable, False)
-    return Descriptor(readable), Descriptor(writable)
+class ThreadEvent:
+    """An event that is set once and stays set. `set` never blocks and may be called in any thread.
 
-
-class EventFd:
-    """An event that is set once and stays set. `set` never blocks and may be called anywhere.
-
-    Where no more files can be opened, those who wait for it look at it now and then.
+    Has no descriptor: tasks are woken by their event loop, and one that is closed is passed over.
     """
+
+    __slots__ = ("_is_set", "_wakers")
 
     def __init__(self) -> None:
         self._is_set = False
-        try:
-            self._readable, self._writable = _open_pair()
-        except OSError:
-            self._readable = self._writable = Descriptor(-1)
+        self._wakers: deque[Callable[[], object]] = deque()
 
     @property
     def is_set(self) -> bool:
         return self._is_set
 
-    def fileno(self) -> int:
-        """Readable from the moment on when the event is set."""
-        return self._readable.fileno()
-
     def set(self) -> None:
-        if not self._is_set:
-            self._is_set = True
-            if self._writable.fileno() >= 0:
-                self._writable.write(_MARK)
+        self._is_set = True
+        while self._wakers:
+            try:
+                self._wakers.pop()()
+            except (IndexError, RuntimeError):  # it was taken back this moment; its loop is closed
+                pass
 
     async def wait(self) -> None:
         """Wait in a task. Several may wait at once."""
         if self._is_set:
             await checkpoint()
             return
+        event = anyio.Event()
+        run = in_this_loop()
+
+        def wake() -> None:
+            run(event.set)
+
+        self._wakers.append(wake)
         try:
-            # A loop takes one waiter for each number, so each waiter has its own.
-            own = self._readable.duplicate()
-        except OSError:
-            while not self.is_set:  # noqa: ASYNC110 - there is nothing else to wait for
-                await sleep(_POLL_SECONDS)
-            return
-        with own:
-            await wait_readable(own.fileno())
+            # Looked at again: it may have been set before the waker was there.
+            if not self._is_set:
+                await event.wait()
+        finally:
+            with suppress(ValueError):  # `set` has taken it
+                self._wakers.remove(wake)
 
     def wait_blocking(self, timeout: float | None = None) -> bool:
         """Wait in a thread; says whether it is set."""
-        if self._readable.fileno() < 0:
-            deadline = time.monotonic() + (math.inf if timeout is None else timeout)
-            while not self._is_set and time.monotonic() < deadline:
-                time.sleep(_POLL_SECONDS)
-        elif not self._is_set:
-            poll = select.poll()
-            poll.register(self._readable.fileno(), select.POLLIN)
-            poll.poll(None if timeout is None else timeout * 1000)
+        event = Event()
+        self._wakers.append(event.set)
+        if not self._is_set:
+            event.wait(timeout)
         return self._is_set
+
+    def forget(self) -> None:
+        """Set it in a forked process, where the loops of those who wait are still the other one's."""
+        self._wakers.clear()
+        self._is_set = True
 
 
 class WakeupFd:
     """Wakes a thread that polls. However often it is notified, the thread wakes at least once."""
 
     def __init__(self) -> None:
-        self._readable, self._writable = _open_pair()
+        if hasattr(os, "eventfd"):
+            self._readable = self._writable = Descriptor(os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
+        else:
+            self._readable, self._writable = map(Descriptor, os.pipe())
+            os.set_blocking(self._readable.fileno(), False)
+            os.set_blocking(self._writable.fileno(), False)
 
     def fileno(self) -> int:
         return self._readable.fileno()
 
     def notify(self) -> None:
         try:
-            self._writable.write(_MARK)
-        except (BlockingIOError, OSError):  # full: it is readable already; closed: nobody is there
+            os.write(self._writable.fileno(), _MARK)
+        except OSError:  # full: it is readable already; closed: nobody is there
             pass
 
     def clear(self) -> None:
         try:
-            while len(self._readable.read(4096)) == 4096:
+            while len(os.read(self._readable.fileno(), 4096)) == 4096:
                 pass
         except BlockingIOError:
             pass
+
+
+class LoopWaker:
+    """Calls functions in an event loop of asyncio, for any thread.
+
+    The loop's own way to do that ends for both when a forked process leaves the loop that it was forked in.
+    """
+
+    def __init__(self, loop: AbstractEventLoop) -> None:
+        self._wakeup = WakeupFd()
+        self._calls: deque[Callable[[], object]] = deque()
+        # The loop holds this object, and this object does not hold the loop.
+        loop.add_reader(self._wakeup.fileno(), self._run)
+
+    @property
+    def is_open(self) -> bool:
+        """Not in a forked process."""
+        return self._wakeup.fileno() >= 0
+
+    def call(self, function: Callable[[], object]) -> None:
+        self._calls.append(function)
+        self._wakeup.notify()
+
+    def _run(self) -> None:
+        self._wakeup.clear()
+        while self._calls:
+            self._calls.popleft()()
+
+
+_wakers: WeakKeyDictionary[AbstractEventLoop, LoopWaker] = WeakKeyDictionary()
+
+
+def in_this_loop() -> Callable[[Callable[[], object]], object]:
+    """A function that has another called in the running event loop, from any thread. It may raise
+    `RuntimeError` if the loop is closed."""
+    token = current_token().native_token
+    if (run := getattr(token, "run_sync_soon", None)) is not None:  # trio
+        return cast("Callable[[Callable[[], object]], object]", run)
+    loop = cast("AbstractEventLoop", token)
+    waker = _wakers.get(loop)
+    if waker is None or not waker.is_open:
+        try:
+            waker = _wakers[loop] = LoopWaker(loop)
+        except OSError:  # no more files can be opened
+            return loop.call_soon_threadsafe
+    return waker.call
+
+
+class Poller:
+    """Says which descriptors are ready. Each is reported once and then has to be registered again, so one
+    that was closed meanwhile, of which another process may hold a copy, is never reported on and on."""
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll() if hasattr(select, "epoll") else None
+        self._poll = select.poll()
+        """Where there is no epoll: macOS."""
+        forget_in_forks(self)
+
+    def register(self, number: int, events: int) -> None:
+        """Report a descriptor once, when it is ready for `select.POLLIN` or `select.POLLOUT`, or is broken.
+        Takes effect at once, in a call of `wait` that another thread has begun too; not without epoll."""
+        if self._epoll is None:
+            self._poll.register(number, events)
+            return
+        try:
+            self._epoll.register(number, events | select.EPOLLONESHOT)
+        except FileExistsError:
+            self._epoll.modify(number, events | select.EPOLLONESHOT)
+
+    def wait(self, seconds: float | None) -> list[int]:
+        """Wait until some are ready, or the time is up."""
+        if self._epoll is not None:
+            return [number for number, _ in self._epoll.poll(seconds)]
+        ready = [number for number, _ in self._poll.poll(None if seconds is None else seconds * 1000)]
+        for number in ready:
+            self._poll.unregister(number)
+        return ready
+
+    def forget(self) -> None:
+        """Close it in a forked process: the kernel has one for both, and taken out of here is taken out
+        there."""
+        if self._epoll is not None:
+            self._epoll.close()

@@ -2,17 +2,14 @@
 
 `kill -9` gives no one a chance to clean up, and a plain SIGTERM skips `atexit`. Does not end anything itself:
 `watchdog_main.py` does. Where there is no interpreter to start it with, children only see the end of their
-input. One that dies is started again: the supervisors of all children poll its pipe.
+input. One that dies is started again: the supervisor polls its pipe.
 """
 
 from __future__ import annotations
 
-import atexit
-import itertools
 import json
 import logging
 import os
-import secrets
 import select
 import subprocess
 import sys
@@ -26,9 +23,9 @@ from typing import TYPE_CHECKING, Final
 from outrider.transports._process.processes import PsutilTable, processes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
 
-    from outrider.transports._process.supervisor import Supervisor
+    from outrider.transports._process.wakeup import Poller
 
 
 log = logging.getLogger("outrider.process")
@@ -43,9 +40,11 @@ _BEHIND_LIMIT: Final = 1024 * 1024
 class Watchdog:
     """Starts the watchdog with the first child and keeps it informed of which ones there are."""
 
-    def __init__(self, host_id: str, tag: int = 0) -> None:
+    def __init__(self, host_id: str, tag: int = 0, wake: Callable[[], object] = lambda: None) -> None:
+        """`wake` is called when the supervisor has to `register` it anew."""
         self._host_id = host_id
         self._tag = tag
+        self._wake = wake
         self._lock = Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe = self._reading = -1
@@ -73,15 +72,15 @@ class Watchdog:
         """A child is about to be started, and this folder is about to be made for it."""
         self._note(number, {"group": None, "started": None, "folder": folder})
 
-    # For the supervisors, which poll anyway.
+    # For the supervisor, which polls anyway.
 
-    def register(self, poll: select.poll) -> int:
-        """Have a poll say when to call `maintain`; gives the number that it waits for, or -1."""
-        pipe = self._pipe
-        if pipe >= 0:
-            # That nobody reads from it any more is reported whether it is asked for or not.
-            poll.register(pipe, select.POLLOUT if self._unsent else 0)
-        return pipe
+    def register(self, poller: Poller) -> int:
+        """Have a poller say when to call `maintain`; gives the number that it waits for, or -1."""
+        with self._lock:
+            if self._pipe >= 0:
+                # That nobody reads from it any more is reported whether it is asked for or not.
+                poller.register(self._pipe, select.POLLOUT if self._unsent else 0)
+            return self._pipe
 
     def due_in(self) -> float | None:
         """In how many seconds to call `maintain`, whatever the poll says; None: not at all."""
@@ -179,6 +178,7 @@ class Watchdog:
                 self._reading = -1
         self._unsent = b"".join(self._known.values())
         self._send()
+        self._wake()
 
     def _queue(self, line: bytes) -> None:
         if self._pipe < 0:
@@ -187,99 +187,20 @@ class Watchdog:
         if len(self._unsent) > _BEHIND_LIMIT + sum(map(len, self._known.values())) and self._process:
             self._process.kill()
         self._send()
+        if self._unsent:
+            self._wake()
 
     def _send(self) -> None:
         if self._pipe < 0 or not self._unsent:
             return
         try:
             self._unsent = self._unsent[os.write(self._pipe, self._unsent) :]
-        except BlockingIOError:  # it is behind; a supervisor sends the rest
+        except BlockingIOError:  # it is behind; the supervisor sends the rest
             pass
-        except OSError:  # it is gone, as a supervisor notices
+        except OSError:  # it is gone, as the supervisor notices
             self._unsent = b""
 
     def _close_pipe(self) -> None:
         if self._pipe >= 0:
             os.close(self._pipe)
             self._pipe = -1
-
-
-TAG_BITS: Final = 20
-"""Of a tag, for the child; the watchdog looks at the rest, which is the host's."""
-_HOST_BITS: Final = 40
-
-
-class Host:
-    """All children of this process. One for each process: a fork starts with an empty one."""
-
-    def __init__(self) -> None:
-        self.id = secrets.token_hex(8)
-        """In the *name* of the variable that marks children, so that hosts inside hosts add theirs."""
-        self._tag = secrets.randbits(_HOST_BITS) | 1
-        self._numbers: Iterator[int] = itertools.count(1)
-        self._live: dict[int, Supervisor] = {}
-        self._lock = Lock()
-        self.watchdog = Watchdog(self.id, self._tag)
-
-    def next_number(self) -> int:
-        return next(self._numbers)
-
-    def marker(self, number: int) -> tuple[str, str]:
-        """Name and value of the variable that marks the child of this number."""
-        return f"OUTRIDER_{self.id}", str(number)
-
-    def tag(self, number: int) -> int:
-        """What marks the child of this number where it has lost its environment; see `put_tag`."""
-        return self._tag << TAG_BITS | number & (1 << TAG_BITS) - 1
-
-    def enter(self, number: int, supervisor: Supervisor) -> None:
-        with self._lock:
-            self._live[number] = supervisor
-
-    def leave(self, number: int) -> None:
-        with self._lock:
-            self._live.pop(number, None)
-
-    def live(self) -> list[Supervisor]:
-        with self._lock:
-            return list(self._live.values())
-
-    def end_all(self) -> None:
-        """End every child and wait for it: the interpreter is about to go."""
-        supervisors = self.live()
-        for supervisor in supervisors:
-            supervisor.end()
-        for supervisor in supervisors:
-            supervisor.wait_blocking()
-        self.watchdog.stop()
-
-    def forget(self) -> None:
-        """In a forked process: the children are the other one's. No lock is taken, it may have been held."""
-        for supervisor in self._live.values():
-            supervisor.forget()
-        self.watchdog.forget()
-
-
-_host = Host()
-
-
-def host() -> Host:
-    """The host that this process is."""
-    return _host
-
-
-def _start_anew() -> None:
-    global _host
-    # First: whatever happens, nothing of this process may carry the name of the other.
-    forgotten, _host = _host, Host()
-    forgotten.forget()
-
-
-def _end_all() -> None:
-    _host.end_all()
-
-
-# Threads cannot be started any more when these run; the supervisors are there already.
-atexit.register(_end_all)
-if hasattr(os, "register_at_fork"):  # not on Windows
-    os.register_at_fork(after_in_child=_start_anew)

@@ -10,7 +10,6 @@ all of that, and for the folders to remove.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import select
@@ -20,12 +19,13 @@ import time
 from _thread import start_new_thread
 
 if __package__:
-    from outrider.transports._process.processes import add_descendants, processes, use_psutil
+    from outrider.transports._process.processes import Leader, Tree, processes, use_psutil
     from outrider.transports._process.removal import remove_tree, sweep
 else:  # as a program of its own, it finds nothing but what is beside it
     sys.path.insert(0, os.path.dirname(__file__))
     from processes import (  # type: ignore[import-not-found,no-redef]
-        add_descendants,
+        Leader,
+        Tree,
         processes,
         use_psutil,
     )
@@ -33,22 +33,13 @@ else:  # as a program of its own, it finds nothing but what is beside it
 
     del sys.path[0]
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:  # `typing` takes longer to import than all the rest
-    from collections.abc import Iterator
-
 POLITE_SECONDS = 2.0
 """Most agents end by themselves when their input ends with the host."""
 TERM_SECONDS = 1.0
 KILL_SECONDS = 10.0
 STEP_SECONDS = 0.05
-LOOKS = 1000
-"""So often the list of processes is read again at most."""
 LOOK_SECONDS = 1.0
 """Where the death of a process is not announced, it is looked for so often."""
-
-TAG_BITS = 20
-"""Of a tag, for the child; the rest is the host's."""
 
 
 def main() -> None:
@@ -61,7 +52,7 @@ def main() -> None:
     if psutil:
         use_psutil(psutil)
     children = wait_for_death(int(host_pid))
-    clean_up(f"OUTRIDER_{host_id}=".encode(), children, int(tag))
+    clean_up(host_id, children, int(tag))
 
 
 def wait_for_death(host_pid: int, notes: int = 0) -> dict[int, dict[str, object]]:
@@ -96,110 +87,48 @@ def wait_for_death(host_pid: int, notes: int = 0) -> dict[int, dict[str, object]
     return children
 
 
-def clean_up(marker: bytes, children: dict[int, dict[str, object]], tag: int = 0) -> None:
-    groups = {
-        group: started
-        for note in children.values()
-        if isinstance(group := note["group"], int) and isinstance(started := note["started"], int)
-    }
+def clean_up(host_id: str, children: dict[int, dict[str, object]], tag: int = 0) -> None:
+    """End what the host has left, and remove its folders."""
+    tree = Tree(host_id, tag)
+    groups: set[int] = set()
+    for number, note in children.items():
+        group, started = note["group"], note["started"]
+        if isinstance(group, int) and isinstance(started, int):
+            tree.add(Leader(number, group, started))
+            groups.add(group)
     if processes().can_be_searched:
-        Marked(marker, groups, tag).end()
+        end_all(tree)
     else:
-        end_groups(set(groups))
+        end_groups(groups)
     for note in children.values():
         if note["folder"]:
             remove_tree(str(note["folder"]))
 
 
-class Marked:
-    """The processes of a host: those that carry its marker or its tag, and the groups that it has reported,
-    with the start of the first of each."""
+def end_all(tree: Tree) -> None:
+    """End all processes of a tree, step by step."""
+    signal_while_there(tree, POLITE_SECONDS)
+    signal_all(tree, signal.SIGTERM, signal.SIGCONT)
+    signal_while_there(tree, TERM_SECONDS)
+    signal_while_there(tree, KILL_SECONDS, signal.SIGKILL)
 
-    def __init__(self, marker: bytes, groups: dict[int, int], tag: int = 0) -> None:
-        self._marker = b"\0" + marker
-        self._groups = groups
-        self._tag = tag
-        self._table = processes()
-        self._descendants = dict(groups)
 
-    def end(self) -> None:
-        self._wait(POLITE_SECONDS)
-        for number in (signal.SIGTERM, signal.SIGCONT):
-            self.signal(number)
-        self._wait(TERM_SECONDS)
-        deadline = time.monotonic() + KILL_SECONDS
-        while self.signal(signal.SIGKILL) and time.monotonic() < deadline:
-            time.sleep(STEP_SECONDS)
+def signal_while_there(tree: Tree, seconds: float, *numbers: int) -> None:
+    deadline = time.monotonic() + seconds
+    while signal_all(tree, *numbers) and time.monotonic() < deadline:
+        time.sleep(STEP_SECONDS)
 
-    def signal(self, number: int) -> int:
-        """Says how many there were."""
-        count = 0
-        for pid in self.find():
+
+def signal_all(tree: Tree, *numbers: int) -> int:
+    """Signal all processes of a tree; says how many there may be."""
+    count = 0
+    try:
+        for _, pid in tree.find():
             count += 1
-            self.signal_one(pid, number)
-        return count
-
-    def signal_one(self, pid: int, number: int) -> None:
-        with contextlib.suppress(OSError):
-            handle = hold(pid)
-            try:
-                # Looked at again now that the number is held: it may have gone to another process in between.
-                if not self.has(pid):
-                    return
-                if handle < 0:
-                    os.kill(pid, number)
-                elif not select.select([handle], [], [], 0)[0]:
-                    signal.pidfd_send_signal(handle, number)
-            finally:
-                if handle >= 0:
-                    os.close(handle)
-
-    def find(self) -> Iterator[int]:
-        """Give each as soon as it is found, the newest first. If one has ended before its turn came, it may
-        have started another: then the list is read again."""
-        settled = {os.getpid()}
-        for _ in range(LOOKS):
-            is_found = is_unclear = False
-            try:
-                if not self._table.has_tags:
-                    add_descendants(self._descendants, self._table)
-                for pid in self._table.process_ids():
-                    if pid in settled:
-                        continue
-                    if self.has(pid):
-                        is_found = True
-                        yield pid
-                    else:
-                        settled.add(pid)
-                        stat = self._table.stat_of(pid)
-                        is_unclear |= stat is None or not stat.is_running
-            except OSError:  # the system has no more files to open: it may have some in a moment
-                time.sleep(STEP_SECONDS)
-                continue
-            if is_found or not is_unclear:
-                return
-
-    def has(self, pid: int) -> bool:
-        """Whether a process runs and is one of them. Raises `OSError` if no file can be opened to look."""
-        stat = self._table.stat_of(pid)
-        if stat is None or not stat.is_running:
-            return False
-        if self._descendants.get(pid) == stat.started:
-            return True
-        # These are ours while their leader lives and is the one that was reported: numbers are used again.
-        for leader in (stat.group, stat.session):
-            if leader in self._groups:
-                first = self._table.stat_of(leader)
-                if first is not None and first.started == self._groups[leader]:
-                    return True
-        if self._tag and self._table.tag_of(pid) >> TAG_BITS == self._tag:
-            return True
-        return self._marker in self._table.environment_of(pid)
-
-    def _wait(self, seconds: float) -> None:
-        deadline = time.monotonic() + seconds
-        while any(self.find()) and time.monotonic() < deadline:
-            time.sleep(STEP_SECONDS)
+            tree.signal(pid, *numbers)
+    except OSError:  # no more files can be opened, or processes come and go too fast
+        count += 1
+    return count
 
 
 def end_groups(groups: set[int]) -> None:
@@ -225,13 +154,6 @@ def is_signalled(group: int, number: int) -> bool:
     except OSError:
         return False
     return True
-
-
-def hold(pid: int) -> int:
-    """A handle that means this process and no later one; -1 where the system has none."""
-    with contextlib.suppress(OSError, AttributeError):
-        return os.pidfd_open(pid)
-    return -1
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from typing import (
     TypeVar,
     cast,
     get_args,
+    get_origin,
 )
 
 import msgspec
@@ -142,6 +143,14 @@ class Request(Value, Generic[R_co], tag_field="subtype"):
 
     answer: ClassVar[type[Any]] = Acknowledged
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        # `class GetUsage(Request[UsageReport])` names it already.
+        for base in cast(Any, cls).__orig_bases__:
+            for kind in get_args(base):
+                if isinstance(answer := get_origin(kind) or kind, type):
+                    cls.answer = answer
+
     @property
     def subtype(self) -> str:
         """The name of the request on the wire."""
@@ -176,8 +185,6 @@ class OpenRequest(Request[R_co], Generic[R_co]):
 
 class GenericRequest(Request[JsonObject], tag=False):
     """A request that has no class of its own (yet); its answer stays a dict."""
-
-    answer: ClassVar[type[Any]] = dict
 
     # A field of the same name: a stored text may stand in for a computed one.
     subtype: str  # pyright: ignore[reportIncompatibleMethodOverride]

@@ -136,8 +136,6 @@ class McpAuthentication(Payload, rename="camel"):
 class McpStatus(Request[McpServers], tag="mcp_status", rename="camel"):
     """Asks for all servers and the state of their connections."""
 
-    answer = McpServers
-
     live_reply: Json = None
     """Only means something to a remote session."""
 
@@ -158,8 +156,6 @@ class McpToggle(Request[Acknowledged], tag="mcp_toggle", rename="camel"):
 class McpSetServers(Request[McpServersSet], tag="mcp_set_servers"):
     """Replaces the servers that earlier requests of this kind added; others stay."""
 
-    answer = McpServersSet
-
     servers: dict[str, JsonObject]
     """Configurations by name, spelled as the agent reads them."""
 
@@ -173,8 +169,6 @@ class SendMcpMessage(Request[Acknowledged], tag="mcp_message"):
 
 class McpReadResource(Request[McpResource], tag="mcp_read_resource", rename="camel"):
     """Reads a resource of a server."""
-
-    answer = McpResource
 
     server_name: str
     uri: str
@@ -199,8 +193,6 @@ class McpOutputFile(Value):
 class McpCall(Request[McpCallResult], tag="mcp_call"):
     """Calls a tool of a server directly, without a turn of the model."""
 
-    answer = McpCallResult
-
     tool: str
     """`mcp__server__tool`."""
     arguments: JsonObject | None = None
@@ -219,8 +211,6 @@ class SetMcpPermissionModeOverride(
 ):
     """Gives the tools of one server a permission mode of their own."""
 
-    answer = McpPermissionModeOverridden
-
     server_name: str
     mode: str | None
     """`default` or `auto`. None, sent as null: that of the session."""
@@ -228,8 +218,6 @@ class SetMcpPermissionModeOverride(
 
 class McpAuthenticate(Request[McpAuthentication], tag="mcp_authenticate", rename="camel"):
     """Begins a login to a server."""
-
-    answer = McpAuthentication
 
     server_name: str
     redirect_uri: str | None = None
@@ -239,16 +227,12 @@ class McpAuthenticate(Request[McpAuthentication], tag="mcp_authenticate", rename
 class McpOauthCallbackUrl(Request[Undocumented], tag="mcp_oauth_callback_url", rename="camel"):
     """Hands over the address that a login was sent back to."""
 
-    answer = Undocumented
-
     server_name: str
     callback_url: str
 
 
 class McpClearAuth(Request[Undocumented], tag="mcp_clear_auth", rename="camel"):
     """Forgets the login to a server."""
-
-    answer = Undocumented
 
     server_name: str
 

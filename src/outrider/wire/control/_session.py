@@ -1,6 +1,6 @@
-"""Defines the requests about the session and its conversation, and their answers.
+"""Defines the requests about the session, its conversation, files and background tasks, and their answers.
 
-Settings, plugins and dialogs are in `_settings`; what the session has used is in `_usage`.
+Settings, usage, plugins and dialogs are in `_settings`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from msgspec import UNSET, UnsetType, field
 
 from outrider.wire._value import Json, JsonObject, Value
 from outrider.wire.control._base import Acknowledged, Nullable, OpenRequest, Payload, Request, Undocumented
-from outrider.wire.hooks._events import HookRegistration
+from outrider.wire.hooks._inputs import HookRegistration
 
 
 class SlashCommand(Payload, rename="camel"):
@@ -269,8 +269,6 @@ class SdkMcpServerManifest(Value, rename="camel"):
 class Initialize(Request[Initialized], tag="initialize", rename="camel"):
     """Opens the session. Must be the first thing sent; sent again, it replaces the hooks."""
 
-    answer = Initialized
-
     hooks: dict[str, list[HookRegistration]] | UnsetType | None = UNSET
     """By event."""
     sdk_mcp_servers: list[str] | None = None
@@ -313,8 +311,6 @@ class Initialize(Request[Initialized], tag="initialize", rename="camel"):
 class Interrupt(Request[Interrupted], tag="interrupt"):
     """Stops the running turn; its frames and its result still follow."""
 
-    answer = Interrupted
-
     cancel_queued: bool | None = None
     """Also drop the messages that wait for their turn."""
 
@@ -322,15 +318,11 @@ class Interrupt(Request[Interrupted], tag="interrupt"):
 class CancelAsyncMessage(Request[MessageCancelled], tag="cancel_async_message"):
     """Takes a queued message back."""
 
-    answer = MessageCancelled
-
     message_uuid: str
 
 
 class SetPermissionMode(Request[PermissionModeSet], tag="set_permission_mode"):
     """Changes how tool calls are allowed."""
-
-    answer = PermissionModeSet
 
     mode: str
     """`default`, `acceptEdits`, `plan`, `dontAsk`, `auto` or `bypassPermissions` (only if launched so)."""
@@ -338,8 +330,6 @@ class SetPermissionMode(Request[PermissionModeSet], tag="set_permission_mode"):
 
 class SetModel(Request[ModelSet], tag="set_model", omit_defaults=False):
     """Changes the model. A name that is no alias is tried out first, which can take 15 seconds."""
-
-    answer = ModelSet
 
     model: str | None = None
     """None: back to the model that the session began with; sent as null."""
@@ -386,8 +376,6 @@ class SetPromptSuggestionsPaused(Request[Acknowledged], tag="set_prompt_suggesti
 class SetCwd(Request[DirectoryChanged], tag="set_cwd"):
     """Moves the session to another working directory."""
 
-    answer = DirectoryChanged
-
     path: str
     trust_accepted: bool | None = None
     """The user was asked and trusts the directory, which `trusted_directory` must name."""
@@ -396,8 +384,6 @@ class SetCwd(Request[DirectoryChanged], tag="set_cwd"):
 
 class RegisterRepoRoot(Request[RepoRootRegistered], tag="register_repo_root"):
     """Makes a repository below the working directory part of the workspace."""
-
-    answer = RepoRootRegistered
 
     directory: str
     reload_claude_md: bool | None = None
@@ -408,13 +394,9 @@ class RegisterRepoRoot(Request[RepoRootRegistered], tag="register_repo_root"):
 class AddDirectory(OpenRequest[Undocumented], tag="add_directory"):
     """Lets tools work in one more directory."""
 
-    answer = Undocumented
-
 
 class ClaimSession(Request[SessionClaimed], tag="claim_session"):
     """Makes a session of a process that was started with `--await-claim`."""
-
-    answer = SessionClaimed
 
     cwd: str
     permission_mode: str | None = None
@@ -441,16 +423,12 @@ class PastSideQuestion(Value):
 class SideQuestion(Request[SideAnswer], tag="side_question"):
     """Asks the model something that does not become part of the conversation; also during a turn."""
 
-    answer = SideAnswer
-
     question: str
     history: list[PastSideQuestion] | None = None
 
 
 class GenerateSessionTitle(Request[SessionTitle], tag="generate_session_title"):
     """Has a title made from a description."""
-
-    answer = SessionTitle
 
     description: str
     persist: bool | None = None
@@ -460,19 +438,13 @@ class GenerateSessionTitle(Request[SessionTitle], tag="generate_session_title"):
 class GetPlan(Request[PlanReport], tag="get_plan"):
     """Asks for the plan of plan mode."""
 
-    answer = PlanReport
-
 
 class ExportConversation(Request[ConversationExport], tag="export_conversation"):
     """Asks for the conversation as text."""
 
-    answer = ConversationExport
-
 
 class RewindConversation(Request[ConversationRewound], tag="rewind_conversation"):
     """Takes the conversation back to before a message."""
-
-    answer = ConversationRewound
 
     target_message_uuid: str
     interrupt_if_running: bool | None = None
@@ -481,8 +453,6 @@ class RewindConversation(Request[ConversationRewound], tag="rewind_conversation"
 
 class ForkConversation(OpenRequest[Undocumented], tag="fork_conversation"):
     """Goes on from here in a conversation of its own."""
-
-    answer = Undocumented
 
 
 class EndSession(Request[Acknowledged], tag="end_session"):
@@ -494,8 +464,6 @@ class EndSession(Request[Acknowledged], tag="end_session"):
 class ClaudeAuthenticate(Request[AuthenticationUrls], tag="claude_authenticate", rename="camel"):
     """Begins a login to the account."""
 
-    answer = AuthenticationUrls
-
     login_with_claude_ai: bool
     """With a subscription; else with an API account."""
     console_profile: str | None = None
@@ -504,8 +472,6 @@ class ClaudeAuthenticate(Request[AuthenticationUrls], tag="claude_authenticate",
 class ClaudeOauthCallback(Request[Undocumented], tag="claude_oauth_callback", rename="camel"):
     """Hands over the code that the login page showed."""
 
-    answer = Undocumented
-
     authorization_code: str
     state: str
 
@@ -513,13 +479,9 @@ class ClaudeOauthCallback(Request[Undocumented], tag="claude_oauth_callback", re
 class ClaudeOauthWaitForCompletion(Request[LoggedIn], tag="claude_oauth_wait_for_completion"):
     """Waits until the login has ended: give it time."""
 
-    answer = LoggedIn
-
 
 class RemoteControl(Request[RemoteControlled], tag="remote_control"):
     """Opens the session to the user's other devices, or closes it."""
-
-    answer = RemoteControlled
 
     enabled: bool
     name: str | None = None
@@ -541,8 +503,6 @@ class MessageRated(Request[Acknowledged], tag="message_rated", rename="camel"):
 class SubmitFeedback(Request[Undocumented], tag="submit_feedback"):
     """Sends what the user wrote about the product."""
 
-    answer = Undocumented
-
     description: str
     surface: str | None = None
     draft_id: str | None = None
@@ -556,13 +516,9 @@ class SubmitFeedback(Request[Undocumented], tag="submit_feedback"):
 class SubmitSurveyFeedback(OpenRequest[Undocumented], tag="submit_survey_feedback"):
     """Sends the answers to a survey."""
 
-    answer = Undocumented
-
 
 class UltrareviewLaunch(Request[Undocumented], tag="ultrareview_launch"):
     """Starts a review in the cloud."""
-
-    answer = Undocumented
 
     args: Json = None
     confirm: bool | None = None
@@ -571,24 +527,137 @@ class UltrareviewLaunch(Request[Undocumented], tag="ultrareview_launch"):
 class SetChromeBrowserHints(OpenRequest[Undocumented], tag="set_chrome_browser_hints"):
     """Tells which browsers there are."""
 
-    answer = Undocumented
-
 
 class GetChromeDialog(Request[Undocumented], tag="get_chrome_dialog"):
     """Asks for what the browser dialog shows."""
-
-    answer = Undocumented
 
 
 class GetChromeBrowsers(Request[Undocumented], tag="get_chrome_browsers"):
     """Asks which browsers are connected."""
 
-    answer = Undocumented
-
 
 class SelectChromeBrowser(Request[Undocumented], tag="select_chrome_browser"):
     """Chooses the browser to work in."""
 
-    answer = Undocumented
-
     device_id: str
+
+
+class FileSuggestion(Payload):
+    """A file that a typed name may mean."""
+
+    path: str = ""
+
+
+class SuggestedFiles(Payload):
+    """The files that a typed name may mean, best first."""
+
+    suggestions: list[FileSuggestion] = []
+    cwd: str | None = None
+
+
+class FileContents(Payload, rename={"abs_path": "absPath"}):
+    """A file as the agent sees it."""
+
+    contents: str = ""
+    abs_path: str = ""
+    truncated: bool | None = None
+    """True: cut off at the size that was asked for."""
+    encoding: str | None = None
+    """`base64` if that was asked for."""
+    lossy: bool | None = None
+    """True: some bytes were no text and are lost."""
+    requested_path: str | None = None
+
+
+class RewindReport(Payload, rename="camel"):
+    """What taking files back did or would do."""
+
+    can_rewind: bool = False
+    """False is no failure of the request: see `error`."""
+    error: str | None = None
+    files_changed: list[str] | None = None
+    insertions: int | None = None
+    deletions: int | None = None
+    skipped_links: int | None = None
+
+
+class WorkspaceDiff(Payload):
+    """What differs from the last commit."""
+
+    diff: Nullable[Json] = None
+    """None: not a repository."""
+
+
+class TasksBackgrounded(Payload):
+    """Whether something was moved to the background."""
+
+    backgrounded: bool | None = None
+    """None: the agent does not say, as it does when no call was named."""
+
+
+class TaskTail(Payload):
+    """The end of what a background task has printed."""
+
+    output: str = ""
+    """At most the last 8 KiB."""
+    total_bytes: int = 0
+    truncated: bool = False
+
+
+class FileSuggestions(Request[SuggestedFiles], tag="file_suggestions"):
+    """Asks which files a typed name may mean."""
+
+    query: str
+
+
+class ReadFile(Request[FileContents], tag="read_file"):
+    """Reads a file of the workspace; missing and forbidden files fail alike."""
+
+    path: str
+    max_bytes: int | None = None
+    """Default: 1 MB."""
+    encoding: str | None = None
+    """`utf-8` or `base64`."""
+
+
+class SeedReadState(Request[Acknowledged], tag="seed_read_state"):
+    """Lets the model edit a file as if it had read it."""
+
+    path: str
+    mtime: int
+    """When it was last changed, in whole milliseconds."""
+
+
+class RewindFiles(Request[RewindReport], tag="rewind_files"):
+    """Takes files back to what they were before a message. Needs checkpoints to be switched on."""
+
+    user_message_id: str
+    dry_run: bool | None = None
+    """Only say what would change."""
+
+
+class StageFile(OpenRequest[Undocumented], tag="stage_file"):
+    """Puts a file where the agent can use it."""
+
+
+class GetWorkspaceDiff(OpenRequest[WorkspaceDiff], tag="get_workspace_diff"):
+    """Asks what differs from the last commit."""
+
+
+class StopTask(Request[Acknowledged], tag="stop_task"):
+    """Ends a background task. An id that nobody knows is acknowledged too."""
+
+    task_id: str
+
+
+class BackgroundTasks(Request[TasksBackgrounded], tag="background_tasks"):
+    """Moves running commands and subagents to the background, so that the turn goes on."""
+
+    tool_use_id: str | None = None
+    """Only this call."""
+
+
+class GetTaskOutput(Request[TaskTail], tag="get_task_output"):
+    """Asks for the end of what a background command has printed."""
+
+    task_id: str

@@ -218,7 +218,7 @@ class HookOutput(Received, rename="camel"):
     @classmethod
     def from_wire(cls, data: JsonObject) -> Self:
         """Read an answer; never raises. The event's own part is typed where that loses nothing of it."""
-        spelled = spelled_for_wire(data)
+        spelled = encode_output(data)
         value = convert_leniently(cls, spelled)
         value.hook_specific_output = _specific_from_wire(spelled.get("hookSpecificOutput"))
         value._raw = data
@@ -227,7 +227,7 @@ class HookOutput(Received, rename="camel"):
     def to_wire(self) -> JsonObject:
         """The answer as sent."""
         specific = self.hook_specific_output
-        wire = spelled_for_wire(msgspec.to_builtins(msgspec.structs.replace(self, hook_specific_output=None)))
+        wire = encode_output(msgspec.to_builtins(msgspec.structs.replace(self, hook_specific_output=None)))
         if specific is not None:
             wire["hookSpecificOutput"] = (
                 specific.to_wire() if isinstance(specific, SpecificOutput) else specific
@@ -252,7 +252,7 @@ HookAnswer: TypeAlias = HookOutput | AsyncHookOutput
 _PYTHON_SPELLINGS: Final = {"continue_": "continue", "async_": "async"}
 
 
-def spelled_for_wire(output: JsonObject) -> JsonObject:
+def encode_output(output: JsonObject) -> JsonObject:
     """An answer that was given as a dict, in the agent's words.
 
     `continue_`, `async_` and the decision `allow` are translated; everything else is kept, known or not.
@@ -264,36 +264,14 @@ def spelled_for_wire(output: JsonObject) -> JsonObject:
 
 def hook_output_from_wire(data: JsonObject) -> HookAnswer:
     """Read a callback's answer, in the agent's spelling or with `continue_` and `async_`; never raises."""
-    kind = AsyncHookOutput if spelled_for_wire(data).get("async") is True else HookOutput
+    kind = AsyncHookOutput if encode_output(data).get("async") is True else HookOutput
     return kind.from_wire(data)
 
 
 _SPECIFIC_OUTPUTS: Final[dict[str, type[SpecificOutput]]] = {
     str(kind.__struct_config__.tag): kind
-    for kind in (
-        PreToolUseOutput,
-        PostToolUseOutput,
-        PostToolUseFailureOutput,
-        PostToolBatchOutput,
-        NotificationOutput,
-        UserPromptSubmitOutput,
-        UserPromptExpansionOutput,
-        SessionStartOutput,
-        StopOutput,
-        SubagentStartOutput,
-        SubagentStopOutput,
-        PreModelSwitchOutput,
-        PostModelSwitchOutput,
-        PermissionRequestOutput,
-        PermissionDeniedOutput,
-        SetupOutput,
-        ElicitationOutput,
-        ElicitationResultOutput,
-        WorktreeCreateOutput,
-        CwdChangedOutput,
-        FileChangedOutput,
-        MessageDisplayOutput,
-    )
+    for kind in (*SpecificOutput.__subclasses__(), *_ContextOutput.__subclasses__())
+    if kind is not _ContextOutput
 }
 
 

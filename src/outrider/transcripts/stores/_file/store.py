@@ -20,12 +20,13 @@ from msgspec import convert
 from msgspec.structs import asdict
 
 from outrider._folders import remove_folder
-from outrider.errors import LeaseLost, SessionBusy, StoreError
+from outrider.errors import StoreError
 from outrider.transcripts._describe import fold_session_summary
 from outrider.transcripts.stores._blocking import (
     DEFAULT_TIMEOUT,
     BlockingStore,
     Explained,
+    Listed,
     raise_if_abandoned,
 )
 from outrider.transcripts.stores._file.transcript import (
@@ -40,34 +41,27 @@ from outrider.transcripts.stores._file.transcript import (
 from outrider.transcripts.stores._records import (
     RESTORE,
     WAIT_LONGER,
+    Lease,
     LeaseTime,
     Line,
     Place,
+    check_version,
     decode,
     encode,
     explain_os_error,
+    fresh_lines,
     later,
 )
-from outrider.transcripts.stores._urls import (
-    absolute_path,
-    local_path,
-    refuse_parameters,
-    take_parameters,
-    take_seconds,
-)
+from outrider.transcripts.stores._urls import SECONDS, absolute_path, local_path, take_parameters
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
     from typing import Self
 
     from outrider.transcripts.stores._base import (
         SessionStoreEntry,
-        SessionStoreListEntry,
         SessionSummaryEntry,
     )
-
-__all__ = ["FileStore", "Layout", "name_of", "text_of"]
-
 
 # File names.
 
@@ -179,9 +173,8 @@ class FileStore(BlockingStore):
     @classmethod
     def from_url(cls, url: str) -> Self:
         """`file:///absolute/path`, with `?timeout=seconds`."""
-        url, taken = take_parameters(url, "timeout")
-        refuse_parameters(url, ("timeout",))
-        return cls(f"/{local_path(url)}", timeout=take_seconds(taken, "timeout", DEFAULT_TIMEOUT))
+        url, given = take_parameters(url, {"timeout": SECONDS})
+        return cls(f"/{local_path(url)}", **given)
 
     @property
     def folder(self) -> Path:
@@ -200,7 +193,7 @@ class FileStore(BlockingStore):
                     self._layout.summary(place).unlink(missing_ok=True)
                 index = transcript.create(place)
             if batch is None or batch not in index.batches:
-                fresh = _fresh(lines, index)
+                fresh = [line for line, _ in fresh_lines(lines, index.uuids, str)]
                 if fresh or batch is not None:
                     before = index.size
                     transcript.add(index, fresh, batch)
@@ -225,24 +218,20 @@ class FileStore(BlockingStore):
             with suppress(OSError):
                 remove_folder(gone)
 
-    def _acquire(self, session: Place, token: str, holder: str, seconds: float) -> None:
+    def _change_lease(self, session: Place, change: Callable[[Lease | None], Lease | None]) -> None:
+        path = self._layout.lease(session)
         with self._locked(session):
-            _, other, left = self._lease(session)
-            if left > 0:
-                raise SessionBusy(session.session, other, retry_after=round(left, 3))
-            self._write_lease(session, token, holder, seconds)
-
-    def _renew(self, session: Place, token: str, seconds: float) -> None:
-        with self._locked(session):
-            kept, holder, _ = self._lease(session)
-            if kept != token:
-                raise LeaseLost(session.session, holder)
-            self._write_lease(session, token, holder, seconds)
-
-    def _release(self, session: Place, token: str) -> None:
-        with self._locked(session):
-            if self._lease(session)[0] == token:
-                self._layout.lease(session).unlink()
+            kept = self._lease(session)
+            lease = change(kept)
+            if lease is None:
+                path.unlink(missing_ok=True)
+            elif lease is not kept:
+                told = {
+                    "token": lease.token,
+                    "holder": lease.holder,
+                    **asdict(LeaseTime.of(lease.seconds)),
+                }
+                write_whole(path, encode(told), sync=True)
 
     # Reading.
 
@@ -254,21 +243,15 @@ class FileStore(BlockingStore):
             index = transcript.index(None, uuids=False)
             return None if index is None else transcript.load(0, index.size)
 
-    def _list_sessions(self, project: str) -> list[SessionStoreListEntry]:
-        return [
-            {"session_id": summary["session_id"], "mtime": summary["mtime"]}
-            for summary in self._list_summaries(project)
-        ]
-
-    def _list_summaries(self, project: str) -> list[SessionSummaryEntry]:
+    def _list_sessions(self, project: str, *, summaries: bool) -> list[Listed]:
         if not self._is_ready():
             return []
-        found = [
-            summary
-            for folder in _folders(self._layout.project(project))
-            if (summary := self._summary(project, folder)) is not None
+        found = (self._summary(project, folder) for folder in _folders(self._layout.project(project)))
+        return [
+            (one["session_id"], one["mtime"], encode(one["data"]) if summaries else None)
+            for one in found
+            if one is not None
         ]
-        return sorted(found, key=lambda summary: summary["mtime"], reverse=True)
 
     def _list_subkeys(self, session: Place) -> list[str]:
         if not self._is_ready():
@@ -332,7 +315,7 @@ class FileStore(BlockingStore):
     @contextmanager
     def _writing(self, place: Place) -> Generator[None]:
         with self._locked(place):
-            self._check_lease(place, *self._lease(place))
+            self._check_lease(place, self._lease(place))
             yield
 
     def _is_ready(self) -> bool:
@@ -349,13 +332,7 @@ class FileStore(BlockingStore):
             version: object = cast("dict[str, object]", decode(marker)).get("format")
         except ValueError as error:
             raise Damaged(f"{self._layout.marker} is damaged: {error}") from error
-        if version != _FORMAT:
-            raise StoreError(
-                self._name,
-                "open",
-                f"its files are of version {version}, and this Outrider knows {_FORMAT}",
-                hint="Update Outrider here, or use another folder.",
-            )
+        check_version(self._name, "its files are", version, _FORMAT, "folder")
         return True
 
     def _marked(self) -> bool:
@@ -388,13 +365,12 @@ class FileStore(BlockingStore):
 
     # Leases.
 
-    def _lease(self, place: Place) -> tuple[str | None, str, float]:
-        """Token, holder, and the seconds that it runs for; below zero if it has run out."""
+    def _lease(self, place: Place) -> Lease | None:
         path = self._layout.lease(place)
         try:
             lease = cast("dict[str, object]", decode(path.read_bytes()))
         except FileNotFoundError:
-            return None, "", -1.0
+            return None
         except ValueError as error:
             raise Damaged(f"{path} is damaged: {error}") from error
         token, holder = lease.get("token"), lease.get("holder")
@@ -405,11 +381,7 @@ class FileStore(BlockingStore):
             raise Damaged(f"{path} is damaged: {error}") from error
         if not (isinstance(token, str) and isinstance(holder, str)):
             raise Damaged(f"{path} is damaged: it has no token, holder and end")
-        return token, holder, when.left
-
-    def _write_lease(self, place: Place, token: str, holder: str, seconds: float) -> None:
-        lease = {"token": token, "holder": holder, **asdict(LeaseTime.of(seconds))}
-        write_whole(self._layout.lease(place), encode(lease), sync=True)
+        return Lease(token, holder, when.left)
 
     # Summaries: what is missing of them is read from the entries.
 
@@ -483,18 +455,6 @@ class FileStore(BlockingStore):
             if project is not None and self._summary(project, session) is not None:
                 return project
         return None
-
-
-def _fresh(lines: list[Line], index: Index) -> list[Line]:
-    known: set[str] = set()
-    fresh: list[Line] = []
-    for line in lines:
-        if line.uuid is not None:
-            if line.uuid in index.uuids or line.uuid in known:
-                continue
-            known.add(line.uuid)
-        fresh.append(line)
-    return fresh
 
 
 def _public(session: str, known: dict[str, object]) -> SessionSummaryEntry:

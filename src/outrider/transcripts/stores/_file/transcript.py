@@ -23,19 +23,6 @@ if TYPE_CHECKING:
     from outrider.transcripts.stores._base import SessionStoreEntry
     from outrider.transcripts.stores._records import Line
 
-__all__ = [
-    "Damaged",
-    "Index",
-    "Transcript",
-    "locked",
-    "make_folder",
-    "opened",
-    "sync_folder",
-    "write_all",
-    "write_whole",
-]
-
-
 # Files.
 
 _LONGEST_PAUSE: Final = 0.02

@@ -15,28 +15,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias, cast
 
 from outrider.transcripts.stores._blocking import raise_if_abandoned
+from outrider.transcripts.stores._records import to_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from outrider.transcripts.stores._records import Place
-
-__all__ = [
-    "Access",
-    "Batch",
-    "Bucket",
-    "Conflict",
-    "DRIVERS",
-    "Found",
-    "LOST",
-    "NO_CREDENTIALS",
-    "Names",
-    "START",
-    "chain",
-    "code_of",
-    "mark_of",
-]
-
 
 _AT_ONCE: Final = 16
 """Requests of one call."""
@@ -282,7 +266,7 @@ START: Final = "0" * 16
 
 
 def _escaped(text: str) -> str:
-    data = text.encode("utf-8", "surrogatepass")
+    data = to_bytes(text)
     # Dots too: some take `..` for a step up. No percent signs: some decode them.
     escaped = _ODD.sub(lambda found: b"!%02X" % found[0][0], data).decode() or "!"
     if len(escaped) <= _LONGEST:
@@ -292,7 +276,7 @@ def _escaped(text: str) -> str:
 
 def mark_of(batch: str) -> str:
     """What a batch is known by, whatever is in its id."""
-    return hashlib.sha256(batch.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return hashlib.sha256(to_bytes(batch)).hexdigest()[:32]
 
 
 class Batch(NamedTuple):

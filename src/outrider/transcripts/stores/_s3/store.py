@@ -15,10 +15,19 @@ from uuid import uuid4
 
 import msgspec
 
-from outrider.errors import LeaseLost, OptionsError, SessionBusy, StoreError
-from outrider.transcripts._describe import fold_session_summary
-from outrider.transcripts.stores._blocking import DEFAULT_TIMEOUT, BlockingStore, raise_if_abandoned
-from outrider.transcripts.stores._records import Place, decode, encode, plain, restored
+from outrider.errors import OptionsError, StoreError
+from outrider.transcripts.stores._blocking import DEFAULT_TIMEOUT, BlockingStore, Listed, raise_if_abandoned
+from outrider.transcripts.stores._records import (
+    Lease,
+    Place,
+    check_version,
+    decode,
+    encode,
+    fold_summary,
+    fresh_lines,
+    plain,
+    restored,
+)
 from outrider.transcripts.stores._s3.bucket import (
     DRIVERS,
     LOST,
@@ -33,26 +42,19 @@ from outrider.transcripts.stores._s3.bucket import (
     code_of,
     mark_of,
 )
-from outrider.transcripts.stores._urls import refuse_parameters, shown, take_parameters, take_seconds
+from outrider.transcripts.stores._urls import FLAG, SECONDS, TEXT, shown, take_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from typing import Self
 
-    from outrider.transcripts.stores._base import (
-        SessionStoreEntry,
-        SessionStoreListEntry,
-        SessionSummaryEntry,
-    )
+    from outrider.transcripts.stores._base import SessionStoreEntry
     from outrider.transcripts.stores._records import Line
-
-__all__ = ["Head", "Lease", "Part", "S3Store", "fresh_lines", "read_head", "with_batch"]
-
 
 # The head of a session.
 
 
-class Lease(msgspec.Struct):
+class KeptLease(msgspec.Struct):
     token: str
     holder: str
     until: float
@@ -76,7 +78,7 @@ class Head(msgspec.Struct):
     """The main transcript has the empty name."""
     mtime: int | None = None
     summary: str | None = None
-    lease: Lease | None = None
+    lease: KeptLease | None = None
 
 
 def with_batch(head: Head, place: Place, part: Part, batch: Batch, fresh: list[Line], now: float) -> Head:
@@ -86,29 +88,12 @@ def with_batch(head: Head, place: Place, part: Part, batch: Batch, fresh: list[L
     }
     if place.subpath is not None or not fresh:
         return msgspec.structs.replace(head, parts=parts)
-    previous: SessionSummaryEntry | None = None
-    if head.summary is not None:
-        data = cast("dict[str, object]", decode(head.summary))
-        previous = {"session_id": place.session, "mtime": 0, "data": data}
-    summary = fold_session_summary(previous, place.key, [line.entry for line in fresh])
     return msgspec.structs.replace(
         head,
         parts=parts,
-        summary=encode(summary["data"]).decode(),
+        summary=fold_summary(place, head.summary, fresh).decode(),
         mtime=max(int(now * 1000), (head.mtime or 0) + 1),
     )
-
-
-def fresh_lines(lines: list[Line], known: set[str]) -> list[Line]:
-    seen: set[str] = set()
-    fresh: list[Line] = []
-    for line in lines:
-        if line.uuid is None:
-            fresh.append(line)
-        elif line.uuid not in known and line.uuid not in seen:
-            seen.add(line.uuid)
-            fresh.append(line)
-    return fresh
 
 
 def read_head(data: bytes) -> Head:
@@ -119,7 +104,7 @@ def read_head(data: bytes) -> Head:
 
 _T = TypeVar("_T")
 
-_PARAMETERS: Final = ("endpoint", "region", "path_style", "timeout")
+_PARAMETERS: Final = {"endpoint": TEXT, "region": TEXT, "path_style": FLAG, "timeout": SECONDS}
 _GRACE: Final = 0.25
 """The driver gives up so much later than the call, which says so better."""
 
@@ -211,18 +196,8 @@ class S3Store(BlockingStore):
     @classmethod
     def from_url(cls, url: str) -> Self:
         """With `?endpoint=`, `?region=`, `?path_style=1` and `?timeout=`."""
-        rest, given = take_parameters(url, *_PARAMETERS)
-        refuse_parameters(rest, _PARAMETERS)
-        path_style = given.get("path_style")
-        if path_style not in (None, "0", "1"):
-            raise OptionsError(f"`path_style` is {path_style!r}", hint="Give 0 or 1.")
-        return cls(
-            rest,
-            endpoint=given.get("endpoint"),
-            region=given.get("region"),
-            path_style=None if path_style is None else path_style == "1",
-            timeout=take_seconds(given, "timeout", DEFAULT_TIMEOUT),
-        )
+        rest, given = take_parameters(url, _PARAMETERS)
+        return cls(rest, **given)
 
     # Writing.
 
@@ -234,7 +209,7 @@ class S3Store(BlockingStore):
                 self._check(place, head)
                 part = head.parts.get(plain(place.part)) or Part(uuid4().hex)
                 known = self._bring_up_to_date(place, part)
-                fresh = [] if mark in known.marks else fresh_lines(lines, known.uuids)
+                fresh = [line for line, _ in fresh_lines(lines, known.uuids, str)]
                 if mark in known.marks or (not fresh and batch is None):
                     # Nothing is written that would fail if somebody else has the session by now.
                     self._check(place, self._read_head(place)[0])
@@ -340,27 +315,10 @@ class S3Store(BlockingStore):
             entries += [decode(line) for line in found.data.split(b"\n") if line]
         return entries
 
-    def _heads_of(self, project: str) -> list[Head]:
+    def _list_sessions(self, project: str, *, summaries: bool) -> list[Listed]:
         keys = list(self._bucket().list_keys(self._names.project(project)))
         heads = [read_head(found.data) for found in self._bucket().get_all(keys) if found is not None]
-        heads = [head for head in heads if head.mtime is not None]
-        return sorted(heads, key=lambda head: head.mtime or 0, reverse=True)
-
-    def _list_sessions(self, project: str) -> list[SessionStoreListEntry]:
-        return [
-            {"session_id": restored(head.session), "mtime": head.mtime or 0}
-            for head in self._heads_of(project)
-        ]
-
-    def _list_summaries(self, project: str) -> list[SessionSummaryEntry]:
-        return [
-            {
-                "session_id": restored(head.session),
-                "mtime": head.mtime or 0,
-                "data": cast("dict[str, object]", decode(head.summary or "{}")),
-            }
-            for head in self._heads_of(project)
-        ]
+        return [(restored(one.session), one.mtime, one.summary) for one in heads if one.mtime is not None]
 
     def _list_subkeys(self, session: Place) -> list[str]:
         parts = [Place.subpath_of(restored(name)) for name in self._read_head(session)[0].parts]
@@ -384,48 +342,27 @@ class S3Store(BlockingStore):
 
     # Leases.
 
-    def _acquire(self, session: Place, token: str, holder: str, seconds: float) -> None:
-        def acquire(head: Head) -> Lease:
-            lease, now = head.lease, self._now()
-            # Its own token is there if the answer to the first try was lost.
-            if lease is not None and lease.until > now and lease.token != token:
-                left = round(lease.until - now, 3)
-                raise SessionBusy(session.session, restored(lease.holder), retry_after=left)
-            return Lease(token, plain(holder), now + seconds)
-
-        self._change_lease(session, acquire)
-
-    def _renew(self, session: Place, token: str, seconds: float) -> None:
-        def renew(head: Head) -> Lease:
-            if head.lease is None or head.lease.token != token:
-                raise LeaseLost(session.session, restored(head.lease.holder) if head.lease else "")
-            return msgspec.structs.replace(head.lease, until=self._now() + seconds)
-
-        self._change_lease(session, renew)
-
-    def _release(self, session: Place, token: str) -> None:
-        def release(head: Head) -> Lease | None:
-            return None if head.lease is None or head.lease.token == token else head.lease
-
-        self._change_lease(session, release)
-
-    def _change_lease(self, session: Place, change: Callable[[Head], Lease | None]) -> None:
+    def _change_lease(self, session: Place, change: Callable[[Lease | None], Lease | None]) -> None:
         with self._alone(session):
             while True:
                 head, etag = self._read_head(session)
-                lease = change(head)
-                if lease == head.lease:
+                kept = self._lease(head)
+                lease = change(kept)
+                if lease is kept:
                     return
+                new = lease and KeptLease(lease.token, plain(lease.holder), self._now() + lease.seconds)
                 try:
-                    self._replace(session, msgspec.structs.replace(head, lease=lease), etag)
+                    self._replace(session, msgspec.structs.replace(head, lease=new), etag)
                 except Conflict:
                     continue
                 return
 
+    def _lease(self, head: Head) -> Lease | None:
+        kept = head.lease
+        return None if kept is None else Lease(kept.token, restored(kept.holder), kept.until - self._now())
+
     def _check(self, place: Place, head: Head) -> None:
-        if head.lease is not None:
-            left = head.lease.until - self._now()
-            self._check_lease(place, head.lease.token, restored(head.lease.holder), left)
+        self._check_lease(place, self._lease(head))
 
     # Heads, and what is remembered.
 
@@ -481,13 +418,7 @@ class S3Store(BlockingStore):
             else:
                 self._refuse_endpoint()
         version = cast("dict[str, object]", decode(found.data)).get("version") if found else _VERSION
-        if not isinstance(version, int) or version > _VERSION:
-            raise StoreError(
-                self._name,
-                "set up",
-                f"what is in it has the version {version}, and this Outrider knows up to {_VERSION}",
-                hint="Update Outrider, or give another prefix.",
-            )
+        check_version(self._name, "its objects are", version, _VERSION, "prefix")
         if where in _heeding:
             return
         try:

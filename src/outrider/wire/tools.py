@@ -1,16 +1,22 @@
-"""Defines the inputs of the built-in tools, one class for each tool.
+"""Defines the inputs of Claude Code's built-in tools, and finds them by the tool's name.
 
-`_table` finds the class by the tool's name.
+Claude Code runs these tools; nothing here calls one.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
 
 from outrider.wire._value import JsonObject, Number, Value
 
 
-class ReadInput(Value):
+class ToolInput(Value):
+    """The input of a built-in tool, which its class is named after."""
+
+
+class ReadInput(ToolInput):
     """Shows a file to the agent, whole or in part; also images, notebooks and PDF files."""
 
     file_path: str
@@ -24,14 +30,14 @@ class ReadInput(Value):
     """Go past the usual size limits."""
 
 
-class WriteInput(Value):
+class WriteInput(ToolInput):
     """Creates a file or replaces all that is in it."""
 
     file_path: str
     content: str
 
 
-class EditInput(Value):
+class EditInput(ToolInput):
     """Replaces one piece of text in a file by another."""
 
     file_path: str
@@ -41,7 +47,7 @@ class EditInput(Value):
     """Every occurrence, not just one that must be unique. The program writes it out even when it is false."""
 
 
-class NotebookEditInput(Value):
+class NotebookEditInput(ToolInput):
     """Replaces, adds or removes a cell of a Jupyter notebook."""
 
     notebook_path: str
@@ -52,7 +58,7 @@ class NotebookEditInput(Value):
     edit_mode: Literal["replace", "insert", "delete"] | None = None
 
 
-class GlobInput(Value):
+class GlobInput(ToolInput):
     """Finds files whose path matches a pattern."""
 
     pattern: str
@@ -61,7 +67,7 @@ class GlobInput(Value):
 
 
 class GrepInput(
-    Value,
+    ToolInput,
     rename={
         "after": "-A",
         "before": "-B",
@@ -100,7 +106,7 @@ class GrepInput(
     """Let a match run over line ends."""
 
 
-class LSPInput(Value, rename={"file_path": "filePath"}):
+class LSPInput(ToolInput, rename={"file_path": "filePath"}):
     """Asks a language server about the symbol at a place in a file."""
 
     operation: str
@@ -115,7 +121,7 @@ class LSPInput(Value, rename={"file_path": "filePath"}):
     """The name to look for, with `workspaceSymbol`."""
 
 
-class EnterWorktreeInput(Value):
+class EnterWorktreeInput(ToolInput):
     """Moves the session into a git worktree, a new one or one that is there."""
 
     name: str | None = None
@@ -124,7 +130,7 @@ class EnterWorktreeInput(Value):
     """Where an existing one is."""
 
 
-class ExitWorktreeInput(Value):
+class ExitWorktreeInput(ToolInput):
     """Leaves the worktree that the session had moved into."""
 
     action: Literal["keep", "remove"]
@@ -132,7 +138,7 @@ class ExitWorktreeInput(Value):
     """Remove it even if that loses work."""
 
 
-class BashInput(Value, rename={"disable_sandbox": "dangerouslyDisableSandbox"}):
+class BashInput(ToolInput, rename={"disable_sandbox": "dangerouslyDisableSandbox"}):
     """Runs a shell command."""
 
     command: str
@@ -145,7 +151,7 @@ class BashInput(Value, rename={"disable_sandbox": "dangerouslyDisableSandbox"}):
     """Run outside the sandbox (`dangerouslyDisableSandbox` on the wire)."""
 
 
-class PowerShellInput(Value, rename={"disable_sandbox": "dangerouslyDisableSandbox"}):
+class PowerShellInput(ToolInput, rename={"disable_sandbox": "dangerouslyDisableSandbox"}):
     """Runs a PowerShell command."""
 
     command: str
@@ -166,7 +172,7 @@ class MonitorSocket(Value):
     """Subprotocols to offer."""
 
 
-class MonitorInput(Value):
+class MonitorInput(ToolInput):
     """Watches a command's output or a websocket, and wakes the agent at each event."""
 
     description: str
@@ -177,7 +183,7 @@ class MonitorInput(Value):
     ws: MonitorSocket | None = None
 
 
-class AgentInput(Value):
+class AgentInput(ToolInput):
     """Gives a piece of work to a subagent."""
 
     description: str
@@ -199,7 +205,7 @@ class AgentInput(Value):
     mode: str | None = None
 
 
-class ListAgentsInput(Value, rename={"query": "q"}):
+class ListAgentsInput(ToolInput, rename={"query": "q"}):
     """Lists the agents and sessions that a message can be sent to."""
 
     query: str | None = None
@@ -232,7 +238,7 @@ TeamMessage: TypeAlias = ShutdownRequest | ShutdownResponse | PlanApprovalRespon
 """A message between teammates that is more than text."""
 
 
-class SendMessageInput(Value):
+class SendMessageInput(ToolInput):
     """Writes to another agent or session."""
 
     to: str
@@ -253,13 +259,13 @@ class TodoItem(Value, rename="camel"):
     """The same work in words for while it is being done."""
 
 
-class TodoWriteInput(Value):
+class TodoWriteInput(ToolInput):
     """Replaces the agent's to-do list."""
 
     todos: list[TodoItem]
 
 
-class TaskCreateInput(Value, rename="camel"):
+class TaskCreateInput(ToolInput, rename="camel"):
     """Adds a task to the session's list."""
 
     subject: str
@@ -269,17 +275,17 @@ class TaskCreateInput(Value, rename="camel"):
     metadata: JsonObject | None = None
 
 
-class TaskGetInput(Value, rename="camel"):
+class TaskGetInput(ToolInput, rename="camel"):
     """Looks up one task of the list."""
 
     task_id: str
 
 
-class TaskListInput(Value):
+class TaskListInput(ToolInput):
     """Lists all tasks."""
 
 
-class TaskUpdateInput(Value, rename="camel"):
+class TaskUpdateInput(ToolInput, rename="camel"):
     """Changes a task of the list, or takes it out."""
 
     task_id: str
@@ -296,7 +302,7 @@ class TaskUpdateInput(Value, rename="camel"):
     """Merged into what is there; a null takes its key out."""
 
 
-class TaskStopInput(Value):
+class TaskStopInput(ToolInput):
     """Ends something that runs in the background."""
 
     task_id: str | None = None
@@ -304,7 +310,7 @@ class TaskStopInput(Value):
     """The older name of `task_id`, from when only shells could be ended."""
 
 
-class WorkflowInput(Value, rename="camel"):
+class WorkflowInput(ToolInput, rename="camel"):
     """Runs a script that directs many agents; one of `script`, `name` and `script_path` says which."""
 
     script: str | None = None
@@ -321,7 +327,7 @@ class WorkflowInput(Value, rename="camel"):
     """An earlier run to go on from."""
 
 
-class CronCreateInput(Value):
+class CronCreateInput(ToolInput):
     """Has a prompt sent at set times."""
 
     cron: str
@@ -332,17 +338,17 @@ class CronCreateInput(Value):
     """Keep it beyond the end of this session."""
 
 
-class CronDeleteInput(Value):
+class CronDeleteInput(ToolInput):
     """Takes back a scheduled prompt."""
 
     id: str
 
 
-class CronListInput(Value):
+class CronListInput(ToolInput):
     """Lists the scheduled prompts."""
 
 
-class ScheduleWakeupInput(Value, rename="camel"):
+class ScheduleWakeupInput(ToolInput, rename="camel"):
     """Decides when a looping agent takes its next step, or that it takes none."""
 
     delay_seconds: Number | None = None
@@ -390,7 +396,7 @@ class QuestionMetadata(Value):
     source: str | None = None
 
 
-class AskUserQuestionInput(Value):
+class AskUserQuestionInput(ToolInput):
     """Puts questions to the person; the host sends it back with `answers` filled in."""
 
     questions: list[Question]
@@ -401,7 +407,7 @@ class AskUserQuestionInput(Value):
     metadata: QuestionMetadata | None = None
 
 
-class EnterPlanModeInput(Value):
+class EnterPlanModeInput(ToolInput):
     """Asks to plan first and change nothing meanwhile."""
 
 
@@ -412,7 +418,7 @@ class AllowedPrompt(Value):
     prompt: str
 
 
-class ExitPlanModeInput(Value, rename="camel"):
+class ExitPlanModeInput(ToolInput, rename="camel"):
     """Presents the plan and asks to carry it out; the program fills in the plan from the agent's file."""
 
     plan: str | None = None
@@ -432,7 +438,7 @@ class SentFile(Value):
     media_type: str | None = None
 
 
-class SendUserMessageInput(Value):
+class SendUserMessageInput(ToolInput):
     """Says something to the person, in a session where plain answers are not shown."""
 
     message: str
@@ -456,7 +462,7 @@ class Finding(Value):
     outcome: Literal["fixed", "skipped", "no_change_needed"] | None = None
 
 
-class ReportFindingsInput(Value):
+class ReportFindingsInput(ToolInput):
     """Hands over the findings of a code review."""
 
     findings: list[Finding]
@@ -464,15 +470,15 @@ class ReportFindingsInput(Value):
     """The effort it was done with: `low`, `medium`, `high`, `xhigh`, `max`, or what a later program adds."""
 
 
-class ReadNotificationsInput(Value):
+class ReadNotificationsInput(ToolInput):
     """Fetches the notices that have come in for the session."""
 
 
-class ShowOnboardingRolePickerInput(Value):
+class ShowOnboardingRolePickerInput(ToolInput):
     """Shows a newcomer the choice of roles."""
 
 
-class WebFetchInput(Value):
+class WebFetchInput(ToolInput):
     """Loads a web page and has a question answered from it."""
 
     url: str
@@ -482,7 +488,7 @@ class WebFetchInput(Value):
     """Where to go on in a page that was too long."""
 
 
-class WebSearchInput(Value):
+class WebSearchInput(ToolInput):
     """Searches the web."""
 
     query: str
@@ -491,14 +497,14 @@ class WebSearchInput(Value):
     blocked_domains: list[str] | None = None
 
 
-class SkillInput(Value):
+class SkillInput(ToolInput):
     """Loads a skill, or runs a command that is written as one."""
 
     skill: str
     args: str | None = None
 
 
-class ToolSearchInput(Value):
+class ToolSearchInput(ToolInput):
     """Fetches the schemas of tools that the agent was told of by name only."""
 
     query: str
@@ -507,53 +513,53 @@ class ToolSearchInput(Value):
     """The program takes 5 if left out."""
 
 
-class ListMcpResourcesInput(Value):
+class ListMcpResourcesInput(ToolInput):
     """Lists the resources that MCP servers offer."""
 
     server: str | None = None
     """Only those of this one."""
 
 
-class ReadMcpResourceInput(Value):
+class ReadMcpResourceInput(ToolInput):
     """Reads a resource of an MCP server."""
 
     server: str
     uri: str
 
 
-class ReadMcpResourceDirInput(Value):
+class ReadMcpResourceDirInput(ToolInput):
     """Lists what is in a resource that is a folder."""
 
     server: str
     uri: str
 
 
-class ListConnectorsInput(Value):
+class ListConnectorsInput(ToolInput):
     """Lists the connectors that are set up."""
 
     keywords: list[str] | None = None
 
 
-class SearchMcpRegistryInput(Value):
+class SearchMcpRegistryInput(ToolInput):
     """Searches the registry of MCP servers."""
 
     keywords: list[str]
 
 
-class SuggestConnectorsInput(Value):
+class SuggestConnectorsInput(ToolInput):
     """Offers connectors to the person for setting up."""
 
     uuids: list[str]
     """Their ids in the registry."""
 
 
-class ListPluginsInput(Value):
+class ListPluginsInput(ToolInput):
     """Lists the plugins that are installed."""
 
     keywords: list[str] | None = None
 
 
-class SearchPluginsInput(Value):
+class SearchPluginsInput(ToolInput):
     """Searches for plugins to install."""
 
     keywords: list[str]
@@ -575,7 +581,7 @@ class SuggestedPlugin(Value, rename="camel"):
     skills: list[PluginSkill] | None = None
 
 
-class SuggestPluginInstallInput(Value, rename="camel"):
+class SuggestPluginInstallInput(ToolInput, rename="camel"):
     """Offers plugins to the person for installing."""
 
     context_label: str
@@ -584,22 +590,96 @@ class SuggestPluginInstallInput(Value, rename="camel"):
     trigger: Literal["user_asked", "proactive"] | None = None
 
 
-class ListSkillsInput(Value):
+class ListSkillsInput(ToolInput):
     """Lists the skills that are installed."""
 
     keywords: list[str] | None = None
 
 
-class SearchSkillsInput(Value):
+class SearchSkillsInput(ToolInput):
     """Searches for skills to install."""
 
     keywords: list[str]
 
 
-class SuggestSkillsInput(Value, rename="camel"):
+class SuggestSkillsInput(ToolInput, rename="camel"):
     """Offers skills to the person for installing."""
 
     keywords: list[str]
     context_label: str | None = None
     """What they would help with."""
     trigger: Literal["user_asked", "proactive"] | None = None
+
+
+TOOL_ALIASES: Final[dict[str, str]] = {
+    "Brief": "SendUserMessage",
+    "KillBash": "TaskStop",
+    "KillShell": "TaskStop",
+    "ListMcpResources": "ListMcpResourcesTool",
+    "ListPeers": "ListAgents",
+    "ReadMcpResource": "ReadMcpResourceTool",
+    "ReadMcpResourceDir": "ReadMcpResourceDirTool",
+    "Task": "Agent",
+}
+"""Today's name of tools by the older names that the program still answers to, and in places still uses."""
+
+TOOL_INPUTS: Final[dict[str, type[Value]]] = {
+    TOOL_ALIASES.get(name, name): kind
+    for name, kind in sorted(
+        (kind.__name__.removesuffix("Input"), kind) for kind in ToolInput.__subclasses__()
+    )
+}
+"""The class of each built-in tool's input, by the name that the agent calls the tool by."""
+
+BUILTIN_TOOL_NAMES: Final[frozenset[str]] = frozenset(TOOL_INPUTS) | {
+    "Artifact",
+    "DesignSync",
+    "EndConversation",
+    "Poll",
+    "Projects",
+    "ProposeGoal",
+    "PushNotification",
+    "RemoteTrigger",
+    "SendFeedback",
+    "SendUserFile",
+    "ShareOnboardingGuide",
+    "StructuredOutput",
+    "WaitForMcpServers",
+}
+"""The tools that the program has of its own, whether a session offers them or not.
+
+Those without a class stay plain objects: the schema of `StructuredOutput` is the caller's, and a session with
+an API key is not offered the others.
+"""
+
+FORMER_TOOL_NAMES: Final[frozenset[str]] = frozenset(
+    (
+        "AgentOutputTool",
+        "BashOutput",
+        "LS",
+        "MCPSearch",
+        "MultiEdit",
+        "NotebookRead",
+        "SlashCommand",
+        "TaskOutput",
+        "TodoRead",
+    )
+)
+"""Tools that the program once had. Rules and matchers that name them are still in use."""
+
+
+def typed_input(name: str, data: JsonObject) -> Value | JsonObject:
+    """The input `data` of the tool `name` as a typed value, or `data` itself if that would lose anything.
+
+    A value comes back only if it encodes to the same object again. So it is `data` for tools without a class
+    (`mcp__…` among them), and when a key is unknown or a field is missing, null or of another type.
+    Never raises.
+    """
+    kind = TOOL_INPUTS.get(TOOL_ALIASES.get(name, name))
+    if kind is None:
+        return data
+    try:
+        value = msgspec.convert(data, kind)
+        return value if msgspec.to_builtins(value) == data else data
+    except (msgspec.MsgspecError, TypeError, RecursionError):
+        return data

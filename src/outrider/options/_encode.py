@@ -1,7 +1,7 @@
 """Encodes the values of options: as text for an argument, as JSON for a request or a file.
 
-Each function takes the values of the fields that its row names, and returns None to send nothing. The rows
-are in `_table`.
+Each function gets the values of the options that its destination names, and returns None to send nothing.
+`settings` reads a file that has to be merged or checked; nothing else here looks at the machine.
 """
 
 from __future__ import annotations
@@ -11,135 +11,41 @@ import warnings
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import msgspec
 
 from outrider.errors import OptionsError
-from outrider.options import (
+from outrider.options._servers import McpServer, SdkServer
+from outrider.options._table import GivenPath
+from outrider.options._values import (
     AdaptiveThinking,
     CustomPrompt,
     DisabledThinking,
     EnabledThinking,
     FilePrompt,
     PresetPrompt,
-    SdkServer,
+    plain,
 )
-from outrider.options._values import plain
 from outrider.wire import encode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from outrider.command import Runner
-    from outrider.options import Isolation, JsonSchemaFormat, LocalPlugin, McpServer, Sandbox
+    from outrider.options._values import Isolation, JsonSchemaFormat, LocalPlugin, Sandbox
     from outrider.wire import JsonObject
     from outrider.wire.control import SdkMcpServerSetup
 
-    Prompt: TypeAlias = PresetPrompt | CustomPrompt | FilePrompt | None
-    Servers: TypeAlias = Mapping[str, McpServer] | str
-    Thinking: TypeAlias = AdaptiveThinking | EnabledThinking | DisabledThinking | None
-    Tools: TypeAlias = Sequence[object] | str | None
-
-
-# Where an option goes.
-
-
-class Flag(NamedTuple):
-    """An argument: `--name=value`, or `--name` for a value that is just true. Several values repeat it."""
-
-    name: str
-    words: tuple[str, str] | None = None
-    """How true and false are written, where they are a value."""
-
-
-class Filed(NamedTuple):
-    """An argument that names a file with the value: `--name=<folder>/file`.
-
-    A path that the caller gave (`Given`) is passed as it is.
-    """
-
-    name: str
-    file: str
-
-
-class Init(NamedTuple):
-    """A field of the `initialize` request."""
-
-    name: str
-
-
-class Variable(NamedTuple):
-    """An environment variable."""
-
-    name: str
-
-
-class Host(NamedTuple):
-    """Not said to the agent as an argument, a variable or in a request; `user` says who reads it instead."""
-
-    user: str
-
-
-Place: TypeAlias = Flag | Filed | Init | Variable | Host
-
-
-class Given(str):
-    """A path that the caller gave: passed on, not read."""
-
-    __slots__ = ()
-
-
-SAME: Final = Host("the same place")
-
-
-class Row(NamedTuple):
-    """Where an option goes, and how its value is written there.
-
-    `spell` gets the values of `fields`, in their order, and nothing else.
-    """
-
-    fields: tuple[str, ...]
-    to: Place
-    spell: Callable[..., object]
-    one_shot: Place | None = SAME
-    """Where it goes if there is no `initialize`. None: nowhere, so that a value for it is refused."""
-
-    def place(self, *, streaming: bool) -> Place | None:
-        return self.to if streaming or self.one_shot is SAME else self.one_shot
-
-    def value(self, options: object) -> object:
-        """What the options say here; None for nothing."""
-        return self.spell(*(getattr(options, field) for field in self.fields))
-
-    @property
-    def option(self) -> str:
-        """What a caller knows it by."""
-        return self.fields[0]
+Prompt: TypeAlias = PresetPrompt | CustomPrompt | FilePrompt | None
+Servers: TypeAlias = Mapping[str, McpServer] | str
+Thinking: TypeAlias = AdaptiveThinking | EnabledThinking | DisabledThinking | None
+Tools: TypeAlias = Sequence[object] | str | None
 
 
 # Any option.
 
 
-def given(value: object) -> object:
-    """The value itself, or nothing where there is none."""
-    return value or None
-
-
-def text(value: object) -> str | None:
-    return None if value is None else str(value)
-
-
-def listed(values: Sequence[str]) -> list[str] | None:
-    return list(values) or None
-
-
-def mapping(value: Mapping[str, object] | None) -> object:
-    return plain(value) if value else None
-
-
-def joined(values: Sequence[str] | None) -> str | None:
-    return ",".join(values) if values else None
+def joined(values: Sequence[str]) -> str | None:
+    return ",".join(values) or None
 
 
 def json_of(value: object) -> bytes:
@@ -179,7 +85,7 @@ def system_prompt(prompt: Prompt, append: str | None) -> list[str] | None:
     return [""] if prompt is None and append is None else None
 
 
-def appended_prompt(prompt: Prompt, append: str | None) -> str | None:
+def appended_prompt(append: str | None, prompt: Prompt) -> str | None:
     of_preset = prompt.append if isinstance(prompt, PresetPrompt) else None
     return "\n\n".join(part for part in (of_preset, append) if part) or None
 
@@ -214,10 +120,10 @@ def thinking_kind(thinking: Thinking) -> str | None:
             return None
 
 
-def thinking_tokens(thinking: Thinking, max_thinking_tokens: int | None) -> str | None:
+def thinking_tokens(max_thinking_tokens: int | None, thinking: Thinking) -> int | None:
     if isinstance(thinking, EnabledThinking):
-        return text(thinking.budget_tokens)
-    return text(max_thinking_tokens) if thinking is None else None
+        return thinking.budget_tokens
+    return max_thinking_tokens if thinking is None else None
 
 
 def thinking_display(thinking: Thinking) -> str | None:
@@ -238,12 +144,6 @@ def tools(value: Tools) -> str | None:
     return None if value and not names else ",".join(names)
 
 
-def own_tools(value: Tools) -> list[object] | None:
-    if value is None or isinstance(value, str):
-        return None
-    return [tool for tool in value if not isinstance(tool, str)] or None
-
-
 def allowed_tools(allowed: Sequence[str], skills: str | Sequence[str] | None) -> str | None:
     if skills is None:
         of_skills: list[str] = []
@@ -259,13 +159,18 @@ def skill_names(skills: str | Sequence[str] | None) -> list[str] | None:
     return None if skills is None or isinstance(skills, str) else list(skills)
 
 
-def plugin_paths(*, with_servers: bool) -> Callable[[Sequence[LocalPlugin], str], list[str]]:
-    def spell(plugins: Sequence[LocalPlugin], delivery: str) -> list[str]:
-        if delivery != "argv":
-            return []
-        return [plugin.path for plugin in plugins if plugin.skip_mcp_discovery is not with_servers]
+def plugin_paths(plugins: Sequence[LocalPlugin], delivery: str) -> list[str] | None:
+    return _paths(plugins, delivery, skip_servers=False)
 
-    return spell
+
+def plugin_paths_without_servers(plugins: Sequence[LocalPlugin], delivery: str) -> list[str] | None:
+    return _paths(plugins, delivery, skip_servers=True)
+
+
+def _paths(plugins: Sequence[LocalPlugin], delivery: str, *, skip_servers: bool) -> list[str] | None:
+    if delivery != "argv":
+        return None
+    return [plugin.path for plugin in plugins if plugin.skip_mcp_discovery is skip_servers]
 
 
 def plugins_in_initialize(plugins: Sequence[LocalPlugin], delivery: str) -> list[JsonObject] | None:
@@ -294,7 +199,7 @@ def awaits_initialize(
     return is_resumed or (delivery == "initialize" and bool(plugins)) or bool(managed) or None
 
 
-def mcp_config(servers: Servers) -> bytes | Given | None:
+def mcp_config(servers: Servers) -> bytes | GivenPath | None:
     """Servers that the agent connects to itself; those of this process are not among them."""
     if isinstance(servers, str):
         if is_inline(servers):
@@ -304,7 +209,7 @@ def mcp_config(servers: Servers) -> bytes | Given | None:
                 "`mcp_servers` is a text that begins like JSON, and is no JSON object",
                 hint="Give a mapping, or put './' before the name of a file that begins so.",
             )
-        return Given(servers)
+        return GivenPath(servers)
     outside = {name: server for name, server in servers.items() if not isinstance(server, SdkServer)}
     return json_of({"mcpServers": outside}) if outside else None
 
@@ -337,7 +242,7 @@ def sdk_server_setups(servers: Servers) -> dict[str, SdkMcpServerSetup] | None:
 
 
 def prompt_tool(
-    name: str | None, permission: object | None, on_question: object | None, on_plan: object | None
+    permission: object | None, on_question: object | None, on_plan: object | None, name: str | None
 ) -> str | None:
     """Who is asked. Questions and plans come the same way as all that needs a permission."""
     return name if permission is None and on_question is None and on_plan is None else "stdio"
@@ -371,17 +276,17 @@ def is_false(value: bool) -> bool | None:
     return not value or None
 
 
-def only_true(value: bool) -> str | None:
+def true(value: bool) -> str | None:
     return "true" if value else None
 
 
-def carried_settings(
-    settings: str | JsonObject | None,
+def settings(
+    value: str | JsonObject | None,
     sandbox: Sandbox | None,
     strict: bool,
     cwd: str | None,
     runner: Runner | None,
-) -> bytes | Given | None:
+) -> bytes | GivenPath | None:
     """What the agent is given as its settings: the content of a file to make, or the path of one.
 
     Raises `OptionsError` if they cannot be used; if they are not `strict`, warns and leaves them out, or
@@ -390,24 +295,24 @@ def carried_settings(
     where = Path(cwd or "")
     is_here = runs_here(runner)
     if sandbox is not None:
-        return json_of(_merged(settings, sandbox, strict, where, is_here=is_here))
-    if settings is None:
+        return json_of(_merged(value, sandbox, strict, where, is_here=is_here))
+    if value is None:
         return None
-    if not isinstance(settings, str):
-        return json_of(settings)
-    if is_inline(settings):
+    if not isinstance(value, str):
+        return json_of(value)
+    if is_inline(value):
         # As an argument, text that is not JSON would end the agent; in a file, it would be passed over.
-        _parsed(settings.encode(), "the JSON text")
-        return settings.encode()
-    if is_here or begins_like_json(settings):
+        _parsed(value.encode(), "the JSON text")
+        return value.encode()
+    if is_here or begins_like_json(value):
         try:
-            _read(where, settings)
+            _read(where, value)
         except OptionsError as error:
             # Passed on as a path, it would be on the command line.
-            if strict or begins_like_json(settings):
+            if strict or begins_like_json(value):
                 raise
             _warn(f"{error.message}. The agent may pass over it without a word.")
-    return Given(settings)
+    return GivenPath(value)
 
 
 def _merged(
@@ -420,7 +325,7 @@ def _merged(
             raise
         _warn(f"{error.message}. They are left out: `sandbox` is the only setting that the agent gets.")
         others = {}
-    return {**others, "sandbox": _spelled(sandbox)}
+    return {**others, "sandbox": _sandbox(sandbox)}
 
 
 def _loaded(settings: str | JsonObject | None, cwd: Path, *, is_here: bool) -> JsonObject:
@@ -467,7 +372,7 @@ def _warn(message: str) -> None:
     warnings.warn(message, UserWarning, stacklevel=3)
 
 
-def _spelled(sandbox: Sandbox) -> JsonObject:
+def _sandbox(sandbox: Sandbox) -> JsonObject:
     fields = sandbox.to_wire()
     if fields.get("enabled") is True:
         # Else the agent runs commands unconfined where it finds no means to confine them.

@@ -1,6 +1,6 @@
 """Defines `RedisStore`, a session store in Redis.
 
-Operations that have to be atomic are in `scripts`.
+What has to be atomic is a Lua script that the server runs.
 """
 
 from __future__ import annotations
@@ -11,31 +11,160 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast
 from urllib.parse import quote_from_bytes
 from uuid import uuid4
 
-from outrider.errors import LeaseLost, OptionsError, SessionBusy, StoreError
-from outrider.transcripts._describe import fold_session_summary
-from outrider.transcripts.stores._blocking import DEFAULT_TIMEOUT, BlockingStore, raise_if_abandoned
-from outrider.transcripts.stores._records import Place, decode, encode
-from outrider.transcripts.stores._redis import scripts
-from outrider.transcripts.stores._urls import shown, take_parameters, take_seconds
+from outrider.errors import OptionsError, SessionBusy
+from outrider.transcripts.stores._blocking import DEFAULT_TIMEOUT, BlockingStore, Listed, raise_if_abandoned
+from outrider.transcripts.stores._records import (
+    Lease,
+    Place,
+    check_version,
+    decode,
+    fold_summary,
+    fresh_lines,
+    to_bytes,
+    to_text,
+)
+from outrider.transcripts.stores._urls import FLAG, SECONDS, TEXT, shown, take_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import Self
 
-    from outrider.transcripts.stores._base import (
-        SessionStoreEntry,
-        SessionStoreListEntry,
-        SessionSummaryEntry,
-    )
+    from outrider.transcripts.stores._base import SessionStoreEntry
     from outrider.transcripts.stores._records import Line
 
-__all__ = ["RedisStore"]
-
-_PARAMETERS: Final = ("prefix", "cluster", "timeout")
+_PARAMETERS: Final = {"prefix": TEXT, "cluster": FLAG, "timeout": SECONDS}
 _GRACE: Final = 0.25
 """The driver gives up so much later than the call, which says so better."""
 
 _VERSION: Final = 1
+
+# Scripts. All keys of a session are in one slot of a cluster. Times are the server's, in milliseconds.
+
+_LEASE_OF: Final = """
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local lease = redis.call('HMGET', KEYS[1], 'token', 'holder', 'until')
+local left = lease[1] and tonumber(lease[3]) - now or 0
+"""
+
+_LOOK: Final = (
+    _LEASE_OF
+    + """
+-- KEYS: session, uuids, batches. ARGV: stamp's name, batch or '', uuids.
+local known = {}
+for i = 3, #ARGV do
+    known[i - 2] = redis.call('SISMEMBER', KEYS[2], ARGV[i])
+end
+local is_known = ARGV[2] ~= '' and redis.call('SISMEMBER', KEYS[3], ARGV[2]) or 0
+local found = redis.call('HMGET', KEYS[1], ARGV[1], 'summary')
+return {found[1] or '', found[2] or '', is_known, known, lease[1] or '', lease[2] or '', left}
+"""
+)
+"""What has to be known before an append."""
+
+_PUT: Final = (
+    _LEASE_OF
+    + """
+-- KEYS: session, parts, entries, uuids, batches.
+-- ARGV: token, stamp's name, stamp that was seen, new stamp, part, batch or '', summary, then uuid or '' and
+-- entry in turns.
+if left > 0 and lease[1] ~= ARGV[1] then
+    return {'busy', lease[2], left}
+end
+if (redis.call('HGET', KEYS[1], ARGV[2]) or '') ~= ARGV[3] then
+    return {'moved'}
+end
+local entries, uuids = {}, {}
+local function flush(key, command, values)
+    if #values > 0 then
+        redis.call(command, key, unpack(values))
+    end
+    return {}
+end
+for i = 8, #ARGV, 2 do
+    if ARGV[i] ~= '' then
+        uuids[#uuids + 1] = ARGV[i]
+    end
+    entries[#entries + 1] = ARGV[i + 1]
+    -- No more than some thousand arguments fit on Lua's stack.
+    if #entries == 1000 then
+        entries, uuids = flush(KEYS[3], 'RPUSH', entries), flush(KEYS[4], 'SADD', uuids)
+    end
+end
+flush(KEYS[3], 'RPUSH', entries)
+flush(KEYS[4], 'SADD', uuids)
+if ARGV[6] ~= '' then
+    redis.call('SADD', KEYS[5], ARGV[6])
+end
+redis.call('HSET', KEYS[1], ARGV[2], ARGV[4])
+if ARGV[5] ~= '' then
+    redis.call('SADD', KEYS[2], ARGV[5])
+elseif #ARGV >= 8 then
+    local latest = tonumber(redis.call('HGET', KEYS[1], 'mtime') or 0)
+    redis.call('HSET', KEYS[1], 'summary', ARGV[7], 'mtime', string.format('%.0f', math.max(now, latest + 1)))
+end
+return {'done'}
+"""
+)
+"""Append, if nobody did since it was looked."""
+
+_DELETE: Final = (
+    _LEASE_OF
+    + """
+-- KEYS: session, parts, and all that goes. ARGV: token, and the parts that there were, or for one part:
+-- its name, its stamp's name.
+if left > 0 and lease[1] ~= ARGV[1] then
+    return {'busy', lease[2], left}
+end
+if ARGV[2] == 'part' then
+    redis.call('SREM', KEYS[2], ARGV[3])
+    redis.call('HDEL', KEYS[1], ARGV[4])
+else
+    if redis.call('SCARD', KEYS[2]) ~= #ARGV - 2 then
+        return {'moved'}
+    end
+    for i = 3, #ARGV do
+        if redis.call('SISMEMBER', KEYS[2], ARGV[i]) == 0 then
+            return {'moved'}
+        end
+    end
+    redis.call('DEL', KEYS[1], KEYS[2])
+    if lease[1] then
+        redis.call('HSET', KEYS[1], 'token', lease[1], 'holder', lease[2], 'until', lease[3])
+    end
+end
+for i = 3, #KEYS do
+    redis.call('UNLINK', KEYS[i])
+end
+return {'done'}
+"""
+)
+"""Remove a part, or all of a session but its lease."""
+
+_LEASE: Final = (
+    _LEASE_OF
+    + """
+-- KEYS: session. ARGV: nothing, to look; or the token and the end that were seen, and the new token, or '',
+-- holder, milliseconds.
+if #ARGV == 0 then
+    return {lease[1] or '', lease[2] or '', left, lease[3] or ''}
+end
+if (lease[1] or '') ~= ARGV[1] or (lease[3] or '') ~= ARGV[2] then
+    return {'moved'}
+end
+if ARGV[3] == '' then
+    redis.call('HDEL', KEYS[1], 'token', 'holder', 'until')
+else
+    redis.call('HSET', KEYS[1], 'token', ARGV[3], 'holder', ARGV[4])
+    redis.call('HSET', KEYS[1], 'until', string.format('%.0f', now + tonumber(ARGV[5])))
+end
+return {'done'}
+"""
+)
+"""Look at a lease; or change it, if nobody did since it was looked at."""
+
+
+# The store.
 
 _Script: TypeAlias = "Callable[[Sequence[bytes], Sequence[bytes]], list[object]]"
 
@@ -68,10 +197,10 @@ class _Connected:
 
     def __init__(self, client: _Client) -> None:
         self.client = client
-        self.look = client.register_script(scripts.LOOK)
-        self.put = client.register_script(scripts.PUT)
-        self.delete = client.register_script(scripts.DELETE)
-        self.lease = client.register_script(scripts.LEASE)
+        self.look = client.register_script(_LOOK)
+        self.put = client.register_script(_PUT)
+        self.delete = client.register_script(_DELETE)
+        self.lease = client.register_script(_LEASE)
 
 
 class _Looked:
@@ -83,9 +212,7 @@ class _Looked:
         self.summary = cast("bytes", summary) or None
         self.is_known = bool(is_known)
         self.known = [bool(one) for one in cast("list[int]", known)]
-        self.token = cast("bytes", token).decode() or None
-        self.holder = _text(cast("bytes", holder))
-        self.seconds = cast("int", left) / 1000
+        self.lease = _read_lease(token, holder, left)
 
 
 class RedisStore(BlockingStore):
@@ -114,7 +241,7 @@ class RedisStore(BlockingStore):
         if not prefix or any(sign in prefix for sign in "{}"):
             raise OptionsError(f"`prefix` is {prefix!r}", hint="Give some text without braces.")
         self._driver = import_module("redis")
-        self._url, self._prefix, self._is_cluster = url, _bytes(prefix), cluster
+        self._url, self._prefix, self._is_cluster = url, to_bytes(prefix), cluster
         self._connection: _Connected | None = None
         self._is_checked = False
         self._forget()
@@ -132,45 +259,37 @@ class RedisStore(BlockingStore):
     @classmethod
     def from_url(cls, url: str) -> Self:
         """With `?prefix=`, `?cluster=1` and `?timeout=`; all else is the driver's."""
-        rest, given = take_parameters(url, *_PARAMETERS)
-        cluster = given.get("cluster", "0")
-        if cluster not in ("0", "1"):
-            raise OptionsError(f"`cluster` is {cluster!r}", hint="Give 0 or 1.")
-        return cls(
-            rest,
-            prefix=given.get("prefix", "outrider"),
-            cluster=cluster == "1",
-            timeout=take_seconds(given, "timeout", DEFAULT_TIMEOUT),
-        )
+        rest, given = take_parameters(url, _PARAMETERS, others=True)
+        return cls(rest, **given)
 
     # Writing.
 
     def _append(self, place: Place, lines: list[Line], batch: str | None) -> None:
         redis, keys, stamp = self._connected(), self._keys(place), uuid4().hex.encode()
-        uuids = [None if line.uuid is None else b"=" + _bytes(line.uuid) for line in lines]
-        mark = b"" if batch is None else b"=" + _bytes(batch)
-        if batch is None and None in uuids:
+        asked = [_mark(line.uuid) for line in lines if line.uuid is not None]
+        mark = b"" if batch is None else _mark(batch)
+        if batch is None and len(asked) < len(lines):
             # The driver sends again what was not answered, and others may have appended meanwhile.
             mark = b"~" + stamp
-        asked = [uuid for uuid in uuids if uuid is not None]
         while True:
             seen = _Looked(redis.look([keys.session, keys.uuids, keys.batches], [keys.stamp, mark, *asked]))
             if seen.stamp == stamp:
                 # The answer to the last try was lost on its way.
                 break
-            self._check_lease(place, seen.token, seen.holder, seen.seconds)
+            self._check_lease(place, seen.lease)
             if seen.is_known:
                 return
-            fresh = _fresh(
-                lines, uuids, {uuid for uuid, is_in in zip(asked, seen.known, strict=True) if is_in}
-            )
+            known = {uuid for uuid, is_in in zip(asked, seen.known, strict=True) if is_in}
+            fresh = fresh_lines(lines, known, _mark)
             if not fresh and batch is None:
                 return
             if place.subpath is None and not seen.stamp:
                 self._list(place)
-            summary = b"" if place.subpath is not None else _folded(place, seen.summary, fresh)
+            summary = b""
+            if place.subpath is None:
+                summary = fold_summary(place, seen.summary, [line for line, _ in fresh])
             values = [value for line, uuid in fresh for value in (uuid or b"", line.data)]
-            part = _bytes(place.part)
+            part = to_bytes(place.part)
             token = (self._token(place) or "").encode()
             raise_if_abandoned()
             answer = redis.put(
@@ -189,7 +308,7 @@ class RedisStore(BlockingStore):
 
     def _list(self, place: Place) -> None:
         pipeline = self._connected().client.pipeline(transaction=False)
-        project, session = _bytes(place.project), _bytes(place.session)
+        project, session = to_bytes(place.project), to_bytes(place.session)
         pipeline.sadd(self._named("projects"), project)
         pipeline.sadd(self._named("project", place.project), session)
         pipeline.sadd(self._named("session", place.session), project)
@@ -200,12 +319,12 @@ class RedisStore(BlockingStore):
         token = (self._token(place) or "").encode()
         while True:
             if place.subpath is not None:
-                going, told = keys.transcript, [b"part", _bytes(place.part), keys.stamp]
+                going, told = keys.transcript, [b"part", to_bytes(place.part), keys.stamp]
             else:
                 parts = sorted(redis.client.smembers(keys.parts))
                 going = [*keys.transcript]
                 for part in parts:
-                    subpath = Place.subpath_of(_text(part))
+                    subpath = Place.subpath_of(to_text(part))
                     going += self._keys(place._replace(subpath=subpath)).transcript
                 told = [b"session", *parts]
             raise_if_abandoned()
@@ -218,7 +337,7 @@ class RedisStore(BlockingStore):
 
     def _unlist(self, place: Place) -> None:
         client = self._connected().client
-        project, session = _bytes(place.project), _bytes(place.session)
+        project, session = to_bytes(place.project), to_bytes(place.session)
         client.srem(self._named("project", place.project), session)
         client.srem(self._named("session", place.session), project)
         if not client.scard(self._named("project", place.project)):
@@ -236,48 +355,32 @@ class RedisStore(BlockingStore):
         entries = self._connected().client.lrange(self._keys(place).entries, 0, -1)
         return [decode(entry) for entry in entries] or None
 
-    def _list_sessions(self, project: str) -> list[SessionStoreListEntry]:
-        sessions = self._sessions(project)
-        listed: list[SessionStoreListEntry] = [
-            {"session_id": session.session, "mtime": mtime}
-            for session, mtime in zip(sessions, self._times(sessions), strict=True)
+    def _list_sessions(self, project: str, *, summaries: bool) -> list[Listed]:
+        listed = self._connected().client.smembers(self._named("project", project))
+        sessions = [Place(project, to_text(session)) for session in listed]
+        fields = self._fields(sessions, "mtime", *(["summary"] if summaries else []))
+        # What is listed may not be there; whether a session is, it tells itself.
+        return [
+            (session.session, int(mtime), summary[0] if summary else None)
+            for session, (mtime, *summary) in zip(sessions, fields, strict=True)
             if mtime is not None
         ]
-        return sorted(listed, key=lambda one: one["mtime"], reverse=True)
-
-    def _list_summaries(self, project: str) -> list[SessionSummaryEntry]:
-        sessions = self._sessions(project)
-        listed: list[SessionSummaryEntry] = [
-            {
-                "session_id": session.session,
-                "mtime": int(mtime),
-                "data": cast("dict[str, object]", decode(summary)),
-            }
-            for session, (mtime, summary) in zip(
-                sessions, self._fields(sessions, "mtime", "summary"), strict=True
-            )
-            if mtime is not None and summary is not None
-        ]
-        return sorted(listed, key=lambda one: one["mtime"], reverse=True)
 
     def _list_subkeys(self, session: Place) -> list[str]:
         parts = self._connected().client.smembers(self._keys(session).parts)
-        return [subpath for part in parts if (subpath := Place.subpath_of(_text(part))) is not None]
+        return [subpath for part in parts if (subpath := Place.subpath_of(to_text(part))) is not None]
 
     def _list_projects(self) -> list[str]:
-        projects = [_text(project) for project in self._connected().client.smembers(self._named("projects"))]
-        return [project for project in projects if self._list_sessions(project)]
+        projects = [
+            to_text(project) for project in self._connected().client.smembers(self._named("projects"))
+        ]
+        return [project for project in projects if self._list_sessions(project, summaries=False)]
 
     def _find_session(self, session_id: str) -> list[str]:
         found = self._connected().client.smembers(self._named("session", session_id))
-        places = [Place(_text(project), session_id) for project in found]
+        places = [Place(to_text(project), session_id) for project in found]
         times = self._times(places)
         return [place.project for place, time in zip(places, times, strict=True) if time is not None]
-
-    def _sessions(self, project: str) -> list[Place]:
-        """Those that are listed; whether one is there, it tells itself."""
-        listed = self._connected().client.smembers(self._named("project", project))
-        return [Place(project, _text(session)) for session in listed]
 
     def _times(self, sessions: Iterable[Place]) -> list[int | None]:
         return [None if time is None else int(time) for (time,) in self._fields(sessions, "mtime")]
@@ -290,26 +393,23 @@ class RedisStore(BlockingStore):
 
     # Leases.
 
-    def _acquire(self, session: Place, token: str, holder: str, seconds: float) -> None:
-        answer = self._lease(session, "acquire", token, holder, seconds)
-        self._refuse_busy(session, answer)
-
-    def _renew(self, session: Place, token: str, seconds: float) -> None:
-        answer = self._lease(session, "renew", token, "", seconds)
-        if answer[0] == b"lost":
-            raise LeaseLost(session.session, _text(cast("bytes", answer[1])))
-
-    def _release(self, session: Place, token: str) -> None:
-        self._lease(session, "release", token, "", 0)
-
-    def _lease(self, session: Place, what: str, token: str, holder: str, seconds: float) -> list[object]:
-        told = [what.encode(), token.encode(), _bytes(holder), str(round(min(seconds, 1e9) * 1000)).encode()]
-        return self._connected().lease([self._keys(session).session], told)
+    def _change_lease(self, session: Place, change: Callable[[Lease | None], Lease | None]) -> None:
+        redis, keys = self._connected(), [self._keys(session).session]
+        while True:
+            token, holder, left, end = cast("tuple[bytes, bytes, int, bytes]", redis.lease(keys, []))
+            kept = _read_lease(token, holder, left)
+            lease = change(kept)
+            if lease is kept:
+                return
+            new = lease or Lease("", "", 0)
+            wanted = [to_bytes(new.token), to_bytes(new.holder), b"%d" % round(min(new.seconds, 1e9) * 1000)]
+            if redis.lease(keys, [token, end, *wanted])[0] != b"moved":
+                return
 
     def _refuse_busy(self, place: Place, answer: list[object]) -> None:
         if answer[0] == b"busy":
-            holder, left = cast("bytes", answer[1]), cast("int", answer[2])
-            raise SessionBusy(place.session, _text(holder), retry_after=left / 1000)
+            holder, left = cast("tuple[bytes, int]", answer[1:])
+            raise SessionBusy(place.session, to_text(holder), retry_after=left / 1000)
 
     # Keys and connections.
 
@@ -351,14 +451,7 @@ class RedisStore(BlockingStore):
     def _check_version(self, client: _Client) -> None:
         name = self._named("version")
         client.set(name, str(_VERSION).encode(), nx=True)
-        version = int(client.get(name) or _VERSION)
-        if version > _VERSION:
-            raise StoreError(
-                self._name,
-                "set up",
-                f"what is in it has the version {version}, and this Outrider knows up to {_VERSION}",
-                hint="Update Outrider, or give another `prefix`.",
-            )
+        check_version(self._name, "its keys are", int(client.get(name) or _VERSION), _VERSION, "`prefix`")
 
     def _close(self) -> None:
         with self._connecting:
@@ -382,7 +475,7 @@ class RedisStore(BlockingStore):
         if "DB index is out of range" in reason or "SELECT is not allowed" in reason:
             return f"there is no such database ({reason}); give another number at the end of the URL", False
         if reason.startswith("NOPERM"):
-            return f"{reason}; the user needs all commands on the keys {_text(self._prefix)}:*", False
+            return f"{reason}; the user needs all commands on the keys {to_text(self._prefix)}:*", False
         if "'maxmemory'" in reason:
             return f"{reason}; raise `maxmemory`, or delete sessions", True
         passing = (
@@ -401,7 +494,7 @@ class _Keys:
 
     def __init__(self, prefix: bytes, place: Place) -> None:
         tag = b"{%s:%s}" % (_escaped(place.project), _escaped(place.session))
-        base, part = prefix + b":" + tag, _bytes(place.part)
+        base, part = prefix + b":" + tag, to_bytes(place.part)
         self.session = base
         self.parts = base + b":parts"
         self.entries = base + b":entries" + part
@@ -415,33 +508,16 @@ class _Keys:
         return [self.entries, self.uuids, self.batches]
 
 
-def _fresh(
-    lines: list[Line], uuids: list[bytes | None], known: set[bytes]
-) -> list[tuple[Line, bytes | None]]:
-    fresh: list[tuple[Line, bytes | None]] = []
-    for line, uuid in zip(lines, uuids, strict=True):
-        if uuid is None or uuid not in known:
-            fresh.append((line, uuid))
-        if uuid is not None:
-            known.add(uuid)
-    return fresh
+def _read_lease(token: object, holder: object, left: object) -> Lease | None:
+    if not token:
+        return None
+    return Lease(to_text(cast("bytes", token)), to_text(cast("bytes", holder)), cast("int", left) / 1000)
 
 
-def _folded(place: Place, known: bytes | None, fresh: list[tuple[Line, bytes | None]]) -> bytes:
-    previous: SessionSummaryEntry | None = None
-    if known is not None:
-        data = cast("dict[str, object]", decode(known))
-        previous = {"session_id": place.session, "mtime": 0, "data": data}
-    return encode(fold_session_summary(previous, place.key, [line.entry for line, _ in fresh])["data"])
+def _mark(text: str) -> bytes:
+    """What a uuid, or the id of a batch, is known by."""
+    return b"=" + to_bytes(text)
 
 
 def _escaped(text: str) -> bytes:
-    return quote_from_bytes(_bytes(text), safe="").encode()
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "surrogatepass")
+    return quote_from_bytes(to_bytes(text), safe="").encode()

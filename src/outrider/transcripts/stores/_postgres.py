@@ -1,38 +1,191 @@
-"""Defines `PostgresStore`, a session store in a PostgreSQL database, and its tables.
-
-Connections are in `pool`.
-"""
+"""Defines `PostgresStore`, a session store in a PostgreSQL database, with its tables and connections."""
 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
+import select
 import threading
+import weakref
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, cast
 
 import psycopg
+from psycopg.abc import RV, PQGen
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import TransactionStatus
+from psycopg.rows import TupleRow
+from psycopg.waiting import Ready
 
-from outrider.errors import LeaseLost, OptionsError, SessionBusy, StoreError
-from outrider.transcripts._describe import fold_session_summary
-from outrider.transcripts.stores._blocking import DEFAULT_TIMEOUT, BlockingStore, raise_if_abandoned
-from outrider.transcripts.stores._postgres.pool import Exhausted, Link, NoAnswer, Pool
-from outrider.transcripts.stores._records import Place, decode, encode
-from outrider.transcripts.stores._urls import shown, take_parameters, take_seconds
+from outrider.errors import OptionsError
+from outrider.transcripts.stores._blocking import (
+    DEFAULT_TIMEOUT,
+    BlockingStore,
+    Listed,
+    is_abandoned,
+    raise_if_abandoned,
+)
+from outrider.transcripts.stores._records import (
+    Lease,
+    Place,
+    check_version,
+    decode,
+    fold_summary,
+    fresh_lines,
+    to_bytes,
+    to_text,
+)
+from outrider.transcripts.stores._urls import SECONDS, TEXT, Parameter, shown, take_parameters
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Generator, Sequence
     from typing import Self
 
-    from outrider.transcripts.stores._base import (
-        SessionStoreEntry,
-        SessionStoreListEntry,
-        SessionSummaryEntry,
-    )
+    from outrider.transcripts.stores._base import SessionStoreEntry
     from outrider.transcripts.stores._records import Line
 
-__all__ = ["MIGRATIONS", "PostgresStore", "Tables", "set_up"]
+# Connections.
 
+
+class Exhausted(Exception):
+    """All connections are in use, and stayed so."""
+
+
+class NoAnswer(psycopg.OperationalError):
+    """The server stopped answering."""
+
+
+class Link(psycopg.Connection[TupleRow]):
+    """A connection that gives up when nobody waits for it any more, also if the server does not answer."""
+
+    has_given_up: bool = False
+
+    def wait(self, gen: PQGen[RV], interval: float = 0.1, timeout: float | None = None) -> RV:
+        if self.has_given_up:
+            # Left are the ends of transaction and pipeline: the driver would log that it cannot reach them.
+            gen.close()
+            return cast("RV", None)
+        bounded = _bounded(gen)
+        try:
+            # The last argument is newer than the oldest driver that will do.
+            if timeout is None:
+                return super().wait(bounded, interval)
+            return super().wait(bounded, interval, timeout)
+        except NoAnswer:
+            self.has_given_up = True
+            self.close()
+            raise
+
+
+class Pool:
+    """Lends connections: opened on demand, used by one thread at a time.
+
+    `psycopg_pool.ConnectionPool` connects in the background: a caller waits for its whole timeout and never
+    learns the reason. Here a connection that cannot be made fails at once, with the server's reason.
+    """
+
+    def __init__(self, conninfo: str, size: int, timeout: float | None, patience: float) -> None:
+        """`patience` is how many seconds are spent on waiting for a free connection."""
+        self._conninfo, self._size = conninfo, size
+        self._seconds, self._patience = timeout, patience
+        self._slots = threading.Semaphore(size)
+        self._idle: list[Link] = []
+        self._lock = threading.Lock()
+        self._generation = 0
+        # A call that was given up may end, and put its connection back, after all was closed.
+        weakref.finalize(self, _close_left, self._idle, os.getpid())
+
+    @contextmanager
+    def lent(self) -> Generator[Link]:
+        """A connection, which goes back when it is free again, and is closed if it is not."""
+        if not self._slots.acquire(timeout=self._patience):
+            raise Exhausted(f"all {self._size} connections are in use; give a larger `pool_size`")
+        generation = self._generation
+        try:
+            link = self._take() or self._connect()
+            try:
+                yield link
+            finally:
+                self._put_back(link, generation)
+        finally:
+            self._slots.release()
+
+    def close(self) -> None:
+        """Close those that are idle, and the others when they come back."""
+        self._generation += 1
+        self.drop_idle()
+
+    def drop_idle(self) -> None:
+        """Close those that are idle: one of them was found dead, and its like may be too."""
+        with self._lock:
+            idle = [*self._idle]
+            self._idle.clear()
+        for link in idle:
+            link.close()
+
+    def _take(self) -> Link | None:
+        while True:
+            with self._lock:
+                if not self._idle:
+                    return None
+                link = self._idle.pop()
+            if _is_quiet(link):
+                return link
+            link.close()
+
+    def _put_back(self, link: Link, generation: int) -> None:
+        is_free = not link.closed and link.info.transaction_status == TransactionStatus.IDLE
+        if is_free:
+            with self._lock:
+                if generation == self._generation:
+                    self._idle.append(link)
+                    return
+        link.close()
+
+    def _connect(self) -> Link:
+        return Link.connect(
+            self._conninfo,
+            autocommit=True,
+            # Whole seconds, and the driver takes no less than 2; 0 is for ever.
+            connect_timeout=0 if self._seconds is None else max(2, round(self._seconds)),
+            fallback_application_name="outrider",
+            # For a host that is gone without a word; 0 leaves it to the system.
+            tcp_user_timeout=0 if self._seconds is None else round(self._seconds * 1000),
+        )
+
+
+def _close_left(idle: list[Link], process: int) -> None:
+    if os.getpid() == process:
+        for link in idle:
+            link.close()
+
+
+def _is_quiet(link: Link) -> bool:
+    """Whether nothing came while it was idle: what a server says then is that it ends."""
+    try:
+        poll = select.poll()
+        poll.register(link.fileno(), select.POLLIN | select.POLLHUP | select.POLLERR)
+        return not link.closed and not poll.poll(0)
+    except (OSError, psycopg.Error):
+        return False
+
+
+def _bounded(gen: PQGen[RV]) -> PQGen[RV]:
+    """A driver's generator that ends if its call was given up, which it looks at when nothing came for a
+    while."""
+    try:
+        wanted = next(gen)
+        while True:
+            ready = yield wanted
+            if ready == Ready.NONE and is_abandoned():
+                raise NoAnswer("the server stopped answering")
+            wanted = gen.send(ready)
+    except StopIteration as ended:
+        return cast("RV", ended.value)
+
+
+# Tables.
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}")
 
@@ -124,16 +277,12 @@ def set_up(
         return
     with link.transaction():
         link.execute("SELECT pg_advisory_xact_lock(%s)", (of.lock,))
-        if of.schema is not None and not _has_schema(link, of.schema):
+        # Not `CREATE … IF NOT EXISTS`: that asks for a right which a user of an existing one need not have.
+        there = link.execute("SELECT FROM pg_namespace WHERE nspname = %s", (of.schema,)).fetchone()
+        if of.schema is not None and there is None:
             link.execute(f'CREATE SCHEMA "{of.schema}"'.encode())
         version = _version(link, of)
-        if version > newest:
-            raise StoreError(
-                store,
-                "set up",
-                f"its tables have the version {version}, and this Outrider knows up to {newest}",
-                hint="Update Outrider, or give another `prefix` or `schema`.",
-            )
+        check_version(store, "its tables are", version, newest, "`prefix` or `schema`")
         if version == 0:
             link.execute(f"CREATE TABLE {of.version} (version int NOT NULL)".encode())
             link.execute(f"INSERT INTO {of.version} VALUES (0)".encode())
@@ -157,17 +306,16 @@ def _version(link: Link, of: Tables) -> int:
     return 0 if row is None else int(row[0])
 
 
-def _has_schema(link: Link, schema: str) -> bool:
-    # Not `CREATE … IF NOT EXISTS`: that asks for a right which a user of an existing one need not have.
-    row = link.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (schema,)).fetchone()
-    return row is not None
-
-
 # The store.
 
 T = TypeVar("T")
 
-_PARAMETERS: Final = ("schema", "prefix", "pool_size", "timeout")
+_PARAMETERS: Final = {
+    "schema": TEXT,
+    "prefix": TEXT,
+    "pool_size": Parameter(int, "Give a number of connections."),
+    "timeout": SECONDS,
+}
 _LONGEST_MARK: Final = 512
 
 _CLOCK: Final = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
@@ -182,9 +330,7 @@ class _Session(NamedTuple):
 
     id: int
     summary: bytes | None
-    token: str | None
-    holder: bytes | None
-    seconds: float
+    lease: Lease | None
 
 
 class PostgresStore(BlockingStore):
@@ -229,19 +375,10 @@ class PostgresStore(BlockingStore):
     @classmethod
     def from_url(cls, url: str) -> Self:
         """With `?schema=`, `?prefix=`, `?pool_size=` and `?timeout=`; all else is the driver's."""
-        rest, given = take_parameters(url, *_PARAMETERS)
+        rest, given = take_parameters(url, _PARAMETERS, others=True)
         # The driver does not take a plus for a space.
         place, mark, query = rest.partition("?")
-        size = given.get("pool_size", "8")
-        if not size.isdecimal():
-            raise OptionsError(f"`pool_size` is {size!r}", hint="Give a number of connections.")
-        return cls(
-            f"{place}{mark}{query.replace('+', '%20')}",
-            schema=given.get("schema"),
-            prefix=given.get("prefix", "outrider_"),
-            pool_size=int(size),
-            timeout=take_seconds(given, "timeout", DEFAULT_TIMEOUT),
-        )
+        return cls(f"{place}{mark}{query.replace('+', '%20')}", **given)
 
     # Writing.
 
@@ -255,19 +392,17 @@ class PostgresStore(BlockingStore):
             while session is None:
                 self._make_session(link, place)
                 session, transcript, length, is_known, kept = self._look(link, place, lines, batch)
-            self._check(place, session)
+            self._check_lease(place, session.lease)
             raise_if_abandoned()
             if is_known:
                 return
-            fresh: list[tuple[Line, bytes | None]] = []
-            for line in lines:
-                uuid = None if line.uuid is None else _mark(line.uuid)
-                if uuid is None or uuid not in kept:
-                    fresh.append((line, uuid))
-                if uuid is not None:
-                    kept.add(uuid)
+            fresh = fresh_lines(lines, kept, _mark)
             if transcript is None:
-                transcript = self._make_transcript(link, session, place)
+                # The session is locked: nobody else makes it now.
+                statement = f"INSERT INTO {self._of.transcripts} (session, part) VALUES (%s, %s) RETURNING id"
+                made = link.execute(statement.encode(), (session.id, to_bytes(place.part))).fetchone()
+                assert made is not None
+                transcript = int(made[0])
             if batch is not None:
                 link.execute(
                     f"INSERT INTO {self._of.batches} (transcript, batch) VALUES (%s, %s)".encode(),
@@ -287,7 +422,12 @@ class PostgresStore(BlockingStore):
                 (len(fresh), transcript),
             )
             if place.subpath is None:
-                self._summarise(link, place, session, [line.entry for line, _ in fresh])
+                link.execute(
+                    f"""UPDATE {self._of.sessions}
+                        SET summary = %s, mtime = greatest({_CLOCK}, coalesce(mtime, 0) + 1) WHERE id = %s
+                    """.encode(),
+                    (fold_summary(place, session.summary, [line for line, _ in fresh]), session.id),
+                )
 
     def _look(
         self, link: Link, place: Place, lines: list[Line], batch: str | None
@@ -341,32 +481,7 @@ class PostgresStore(BlockingStore):
         link.execute(
             f"""INSERT INTO {self._of.sessions} (project, session) VALUES (%s, %s)
                 ON CONFLICT DO NOTHING""".encode(),
-            (_bytes(place.project), _bytes(place.session)),
-        )
-
-    def _make_transcript(self, link: Link, session: _Session, place: Place) -> int:
-        # The session is locked: nobody else makes it now.
-        row = link.execute(
-            f"INSERT INTO {self._of.transcripts} (session, part) VALUES (%s, %s) RETURNING id".encode(),
-            (session.id, _bytes(place.part)),
-        ).fetchone()
-        assert row is not None
-        return int(row[0])
-
-    def _summarise(
-        self, link: Link, place: Place, session: _Session, entries: list[SessionStoreEntry]
-    ) -> None:
-        known = session.summary
-        previous: SessionSummaryEntry | None = None
-        if known is not None:
-            data = cast("dict[str, object]", decode(known))
-            previous = {"session_id": place.session, "mtime": 0, "data": data}
-        summary = fold_session_summary(previous, place.key, entries)
-        link.execute(
-            f"""UPDATE {self._of.sessions}
-                SET summary = %s, mtime = greatest({_CLOCK}, coalesce(mtime, 0) + 1) WHERE id = %s
-            """.encode(),
-            (encode(summary["data"]), session.id),
+            (to_bytes(place.project), to_bytes(place.session)),
         )
 
     def _delete(self, place: Place) -> None:
@@ -377,7 +492,7 @@ class PostgresStore(BlockingStore):
             session = self._locked(link, place)
             if session is None:
                 return
-            self._check(place, session)
+            self._check_lease(place, session.lease)
             raise_if_abandoned()
             if place.subpath is None:
                 link.execute(f"DELETE FROM {self._of.transcripts} WHERE session = %s".encode(), (session.id,))
@@ -414,26 +529,14 @@ class PostgresStore(BlockingStore):
         )
         return [decode(cast("bytes", body)) for (body,) in bodies] or None
 
-    def _list_sessions(self, project: str) -> list[SessionStoreListEntry]:
+    def _list_sessions(self, project: str, *, summaries: bool) -> list[Listed]:
         rows = self._read(
-            f"""SELECT session, mtime FROM {self._of.sessions}
-                WHERE sha256(project) = %s AND mtime IS NOT NULL ORDER BY mtime DESC""",
-            (_hash(project),),
-        )
-        return [{"session_id": _text(session), "mtime": cast("int", mtime)} for session, mtime in rows]
-
-    def _list_summaries(self, project: str) -> list[SessionSummaryEntry]:
-        rows = self._read(
-            f"""SELECT session, mtime, summary FROM {self._of.sessions}
-                WHERE sha256(project) = %s AND mtime IS NOT NULL ORDER BY mtime DESC""",
+            f"""SELECT session, mtime, {"summary" if summaries else "NULL"} FROM {self._of.sessions}
+                WHERE sha256(project) = %s AND mtime IS NOT NULL""",
             (_hash(project),),
         )
         return [
-            {
-                "session_id": _text(session),
-                "mtime": cast("int", mtime),
-                "data": cast("dict[str, object]", decode(cast("bytes", summary))),
-            }
+            (_text(session), cast("int", mtime), cast("bytes | None", summary))
             for session, mtime, summary in rows
         ]
 
@@ -460,62 +563,30 @@ class PostgresStore(BlockingStore):
 
     # Leases.
 
-    def _acquire(self, session: Place, token: str, holder: str, seconds: float) -> None:
-        def acquire(link: Link) -> None:
+    def _change_lease(self, session: Place, change: Callable[[Lease | None], Lease | None]) -> None:
+        def change_in(link: Link) -> None:
             with link.transaction():
                 row = self._locked(link, session)
+                kept = None if row is None else row.lease
+                lease = change(kept)
+                if lease is kept:
+                    return
                 while row is None:
                     self._make_session(link, session)
                     row = self._locked(link, session)
-                # Its own token is there if the answer to the first try was lost.
-                if row.token not in (None, token) and row.seconds > 0:
-                    raise SessionBusy(session.session, _holder(row), retry_after=round(row.seconds, 3))
+                    lease = change(None if row is None else row.lease)
+                token, holder, seconds = lease or (None, "", 0.0)
+                # By the server's clock, which all writers share.
                 link.execute(
-                    f"""UPDATE {self._of.sessions} SET lease_token = %s, lease_holder = %s
-                        WHERE id = %s""".encode(),
-                    (token, _bytes(holder), row.id),
-                )
-                self._prolong(link, row.id, seconds)
-
-        self._do(acquire)
-
-    def _renew(self, session: Place, token: str, seconds: float) -> None:
-        def renew(link: Link) -> None:
-            with link.transaction():
-                row = self._locked(link, session)
-                if row is None or row.token != token:
-                    raise LeaseLost(session.session, "" if row is None else _holder(row))
-                self._prolong(link, row.id, seconds)
-
-        self._do(renew)
-
-    def _release(self, session: Place, token: str) -> None:
-        def release(link: Link) -> None:
-            with link.transaction():
-                row = self._locked(link, session)
-                if row is None or row.token != token:
-                    return
-                link.execute(
-                    f"""UPDATE {self._of.sessions}
-                        SET lease_token = NULL, lease_holder = NULL, lease_until = NULL WHERE id = %s
+                    f"""UPDATE {self._of.sessions} SET lease_token = %s, lease_holder = %s,
+                            lease_until = clock_timestamp() + make_interval(secs => %s) WHERE id = %s
                     """.encode(),
-                    (row.id,),
+                    (token, to_bytes(holder), min(float(seconds), 1e9), row.id),
                 )
-                self._tidy(link, row.id)
+                if lease is None:
+                    self._tidy(link, row.id)
 
-        self._do(release)
-
-    def _prolong(self, link: Link, session: int, seconds: float) -> None:
-        # By the server's clock, which all writers share.
-        link.execute(
-            f"""UPDATE {self._of.sessions}
-                SET lease_until = clock_timestamp() + make_interval(secs => %s) WHERE id = %s
-            """.encode(),
-            (min(float(seconds), 1e9), session),
-        )
-
-    def _check(self, place: Place, session: _Session) -> None:
-        self._check_lease(place, session.token, _holder(session), session.seconds)
+        self._do(change_in)
 
     # Connections.
 
@@ -565,7 +636,7 @@ class PostgresStore(BlockingStore):
     def _forget(self) -> None:
         # Kept: what is dropped after a fork would tell of connections that were not closed.
         self._before = getattr(self, "_pool", None)
-        self._pool = Pool(self._url, self._pool_size, self._timeout)
+        self._pool = Pool(self._url, self._pool_size, self._timeout, self._patience)
         self._setting_up = threading.Lock()
         self._is_set_up = False
 
@@ -601,7 +672,8 @@ def _is_lost(error: psycopg.Error) -> bool:
 
 
 def _session(row: tuple[object, ...]) -> _Session:
-    return _Session(*cast("tuple[int, bytes | None, str | None, bytes | None, float]", row))
+    id, summary, token, holder, left = cast("tuple[int, bytes | None, str | None, bytes | None, float]", row)
+    return _Session(id, summary, None if token is None else Lease(token, to_text(holder or b""), left))
 
 
 def _hashes(place: Place) -> tuple[bytes, bytes]:
@@ -609,22 +681,14 @@ def _hashes(place: Place) -> tuple[bytes, bytes]:
 
 
 def _hash(text: str) -> bytes:
-    return hashlib.sha256(_bytes(text)).digest()
+    return hashlib.sha256(to_bytes(text)).digest()
 
 
 def _mark(text: str) -> bytes:
     """What a uuid, or the id of a batch, is known by in an index, whatever its length."""
-    data = _bytes(text)
+    data = to_bytes(text)
     return data if len(data) <= _LONGEST_MARK else b"\0" + hashlib.sha256(data).digest()
 
 
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
-
-
 def _text(data: object) -> str:
-    return cast("bytes", data).decode("utf-8", "surrogatepass")
-
-
-def _holder(session: _Session) -> str:
-    return "" if session.holder is None else _text(session.holder)
+    return to_text(cast("bytes", data))

@@ -1,0 +1,267 @@
+"""Validates single options: each function accepts the forms of one option and returns the one kept.
+
+`_checks` validates options against each other.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, cast
+
+from outrider.command import Runner
+from outrider.errors import OptionsError
+from outrider.options._checks import is_one_rule, is_skill_name, is_tool_name
+from outrider.options._servers import (
+    servers_by_name,
+)
+from outrider.options._tool_names import tool_name
+from outrider.options._validators import (
+    Validator,
+    any_text,
+    checked,
+    choice,
+    did_you_mean,
+    either,
+    invalid_value,
+    is_list,
+    is_mapping,
+    is_path,
+    json_object,
+    listed,
+    mapped,
+    path_text,
+    text,
+    thing,
+    whole,
+    within,
+)
+from outrider.options._values import (
+    AdaptiveThinking,
+    CustomPrompt,
+    DisabledThinking,
+    EnabledThinking,
+    EnvPolicy,
+    FilePrompt,
+    Isolation,
+    JsonSchemaFormat,
+    LocalPlugin,
+    OptionValue,
+    PresetPrompt,
+    Trace,
+    from_mapping,
+    named,
+    value_of,
+)
+
+_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z", re.IGNORECASE)
+_ABSOLUTE: Final = re.compile(r"/|[A-Za-z]:[\\/]|\\\\")
+_STORING: Final = ("append", "load")
+LARGEST_UID: Final = 2**32 - 2
+"""One more stands for "no user" in the system's calls."""
+
+
+NEW_EVENT: Final = "An event that is not known here needs `@outrider.hook(…, allow_unknown=True)`."
+
+
+# Single options.
+
+
+def is_uuid(place: str, value: str) -> None:
+    if not _UUID.match(value):
+        raise invalid_value(place, "a UUID", value, "Make one with `str(uuid.uuid4())`.")
+
+
+def is_absolute(place: str, value: str) -> None:
+    if not _ABSOLUTE.match(value):
+        raise invalid_value(place, "an absolute path", value, "Give `Path(…).resolve()`.")
+
+
+def session_store(place: str, value: object) -> object:
+    if is_path(value):
+        # A path stays one: as text it might be taken for a URL.
+        return path_text(place, value) if isinstance(value, str) else Path(path_text(place, value))
+    if isinstance(value, type) or not all(_is_async(getattr(value, name, None)) for name in _STORING):
+        wanted = "a session store, with async `append` and `load`, or its URL or path"
+        raise invalid_value(
+            place, wanted, value, "Derive it from `outrider.transcripts.SessionStore`.", hidden=True
+        )
+    return value
+
+
+def _is_async(method: object) -> bool:
+    """Whether it can be awaited, as far as that is known without calling it."""
+    own = inspect.unwrap(method) if callable(method) else method
+    is_plain = inspect.isfunction(own) or inspect.ismethod(own)
+    return callable(own) and (not is_plain or inspect.iscoroutinefunction(own))
+
+
+def has_no_comma(place: str, value: str) -> None:
+    if "," in value:
+        raise invalid_value(place, "one name, without a comma", value, "Give each name as its own entry.")
+
+
+def tools(place: str, value: object) -> object:
+    if is_mapping(value):
+        if value.get("type") != "preset" or value.get("preset", "claude_code") != "claude_code":
+            raise invalid_value(place, "a list, or the preset 'claude_code'", value)
+        return "default"
+    if isinstance(value, str) and value == "default":
+        return value
+    own = thing("the name of a tool, or a tool of your own")
+    return listed(either(str, checked(is_tool_name), own))(place, value)
+
+
+def rule(place: str, value: object) -> object:
+    return checked(is_one_rule)(place, tool_name(place, value))
+
+
+def tool(place: str, value: object) -> str:
+    """The name of a tool, also if the tool itself is given."""
+    return text(place, tool_name(place, value))
+
+
+def fallback_models(place: str, value: object) -> object:
+    names = [name.strip() for name in value.split(",")] if isinstance(value, str) else value
+    return listed(checked(has_no_comma))(place, names) or None
+
+
+def task_budget(place: str, value: object) -> object:
+    if is_mapping(value):
+        if set(value) != {"total"}:
+            raise invalid_value(place, 'a whole number, or {"total": number}', value)
+        value = value["total"]
+    return whole(1)(place, value)
+
+
+def env_policy(place: str, value: object) -> object:
+    if isinstance(value, EnvPolicy):
+        return value
+    if isinstance(value, str):
+        if value != "inherit":
+            raise invalid_value(place, '"inherit" or a list of names', value, f"Did you mean [{value!r}]?")
+        return EnvPolicy.INHERIT
+    names = cast("tuple[str, ...]", listed(text)(place, value))
+    return named(place, lambda: EnvPolicy.only(*names))
+
+
+def isolation(place: str, value: object) -> object:
+    if isinstance(value, Isolation):
+        return value
+    kinds = {"inherit": Isolation.INHERIT, "hermetic": Isolation.HERMETIC}
+    return kinds[cast(str, choice(*kinds)(place, value))]
+
+
+def skills(place: str, value: object) -> object:
+    if isinstance(value, str) and value == "all":
+        return value
+    return listed(checked(is_skill_name), example='Give a list of names, or "all".')(place, value)
+
+
+def hooks(place: str, value: object) -> object:
+    if is_list(value):
+        return _by_event(place, value)
+    if not is_mapping(value):
+        hint = f"Did you mean [{getattr(value, '__name__', '…')}]?" if callable(value) else ""
+        raise invalid_value(
+            place, "a list of hooks, or a mapping of events to such lists", value, hint, hidden=True
+        )
+    found = mapped(text, listed(thing("a hook or a function")))(place, value)
+    for event, hooks in cast("Mapping[str, Sequence[object]]", found).items():
+        if not hooks or not all(getattr(hook, "allow_unknown", False) for hook in hooks):
+            _check_event(f"a key of {place}", event)
+    return found
+
+
+def _by_event(place: str, hooks: Sequence[object]) -> object:
+    found: dict[str, tuple[object, ...]] = {}
+    for number, hook in enumerate(hooks):
+        event: object = getattr(hook, "event", None)
+        if not isinstance(event, str) or isinstance(hook, type):
+            hint = 'Write @outrider.hook("PreToolUse") above a function, or say {"PreToolUse": [function]}.'
+            raise invalid_value(within(place, number), "a hook that knows its event", hook, hint, hidden=True)
+        found[event] = (*found.get(event, ()), hook)
+    return found
+
+
+def _check_event(place: str, event: str) -> None:
+    from outrider.wire.hooks import HOOK_EVENTS
+
+    if event not in HOOK_EVENTS:
+        hint = f"{did_you_mean(event, HOOK_EVENTS)} {NEW_EVENT}".lstrip()
+        raise invalid_value(place, "the name of an event", event, hint)
+
+
+def runner(place: str, value: object) -> object:
+    if isinstance(value, type) or not isinstance(value, Runner) or not callable(value.wrap):
+        raise invalid_value(place, "a runner: something with `wrap` and `is_local`", value, hidden=True)
+    return value
+
+
+def mcp_servers(place: str, value: object) -> object:
+    return path_text(place, value) if is_path(value) else servers_by_name(place, value)
+
+
+def settings(place: str, value: object) -> object:
+    return json_object(place, value) if is_mapping(value) else path_text(place, value)
+
+
+def buffer_size(place: str, value: object) -> object:
+    return whole(0)(place, value) or None
+
+
+# Options that are parts.
+
+
+def _tagged(*kinds: type[OptionValue]) -> Validator:
+    """One of several parts, or a mapping whose `type` tells which."""
+    by_tag = {cast(str, kind.__struct_config__.tag): kind for kind in kinds}
+    names = ", ".join(kind.__name__ for kind in kinds)
+
+    def read(place: str, value: object) -> object:
+        if isinstance(value, kinds):
+            return value.copied()
+        if not is_mapping(value):
+            raise invalid_value(place, f"a {names} or a mapping", value)
+        tag = cast(str, choice(*by_tag)(f"the type of {place}", value.get("type")))
+        return from_mapping(by_tag[tag], place, value)
+
+    return read
+
+
+_any_prompt: Final = _tagged(PresetPrompt, CustomPrompt, FilePrompt)
+_any_thinking: Final = _tagged(AdaptiveThinking, EnabledThinking, DisabledThinking)
+_any_plugin: Final = _tagged(LocalPlugin)
+_any_format: Final = _tagged(JsonSchemaFormat)
+_any_trace: Final = value_of(Trace)
+
+
+def system_prompt(place: str, value: object) -> object:
+    if isinstance(value, str):
+        return CustomPrompt(any_text(place, value))
+    if is_list(value):
+        return CustomPrompt(cast("tuple[str, ...]", listed(any_text)(place, value)))
+    return _any_prompt(place, value)
+
+
+def thinking(place: str, value: object) -> object:
+    return _any_thinking(place, {"type": value} if isinstance(value, str) else value)
+
+
+def plugin(place: str, value: object) -> object:
+    return LocalPlugin(path_text(place, value)) if is_path(value) else _any_plugin(place, value)
+
+
+def trace(place: str, value: object) -> object:
+    return named(place, lambda: Trace(cast(str, value))) if is_path(value) else _any_trace(place, value)
+
+
+def output_format(place: str, value: object) -> object:
+    if is_mapping(value) and (given := value.get("type")) != "json_schema":
+        raise OptionsError(
+            f"{place} must have the type 'json_schema', not {given!r}",
+            hint='Put a schema into it like this: {"type": "json_schema", "schema": {…}}.',
+        )
+    return _any_format(place, value)
