@@ -96,6 +96,8 @@ class _Pipe:
         self.stderr: deque[str] = deque(maxlen=_KEPT_LINES)
 
     async def receive(self) -> bytes:
+        # What follows an answer is written before the host's next line is read.
+        await checkpoint()
         while True:
             try:
                 return self._end.recv(_READ_BYTES)
