@@ -6,20 +6,16 @@ Does not decide when a frame is written.
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import uuid4
 
 import msgspec
 
 from outrider.wire import JsonObject
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from outrider.testing._simulator.context import ToolSpec
-
 __all__ = [
     "AGENTS",
+    "CAPABILITIES",
     "COMMANDS",
     "INITIALIZE_CAPABILITIES",
     "INTERRUPTED",
@@ -32,9 +28,9 @@ __all__ = [
     "assistant",
     "attachment",
     "commands",
+    "PLUGINS",
     "displayed",
     "informational",
-    "init",
     "lifecycle",
     "models",
     "now",
@@ -183,12 +179,12 @@ AGENTS: Final[dict[str, JsonObject]] = {
     "statusline-setup": {"description": "Sets up the status line.", "model": "sonnet"},
 }
 OUTPUT_STYLES: Final = ("default", "Proactive", "Concise", "Explanatory", "Learning")
-_PLUGINS: Final = ("cc-plugin-agents-md", "cc-plugin-privacy", "cc-plugin-plugin-authoring")
+PLUGINS: Final = ("cc-plugin-agents-md", "cc-plugin-privacy", "cc-plugin-plugin-authoring")
 INITIALIZE_CAPABILITIES: Final = (
     *("ui_surface_v1", "mcp_call_result_not_for_model_v1", "mcp_call_check_permissions_v1"),
     *("voice_call_talk_line_v1", "ui_pane_widget_v1", "reload_plugins_refuse_if_busy_v1"),
 )
-_CAPABILITIES: Final = (
+CAPABILITIES: Final = (
     *("interrupt_receipt_v1", "interrupt_cancel_queued_v1", "interrupt_send_now_v1"),
     *("interrupt_requeue_taken_v1", "msg_lifecycle_v1", "request_marker_lists_v1"),
     *("ask_user_question_unanswered_v1", "lifecycle_wakeup_source_v1", "sdk_mcp_tools_list_changed"),
@@ -365,59 +361,6 @@ def lifecycle(uuid: str, state: str) -> JsonObject:
 def state_changed(state: str, *, is_for_host: bool) -> JsonObject:
     fields = {"sdk_host_only": True} if is_for_host else {}
     return {"type": "system", "subtype": "session_state_changed", "state": state, **fields}
-
-
-def init(
-    *,
-    cwd: str,
-    session_id: str,
-    tools: Iterable[ToolSpec],
-    servers: Sequence[JsonObject],
-    model: str,
-    permission_mode: str,
-    version: str,
-    agents: Sequence[str],
-    memory: str,
-    folders: Sequence[str],
-    key_source: str,
-    uuids: Sequence[str] = (),
-) -> JsonObject:
-    """What each turn begins with."""
-    names = ["Task" if spec.name == "Agent" else spec.name for spec in tools]
-    frame: JsonObject = {
-        "type": "system",
-        "subtype": "init",
-        "cwd": cwd,
-        "session_id": session_id,
-        "tools": sorted(names, key=lambda name: (name != "Task", name.startswith("mcp__"), name)),
-        "mcp_servers": list(servers),
-        "model": model,
-        "permissionMode": permission_mode,
-        "slash_commands": [*SKILLS, *COMMANDS],
-        "terminal_slash_commands": ["doctor", "color", "focus", "reload-plugins"],
-        "apiKeySource": key_source,
-        "claude_code_version": version,
-        "output_style": "default",
-        "agents": list(agents),
-        "skills": list(SKILLS),
-        "plugins": [{"name": name, "path": "builtin", "source": f"{name}@builtin"} for name in _PLUGINS],
-        "capabilities": list(_CAPABILITIES),
-        "analytics_disabled": True,
-        "product_feedback_disabled": True,
-        "uuid": str(uuid4()),
-        "memory_paths": {"auto": memory},
-        "original_cwd": cwd,
-        "additional_directories": list(folders),
-        "fast_mode_state": "off",
-        "fast_mode_disabled_reason": "sdk_opt_in_required",
-        "per_turn_effort_active": True,
-        "ultrathink_available": False,
-        "ultrathink_typed_raises": False,
-        "view_mode": "default",
-    }
-    if uuids:
-        frame["user_message_uuids"] = list(uuids)
-    return frame
 
 
 def subagent_stats() -> JsonObject:

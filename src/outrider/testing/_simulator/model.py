@@ -268,7 +268,7 @@ class Model:
             await _wait_at(answer.gate)
         loop.begin_message(body, f"req_{id}")
         for event, is_piece in events_of(answer, body):
-            index = event.get("index")
+            index: int | None = event.get("index")
             block = None if index is None else answer.blocks[index]
             is_thinking = isinstance(block, Thinking)
             extra: JsonObject = {"thinking_display": "updates"} if is_thinking else {}

@@ -322,7 +322,7 @@ class Turn:
         }
         if ended.error is not None:
             return fields | self._failed(loop, ended.error)
-        if ended.reason == "aborted_tools":
+        if ended.reason == "aborted_tools" and self._why != "now":
             return self._interrupted(loop, "aborted_tools")
         if ended.reason in _SUBTYPES:
             fields |= {"is_error": True, "subtype": _SUBTYPES[ended.reason], "errors": list(ended.errors)}
@@ -381,15 +381,7 @@ class Turn:
         reason = "aborted_tools" if has_calls else "aborted_streaming"
         if self._why == "now":
             loop.end_stream()
-            return {
-                "stop_reason": loop.stop_reason,
-                "terminal_reason": reason,
-                "is_error": False,
-                "num_turns": loop.num_turns,
-                "subtype": "success",
-                "api_error_status": None,
-                "result": loop.text,
-            }
+            return self._ended(loop, Ended(reason=reason))
         return self._interrupted(loop, reason)
 
     def _interrupted(self, loop: ModelLoop, reason: str) -> JsonObject:

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast
 from uuid import uuid4
 
 import anyio
@@ -125,7 +125,7 @@ class HostLine:
         if value is None:
             self._die(f"Error parsing streaming input line (type=unknown, {len(text)} chars): TypeError")
         elif isinstance(value, dict):
-            self._on_frame(as_object(value))
+            self._on_frame(cast("JsonObject", value))
 
     def _on_frame(self, frame: JsonObject) -> None:
         kind, request = frame.get("type"), frame.get("request")
@@ -343,7 +343,7 @@ class Requests:
         run, hooks = self._run, request.get("hooks")
         is_repeated = run.initialize is not None
         # What is no object is refused as a whole.
-        given = as_object(hooks) if isinstance(hooks, dict) else {"": hooks}
+        given = cast("JsonObject", hooks) if isinstance(hooks, dict) else {"": hooks}
         run.hooks.register(None if hooks is None else given)
         run.initialize = {name: request[name] for name in request if name != "request_id"}
         if isinstance(title := request.get("title"), str) and title:
@@ -422,11 +422,11 @@ class Requests:
         servers = request.get("servers")
         if not isinstance(servers, dict):
             raise _Invalid("mcp_set_servers: servers must be an object of config objects")
-        return await self._run.mcp.set_servers(as_object(servers))
+        return await self._run.mcp.set_servers(cast("JsonObject", servers))
 
     async def _mcp_message(self, request: JsonObject) -> Answer:
         if isinstance(message := request.get("message"), dict):
-            self._run.mcp.receive(str(request.get("server_name")), as_object(message))
+            self._run.mcp.receive(str(request.get("server_name")), cast("JsonObject", message))
         return None
 
     async def _mcp_call(self, request: JsonObject) -> Answer:
@@ -485,7 +485,7 @@ class Requests:
                 "apply_flag_settings: nothing in this request was applied: permissions is not an object"
             )
         self._settings |= given
-        self._run.permissions.add_rules(as_object(permissions), "session")
+        self._run.permissions.add_rules(cast("JsonObject", permissions), "session")
         if isinstance(model := given.get("model"), str):
             self._run.set_model(frames.resolve(model))
         return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 from uuid import uuid4
 
 import anyio
@@ -114,7 +114,7 @@ def read_answer(event: str, answer: object) -> HookAnswer:
     """Check an answer. One that is not valid is a failure."""
     if not isinstance(answer, dict):
         return HookAnswer(failure="ZodError: expected an object")
-    output = as_object(answer)
+    output = cast("JsonObject", answer)
     if output.get("async") is True:
         return HookAnswer(output=output)
     specific = as_object(output.get("hookSpecificOutput"))

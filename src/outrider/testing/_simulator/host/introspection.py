@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 import time
 from typing import TYPE_CHECKING, Final
+from uuid import uuid4
 
 from outrider.testing._simulator import frames
-from outrider.testing._simulator.context import ToolSpec, as_object
+from outrider.testing._simulator.context import ToolSpec, as_list, as_object
 from outrider.wire import JsonObject
 
 if TYPE_CHECKING:
@@ -62,27 +63,48 @@ class Introspection:
     def system_prompt(self) -> list[JsonObject]:
         """The one of the user, if there is one, as blocks."""
         found, given = self._run.invocation, self._asked("systemPrompt")
-        own = given if isinstance(given, list) else [found.system_prompt if given is None else given]
+        own: list[object] = [*as_list(given)] or [found.system_prompt if given is None else given]
         texts = [*own, self._asked("appendSystemPrompt"), found.append_system_prompt]
         return [{"type": "text", "text": text} for text in texts if isinstance(text, str)]
 
     def init_frame(self, uuids: list[str]) -> JsonObject:
         """What a turn for these prompts begins with."""
         run = self._run
-        return frames.init(
-            cwd=str(run.cwd),
-            session_id=run.session_id,
-            tools=self.tools(),
-            servers=run.mcp.statuses(brief=True),
-            model=run.model,
-            permission_mode=run.permission_mode,
-            version=run.version,
-            agents=list(run.subagents.definitions()),
-            memory=f"{run.transcript_path.parent / 'memory'}/",
-            folders=run.invocation.add_dirs,
-            key_source="ANTHROPIC_API_KEY" if run.environment.get("ANTHROPIC_API_KEY") else "none",
-            uuids=uuids,
-        )
+        names = ["Task" if spec.name == "Agent" else spec.name for spec in self.tools()]
+        frame: JsonObject = {
+            "type": "system",
+            "subtype": "init",
+            "cwd": str(run.cwd),
+            "session_id": run.session_id,
+            "tools": sorted(names, key=lambda name: (name != "Task", name.startswith("mcp__"), name)),
+            "mcp_servers": run.mcp.statuses(brief=True),
+            "model": run.model,
+            "permissionMode": run.permission_mode,
+            "slash_commands": [*frames.SKILLS, *frames.COMMANDS],
+            "terminal_slash_commands": ["doctor", "color", "focus", "reload-plugins"],
+            "apiKeySource": "ANTHROPIC_API_KEY" if run.environment.get("ANTHROPIC_API_KEY") else "none",
+            "claude_code_version": run.version,
+            "output_style": "default",
+            "agents": list(run.subagents.definitions()),
+            "skills": list(frames.SKILLS),
+            "plugins": [
+                {"name": name, "path": "builtin", "source": f"{name}@builtin"} for name in frames.PLUGINS
+            ],
+            "capabilities": list(frames.CAPABILITIES),
+            "analytics_disabled": True,
+            "product_feedback_disabled": True,
+            "uuid": str(uuid4()),
+            "memory_paths": {"auto": f"{run.transcript_path.parent / 'memory'}/"},
+            "original_cwd": str(run.cwd),
+            "additional_directories": list(run.invocation.add_dirs),
+            "fast_mode_state": "off",
+            "fast_mode_disabled_reason": "sdk_opt_in_required",
+            "per_turn_effort_active": True,
+            "ultrathink_available": False,
+            "ultrathink_typed_raises": False,
+            "view_mode": "default",
+        }
+        return frame | ({"user_message_uuids": list(uuids)} if uuids else {})
 
     def initialized(self, *, has_hooks: bool) -> JsonObject:
         """The answer to `initialize`."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
@@ -112,6 +113,9 @@ class _Judgement(msgspec.Struct, frozen=True, kw_only=True):
     """Asked in every mode: by a rule, by a hook, or because the tool is a question."""
     fields: JsonObject = {}
     """Of `can_use_tool`, those that say why."""
+
+
+_ask: Final = partial(_Judgement, behavior="ask")
 
 
 class _Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -225,7 +229,7 @@ class Permissions:
                 "decision_reason_hook_source": "settings",
             }
             reason = verdict.reason or ""
-            found = _ask(reason, reason=reason, reason_type="hook", is_forced=True, fields=fields)
+            found = _ask(message=reason, reason=reason, reason_type="hook", is_forced=True, fields=fields)
         is_approved = verdict.decision == "allow" and (not is_question or verdict.updated_input is not None)
         # Rules are above hooks, the mode is not.
         if is_approved and not by_rule and (is_question or not found.is_forced):
@@ -315,16 +319,16 @@ class Permissions:
                     "server_policy_ask_only": False,
                     "matched_ask_rule": {"source": rule.source, "tool_name": rule.tool},
                 }
-                return _ask(request, is_forced=True, fields=fields)
+                return _ask(message=request, is_forced=True, fields=fields)
         if name in _QUESTIONS:
-            return _ask(request, is_forced=True)
+            return _ask(message=request, is_forced=True)
         policy = self._run.mcp.policy(name) if name.startswith("mcp__") else None
         if mode == "bypassPermissions" and policy != "always_ask":
             return _Judgement(behavior="allow", reason_type="mode")
         is_edit = name in _EDITS
         if is_edit and mode == "plan":
             path = self._shown(call).get("file_path")
-            return _ask(f"Cannot write to {path} while in plan mode.", reason_type="mode")
+            return _ask(message=f"Cannot write to {path} while in plan mode.", reason_type="mode")
         allowed = next((rule for rule in self._rules if rule.behavior == "allow" and rule.covers(call)), None)
         if allowed is not None:
             source = "user_temporary" if allowed.source == "session" else "config"
@@ -336,13 +340,13 @@ class Permissions:
             path = self._shown(call).get("file_path")
             text = f"Claude requested permissions to write to {path}, but you haven't granted it yet."
             fields = {"permission_suggestions": [change], "server_policy_ask_only": True}
-            return _ask(text, fields=fields)
+            return _ask(message=text, fields=fields)
         if name == "Bash":
             return _judge_command(str(call.input.get("command", "")))
         if name.startswith("mcp__"):
             return self._judge_server(name, policy, request)
         if name in _WEB:
-            return _ask(request, fields={"permission_suggestions": [_suggest(name)]})
+            return _ask(message=request, fields={"permission_suggestions": [_suggest(name)]})
         return _Judgement(behavior="allow", reason_type="mode" if name == "Read" else None)
 
     def _judge_server(self, name: str, policy: str | None, request: str) -> _Judgement:
@@ -353,9 +357,9 @@ class Permissions:
                 "decision_reason_rule_source": "mcpServerPolicy",
                 "server_policy_ask_only": True,
             }
-            return _ask(request, reason_type="rule", is_forced=True, fields=fields)
+            return _ask(message=request, reason_type="rule", is_forced=True, fields=fields)
         suggestions: JsonObject = {"permission_suggestions": [_suggest(name)]}
-        return _ask(request, fields={**suggestions, "server_policy_ask_only": True})
+        return _ask(message=request, fields={**suggestions, "server_policy_ask_only": True})
 
     # Asking.
 
@@ -614,29 +618,11 @@ class Permissions:
         return {"state": state}
 
 
-def _ask(
-    message: str,
-    *,
-    reason: str | None = None,
-    reason_type: str | None = None,
-    is_forced: bool = False,
-    fields: JsonObject | None = None,
-) -> _Judgement:
-    return _Judgement(
-        behavior="ask",
-        message=message,
-        reason=reason,
-        reason_type=reason_type,
-        is_forced=is_forced,
-        fields=fields or {},
-    )
-
-
 def _judge_command(command: str) -> _Judgement:
     if not _OPERATORS.intersection(command) and command.partition(" ")[0] in _HARMLESS:
         return _Judgement(behavior="allow", reason_type="subcommandResults")
     fields: JsonObject = {"permission_suggestions": [_suggest("Bash", command)]}
-    return _ask(_APPROVAL, reason=_APPROVAL, reason_type="other", fields=fields)
+    return _ask(message=_APPROVAL, reason=_APPROVAL, reason_type="other", fields=fields)
 
 
 def _suggest(tool: str, content: str | None = None) -> JsonObject:

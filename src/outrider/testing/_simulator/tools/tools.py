@@ -548,4 +548,5 @@ def _answered(given: JsonObject) -> Outcome:
 
 
 def _joined(answer: object) -> str:
-    return ", ".join(str(part) for part in as_list(answer)) if isinstance(answer, list) else str(answer)
+    parts: list[object] = [*as_list(answer)] or [answer]
+    return ", ".join(map(str, parts))
