@@ -76,6 +76,10 @@ Walk = Callable[[int, Counting], Awaitable[int]]
 """Walks a way so many times; gives the depth of the user's function on it, or 0."""
 
 
+async def _walked(walk: Walk, times: int, counting: Counting) -> int:
+    return await walk(times, counting)
+
+
 async def measure(walk: Walk, package: str, *leave_out: str) -> Way:
     """Walk a few times and many times, and take what there is more of."""
     counted: list[Counting] = []
@@ -84,7 +88,8 @@ async def measure(walk: Walk, package: str, *leave_out: str) -> Way:
     for times in (FEW, MANY):
         counting = Counting(package, leave_out)
         with counting.on():
-            depth = await walk(times, counting)
+            # In a thread of its own: worker threads that are there already would not be counted.
+            depth = await asyncio.to_thread(asyncio.run, _walked(walk, times, counting))
         counted.append(counting)
     few, many = (each.calls for each in counted)
     more = {code: many[code] - few[code] for code in many if many[code] - few[code] >= MANY - FEW}

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
-from outrider.app._failing import Code
-from outrider.app._flags import FLAGS, Flag
+from outrider.app._flags import FLAGS, Code, Flag
 from outrider.app._fleet.commands import BATCH_FLAGS
 
 PAGE = Path(__file__).parents[1] / "docs" / "command.md"

@@ -10,11 +10,12 @@ import inspect
 from collections.abc import Callable, Collection, Generator, Iterable
 from contextlib import contextmanager
 from functools import wraps
+from types import ModuleType
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import pytest
 
-__all__ = ["every_case"]
+__all__ = ["every_case", "names_of"]
 
 _Test = TypeVar("_Test", bound=Callable[..., object])
 
@@ -127,3 +128,9 @@ def _shown(value: object) -> str:
         # Too deep, or too long a number.
         text = f"<{type(value).__name__}>"
     return text if len(text) <= 100 else text[:99] + "…"
+
+
+def names_of(module: ModuleType) -> list[str]:
+    """What a module offers; most load it on first use, which type checkers do not see."""
+    names: list[str] = vars(module)["__all__"]
+    return names

@@ -83,6 +83,22 @@ def test_a_package_exports_every_public_name_of_its_modules(name: str) -> None:
         assert names <= set(getattr(package, "__all__", ())) or all(hasattr(package, name) for name in names)
 
 
+def test_the_table_of_names_is_that_of_the_packages() -> None:
+    from scripts import lazy_names
+
+    assert lazy_names.page() == lazy_names.TARGET.read_text(encoding="utf-8"), (
+        "run `.venv/bin/python scripts/lazy_names.py`"
+    )
+
+
+@every_case("name", ["outrider", "outrider.session", "outrider.messages"])
+def test_a_name_that_there_is_not_is_an_attribute_error(name: str) -> None:
+    module = importlib.import_module(name)
+    with pytest.raises(AttributeError, match=f"module '{name}' has no attribute 'Sesion'"):
+        _ = module.Sesion
+    assert set(module.__all__) <= set(dir(module))
+
+
 def test_what_is_internal_is_there() -> None:
     for name, names in INTERNAL.items():
         assert names <= {*public(importlib.import_module(name))}, name
@@ -93,7 +109,14 @@ INTERNAL = {
     "outrider.transports._memory": {"Pipe"},
     "outrider.transports._process.child": {"Child", "ShutdownTimeouts"},
     "outrider.transports._process.folder": {"discard_folder", "make_folder", "remove_folder"},
-    "outrider.transports._process.pipes": {"Input", "InputClosed", "Output", "Readiness", "Ticket"},
+    "outrider.transports._process.pipes": {
+        "LoopPipes",
+        "Input",
+        "InputClosed",
+        "Output",
+        "Readiness",
+        "Ticket",
+    },
     "outrider.transports._process.processes": {
         *("ProcTable", "ProcessTable", "PsutilTable", "Stat", "environment_of"),
         *(
@@ -131,6 +154,7 @@ INTERNAL = {
     "outrider.transports._trace.writer": {"Lines", "Masking", "RunTrace", "new_trace_path", "open_trace"},
     "outrider.transports._transport": {"Inbox", "Receiver", "line_of"},
     "outrider.wire._decoding": {
+        "known_frames",
         "Nesting",
         "asker_of",
         "decode_frame",

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
+import outrider
 from outrider import errors
 from outrider.options import Timeouts
 from outrider.session import Requests
 from outrider.wire.control import REQUESTS
-from tests.cases import every_case
+from tests.cases import every_case, names_of
 from tests.documented_agent import ANSWERS, documented_agent
 
 ROOT = Path(__file__).parents[1]
@@ -71,6 +72,14 @@ def test_the_model_has_no_answer_that_no_example_asks_for() -> None:
     # What the agent and the model say to others.
     theirs = {"<task-notification>", "Read notes.txt to the end.", "Review src."}
     assert {prompt for prompt in ANSWERS if prompt not in written} == theirs
+
+
+def test_every_name_at_the_top_is_in_an_example() -> None:
+    written = "\n".join(code for code, _ in EXAMPLES.values())
+    used = set(re.findall(r"\boutrider\.(\w+)", written))
+    for names in re.findall(r"^from outrider import (\([^)]*\)|.+)$", written, re.MULTILINE):
+        used |= set(re.findall(r"\w+", names))
+    assert [name for name in names_of(outrider) if name not in used] == []
 
 
 @every_case("page", PAGES, ids=lambda page: page.name)

@@ -12,6 +12,7 @@ import os
 import shutil
 import stat
 import sys
+import tempfile
 from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager, suppress
 from itertools import islice
@@ -319,7 +320,7 @@ def _copy_on_windows(
         raise OSError(errno.ENAMETOOLONG, "The folder is too deep to be copied", str(source)) from error
 
 
-# Private files.
+# Files.
 
 _FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
 
@@ -338,6 +339,40 @@ def write_private(path: Path, data: bytes) -> None:
     except FileExistsError:
         refuse_planted(path)
         path.write_bytes(data)
+
+
+def replace_file(
+    path: Path, data: bytes, *, owner: tuple[int, int] | None = None, is_synced: bool = True
+) -> None:
+    """Write a file whole, or leave the old one; only its owner can read it. `owner`: user and group.
+    `is_synced`: it outlives a loss of power."""
+    number, name = tempfile.mkstemp(prefix=".outrider-", dir=path.parent)
+    try:
+        with os.fdopen(number, "wb") as file:
+            file.write(data)
+            if is_synced:
+                file.flush()
+                os.fsync(file.fileno())
+            if owner is not None:
+                # Not by its name: the folder may be that user's.
+                os.fchown(file.fileno(), *owner)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    if is_synced:
+        sync_folder(path.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Have the names in a folder outlive a loss of power."""
+    if sys.platform == "win32":
+        return
+    number = os.open(path, _FOLDER)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
 
 
 def refuse_planted(path: Path) -> None:

@@ -1,57 +1,175 @@
-"""Loads the names of a package on first use, also in a forked process.
+"""Loads the names of a package on first use.
 
-Each package has its own table of names.
+A package imports its names under `if TYPE_CHECKING` only, for type checkers and IDEs; what a frozen program
+has to bundle is found there, too. The table says the same for the running program.
 """
 
 from __future__ import annotations
 
-import importlib
-import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from importlib import import_module
-from threading import get_ident
-from typing import Any
+from typing import Final
 
-__all__ = ["lazily"]
+# Written by `scripts/lazy_names.py`: run that instead of changing it.
+NAMES: Final = {
+    "outrider": """
+: answers command compat errors fleet handlers launch messages options runners session sync testing
+transcripts transports wire ._version: MINIMUM_AGENT_VERSION __version__ .errors: AgentNotFound ApiFailed
+ConnectionLost Denied LaunchError LimitReached OptionsError OutputInvalid OutriderError ProcessExited
+RequestFailed SessionNotFound StoreError ToolFailed TurnFailed TurnInterrupted TurnTimedOut UsageError
+.handlers: Answer HookContext Image PermissionRequest Plan Policy Question Rule Tool ToolContext
+ToolResult ToolServer allow deny hook tool .options: AgentDefinition HttpServer Isolation Options Sandbox
+SseServer StdioServer Timeouts Trace .session: CancelReceipt Prompt Queued Result Session SessionInfo
+SessionState Turn Usage document image run stream .transcripts: Sessions .wire: AssistantMessage
+ContentBlock InitMessage Message ResultMessage StreamEvent SystemMessage TextBlock ThinkingBlock
+ToolResultBlock ToolUseBlock UnknownMessage UserMessage""",
+    "outrider.answers": """
+outrider.handlers: Answer add_context allow ask block defer deny later modify notify stop""",
+    "outrider.compat": """
+: _errors testing types ._client: ClaudeSDKClient ._errors: CLIConnectionError CLIJSONDecodeError
+CLINotFoundError ClaudeSDKError ProcessError ResultError ._query: query ._sessions: delete_session
+fork_session get_session_info get_session_messages get_subagent_messages list_sessions list_subagents
+project_key_for_directory rename_session tag_session ._stores: InMemorySessionStore
+delete_session_via_store fold_session_summary fork_session_via_store get_session_info_from_store
+get_session_messages_from_store get_subagent_messages_from_store import_session_to_store
+list_sessions_from_store list_subagents_from_store rename_session_via_store tag_session_via_store
+._tools: SdkMcpTool ToolAnnotations create_sdk_mcp_server tool ._transport: Transport .types:
+AgentDefinition AssistantMessage BackgroundTaskSummary BaseHookInput CanUseTool CanUseToolShadowedWarning
+ClaudeAgentOptions ContentBlock ContextUsageCategory ContextUsageResponse ConversationResetMessage
+CwdChangedHookSpecificOutput DeferredToolUse EffortLevel ElicitationHookSpecificOutput
+ElicitationResultHookSpecificOutput FastModeDisabledReason FastModeState FileChangedHookSpecificOutput
+ForkSessionResult HookCallback HookContext HookEffort HookEventMessage HookInput HookJSONOutput
+HookMatcher McpSdkServerConfig McpServerConfig McpServerConnectionStatus McpServerInfo McpServerStatus
+McpServerStatusConfig McpStatusResponse McpToolAnnotations McpToolInfo Message
+MessageDisplayHookSpecificOutput MessageOrigin MessageOriginKind MirrorErrorMessage ModelUsage
+NotificationHookInput NotificationHookSpecificOutput PermissionDeniedHookSpecificOutput PermissionMode
+PermissionRequestHookInput PermissionRequestHookSpecificOutput PermissionResult PermissionResultAllow
+PermissionResultDeny PermissionUpdate PostModelSwitchHookSpecificOutput PostToolBatchHookSpecificOutput
+PostToolUseFailureHookInput PostToolUseFailureHookSpecificOutput PostToolUseHookInput
+PostToolUseHookSpecificOutput PreCompactHookInput PreModelSwitchHookSpecificOutput PreToolUseHookInput
+PreToolUseHookSpecificOutput RateLimitEvent RateLimitInfo RateLimitStatus RateLimitType ResultMessage
+SDKSessionInfo SandboxIgnoreViolations SandboxNetworkConfig SandboxSettings SdkBeta SdkPluginConfig
+ServerToolName ServerToolResultBlock ServerToolUseBlock SessionCronSummary SessionKey
+SessionListSubkeysKey SessionMessage SessionStartHookSpecificOutput SessionStore SessionStoreEntry
+SessionStoreFlushMode SessionStoreListEntry SessionSummaryEntry SettingSource StopHookInput
+StopHookSpecificOutput StreamEvent SubagentStartHookInput SubagentStartHookSpecificOutput
+SubagentStopHookInput SubagentStopHookSpecificOutput SystemInitData SystemInitMcpServer SystemInitPlugin
+SystemInitPluginError SystemMessage TERMINAL_TASK_STATUSES TaskBudget TaskNotificationMessage
+TaskNotificationOriginSubkind TaskNotificationStatus TaskProgressMessage TaskStartedMessage
+TaskUpdatedMessage TaskUpdatedStatus TaskUsage TextBlock ThinkingBlock ThinkingConfig
+ThinkingConfigAdaptive ThinkingConfigDisabled ThinkingConfigEnabled ToolPermissionContext ToolResultBlock
+ToolUseBlock UserMessage UserPromptExpansionHookSpecificOutput UserPromptSubmitHookInput
+UserPromptSubmitHookSpecificOutput WorktreeCreateHookSpecificOutput outrider._version: __version__""",
+    "outrider.fleet": """
+._budget.account: Left Spent ._budget.budget: Budget BudgetWarning Gate ._budget.ledger: Ledger
+LedgerEntry ._engine: Assignment Attempted Engine LocalEngine Note Shared attempt_locally ._errors:
+ClusterNotFound JournalBusy JournalInvalid PoolClosed QueueFull QueueTimedOut WorkerLost WorkspaceFailed
+._fields: ResilientFields ._journal: Counts Entry Journal ._map: RunFields map resume ._pool.pool: Pool
+._pool.slots: PoolStats ._progress: Adaptive Progress Running ._ray.engine: RayEngine ._report.report:
+FailureKind Latency Part Report ._resilient.retry: CONTINUE Clock Restart Restarted Retry Retrying
+._resilient.session: ResilientReader ResilientSession ResilientState ResilientTurn
+._resilient.turn_runner: DirectStarter Starter ._run: Run ._task: Outcome Status Task read_lines
+._workspaces: Copy Empty Keep Workspace Worktree""",
+    "outrider.handlers": """
+._answers: Answer add_context allow ask block defer deny later modify notify stop ._calls: CallContext
+CallTimedOut call name_of ._hooks.dispatch: HookNeverCalledWarning ._hooks.hook: Hook HookContext hook
+._permissions.elicitation: Choice DialogRequest ElicitationRequest FormField accept cancel decline
+._permissions.requests: PermissionRequest Plan Question QuestionReply ._policy.policy: Considered
+Explanation Policy UnreachableRuleWarning ._policy.rule: Rule ._router: DialogHandled ElicitationHandled
+Endpoint Handled Handlers HookHandled Link Observe Origin Outcome PermissionHandled Server ToolHandled
+._tools.content: Audio Image Resource ResourceLink ToolResult ._tools.server: RawTool RawToolServer
+ToolServer ._tools.shape: Shape ._tools.shape_errors: ShapeError ._tools.tool: Tool ToolContext as_tool
+tool""",
+    "outrider.launch": """
+._command: check_length look_up_user make_command make_environment make_initialize make_version_probe
+._program: AgentVersionUnknown MINIMUM_AGENT_VERSION Search Tried Version check_version find_agent
+search_agent ._runners: Docker Kubectl Local Prefix Ssh""",
+    "outrider.messages": """
+outrider.wire: ActiveGoalMessage ApiRetryMessage AssistantMessage AttachmentMessage AuthStatusMessage
+AutocompactStateMessage BackgroundTasksChangedMessage BashCodeExecutionToolResultBlock
+CodeExecutionToolResultBlock CommandLifecycleMessage CommandsChangedMessage CompactBoundaryMessage
+CompactionBlock ContainerUploadBlock ContentBlock ControlRequestProgressMessage ConversationResetMessage
+DeferredToolUse DocumentBlock ElicitationCompleteMessage FilesPersistedMessage HookEventMessage
+HookProgressMessage HookResponseMessage HookStartedMessage ImageBlock InformationalMessage InitMessage
+LocalCommandOutputMessage MalformedLine McpToolResultBlock McpToolUseBlock MemoryRecallMessage Message
+MirrorErrorMessage ModelFallbackMessage ModelRefusalFallbackMessage ModelRefusalNoFallbackMessage
+NotificationMessage OversizedMessage PermissionDeniedMessage PluginInstallMessage PostTurnSummaryMessage
+PromptSuggestionMessage RateLimitEvent RateLimitInfo RedactedThinkingBlock ResultMessage
+SearchResultBlock ServerToolResultBlock ServerToolUseBlock SessionMetadataMessage
+SessionStateChangedMessage SessionTitleChangedMessage SessionWritesLostMessage StatusMessage StreamEvent
+SystemMessage TaskNotificationMessage TaskProgressMessage TaskStartedMessage TaskSummaryMessage
+TaskUpdatedMessage TextBlock TextEditorCodeExecutionToolResultBlock ThinkingBlock ThinkingTokensMessage
+ToolProgressMessage ToolReferenceBlock ToolResultBlock ToolSearchToolResultBlock ToolUseBlock
+ToolUseSummaryMessage UiInvalidateMessage UnknownBlock UnknownMessage UnknownSystemMessage UserMessage
+WebFetchToolResultBlock WebSearchToolResultBlock WorkerShuttingDownMessage""",
+    "outrider.options": """
+._checks: PermissionShadowedWarning check_place ._options: OptionFields Options ._servers:
+AgentDefinition HttpServer McpServer SdkServer SseServer StdioServer ._values: AdaptiveThinking
+CustomPrompt DisabledThinking EnabledThinking EnvPolicy FilePrompt Isolation JsonSchemaFormat LocalPlugin
+OptionValue PresetPrompt Sandbox SandboxFilesystem SandboxNetwork ThinkingDisplay Timeouts Trace""",
+    "outrider.protocol": """
+._peer: Event Peer RequestAnswered RequestEvent RequestLost RequestReceived RequestRefused
+RequestWithdrawn Table ._turns: HOLDING_TASKS MESSAGE_TABLE MessageMoved MessageSignal MessageState
+RUN_TABLE RunMoved RunSignal RunState TurnBegan TurnEnded TurnEvent Turns""",
+    "outrider.runners": """outrider.launch: Docker Kubectl Local Prefix Ssh""",
+    "outrider.session": """
+._connection.observers: EventReader Observed Observer observe ._connection.tasks: Background background
+._info: SessionInfo ._prompts: Prompt document image ._requests: Requests Timeout UNSET Unset ._result:
+Result UnfinishedTask ._run: TurnContext run stream ._session: Session SessionState ._streams.stream:
+Reader ._turn: CancelReceipt Queued TextReader Turn ._usage: Usage""",
+    "outrider.sync": """
+._requests: Requests ._run: TurnContext run stream ._surface: EventReader Queued Reader Session
+TextReader Turn ._transcripts: Hits Sessions""",
+    "outrider.testing": """
+._api.messages_api: MessagesApi SideKind ._api.real_agent: KIT_VARIABLE RealAgent clean_environment
+._api.requests: Request RequestKind ._contracts.contract: ContractBroken ._contracts.store: check_store
+._contracts.transport: check_transport ._faults.faults: Fault Faults Faulty ._replay.cassette: Replay
+conversation record replay ._replay.replay: ReplayMismatch ._script.script: Expectation ExpectationFailed
+Item Script ScriptSource Scripted When ask_question background_task exit_plan_mode expect structured
+subagent when ._script.steps: Answer Block CREDIT_TOO_LOW Drop Failure Gate Hang PROMPT_TOO_LONG Step
+Text Thinking ToolUse answer drop fail hang refuse say think use_tool ._simulator.transport:
+SIMULATED_VERSION Simulator""",
+    "outrider.transcripts": """
+._chain: conversation ._copies: forked ._describe: dated fold_session_summary tag_entry title_entry
+._disk.files: check_can_continue check_project_key check_subpath config_folder has_sessions
+project_folder project_key ._entries: TranscriptEntry to_entry ._export.turns: ExportFormat
+._library.disk: BlockingSessions ._sessions: Sessions ._values: Bundle Hits SearchHit SessionQuery
+StoredSession .stores._base: SessionKey SessionListSubkeysKey SessionStore SessionStoreEntry
+SessionStoreListEntry SessionSummaryEntry offers .stores._calls: StoreCalls .stores._file: FileStore
+.stores._memory: MemoryStore .stores._postgres: PostgresStore .stores._redis: RedisStore
+.stores._s3.store: S3Store .stores._sqlite: SqliteStore .stores._urls: open_store""",
+    "outrider.transports": """
+._memory: MemoryTransport memory_pair ._process.transport: Closer Finished LiveProcess ProcessTransport
+Reader Writer live_processes run_to_end ._trace.format: Recording TraceRecord TraceRun read_trace
+._trace.timeline: TimelineEntry timeline ._trace.writer: TraceFile Traced traced ._transport: Interceptor
+Messages Sendable Transport Unreachable intercept intercepted is_intercepted outrider.command: Command""",
+}
+# End of the table.
+"""By package: modules, which are relative if they begin with a dot, each with the names that it has. Those of
+the package itself are modules."""
 
 
-def lazily(
-    package: str, homes: Mapping[str, Iterable[str]], modules: Iterable[str] = ()
-) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """The `__getattr__` and `__dir__` of a package whose modules have these names.
-
-    `modules` are there as names themselves."""
-    home_of = {name: home for home, names in homes.items() for name in names}
+def lazily(package: str) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
+    """The `__getattr__`, `__dir__` and `__all__` of a package."""
+    home_of: dict[str, str] = {}
+    home = ""
+    for word in NAMES[package].split():
+        if word.endswith(":"):
+            home = word[:-1]
+        else:
+            home_of[word] = home
 
     def get(name: str) -> object:
-        if name in modules:
-            return import_module(f"{package}.{name}")
         if name not in home_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        found: object = getattr(import_module(f"{package}.{home_of[name]}"), name)
+        if not home_of[name]:
+            return import_module(f"{package}.{name}")
+        found: object = getattr(import_module(home_of[name], package), name)
         setattr(sys.modules[package], name, found)
         return found
 
     def names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *home_of, *modules})
+        return sorted({*vars(sys.modules[package]), *home_of})
 
-    return get, names
-
-
-def _load_anew() -> None:
-    """In a forked process: let go of the modules that threads of the other one were just loading. Nobody here
-    would ever open their locks, and whoever needs one would hang; Python sees to that for no lock but its
-    first. What there is of them is half of a module, so that is forgotten, too."""
-    # None of this is public; where it is called something else, a fork is what it is without Outrider.
-    locks: dict[str, Callable[[], Any]] = getattr(vars(importlib)["_bootstrap"], "_module_locks", {})
-    for name, reference in tuple(locks.items()):
-        if getattr(reference(), "owner", None) not in (None, get_ident()):
-            locks.pop(name, None)
-            spec = getattr(sys.modules.get(name), "__spec__", None)
-            if getattr(spec, "_initializing", False):
-                sys.modules.pop(name, None)
-
-
-if sys.platform != "win32":
-    os.register_at_fork(after_in_child=_load_anew)
+    return get, names, sorted(name for name, home in home_of.items() if home)

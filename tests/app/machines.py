@@ -26,6 +26,7 @@ from typing import IO, Any, Literal, NamedTuple, Self, TypeAlias
 
 import pexpect
 import pyte
+import pytest
 
 from outrider.app import main
 from outrider.testing import RealAgent, Request, Simulator, clean_environment
@@ -33,9 +34,9 @@ from outrider.transports import Transport, intercept
 from tests.real_program import require_program
 
 Kind: TypeAlias = Literal["simulated", "real"]
-BOTH: tuple[Kind, ...] = ("simulated", "real")
-KINDS: tuple[Kind, ...] = BOTH if "OUTRIDER_CONFORMANCE" in os.environ else ("simulated",)
-"""The real program plays all of it in `make conformance`, and a few tests each time."""
+KINDS: tuple[Kind, ...] = ("simulated", "real")
+SMOKE = ("simulated", pytest.param("real", marks=pytest.mark.smoke))
+"""For those few that `make test` runs with the real program, too."""
 
 ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "outrider.app")
@@ -362,12 +363,13 @@ class Machine:
         self.folder = folder
         """Where the command is run."""
         self.home = home
-        self._programs = home / "bin"
-        self._programs.mkdir()
-        self._program = self._programs / "claude"
+        self.disguise: Callable[[Transport], Transport] = lambda agent: agent
+        """Puts another agent in the place of the simulated one."""
+        self._program = home / "bin" / "claude"
+        self._program.parent.mkdir()
         if isinstance(agent, RealAgent):
             self._program.symlink_to(agent.program)
-        path = os.pathsep.join((str(self._programs), os.environ["PATH"]))
+        path = os.pathsep.join((str(self._program.parent), os.environ["PATH"]))
         self.environment = {**environment, "PATH": path, "PYTHONPATH": str(ROOT / "src")}
 
     def child_environment(self) -> dict[str, str]:
@@ -400,10 +402,6 @@ class Machine:
 
         with intercept(change, everywhere=True):
             yield
-
-    def disguise(self, agent: Transport) -> Transport:
-        """Tests put another agent in the place of the simulated one here."""
-        return agent
 
     @property
     def simulator(self) -> Simulator:

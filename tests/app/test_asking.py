@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from outrider.app._ask import Asker
-from outrider.app._render.stream import Stream
+from outrider.app._render import Stream
 from outrider.app._terminal import Terminal
 from outrider.handlers import ElicitationRequest
 from outrider.wire.control import Elicitation
@@ -21,5 +21,5 @@ def test_a_form_of_an_mcp_server_is_declined_with_a_word(capsys: pytest.CaptureF
     assert anyio.run(asker.decline, request).action == "decline"
     assert asker.fields().get("on_elicitation") == asker.decline
     assert capsys.readouterr().err == (
-        "declined: the MCP server deploy asks: Which \ufffd[31mregion? (outrider answers no forms)\n"
+        "declined: the MCP server deploy asks: Which \ufffd[31mregion? (outrider does not fill in forms)\n"
     )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.app._failing import Code
+from outrider.app._flags import Code
 from outrider.testing import say, use_tool
-from tests.app.machines import BOTH, KINDS, Child, Kind, Screen, machine
+from tests.app.machines import KINDS, SMOKE, Child, Kind, Screen, machine
 
 PROMPT = "\N{HEAVY RIGHT-POINTING ANGLE QUOTATION MARK ORNAMENT}"
 
@@ -16,7 +16,7 @@ def say_to(screen: Screen | Child, text: str) -> None:
     screen.press(f"{text}\r")
 
 
-@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize("kind", SMOKE)
 def test_a_conversation_goes_on_from_turn_to_turn(kind: Kind) -> None:
     with machine(say("Hello **Ada**."), say("You are Ada."), kind=kind) as here:
         with here.screen("chat") as screen:
@@ -29,7 +29,7 @@ def test_a_conversation_goes_on_from_turn_to_turn(kind: Kind) -> None:
             shown = screen.text
         assert len(here.requests[1].messages) > len(here.requests[0].messages)
     assert "Hello Ada." in shown
-    assert "To go on: outrider chat --resume " in shown
+    assert "To continue: outrider chat --resume " in shown
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -108,7 +108,7 @@ def test_own_commands_and_those_of_the_agent_are_listed() -> None:
             assert screen.end() == Code.OK
             shown = screen.text
         assert len(here.requests) == 1
-    assert "of the agent" in shown
+    assert "commands of Claude Code" in shown
     assert "/compact" in shown
 
 

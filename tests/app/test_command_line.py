@@ -119,7 +119,7 @@ def shell(line: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     "line, code, said",
     [
-        ("outrider run <&-", 2, "error: The prompt that came on stdin is empty.\n"),
+        ("outrider run <&-", 2, "error: The prompt on stdin is empty.\n"),
         ("outrider --version >&-", 0, ""),
         ("outrider fly 2>&-", 2, ""),
     ],

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from outrider.app._failing import Code
+from outrider.app._flags import Code
 from outrider.app._terminal import Terminal
 from tests.app.machines import KINDS, Child, Kind, Screen, run
 from tests.real_program import require_program
@@ -40,10 +40,10 @@ def test_it_tells_the_story_and_answers_itself_where_nobody_is(kind: Kind, tmp_p
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert [line for line in STORY if line not in lines] == []
-    assert "     you  yes (by itself: nobody is at a terminal)" in lines
+    assert "     you  yes (automatic: no terminal)" in lines
     assert "  output  Report(ticket=7, is_fixed=True, files=['parser.py']), checked" in lines
     assert any(line.startswith("    cost  6 model calls · ") for line in lines)
-    assert ("embedded agent" if kind == "simulated" else "installed program") in lines[0]
+    assert ("embedded agent" if kind == "simulated" else "Claude Code") in lines[0]
     assert "\x1b" not in out
     assert not list(tmp_path.iterdir())
 
@@ -62,7 +62,7 @@ def test_at_a_terminal_it_asks(key: str, is_fixed: bool, columns: int) -> None:
     assert "     end  the session is closed; processes left: 0" in lines
     # What was drawn for the moment is gone.
     assert "".join(lines).count("Let me look the ticket up.") == 1
-    assert not any("starting the agent" in line for line in lines)
+    assert not any("starting Claude Code" in line for line in lines)
 
 
 def test_it_fits_the_terminal() -> None:
@@ -82,7 +82,7 @@ def test_ctrl_c_ends_it() -> None:
         screen.press("\x03")
         assert screen.end() == Code.INTERRUPTED
         assert "Traceback" not in screen.text
-        assert "starting the agent" not in screen.text
+        assert "starting Claude Code" not in screen.text
 
 
 def test_a_picture_stands_for_itself(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_ctrl_c_while_something_is_first_drawn_leaves_the_cursor(monkeypatch: py
     with monkeypatch.context() as patched:
         patched.setattr(terminal.out, "set_live", press)
         with pytest.raises(KeyboardInterrupt):
-            terminal.wait("starting the agent")
+            terminal.wait("starting Claude Code")
     terminal.clear()
     assert isinstance(terminal.out.file, io.StringIO)
     assert terminal.out.file.getvalue().endswith("\x1b[?25h")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from outrider._display import printable
 from outrider.app._doctor import machine_checks, program_check
-from outrider.app._failing import Code
-from outrider.app._terminal import printable
+from outrider.app._flags import Code
 from tests.app.machines import KINDS, Kind, machine
 
 SECRETS = {
@@ -33,7 +33,7 @@ def test_all_is_well_on_a_sound_machine(kind: Kind) -> None:
         code, out, err = here.run("doctor", environment=SOUND)
         assert not here.requests
     assert (code, err) == (Code.OK, "")
-    assert out.endswith("\nAll is well.\n")
+    assert out.endswith("\nNo problems found.\n")
     assert [name for name in NAMES if f"\nok       {name} " not in f"\n{out}"] == []
     assert "\x1b" not in out
 
@@ -89,7 +89,7 @@ def test_at_a_terminal_it_is_a_list_with_signs() -> None:
     with machine() as here, here.screen("doctor", size=(60, 70), environment=SOUND) as screen:
         assert screen.end() == Code.OK
         assert "✓ version" in screen.text
-        assert "All is well." in screen.text
+        assert "No problems found." in screen.text
 
 
 # Without a program.
@@ -102,7 +102,7 @@ def states(environ: dict[str, str], cwd: str | None = None) -> dict[str, tuple[s
 def test_a_configuration_folder_that_is_not_there_yet_is_made_by_the_agent(tmp_path: Path) -> None:
     state, text = states({"CLAUDE_CONFIG_DIR": str(tmp_path / "new")})["configuration"]
     assert state == "ok"
-    assert "not there yet" in text
+    assert "does not exist yet" in text
 
 
 @pytest.mark.parametrize("name", ["CLAUDE_CONFIG_DIR", "cwd"])
@@ -114,7 +114,7 @@ def test_a_folder_that_cannot_be_written_to_is_told(name: str, tmp_path: Path) -
     )
     state, text = found["working folder" if name == "cwd" else "configuration"]
     assert state == ("warning" if name == "cwd" else "problem")
-    assert "cannot be written to" in text
+    assert "is not writable" in text
 
 
 def test_a_working_folder_that_is_not_there_is_a_problem(tmp_path: Path) -> None:

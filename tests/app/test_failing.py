@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from outrider import errors
-from outrider.app._failing import Code, Failed, code_of, in_one_line
-from outrider.app._flags import BY_OPTION
+from outrider.app._flags import BY_OPTION, Code, Failed, code_of, in_one_line
 from tests.cases import every_case
 
 

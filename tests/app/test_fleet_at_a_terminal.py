@@ -12,7 +12,7 @@ import pexpect
 from rich.cells import cell_len
 from rich.text import Text
 
-from outrider.app._failing import Code
+from outrider.app._flags import Code
 from outrider.app._fleet.progress import clock, line_of, picture
 from outrider.app._terminal import ASCII, UNICODE, Glyphs
 from outrider.fleet import Counts, Journal, Outcome, Progress, Running

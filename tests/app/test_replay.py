@@ -22,7 +22,7 @@ def test_a_recording_is_shown_as_a_conversation() -> None:
     code, out, err = run("replay", recording("19-plan-mode"))
     assert (code, err) == (0, "")
     lines = out.splitlines()
-    assert lines[0] == "19-plan-mode — 1 run of the program"
+    assert lines[0] == "19-plan-mode — 1 run of Claude Code"
     assert "  0.36      user  try to write" in lines
     assert "  0.51      asks  may it use Write? a.txt" in lines
     assert "  0.51    answer  deny not in plan mode" in lines
@@ -83,7 +83,7 @@ def test_lines_of_a_trace_fit_the_terminal() -> None:
     [
         ("nothing of the kind\n", "This is no line of a trace"),
         ('{"dir": "sideways"}\n', "This is no line of a trace"),
-        ("", "file is empty: nothing is recorded there."),
+        ("", "file is empty."),
     ],
     ids=["text", "json", "empty"],
 )

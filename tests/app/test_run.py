@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from outrider.app._failing import Code
+from outrider.app._flags import Code
 from outrider.app._run import read_prompt
 from outrider.testing import answer, fail, hang, say, use_tool
 from outrider.wire import AssistantMessage, InitMessage, ResultMessage, decode
-from tests.app.machines import BOTH, COMMAND, DEADLINE, KINDS, Kind, clean, machine
+from tests.app.machines import COMMAND, DEADLINE, KINDS, SMOKE, Kind, clean, machine
 
 FRIDAY = (use_tool("Read", file_path="notes.txt"), say("It says **Friday**."))
 SCHEMA = {"type": "object", "properties": {"count": {"type": "integer"}}, "required": ["count"]}
 
 
-@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize("kind", SMOKE)
 def test_the_answer_alone_is_on_stdout(kind: Kind) -> None:
     with machine(*FRIDAY, kind=kind) as here:
         (here.folder / "notes.txt").write_text("Ship on Friday.\n")
@@ -72,7 +72,7 @@ def test_an_empty_prompt_is_refused() -> None:
     with machine() as here:
         code, out, err = here.run("run", stdin="")
         assert (code, out) == (Code.USAGE, "")
-        assert err == "error: The prompt that came on stdin is empty.\n"
+        assert err == "error: The prompt on stdin is empty.\n"
         assert not here.requests
 
 
@@ -108,7 +108,7 @@ def test_an_answer_in_another_form_has_a_code(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "content, said",
-    [(None, "cannot be read"), ("{", "is no JSON"), ("[1]", "is no JSON Schema")],
+    [(None, "cannot be read"), ("{", "is not JSON"), ("[1]", "is not a JSON Schema")],
     ids=["missing", "damaged", "list"],
 )
 def test_a_schema_that_is_none_is_refused(content: str | None, said: str, tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_what_would_be_asked_is_denied_and_said() -> None:
         code, out, err = here.run("run", "Make x")
         assert not (here.folder / "x").exists()
     assert (code, out) == (Code.OK, "I may not.\n")
-    assert "denied: Bash touch x (nobody can be asked here; to allow it: --allow 'Bash(touch x" in err
+    assert "denied: Bash touch x (there is no terminal to ask at; allow it with --allow 'Bash(touch x" in err
 
 
 def test_what_is_allowed_by_a_flag_is_done() -> None:

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from outrider.app._render.describe import Said, call_in_words, money, said, tool_name
-from outrider.app._terminal import printable
+from outrider._display import printable
+from outrider.app._render import DisplayLine, call_in_words, describe, money, tool_name
 from outrider.wire import decode
 from tests import tapes
 from tests.cases import every_case
 
 
-def shown(frame: dict[str, Any], **more: Any) -> list[Said]:
-    return list(said(decode(json.dumps(frame).encode()), **more))
+def shown(frame: dict[str, Any], **more: Any) -> list[DisplayLine]:
+    return list(describe(decode(json.dumps(frame).encode()), **more))
 
 
 def assistant(*blocks: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -31,9 +31,9 @@ def test_a_message_is_shown_block_by_block() -> None:
         {"type": "text", "text": "  \n"},
     )
     assert shown(frame) == [
-        Said("thinks", "Hm."),
-        Said("agent", "Let me look."),
-        Said("tool", "ls -la", "Bash"),
+        DisplayLine("thinks", "Hm."),
+        DisplayLine("agent", "Let me look."),
+        DisplayLine("tool", "ls -la", "Bash"),
     ]
 
 
@@ -101,7 +101,7 @@ def test_money_has_as_many_digits_as_say_something(usd: float, text: str) -> Non
 def test_every_recorded_frame_can_be_shown(name: str) -> None:
     for record in tapes.read(name):
         if isinstance(record.frame, dict):
-            for each in said(
+            for each in describe(
                 decode(record.line), is_from_agent=record.direction == "cli->host", with_requests=True
             ):
                 assert each.text == printable(each.text)

@@ -169,7 +169,7 @@ def test_the_beginning_of_an_id_is_enough(shell: Shell, config: Path) -> None:
     put_on_disk(config, bundle(other))
     assert shell("show", "ABC")[1].startswith(other)
     code, _, err = shell.fails("show", "0")
-    assert (code, err.startswith("error: 3 sessions' ids begin with '0': ")) == (2, True)
+    assert (code, err.startswith("error: 3 session IDs begin with '0': ")) == (2, True)
     code, _, err = shell.fails("show", "f")
     assert (code, "outrider sessions list" in err) == (2, True)
 
@@ -180,7 +180,7 @@ def test_what_was_said_is_found(shell: Shell) -> None:
     assert lines[1] == "  agent of first  run s2"
     assert json.loads(shell("search", r"r.n u\d", "--regex", "--json", "-n", "1")[0])["excerpt"] == "run u2"
     code, out, err = shell.fails("search", "--case", "RUN")
-    assert (code, out, err) == (1, "", "It was said nowhere.\n")
+    assert (code, out, err) == (1, "", "Nothing was found.\n")
     code, out, err = shell.fails("search", "run", "-n", "1")
     assert (code, len(out.splitlines()), err) == (0, 2, "More with --limit 2.\n")
 
@@ -192,11 +192,11 @@ def test_sessions_are_changed(shell: Shell) -> None:
     assert shell.said("rename", ONE, "Release notes") == f"{ONE} renamed\n"
     assert shell.said("tag", ONE, "ci") == f"{ONE} tagged\n"
     assert shell("list", "--tag", "ci")[0].split("\t")[2] == "Release notes"
-    assert shell.said("tag", ONE, "--clear") == f"tag taken away from {ONE}\n"
+    assert shell.said("tag", ONE, "--clear") == f"tag removed from {ONE}\n"
     assert shell.said("archive", ONE) == f"{ONE} archived\n"
     assert [line.split("\t")[0] for line in shell("list")] == [TWO]
     assert shell("show", ONE)[1].endswith("archived")
-    assert shell.said("archive", ONE, "--undo") == f"{ONE} brought back\n"
+    assert shell.said("archive", ONE, "--undo") == f"{ONE} restored\n"
     assert len(shell("list")) == 2
 
 
@@ -258,19 +258,19 @@ def test_nothing_is_deleted_unasked(shell: Shell, config: Path) -> None:
     "arguments, told",
     [
         (("show", session_id(9)), "There is no session"),
-        (("list", "--since", "soon"), "--since is 'soon', which is no time"),
-        (("list", "--all", "-C", "."), "--all and --project"),
-        (("list", "-C", "no/such/folder"), "there is no folder 'no/such/folder'"),
+        (("list", "--since", "soon"), "--since is 'soon', which is not a time"),
+        (("list", "--all", "-C", "."), "--all or --project"),
+        (("list", "-C", "no/such/folder"), "There is no folder 'no/such/folder'"),
         (("list", "--store", "ftp://x"), "ftp"),
-        (("tag", ONE), "give a tag, or --clear"),
-        (("tag", ONE, "x", "--clear"), "give a tag, or --clear"),
+        (("tag", ONE), "Give a tag, or --clear"),
+        (("tag", ONE, "x", "--clear"), "Give a tag, or --clear"),
         (("rename", ONE, " "), "title"),
         (("fork", ONE, "--at", "nowhere"), "nowhere"),
         (("show", ONE, "--agent", "nobody"), "nobody"),
         (("search", "(", "--regex"), "("),
         (("import", "no.json"), "no.json"),
-        (("list", "--since", "9" * 20 + "w"), "which is no time"),
-        (("list", "--until", "0001-01-01T00:00:00+23:00"), "which is no time"),
+        (("list", "--since", "9" * 20 + "w"), "which is not a time"),
+        (("list", "--until", "0001-01-01T00:00:00+23:00"), "which is not a time"),
         (("export", ONE, "-o", "no/such/folder/x.md"), "no/such/folder/x.md"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
@@ -307,7 +307,7 @@ def test_a_store_that_is_not_there_is_not_made_to_look_into(
     place = store.replace("file:typo.db", f"file://{typo}")
     code, out, err = shell.fails(*arguments, "--store", place)
     assert (code, out) == (2, "")
-    assert err.startswith("error: there is no store '")
+    assert err.startswith("error: There is no store '")
     assert "typo.db" in err
     assert not typo.exists()
 
@@ -341,7 +341,7 @@ def test_a_session_comes_through_a_pipe(shell: Shell, monkeypatch: pytest.Monkey
     (made,) = shell("import", "-", "--as-new")
     assert shell("show", made)[0] == "Titled"
     code, _, err = shell.fails("import", "-")
-    assert (code, err) == (2, "error: there is nothing on standard input to import.\n")
+    assert (code, err) == (2, "error: There is nothing on standard input to import.\n")
 
 
 def test_json_is_printed_of_whatever_is_kept(shell: Shell, config: Path) -> None:

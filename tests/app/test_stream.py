@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from outrider.app._render.stream import Stream, split_finished
+from outrider.app._render import Stream, split_finished
 from outrider.app._terminal import Terminal
 from outrider.wire import decode
 from tests.cases import every_case

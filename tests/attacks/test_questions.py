@@ -14,8 +14,8 @@ from rich.console import Console
 
 from outrider._display import chopped, printable
 from outrider.app._ask import Asker, Sheet
-from outrider.app._failing import Code
-from outrider.app._render.stream import Stream
+from outrider.app._flags import Code
+from outrider.app._render import Stream
 from outrider.app._terminal import ASCII, UNICODE, Terminal
 from outrider.handlers import ElicitationRequest
 from outrider.testing import answer, ask_question, exit_plan_mode, say, use_tool
@@ -120,7 +120,7 @@ def test_always_says_every_rule_that_is_added() -> None:
         ]
     )
     assert rows(made) == [
-        "With `a`, until the session ends:",
+        "`a` allows until the session ends:",
         *(f"│ allow Bash(x{n} *)" for n in range(40)),
         "│ permission mode acceptEdits",
         "│ folder /etc",
@@ -259,7 +259,7 @@ def test_a_plan_is_shown_as_it_is_written() -> None:
 def test_a_question_of_the_agent_stands_in_the_gutter() -> None:
     asked = ask_question(f"Which?\n{FORGED}", [f"one\n{FORGED}", "two"])
     with machine(asked, say("Good.")) as here, here.screen("run", "Ask me", size=(40, 90)) as screen:
-        screen.see("empty: none")
+        screen.see("empty for none")
         screen.press("2\n")
         assert screen.end() == Code.OK
         lines = screen.lines

@@ -1,5 +1,5 @@
-"""Attacks by an agent that crashes whenever it is started: it is started as often as `Restart` says, and not
-once more, whoever drives it."""
+"""Attacks by an agent that crashes, hangs, or meets a failing API whenever it is started: it is started as
+often as `Restart` says and asked as often as `Retry` says, and not once more, whoever drives it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from outrider import fleet
 from outrider.errors import SessionNotFound
 from outrider.fleet._engine import Assignment, Attempted, Tell, attempt_locally
 from outrider.fleet._errors import WorkerLost
-from outrider.fleet._resilient.retry import Restart
-from tests.fleet.resilient import Frail
+from outrider.fleet._resilient.retry import Restart, Retry
+from tests.fleet.resilient import QUICK, Frail
 from tests.fleet.stub_engine import Stub
 from tests.transports.conftest import nothing_is_left
 
@@ -29,12 +29,16 @@ AT_ONCE = Restart(max=3, backoff=0.001)
 
 CRASHES: dict[str, list[str] | str] = {
     "at its start": "dead",
+    "by never answering at its start": "mute",
     "when it is asked": ["die_unheard"],
     "when it has said something": ["die"],
     "when it has called a tool": ["act_die"],
     "by an exit": ["exit:3"],
 }
 """How it crashes, and what the frail agent is told for that."""
+
+TWICE = Retry(max_tries=2, backoff=0.001, jitter=0.0)
+HASTY = msgspec.structs.replace(QUICK, connect=1.0, turn=0.5, interrupt=0.2)
 
 Drive: TypeAlias = Callable[[Frail, Restart | None], Awaitable[object]]
 
@@ -65,7 +69,7 @@ class Losing(Stub):
         assert shared is not None
         restart = shared.restart
         if restart is not None:
-            last = min(restart.max, work.restarts + self._survived)
+            last = min(restart.max, work.tries.restarts + self._survived)
             shared = msgspec.structs.replace(shared, restart=msgspec.structs.replace(restart, max=last))
         attempted = await attempt_locally(work, shared, tell)
         if isinstance(attempted.error, SessionNotFound):
@@ -77,42 +81,42 @@ class Losing(Stub):
 
 
 async def resilient(frail: Frail, restart: Restart | None) -> None:
-    async with frail.session(restart=restart) as session:
+    async with frail.session(restart=restart, retry=TWICE) as session:
         await session.ask("go", check=False)
 
 
 async def resilient_unconnected(frail: Frail, restart: Restart | None) -> None:
-    session = frail.session(restart=restart)
+    session = frail.session(restart=restart, retry=TWICE)
     await session.ask("go", check=False)
     await session.close()
 
 
 async def pooled(frail: Frail, restart: Restart | None) -> None:
     async with fleet.Pool(frail.options(), warm=0) as pool:
-        session = pool.session(restart=restart)
+        session = pool.session(restart=restart, retry=TWICE)
         await session.ask("go", check=False)
         await session.close()
 
 
 async def mapped(frail: Frail, restart: Restart | None) -> None:
-    await fleet.map(["go"], frail.options(), restart=restart)
+    await fleet.map(["go"], frail.options(), restart=restart, retry=TWICE)
 
 
 async def mapped_in_a_pool(frail: Frail, restart: Restart | None) -> None:
     async with fleet.Pool(frail.options(), warm=0) as pool:
-        await fleet.map(["go"], frail.options(), restart=restart, pool=pool)
+        await fleet.map(["go"], frail.options(), restart=restart, retry=TWICE, pool=pool)
 
 
 async def mapped_with_a_journal(frail: Frail, restart: Restart | None) -> None:
-    await fleet.map(["go"], frail.options(), restart=restart, journal=frail.folder / "run.db")
+    await fleet.map(["go"], frail.options(), restart=restart, retry=TWICE, journal=frail.folder / "run.db")
 
 
 async def mapped_elsewhere(frail: Frail, restart: Restart | None) -> None:
-    await fleet.map(["go"], frail.options(), restart=restart, engine=Losing(survived=0))
+    await fleet.map(["go"], frail.options(), restart=restart, retry=TWICE, engine=Losing(survived=0))
 
 
 async def mapped_elsewhere_and_here(frail: Frail, restart: Restart | None) -> None:
-    await fleet.map(["go"], frail.options(), restart=restart, engine=Losing(survived=1))
+    await fleet.map(["go"], frail.options(), restart=restart, retry=TWICE, engine=Losing(survived=1))
 
 
 SESSIONS: list[Drive] = [resilient_unconnected, pooled]
@@ -127,6 +131,7 @@ async def test_a_crashing_agent_is_started_as_often_as_the_policy_says(
     frail: Frail, drive: Drive, how: str
 ) -> None:
     frail.plan(*[CRASHES[how]] * 30)
+    frail.timeouts = HASTY if how.startswith("by never") else QUICK
     with anyio.fail_after(DEADLINE):
         await drive(frail, AT_ONCE)
     # A turn that has acted is not sent again by a session, and a task is told to go on.
@@ -164,6 +169,29 @@ async def test_a_turn_begins_to_count_anew(frail: Frail) -> None:
         await session.ask("go", check=False)
         assert len(frail.starts) == 4
         await session.close()
+
+
+@pytest.mark.parametrize("drive", [resilient, *SESSIONS, *TASKS], ids=lambda drive: drive.__name__)
+async def test_a_failing_api_is_asked_as_often_as_the_policy_says(frail: Frail, drive: Drive) -> None:
+    frail.plan(*[["fail:529"] * 30] * 30)
+    with anyio.fail_after(DEADLINE):
+        await drive(frail, AT_ONCE)
+    # Where a worker is lost each time, the next is asked once: it goes on with the count.
+    losses = 3 if drive in (mapped_elsewhere, mapped_elsewhere_and_here) else 0
+    assert len(frail.prompts) == 2 + losses
+    assert len(frail.starts) == 1 + losses
+
+
+@pytest.mark.parametrize("word", ["hang", "stick"])
+@pytest.mark.parametrize("drive", [resilient, *SESSIONS, *TASKS[:3]], ids=lambda drive: drive.__name__)
+async def test_an_agent_that_hangs_in_a_turn_is_ended_and_not_started_again(
+    frail: Frail, drive: Drive, word: str
+) -> None:
+    frail.plan(*[[word]] * 30)
+    frail.timeouts = HASTY
+    with anyio.fail_after(DEADLINE):
+        await drive(frail, AT_ONCE)
+    assert len(frail.starts) == len(frail.prompts) == 1
 
 
 async def test_failures_of_the_api_between_crashes_begin_no_new_count(frail: Frail) -> None:

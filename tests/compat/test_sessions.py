@@ -14,8 +14,8 @@ from uuid import UUID
 import anyio
 import pytest
 
-from outrider.compat._sessions import sessions
-from outrider.compat._sessions.sessions import (
+from outrider import compat
+from outrider.compat._sessions import (
     delete_session,
     fork_session,
     get_session_info,
@@ -27,9 +27,9 @@ from outrider.compat._sessions.sessions import (
     rename_session,
     tag_session,
 )
-from outrider.compat._stores import stores
 from outrider.compat._types import messages
 from scripts.reference_sessions import KEPT, ask
+from tests.cases import names_of
 from tests.compat.kept_sessions import WORLDS
 from tests.compat.scripts import reference_python
 from tests.compat.session_answers import answers
@@ -43,7 +43,7 @@ NAMES = {case["name"]: case for case in CASES}
 
 
 def lookup(name: str) -> Any:
-    for module in (sessions, stores, messages):
+    for module in (compat, messages):
         if hasattr(module, name):
             return getattr(module, name)
     raise AttributeError(name)
@@ -99,8 +99,8 @@ def test_no_store_is_asked_more_often(ours: dict[str, Any], theirs: dict[str, An
 
 
 def test_each_function_is_called_in_the_cases() -> None:
-    names = {*sessions.__all__, *stores.__all__}
-    assert names - {case["call"] for case in CASES} == set()
+    functions = {name for name in names_of(compat) if "session" in name or "subagent" in name}
+    assert functions - {case["call"] for case in CASES} == set()
 
 
 def test_the_reference_still_answers_so(theirs: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ import anyio
 import pytest
 
 from outrider.compat import ClaudeAgentOptions, SdkMcpTool, ToolAnnotations, create_sdk_mcp_server, tool
-from outrider.compat._tools.results import as_result
+from outrider.compat._tools import as_result
 from outrider.errors import OptionsError
 from outrider.handlers import Endpoint, Handled, Link, Origin, ToolHandled, ToolServer
 from tests.compat import tool_cases

@@ -200,6 +200,8 @@ def main() -> None:
     log(start=number, resume=flag("--resume"), session_id=flag("--session-id"), model=flag("--model"))
     if words == "dead":
         die()
+    if words == "mute":
+        time.sleep(3600)
     if words == "missing":
         os.write(2, f"No conversation found with session ID: {flag('--resume')}\n".encode())
         sys.exit(1)

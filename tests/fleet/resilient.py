@@ -64,6 +64,7 @@ class Frail:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.timeouts = QUICK
         self.path = folder / "frail"
         self.path.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {AGENT} {folder} "$@"\n')
         self.path.chmod(0o755)
@@ -89,7 +90,7 @@ class Frail:
         return [each if isinstance(each, str) else each[0]["text"] for each in found]
 
     def options(self, **fields: Any) -> Options:
-        whole: dict[str, Any] = {"timeouts": QUICK, **fields}
+        whole: dict[str, Any] = {"timeouts": self.timeouts, **fields}
         return Options(cli_path=self.path, cwd=self.folder, **whole)
 
     def session(self, **fields: Any) -> ResilientSession[Json]:

@@ -24,8 +24,7 @@ from outrider.errors import (
     UsageError,
 )
 from outrider.fleet._budget.account import Left, Spent
-from outrider.fleet._budget.budget import Budget, BudgetWarning, limit_reached
-from outrider.fleet._budget.watch import _Calls
+from outrider.fleet._budget.budget import Budget, BudgetWarning, _Calls, limit_reached
 from outrider.protocol import RequestReceived
 from outrider.session import Result, Session, SessionState, Usage
 from outrider.testing import Request, Simulator, Step, hang, say, subagent, use_tool
@@ -453,6 +452,7 @@ async def test_a_background_that_does_not_stop_is_ended() -> None:
 # The real program.
 
 
+@pytest.mark.real
 @ONE_LOOP
 async def test_a_subagent_of_the_real_program_is_cut_off() -> None:
     look = use_tool("Bash", command="true", description="look")
@@ -470,6 +470,7 @@ async def test_a_subagent_of_the_real_program_is_cut_off() -> None:
         assert (await session.ask("go on")).text == "next"
 
 
+@pytest.mark.real
 @ONE_LOOP
 async def test_the_background_of_the_real_program_is_stopped() -> None:
     start = use_tool("Agent", description="look", prompt="look there", run_in_background=True)

@@ -10,9 +10,8 @@ import pytest
 from outrider.errors import OptionsError, OutriderError
 from outrider.fleet._errors import JournalBusy, PoolClosed, QueueFull, QueueTimedOut, WorkerLost
 from outrider.fleet._fields import read_seconds, read_size, write_size
-from outrider.fleet._pool.limits import PoolStats, WarmOptions
 from outrider.fleet._pool.pool import Pool
-from outrider.fleet._pool.slots import FIRST_GUESS, FairQueue, Slot, Slots, Ticket
+from outrider.fleet._pool.slots import FIRST_GUESS, FairQueue, PoolStats, Slot, Slots, Ticket, WarmOptions
 from outrider.options import Options
 from outrider.testing import Simulator
 from tests.cases import every_case

@@ -28,12 +28,12 @@ from outrider.errors import (
 )
 from outrider.fleet._budget.account import Spent
 from outrider.fleet._budget.budget import Budget, Gate
-from outrider.fleet._resilient.process import DirectStarter
 from outrider.fleet._resilient.retry import Restarted, Retrying
-from outrider.fleet._resilient.session import ResilientSession, ResilientTurn
-from outrider.fleet._resilient.turn_runner import Link
+from outrider.fleet._resilient.session import Part, ResilientSession, ResilientTurn
+from outrider.fleet._resilient.turn_runner import DirectStarter
 from outrider.options import Options, Timeouts
 from outrider.session import Session, SessionState
+from outrider.session._streams.stream import Link
 from outrider.testing import Simulator, background_task, say, structured, use_tool
 from outrider.wire import AssistantMessage, Json, Message, ResultMessage, StreamEvent
 from tests.fleet.resilient import NOW, ONE_LOOP, FakeClock, Frail, begun, state_of, until
@@ -152,7 +152,9 @@ async def test_what_nobody_can_read_is_not_held(frail: Frail) -> None:
         async with frail.session() as session, anyio.create_task_group() as tasks:
             tasks.start_soon(session.ask, "go")
             await until(lambda: session._turn_log is not None and len(session._turn_log.messages) > 1)
-            assert sum(isinstance(each, Link) for each in gc.get_objects()) <= 2
+            held = gc.get_objects()
+            assert sum(isinstance(each, Part) for each in held) <= 2
+            assert not any(isinstance(each, Link) and each.batch for each in held)
             tasks.cancel_scope.cancel()
 
 

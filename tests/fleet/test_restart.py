@@ -22,9 +22,9 @@ from outrider.errors import (
 )
 from outrider.fleet._budget.budget import Budget
 from outrider.fleet._budget.ledger import Ledger, LedgerEntry
-from outrider.fleet._resilient.process import DirectStarter
 from outrider.fleet._resilient.retry import Restart, Restarted
 from outrider.fleet._resilient.session import ResilientSession
+from outrider.fleet._resilient.turn_runner import DirectStarter
 from outrider.options import Options
 from outrider.session import Result, Session, SessionState, Usage
 from outrider.testing import Faults, Faulty, Simulator, say

@@ -114,10 +114,10 @@ async def test_an_async_callback_is_waited_for() -> None:
 
 
 NO_ANSWERS: list[tuple[object, dict[str, Any], str]] = [
-    ("Ann", FORM, "is no answer"),
-    (5, FORM, "is no answer"),
-    ([], FORM, "is no answer"),
-    (object(), FORM, "is no answer"),
+    ("Ann", FORM, "is not an answer"),
+    (5, FORM, "is not an answer"),
+    ([], FORM, "is not an answer"),
+    (object(), FORM, "is not an answer"),
     ({}, FORM, "'name' is required"),
     (True, FORM, "'name' is required"),
     (accept(), FORM, "'name' is required"),
@@ -131,7 +131,7 @@ NO_ANSWERS: list[tuple[object, dict[str, Any], str]] = [
     ({"name": "Ann", "age": 3.5}, FORM, "'age' must be a whole number"),
     ({"name": "Ann", "age": -1}, FORM, "'age' must be 0 or more"),
     ({"name": "Ann", "age": 151}, FORM, "'age' must be 150 or less"),
-    ({"name": "Ann", "height": float("nan")}, FORM, "JSON cannot say"),
+    ({"name": "Ann", "height": float("nan")}, FORM, "cannot be written as JSON"),
     ({"name": "Ann", "agrees": 1}, FORM, "'agrees' must be True or False"),
     ({"name": "Ann", "colour": "blue"}, FORM, "'colour' must be one of 'red', 'green'"),
     ({"name": "Ann", "size": "Small"}, FORM, "'size' must be one of 's', 'l'"),
@@ -139,9 +139,9 @@ NO_ANSWERS: list[tuple[object, dict[str, Any], str]] = [
     ({"name": "Ann", "tags": ["c"]}, FORM, "'tags' must be a list of"),
     ({"name": "Ann", "tags": ["a", "b", "a"]}, FORM, "'tags' must be 2 or less choices"),
     ({"name": "Ann", "kinds": []}, FORM, "'kinds' must be 1 or more choices"),
-    ({"name": "Ann", "odd": object()}, FORM, "JSON cannot say"),
+    ({"name": "Ann", "odd": object()}, FORM, "cannot be written as JSON"),
     ({"code": "1"}, PAGE, "a page to open has no form"),
-    ("https://example.com", PAGE, "is no answer"),
+    ("https://example.com", PAGE, "is not an answer"),
     (ElicitationResult(action="maybe"), FORM, "there is no action 'maybe'"),
     (ElicitationResult(action="accept", content=["x"]), FORM, "with a dict"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 ]
@@ -343,7 +343,7 @@ async def test_a_result_that_json_cannot_say_cancels(value: object, caplog: pyte
     dialog = Dialog(returning(value))
     assert await dialog.answer() == {"behavior": "cancelled"}
     assert dialog.report.outcome == "failed"
-    assert "JSON cannot say" in caplog.text
+    assert "cannot be written as JSON" in caplog.text
 
 
 @pytest.mark.parametrize("error, outcome", [(ValueError(), "failed"), (Denied("no"), "answered")])

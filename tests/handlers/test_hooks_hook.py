@@ -233,10 +233,10 @@ def test_names_of_files_are_sent_as_they_are() -> None:
 @every_case(
     "given, says",
     [
-        ("(", r"no pattern: '\('"),
+        ("(", r"not a valid pattern: '\('"),
         (["mcp__a.b__c", "Read"], "no tool has such a name"),
         (["mcp__github__*"], "no tool has such a name"),
-        ("[", "no pattern"),
+        ("[", "not a valid pattern"),
         ("(?i)bash", r"only Python understands.*JavaScript"),
         (r"\ABash", "only Python"),
         ("(?P<a>Bash)x", "only Python"),

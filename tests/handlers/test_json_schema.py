@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from outrider.handlers._tools.json_schema import JsonSchema
+from outrider.handlers._tools.shape_errors import JsonSchema
 from tests.cases import every_case
 
 

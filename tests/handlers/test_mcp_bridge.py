@@ -70,7 +70,7 @@ class Obliging:
 @pytest.mark.parametrize("other", [None, object(), HighLevelServer, LowLevelServer, Obliging(), "npx server"])
 def test_nothing_else_counts_as_a_server(other: object) -> None:
     assert low_server(other) is None
-    with pytest.raises(OptionsError, match=r"'mine'.*cannot be served") as caught:
+    with pytest.raises(OptionsError, match=r"'mine'.*is not a server") as caught:
         as_bridge("mine", other)
     for accepted in ("ToolServer", "Server", "FastMCP", "MCPServer", "open(link, observe)"):
         assert accepted in str(caught.value)

@@ -745,7 +745,7 @@ async def test_a_mistake_of_our_own_denies() -> None:
         (returning(False), " denied it"),
         (raising(Denied("No")), " denied it: No"),
         (raising(ValueError("x")), " raised ValueError"),
-        (returning(None), " gave no valid decision: None is no decision: return allow() or deny('why')"),
+        (returning(None), " gave no valid decision: None is not a decision: return allow() or deny('why')"),
     ],
     ids=range(9),
 )

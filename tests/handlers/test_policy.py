@@ -394,11 +394,11 @@ def test_changing_what_it_was_made_of_changes_no_policy() -> None:
         (lambda: Policy.from_data({}), "has no rules"),
         (lambda: Policy.from_data({"rules": []}), "has no rules"),
         (lambda: Policy.from_data({"ruels": []}), "Did you mean 'rules'"),
-        (lambda: Policy.from_data({"rules": [{"allow": "Read"}], "x": 1}), "means nothing: 'x'"),
+        (lambda: Policy.from_data({"rules": [{"allow": "Read"}], "x": 1}), "unknown key: 'x'"),
         (lambda: Policy.from_data("Read"), "must be a list of rules"),
         (lambda: Policy.from_data(5), "must be a list of rules"),
         (lambda: Policy.from_data(None), "must be a list of rules"),
-        (lambda: Policy.of({"allow": "Read"}, {"deny": "Bash)"}), "^rule 2: `deny` is no rule"),
+        (lambda: Policy.of({"allow": "Read"}, {"deny": "Bash)"}), "^rule 2: `deny` is not a rule"),
         (
             lambda: Policy.from_data({"rules": [{"allow": "Read"}], "default": "no"}),
             "`default` must be one of",
@@ -483,7 +483,11 @@ async def test_a_policy_answers_the_agent() -> None:
         (allow(reason="fine"), "allow", "Policy allowed it: someone was asked by default: fine"),
         (allow(notice="by Ann"), "allow", "Policy allowed it: by Ann"),
         ({"behavior": "allow"}, "allow", "Policy allowed it"),
-        (None, "deny", "Policy gave no valid decision: None is no decision: return allow() or deny('why')"),
+        (
+            None,
+            "deny",
+            "Policy gave no valid decision: None is not a decision: return allow() or deny('why')",
+        ),
     ],
     ids=range(7),
 )

@@ -67,7 +67,7 @@ def test_a_pattern_for_paths_knows_their_parts(pattern: str, path: str, fits: bo
     [
         ("", "empty pattern"),
         ("  ", "empty pattern"),
-        (" a", "blanks around it"),
+        (" a", "spaces around it"),
         ("a\nb", "control character"),
         ("a[b", "never closed"),
         ("a[", "never closed"),

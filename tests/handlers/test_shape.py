@@ -523,7 +523,7 @@ def test_a_schema_is_copied() -> None:
 
 
 def test_a_schema_must_be_json() -> None:
-    with pytest.raises(OptionsError, match="holds what is no JSON"):
+    with pytest.raises(OptionsError, match="is not valid JSON"):
         Shape({"default": object()})
 
 

@@ -450,7 +450,7 @@ def test_a_type_that_is_defined_later_is_found_when_it_is_there() -> None:
     @tool
     def function(later: Later) -> None: ...
 
-    with pytest.raises(OptionsError, match=r"tool `test_.*function`: an annotation mentions .*'Later'"):
+    with pytest.raises(OptionsError, match=r"tool `test_.*function`: an annotation names .*'Later'"):
         ToolServer("s", [function])
     globals()["Later"] = int
     try:
@@ -500,7 +500,7 @@ def test_a_schema_without_a_type_is_that_of_an_object() -> None:
         ({"type": "array"}, "must be that of an object"),
         ({"properties": {"a": {}, "c": {}}}, "has `c`, which the function does not take"),
         ({"properties": {}}, "does not have the parameter `a`"),
-        ({"default": object()}, "no JSON"),
+        ({"default": object()}, "not valid JSON"),
         ([], "`schema` must be a mapping, not list"),
     ],
 )
@@ -538,7 +538,7 @@ class Proxy:
 
 
 def test_an_object_that_answers_to_any_name_is_refused_and_does_not_hang() -> None:
-    with pytest.raises(OptionsError, match="cannot be found out"):
+    with pytest.raises(OptionsError, match="cannot be read"):
         tool(name="remote")(Proxy())
 
 
@@ -559,7 +559,7 @@ def test_an_object_that_answers_to_any_name_is_refused_and_does_not_hang() -> No
         ("lookup", r"'lookup' cannot be a tool", "Decorate a function"),
         (None, r"None cannot be a tool", "Decorate a function"),
         (Shop, r"Shop'> cannot be a tool", "Decorate a function"),
-        (max, r"cannot be found out", "annotated parameters"),
+        (max, r"cannot be read", "annotated parameters"),
     ],
     ids=named,
 )

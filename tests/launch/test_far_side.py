@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from outrider.command import FOLDER, Command, File, Runner
 from outrider.errors import LaunchError, OptionsError
 from outrider.launch import Docker, Kubectl, Prefix, Ssh, make_command
-from outrider.launch._remote import ARGV, FAILED, needs_preamble, preamble
+from outrider.launch._runners import ARGV, FAILED, needs_preamble, preamble
 from outrider.options import Options
 from tests.far_machine import Far, make_far
 

@@ -14,7 +14,7 @@ import pytest
 from outrider.command import FOLDER, Command, File, Runner, UserId
 from outrider.errors import OptionsError
 from outrider.launch import Docker, Kubectl, Local, Prefix, Ssh
-from outrider.launch._remote import ARGV
+from outrider.launch._runners import ARGV
 from outrider.options import Options
 from tests.cases import every_case
 

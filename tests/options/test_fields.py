@@ -29,7 +29,7 @@ from outrider.options import (
     _values,
 )
 from outrider.options._table import OPTIONS
-from tests.cases import every_case
+from tests.cases import every_case, names_of
 
 ASKED_FOR = [
     "tools",
@@ -170,8 +170,8 @@ def test_what_is_exported_exists_and_every_part_is_exported() -> None:
         for name, value in vars(module).items()
         if isinstance(value, type) and value.__module__ == module.__name__ and not name.startswith("_")
     ]
-    assert set(parts) <= set(public.__all__)
-    assert all(hasattr(public, name) for name in public.__all__)
+    assert set(parts) <= set(names_of(public))
+    assert all(hasattr(public, name) for name in names_of(public))
 
 
 # Values.

@@ -253,6 +253,70 @@ def talks_much() -> None:
     serve(talk)
 
 
+def question(id: str, hook: str) -> dict[str, Any]:
+    told = {"hook_event_name": "PreToolUse", "session_id": SESSION, "cwd": "/", "transcript_path": "/t"}
+    told |= {"tool_name": "Bash", "tool_use_id": id, "permission_mode": "default"}
+    request = {"subtype": "hook_callback", "callback_id": hook, "tool_use_id": id}
+    request["input"] = {**told, "tool_input": {"command": "true"}}
+    return {"type": "control_request", "request_id": id, "request": request}
+
+
+def withdrawal(id: str) -> dict[str, Any]:
+    return {"type": "control_cancel_request", "request_id": id}
+
+
+def asks_a_hook(ask: Callable[[str, str], None]) -> None:
+    """Calls a function with the uuid of each prompt and the id of the hook."""
+    hook = ""
+    for frame in heard():
+        if frame["type"] == "control_request":
+            if hooks := frame["request"].get("hooks"):
+                hook = hooks["PreToolUse"][0]["hookCallbackIds"][0]
+            answer(frame, claude_code_version=VERSION)
+        elif frame["type"] == "user":
+            ask(frame["uuid"], hook)
+
+
+def asks_many_at_once() -> None:
+    """Asks a hook 40 times in one breath, and takes the last question back."""
+
+    def ask(uuid: str, hook: str) -> None:
+        ids = [f"ask-{number}" for number in range(40)]
+        say(init(uuid), *(question(id, hook) for id in ids), withdrawal(ids[-1]))
+        replies = [json.loads(sys.stdin.buffer.readline())["response"] for _ in ids[:-1]]
+        say(result(uuid, " ".join(sorted(reply["request_id"] for reply in replies))))
+
+    asks_a_hook(ask)
+
+
+def takes_a_question_back() -> None:
+    """Asks a hook, and takes that back as soon as it is asked something itself."""
+
+    def ask(uuid: str, hook: str) -> None:
+        say(init(uuid), question("ask", hook))
+        request = json.loads(sys.stdin.buffer.readline())
+        say(withdrawal("ask"))
+        answer(request, mcpServers=[])
+        say(result(uuid, "done"))
+
+    asks_a_hook(ask)
+
+
+def is_refused_by_the_api() -> None:
+    """Tries again and again with a key that is wrong, until it is interrupted."""
+    asked = ""
+    for frame in heard():
+        if frame["type"] == "control_request":
+            answer(frame, claude_code_version=VERSION)
+            if frame["request"]["subtype"] == "interrupt":
+                say(result(asked, "", subtype="error_during_execution", terminal_reason="aborted_streaming"))
+        elif frame["type"] == "user":
+            asked = frame["uuid"]
+            retry = {"type": "system", "subtype": "api_retry", "session_id": SESSION, "uuid": "u"}
+            retry |= {"attempt": 1, "max_retries": 10, "retry_delay_ms": 1, "error_status": 401}
+            say(init(asked), {**retry, "error": "authentication_failed"})
+
+
 if __name__ == "__main__":
     if "-v" in sys.argv[2:]:
         print(f"{VERSION} (Claude Code)")

@@ -133,7 +133,7 @@ async def test_what_is_no_transcript_is_dropped_with_one_warning(caplog: pytest.
         assert not errors_of((await session.ask("go")).messages)
     assert store.numbers() == [1]
     assert [record.getMessage() for record in caplog.records if "/etc/passwd" in record.getMessage()] == [
-        "what is written to '/etc/passwd' goes to no session store"
+        "what is written to '/etc/passwd' is not a transcript and is not stored"
     ]
 
 
@@ -355,7 +355,7 @@ async def test_what_the_store_refuses_does_not_keep_the_rest_from_it(monkeypatch
     hurried(monkeypatch)
     store = Told(outrider.OptionsError("not such a key"))
     async with playing(working(mirrored(1), mirrored(2, part="subagents/a")), session_store=store) as session:
-        assert "refuses an entry" in errors_of((await session.ask("go")).messages)[0]
+        assert "rejects an entry" in errors_of((await session.ask("go")).messages)[0]
         await store.asked.wait()
     assert not store.numbers()
     assert store.numbers({**MAIN, "subpath": "subagents/a"}) == [2]

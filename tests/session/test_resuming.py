@@ -315,7 +315,7 @@ async def test_an_answer_that_is_none_starts_nothing(
     with Simulator() as agent, anyio.fail_after(10):
         wanted: Any = fields or {"resume": id}
         options = agent.options(session_store=store, cwd=folder, **wanted)
-        with pytest.raises(StoreError, match=f"`{method}`: what it gives is no answer"):
+        with pytest.raises(StoreError, match=f"`{method}`: it returned something unexpected"):
             await Session(options).connect()
         assert agent.command is None
     assert not store._leases
@@ -328,7 +328,7 @@ async def test_an_entry_that_is_no_json_is_not_shown(folder: Path, isolation: An
     store = Giving(kept, load=[{"type": "user", "text": "secret", "number": float("nan")}])
     # On disk, or with the command.
     agent = Simulator(executable=isolation == "inherit")
-    with agent, pytest.raises(TranscriptError, match="is no JSON") as caught:
+    with agent, pytest.raises(TranscriptError, match="is not JSON") as caught:
         await resumed(agent, session_store=store, resume=id, cwd=folder, isolation=isolation)
     assert "secret" not in str(caught.value)
     assert not store._leases

@@ -13,15 +13,15 @@ import outrider.session
 import outrider.sync
 import outrider.transcripts
 from scripts.sync_surface import ATTRIBUTES, LAYOUT, MADE_BY_USERS, RENAMED, TARGETS, written
-from tests.cases import every_case
+from tests.cases import every_case, names_of
 
-CLASSES = [name for name in outrider.sync.__all__ if name[0].isupper()]
-FUNCTIONS = [name for name in outrider.sync.__all__ if name[0].islower()]
+CLASSES = [name for name in names_of(outrider.sync) if name[0].isupper()]
+FUNCTIONS = [name for name in names_of(outrider.sync) if name[0].islower()]
 
 
 def async_form(name: str) -> Any:
     """What `outrider.sync` has under this name, with `await`."""
-    package = outrider.session if name in outrider.session.__all__ else outrider.transcripts
+    package = outrider.session if name in names_of(outrider.session) else outrider.transcripts
     return getattr(package, name)
 
 
@@ -92,16 +92,16 @@ def waits(kind: object) -> bool:
 
 
 def test_all_that_has_to_be_awaited_is_there() -> None:
-    everything = {name: getattr(outrider.session, name) for name in outrider.session.__all__}
-    kept = {name: getattr(outrider.transcripts, name) for name in outrider.transcripts.__all__}
+    everything = {name: getattr(outrider.session, name) for name in names_of(outrider.session)}
+    kept = {name: getattr(outrider.transcripts, name) for name in names_of(outrider.transcripts)}
     # What stores are asked is asked by Outrider, or in the event loop of whoever wrote the store.
     everything |= {name: kind for name, kind in kept.items() if not name.endswith(("Store", "StoreCalls"))}
     # Nor is there an event loop that could have tasks of its own.
     have_to_wait = {name for name, kind in everything.items() if waits(kind)} - {"Background", "background"}
-    assert have_to_wait <= set(outrider.sync.__all__) <= set(everything)
+    assert have_to_wait <= set(names_of(outrider.sync)) <= set(everything)
 
 
-@every_case("name", outrider.sync.__all__)
+@every_case("name", names_of(outrider.sync))
 def test_nothing_is_said_about_await(name: str) -> None:
     kind = getattr(outrider.sync, name)
     docs = [kind.__doc__, *(inspect.getdoc(member) for member in vars(kind).values())]

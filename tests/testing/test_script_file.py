@@ -206,7 +206,7 @@ def test_a_file_has_steps_for_subagents(tmp_path: Path) -> None:
         ("- {when: x}", "`then` is missing beside `when`"),
         ("- {when: x, then: [{when: y, then: z}]}", r"There is a `when` within a `when`"),
         ("- {when: x, then: [{say: y}, {sai: z}]}", r"script\[0\]\.then\[1\]: there is no word"),
-        ("- {when: {pattern: '('}, then: x}", r"when\.pattern: '\(' is no regular expression"),
+        ("- {when: {pattern: '('}, then: x}", r"when\.pattern: '\(' is not a regular expression"),
         ("- {when: {patern: x}, then: x}", "expected a text or a `pattern`"),
         (
             "- expect: {promt: x}",

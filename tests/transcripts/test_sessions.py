@@ -381,7 +381,7 @@ async def test_sessions_are_in_one_place(tmp_path: Path) -> None:
 async def test_a_transcript_that_tells_no_folder_needs_one(tmp_path: Path) -> None:
     said = json.dumps({"type": "user", "uuid": "u1", "message": {"role": "user", "content": "x"}})
     sessions = Sessions(config=tmp_path)
-    with pytest.raises(OptionsError, match="which folder"):
+    with pytest.raises(OptionsError, match="is not known"):
         await sessions.import_(said)
     new = await sessions.import_(said, project=tmp_path)
     assert (await sessions.read(new))[0].text == "x"

@@ -152,5 +152,5 @@ class Tokenless(MemoryStore):
 
 
 async def test_a_lease_without_a_token_is_none() -> None:
-    with pytest.raises(StoreError, match="`acquire_lease`: what it gives is no answer"):
+    with pytest.raises(StoreError, match="`acquire_lease`: it returned something unexpected"):
         await StoreCalls(Tokenless()).acquire_lease(KEY, "me", 1)

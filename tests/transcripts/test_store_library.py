@@ -439,7 +439,7 @@ async def test_what_a_store_should_not_give_is_told_with_the_method(method: str,
 
     with anyio.fail_after(DEADLINE), pytest.raises(StoreError) as caught:
         await use()
-    assert f"`{method}`: what it gives is no answer" in str(caught.value)
+    assert f"`{method}`: it returned something unexpected" in str(caught.value)
     assert len(str(caught.value)) < 400
 
 

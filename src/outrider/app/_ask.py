@@ -1,6 +1,6 @@
-"""Asks the person at the terminal what the agent wants to know: permissions, choices, plans.
+"""Asks the user at the terminal: for permissions, choices, and approval of plans.
 
-Without a terminal, everything that would be asked is denied, with a text that says how to allow it.
+Without a terminal, every such question is denied, with a text that says how to allow it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import msgspec
 from rich.text import Text
 
 from outrider import allow, deny
-from outrider.app._render.describe import call_in_words, shortened, tool_name
-from outrider.app._terminal import chopped, one_line, printable
+from outrider._display import chopped, one_line, printable
+from outrider.app._render import call_in_words, shortened, tool_name
 from outrider.handlers import decline
 
 if TYPE_CHECKING:
@@ -26,17 +26,15 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from outrider import Answer, PermissionRequest, Plan, Question
-    from outrider.app._render.stream import Stream
+    from outrider.app._render import Stream
     from outrider.app._terminal import Glyphs, Terminal
     from outrider.handlers import ElicitationRequest
     from outrider.options import OptionFields
     from outrider.wire.control import ElicitationResult
     from outrider.wire.permissions import PermissionUpdate
 
-__all__ = ["Asker", "Row", "Sheet", "changes_of", "rules_of"]
 
-
-# How a question looks.
+# Questions.
 
 _CHANGES: Final[Mapping[str, tuple[str, str]]] = {
     "old_string": ("- ", "red"),
@@ -44,16 +42,16 @@ _CHANGES: Final[Mapping[str, tuple[str, str]]] = {
     "content": ("+ ", "green"),
     "new_source": ("+ ", "green"),
 }
-"""How what a tool would take away and put in looks, by its field."""
+"""How to show what a tool removes and adds, by the field of its input."""
 
-_FOLDERS: Final[Mapping[str, str]] = {"addDirectories": "folder", "removeDirectories": "no longer: folder"}
+_FOLDERS: Final[Mapping[str, str]] = {"addDirectories": "folder", "removeDirectories": "remove folder"}
 
 _DEEPEST: Final = 6
-"""What is nested deeper is shown as JSON."""
+"""Values nested deeper are shown as JSON."""
 
 
 class Row(NamedTuple):
-    """A row of a question. There may be very many, so it is drawn when it is shown."""
+    """A row of a question; rendered only when shown, because there may be very many."""
 
     words: str
     style: str
@@ -68,7 +66,7 @@ class Row(NamedTuple):
 
 
 class Sheet:
-    """The rows of a question, for a console of a certain width."""
+    """The rows of a question, laid out for the width of a console."""
 
     def __init__(self, console: Console, glyphs: Glyphs) -> None:
         self._width = max(console.width, 8)
@@ -76,38 +74,38 @@ class Sheet:
         self.rows: list[Row] = []
 
     def bar(self, title: str) -> None:
-        """Where a question begins."""
+        """Add the bar that begins a question."""
         head = f"{2 * self._glyphs.bar} {title} "
         bar = head + self._glyphs.bar * max(self._width - 1 - len(head), 0)
         self.rows.append(Row(bar, "bold yellow"))
 
     def say(self, words: str, style: str = "") -> None:
-        """Words of ours, on as many rows as it takes."""
+        """Add text of Outrider's, on as many rows as it takes."""
         first, *more = chopped(one_line(words), self._width - 5)
         self.rows.append(Row(first, style))
         self.rows += [Row(f"    {row}", style) for row in more]
 
     def quote(self, words: str, style: str = "", *, before: str = "") -> None:
-        """Words of somebody else's, all of them, line by line in the gutter; `before` each line."""
+        """Add foreign text, complete, line by line beside the gutter; `before` goes before each line."""
         room = max(self._width - 3 - len(before), 1)
         for line in printable(words).removesuffix("\n").split("\n"):
             for number, row in enumerate(chopped(line, room)):
-                # A line that goes on is no new one: in a command, that would be another command.
+                # Mark a continued line: in a shell command, a new line would be a new command.
                 sign = self._glyphs.goes_on if number else self._glyphs.gutter
                 self.rows.append(Row(f"{before}{row}", style, sign))
 
     def fact(self, label: str, value: str, style: str = "") -> None:
-        """Something that is called so: on one line if it is one."""
+        """Add a labelled value."""
         if "\n" not in value:
             self.quote(f"{label}: {value}", style)
         else:
             self.quote(f"{label}:", "dim")
             self.quote(value, style, before="  ")
 
-    # What it is about.
+    # The parts of a question.
 
     def input(self, request: PermissionRequest) -> None:
-        """All that a tool would be called with."""
+        """Add the whole input of a tool call."""
         for label, field, value in _leaves(request.tool_input):
             if field in _CHANGES and isinstance(value, str):
                 sign, style = _CHANGES[field]
@@ -120,7 +118,7 @@ class Sheet:
             self.quote("(nothing)", "dim")
 
     def reasons(self, request: PermissionRequest) -> None:
-        """What the program says about the call, a line for each thing."""
+        """Add what Claude Code says about the call."""
         rule, folder = request.matched_ask_rule, request.computer_folder
         for label, fact in (
             ("why", request.decision_reason),
@@ -133,14 +131,14 @@ class Sheet:
                 self.say(f"{label}: {fact}", "dim")
 
     def updates(self, updates: Sequence[PermissionUpdate]) -> None:
-        """What would change for the rest of the session, each of it."""
-        self.say("With `a`, until the session ends:")
+        """Add every change for the rest of the session."""
+        self.say("`a` allows until the session ends:")
         for update in updates:
             for words in changes_of(update):
                 self.quote(one_line(words))
 
     def choices(self, question: Question) -> None:
-        """A question of the agent's own, and what it offers."""
+        """Add a question of the agent's, and its options."""
         self.quote(question.text, "bold")
         for number, option in enumerate(question.options, 1):
             self.quote(f"{number} {one_line(option.label)}", "bold")
@@ -149,13 +147,13 @@ class Sheet:
 
 
 def rules_of(update: PermissionUpdate) -> list[str]:
-    """The rules of an update, as the agent writes them."""
+    """The rules of an update, as Claude Code writes them."""
     return [_rule(rule.tool_name, rule.rule_content) for rule in update.rules or ()]
 
 
 def changes_of(update: PermissionUpdate) -> Iterator[str]:
-    """What an update changes, in words; nothing for one of a kind that is not known."""
-    made = {"addRules": "", "removeRules": "no longer: ", "replaceRules": "in place of all such rules: "}
+    """The changes of an update, in words; none for an unknown kind."""
+    made = {"addRules": "", "removeRules": "remove: ", "replaceRules": "replace all such rules with: "}
     for rule in rules_of(update) if update.type in made else ():
         yield f"{made[update.type]}{update.behavior or 'allow'} {rule}"
     if update.type == "setMode" and update.mode:
@@ -171,7 +169,7 @@ def _rule(tool: str, content: str | None) -> str:
 def _leaves(
     value: object, label: str = "", field: str = "", depth: int = 0
 ) -> Iterator[tuple[str, str, object]]:
-    """Each value in an input: what to call it, its field, and itself. None is left out, however deep."""
+    """Each value in an input, however deep, with its label and field."""
     if isinstance(value, Mapping) and value and depth < _DEEPEST:
         for key, each in cast("Mapping[object, object]", value).items():
             name = one_line(str(key)) or '""'
@@ -187,22 +185,22 @@ def _json(value: object) -> str:
     return msgspec.json.encode(value, enc_hook=str).decode()
 
 
-# How it is answered.
+# Answers.
 
 _NO: Final = ("n", "n", "no (Enter)")
 _YES: Final = ("y", "y", "yes")
 _ALWAYS: Final = ("a", "a", "always, in this session")
-"""A key, how it is called, and what it means."""
+"""A key, its name, and its meaning."""
 
 _AT_ONCE: Final = 100
-"""Rows that are printed before others get their turn."""
+"""Rows that are printed before other tasks get a turn."""
 
 _AROUND: Final = 4
-"""Rows of a screen that are for the bar, the question and the keys."""
+"""Rows of the screen for the bar, the question and the keys."""
 
 
 class Asker:
-    """Answers for the person at the terminal, one question at a time."""
+    """Asks the user at the terminal, one question at a time."""
 
     def __init__(self, terminal: Terminal, stream: Stream, *, cwd: str | None) -> None:
         self._terminal = terminal
@@ -211,7 +209,7 @@ class Asker:
         self._turn: anyio.Lock | None = None
 
     def fields(self) -> OptionFields:
-        """The options that have the agent ask here."""
+        """The options that route questions here."""
         if not self._terminal.can_ask:
             return {"permission": self.refuse, "on_elicitation": self.decline}
         return {
@@ -222,7 +220,7 @@ class Asker:
         }
 
     async def refuse(self, request: PermissionRequest) -> Answer:
-        """Nobody is there: deny it."""
+        """Deny a call, because there is nobody to ask."""
         await self._stream.wait_for(request.tool_use_id)
         name = request.tool_name
         suggested = [rule for update in request.suggestions for rule in rules_of(update)]
@@ -230,26 +228,26 @@ class Asker:
         self._terminal.note(
             Text(
                 f"denied: {tool_name(name)} {call_in_words(name, request.tool_input, self._cwd)} "
-                f"(nobody can be asked here; to allow it: --allow {rule})",
+                f"(there is no terminal to ask at; allow it with --allow {rule})",
                 style="yellow",
             )
         )
-        return deny("Nobody can be asked for permission here: there is no terminal.")
+        return deny("There is no terminal to ask the user for permission.")
 
     async def decline(self, request: ElicitationRequest) -> ElicitationResult:
-        """Decline what an MCP server asks for: forms are not filled in here."""
+        """Decline the form of an MCP server."""
         asked = shortened(one_line(request.message))
         words = f"declined: the MCP server {one_line(request.server)} asks: {asked}"
-        self._terminal.note(Text(f"{words} (outrider answers no forms)", style="yellow"))
+        self._terminal.note(Text(f"{words} (outrider does not fill in forms)", style="yellow"))
         return decline()
 
     async def permit(self, request: PermissionRequest) -> Answer:
-        """Ask whether a tool may be used."""
+        """Ask for permission to use a tool."""
         updates = _for_this_session(request)
 
         def write(sheet: Sheet) -> None:
             sheet.bar("Permission")
-            # By its full name: a tool of a server may be called like one of the program's own.
+            # The full name: a server's tool may be named like a built-in one.
             sheet.say(f"May it use {request.tool_name}?", "bold")
             sheet.input(request)
             sheet.reasons(request)
@@ -262,20 +260,20 @@ class Asker:
         return allow() if key == "y" else deny("The user said no.")
 
     async def approve(self, plan: Plan) -> Answer:
-        """Ask whether a plan is to be carried out."""
+        """Ask for approval of a plan."""
 
         def write(sheet: Sheet) -> None:
             sheet.bar("Plan")
-            sheet.say("Is this plan to be carried out?", "bold")
-            # As it is written: Markdown that is rendered leaves things out.
+            sheet.say("Carry out this plan?", "bold")
+            # Not rendered: Markdown can hide text.
             sheet.input(plan)
             sheet.reasons(plan)
 
         key = await self._decide(plan, write)
-        return allow() if key == "y" else deny("The user does not want this plan carried out.")
+        return allow() if key == "y" else deny("The user did not approve the plan.")
 
     async def choose(self, question: Question) -> str | list[str] | None:
-        """Have one of the answers to a question chosen, or a text typed."""
+        """Ask a question of the agent's: by number, or with the user's own words."""
 
         def write(sheet: Sheet) -> None:
             sheet.bar("The agent asks you")
@@ -284,8 +282,8 @@ class Asker:
         async with self._alone(question.tool_use_id):
             if not await self._show(write):
                 return None
-            several = "numbers with commas" if question.multi_select else "a number"
-            self._say(Text(f"{several}, or an answer of your own; empty: none", style="dim"))
+            several = "numbers, separated by commas" if question.multi_select else "a number"
+            self._say(Text(f"{several}, or your own answer; empty for none", style="dim"))
             prompt = Text(f"{self._terminal.glyphs.prompt} ", style="yellow")
             typed = (await self._terminal.line(prompt) or "").strip()
             if not typed:
@@ -299,11 +297,11 @@ class Asker:
             ]
             return labels if question.multi_select else labels[0]
 
-    # How it is asked.
+    # Asking.
 
     @asynccontextmanager
     async def _alone(self, tool_use_id: str | None) -> AsyncGenerator[None]:
-        """The screen for one question: others wait, and what the question is about is shown first."""
+        """Hold the screen for one question, once what it is about is shown."""
         if self._turn is None:
             self._turn = anyio.Lock()
         async with self._turn:
@@ -314,7 +312,7 @@ class Asker:
     async def _decide(
         self, request: PermissionRequest, write: Callable[[Sheet], None], *more: tuple[str, str, str]
     ) -> str:
-        """Put a question of yes and no; what can be chosen besides is in `more`. Gives the key."""
+        """Ask a yes-or-no question, with further keys in `more`; gives the key."""
         async with self._alone(request.tool_use_id):
             key = "n"
             if await self._show(write):
@@ -323,13 +321,13 @@ class Asker:
             return key
 
     async def _show(self, write: Callable[[Sheet], None]) -> bool:
-        """Show a question to its end, page by page; gives whether somebody wanted to see it all.
+        """Show a question page by page; gives whether the user saw all of it.
 
-        There is no yes before the end: nobody can allow what was not on the screen.
+        Yes is not offered before the end: nobody can allow what was not on the screen.
         """
         voice = self._terminal.voice
         sheet = Sheet(voice, self._terminal.glyphs)
-        # It may be long, and the agent must not wait for other answers meanwhile.
+        # In a thread: a long question must not delay other answers.
         await anyio.to_thread.run_sync(write, sheet)
         room, shown = max(voice.height - _AROUND, 5), 0
         while True:
@@ -358,11 +356,11 @@ class Asker:
 
 
 def _for_this_session(request: PermissionRequest) -> list[PermissionUpdate]:
-    """What the agent suggests, as narrow as it can be had, and without a trace in anybody's settings."""
+    """The narrowest of the suggested changes, for this session only: no settings file changes."""
     if request.suppress_always_allow_rule:
         return []
-    # Beside a rule for this it may suggest a mode and folders, which allow more.
+    # Suggested modes and folders would allow more than the rules.
     narrow = [update for update in request.suggestions if update.type == "addRules"]
     chosen = [msgspec.structs.replace(each, destination="session") for each in narrow or request.suggestions]
-    # What cannot be put in words cannot be allowed with them.
+    # Do not offer changes that cannot be described.
     return chosen if all(any(changes_of(update)) for update in chosen) else []

@@ -1,6 +1,6 @@
 """Implements `outrider chat`: a conversation line by line, at a terminal or over stdin.
 
-Messages are laid out in `_render.stream`, questions asked in `_ask`.
+`_render.Stream` lays out messages, `_ask` asks questions.
 """
 
 from __future__ import annotations
@@ -17,14 +17,13 @@ from rich.table import Table
 from rich.text import Text
 
 import outrider
+from outrider._display import one_line, printable
 from outrider._threads import start_thread
 from outrider.app._ask import Asker
-from outrider.app._failing import Code, code_of, in_one_line
-from outrider.app._flags import BY_OPTION, working_folder
-from outrider.app._render.describe import money, said, shortened
-from outrider.app._render.stream import Stream
+from outrider.app._flags import BY_OPTION, Code, code_of, in_one_line, working_folder
+from outrider.app._render import Stream, describe, money, shortened
 from outrider.app._run import follow, opened, summary
-from outrider.app._terminal import Terminal, one_line, printable
+from outrider.app._terminal import Terminal
 from outrider.errors import ConnectionLost, OutriderError
 from outrider.wire import AssistantMessage, InitMessage, StreamEvent
 
@@ -35,11 +34,9 @@ if TYPE_CHECKING:
     from outrider.options import OptionFields
     from outrider.sync import Session
 
-__all__ = ["Between", "hold_chat"]
 
-
-class Between:
-    """Listens to a session, and shows what belongs to no turn: at once while somebody types, else after."""
+class BackgroundNotices:
+    """Shows messages that belong to no turn: at once while the user types, else after the turn."""
 
     def __init__(self, session: Session[object], terminal: Terminal, stream: Stream) -> None:
         self._terminal = terminal
@@ -47,21 +44,21 @@ class Between:
         self._lock = Lock()
         self._waiting: list[Message] = []
         self._shown: dict[int, Message] = {}
-        """Messages of the last turn, by identity: kept, so that no other can have it."""
+        """Messages of the last turn by identity; kept, so that no other object gets the same one."""
         self._shown_before: dict[int, Message] = {}
-        """Those of the turn before it. The listener may be that late."""
+        """Those of the turn before it: the listener may lag that far behind."""
         self._draw_prompt: Callable[[], None] | None = None
-        start_thread(self._listen, session, name="outrider-between")
+        start_thread(self._listen, session, name="outrider-notices")
 
     def end_turn(self, messages: Iterable[Message]) -> None:
-        """A turn is over, and these are its messages."""
+        """Note the messages of a turn that is over."""
         with self._lock:
             self._shown_before, self._shown = self._shown, {id(each): each for each in messages}
             self._catch_up()
 
     @contextmanager
     def typing(self, draw_prompt: Callable[[], None]) -> Generator[None]:
-        """Somebody types at a prompt, which is drawn again below what is shown meanwhile."""
+        """Draw the prompt again below whatever is shown while the user types."""
         with self._lock:
             self._catch_up()
             self._draw_prompt = draw_prompt
@@ -72,7 +69,7 @@ class Between:
                 self._draw_prompt = None
 
     def _listen(self, session: Session[object]) -> None:
-        # How a session ends is for others to say.
+        # Errors that end the session are reported elsewhere.
         with suppress(OutriderError):
             for message in session:
                 with self._lock:
@@ -94,50 +91,48 @@ class Between:
         if isinstance(message, StreamEvent | InitMessage):
             return False
         is_of_turn = id(message) in self._shown or id(message) in self._shown_before
-        return not is_of_turn and any(each.kind not in ("done", "failed") for each in said(message))
+        return not is_of_turn and any(each.kind not in ("done", "failed") for each in describe(message))
 
 
 _OWN: Final[Mapping[str, str]] = {
-    "/help": "this list",
-    "/model [NAME]": "show the models, or change to one",
-    "/mode [MODE]": "show the permission mode, or change it",
-    "/cost": "what the conversation has used",
-    "/exit": "leave; so does Ctrl-D",
-    "\\": "at the end of a line: it goes on in the next one",
+    "/help": "show this list",
+    "/model [NAME]": "list the models, or switch to one",
+    "/mode [MODE]": "show or change the permission mode",
+    "/cost": "show tokens and cost so far",
+    "/exit": "leave, as Ctrl-D does",
+    "\\": "at the end of a line: continue on the next",
 }
 
 
 class _Leave(Exception):
-    """The user wants to go."""
+    """The user wants to leave."""
 
 
 def hold_chat(fields: OptionFields, *, no_color: bool) -> int:
-    """Hold a conversation until the user leaves; gives the exit code.
-
-    Raises what `Session` raises.
-    """
+    """Hold a conversation until the user leaves; gives the exit code."""
     terminal = Terminal(no_color=no_color)
     cwd = working_folder(fields)
     stream = Stream(terminal, cwd=cwd)
     base: OptionFields = {"include_partial_messages": terminal.is_live}
     chosen: OptionFields = {**base, **Asker(terminal, stream, cwd=cwd).fields(), **fields}
-    with opened(outrider.sync.Session(outrider.Options(**chosen)), terminal) as session:
+    made: outrider.sync.Session = outrider.sync.Session(outrider.Options(**chosen))
+    with opened(made, terminal) as session:
         code = _Chat(session, terminal, stream).hold()
         id = session.id
     if id is not None and outrider.Options(**chosen).persist_session:
-        terminal.note(Text(f"To go on: outrider chat --resume {quote(one_line(id))}", style="dim"))
+        terminal.note(Text(f"To continue: outrider chat --resume {quote(one_line(id))}", style="dim"))
     return code
 
 
 class _Chat:
     """One conversation."""
 
-    def __init__(self, session: outrider.sync.Session, terminal: Terminal, stream: Stream) -> None:
+    def __init__(self, session: Session[object], terminal: Terminal, stream: Stream) -> None:
         self._session = session
         self._terminal = terminal
         self._stream = stream
-        self._between = Between(session, terminal, stream)
-        self._read = _reader(terminal, self._between)
+        self._notices = BackgroundNotices(session, terminal, stream)
+        self._read = _reader(terminal, self._notices)
         self._commands: Mapping[str, Callable[[str], None]] = {
             "help": self._help,
             "model": self._model,
@@ -155,7 +150,7 @@ class _Chat:
                 text = self._read()
                 is_warned = False
             except KeyboardInterrupt:
-                # What was typed stays on its line.
+                # Keep what was typed on its line.
                 self._terminal.print()
                 if is_warned:
                     return Code.INTERRUPTED
@@ -191,7 +186,7 @@ class _Chat:
             }
             if word[1:] not in names and "/" not in word[1:]:
                 self._terminal.note(
-                    Text(f"There is no command {one_line(word)}. /help lists those there are."),
+                    Text(f"There is no command {one_line(word)}. /help lists them all."),
                     style="yellow",
                 )
                 return
@@ -203,7 +198,7 @@ class _Chat:
         try:
             self._conclude(follow(turn, self._stream.show, self._terminal))
         finally:
-            self._between.end_turn(turn.messages)
+            self._notices.end_turn(turn.messages)
 
     def _conclude(self, result: Result[object]) -> None:
         self._stream.finish()
@@ -224,7 +219,7 @@ class _Chat:
         self._terminal.clear()
         info = self._session.info
         dot = f" {self._terminal.glyphs.dot} "
-        program = f"Claude Code {one_line(info.version)}" if info.version else "the agent"
+        program = f"Claude Code {one_line(info.version)}" if info.version else "Claude Code"
         head = Text.assemble(("Outrider", "bold cyan"), f" {outrider.__version__}{dot}{program}")
         self._terminal.note(head)
         if self._terminal.can_ask:
@@ -237,7 +232,7 @@ class _Chat:
         theirs = [command for command in self._session.info.commands if command.name not in self._commands]
         if theirs:
             table.add_row()
-            table.add_row(Text("of the agent", style="dim"))
+            table.add_row(Text("commands of Claude Code", style="dim"))
         for command in sorted(theirs, key=lambda each: each.name):
             words = one_line(command.description)
             table.add_row(
@@ -262,7 +257,7 @@ class _Chat:
             )
         self._terminal.print(table)
         self._say(
-            f"Now: {one_line(now or 'the default, as the first turn will tell')}. /model NAME changes it.",
+            f"Now: {one_line(now or 'the default, known after the first turn')}. /model NAME switches.",
             "dim",
         )
 
@@ -285,18 +280,18 @@ class _Chat:
         self._terminal.print(Text(text), style=style)
 
 
-def _reader(terminal: Terminal, between: Between) -> Callable[[], str | None]:
-    """How the next prompt is read: several lines as one, where a line ends with a backslash."""
+def _reader(terminal: Terminal, notices: BackgroundNotices) -> Callable[[], str | None]:
+    """A function that reads the next prompt; lines that end with a backslash are joined."""
     if not sys.stdin.isatty():
         return lambda: _joined(lambda _: sys.stdin.readline() or None)
-    # `input` uses it as soon as it is there, for editing and for the history.
+    # Once imported, `input` uses it for editing and history.
     readline = None
     with suppress(ImportError):
         readline = import_module("readline")
     sign = terminal.glyphs.prompt
     prompts = [f"{sign} ", f"{terminal.glyphs.more} "]
     if not terminal.no_color and terminal.out.color_system:
-        # Marked for readline as of no width.
+        # Marked as of no width for readline.
         prompts = [f"\001\033[1;36m\002{each}\001\033[0m\002" for each in prompts]
 
     def line(is_first: bool) -> str | None:
@@ -307,7 +302,7 @@ def _reader(terminal: Terminal, between: Between) -> Callable[[], str | None]:
             terminal.write_exactly(prompt.translate({1: None, 2: None}) + printable(typed))
 
         try:
-            with terminal.typing(), between.typing(draw):
+            with terminal.typing(), notices.typing(draw):
                 return input(prompt)
         except EOFError:
             terminal.print()

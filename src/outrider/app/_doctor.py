@@ -19,10 +19,10 @@ import msgspec
 from rich.text import Text
 
 import outrider
-from outrider.app._failing import Code, in_one_line
-from outrider.app._flags import BY_OPTION
-from outrider.app._render.page import LABEL
-from outrider.app._terminal import Terminal, one_line
+from outrider._display import one_line
+from outrider.app._flags import BY_OPTION, Code, in_one_line
+from outrider.app._render import LABEL
+from outrider.app._terminal import Terminal
 from outrider.errors import AgentTooOld, OutriderError
 from outrider.launch import MINIMUM_AGENT_VERSION, Search, search_agent
 from outrider.redaction import MASK, mask
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     from outrider.wire.control import AccountInfo, McpServerStatus
 
-__all__ = ["Check", "State", "examine", "machine_checks", "program_check"]
-
 
 # Checks.
 
@@ -42,7 +40,7 @@ State: TypeAlias = Literal["ok", "warning", "problem"]
 
 
 class Check(msgspec.Struct, frozen=True):
-    """What was looked at, how it stands, what was found, and what to do."""
+    """The result of a check: its state, what was found, and what to do."""
 
     name: str
     state: State
@@ -51,7 +49,7 @@ class Check(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, name: str, state: State, text: str, advice: str = "") -> Check:
-        """One with every secret hidden."""
+        """Make one with secrets masked."""
         return cls(name, state, mask(text), mask(advice))
 
 
@@ -59,26 +57,19 @@ _NEEDED: Final = ("anyio", "msgspec")
 _OPTIONAL: Final = ("mcp", "pydantic", "pyyaml", "rich", "trio", "typer")
 
 _CREDENTIALS: Final = (
-    "ANTHROPIC_API_KEY",
-    "ANTHROPIC_AUTH_TOKEN",
-    "CLAUDE_CODE_OAUTH_TOKEN",
-    "CLAUDE_CODE_USE_BEDROCK",
-    "CLAUDE_CODE_USE_VERTEX",
+    *("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
+    *("CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX"),
 )
 _NETWORK: Final = (
-    "HTTPS_PROXY",
-    "HTTP_PROXY",
-    "ALL_PROXY",
-    "NO_PROXY",
-    "ANTHROPIC_BASE_URL",
-    "NODE_EXTRA_CA_CERTS",
+    *("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY"),
+    *("ANTHROPIC_BASE_URL", "NODE_EXTRA_CA_CERTS"),
 )
 _FREE_SPACE: Final = 200 * 1024 * 1024
 _OPEN_FILES: Final = 256
 
 
 def machine_checks(environ: Mapping[str, str], cwd: str | None) -> Iterator[Check]:
-    """What can be told without starting anything."""
+    """The checks that start nothing."""
     yield _python()
     yield _packages()
     yield _config(environ)
@@ -89,20 +80,20 @@ def machine_checks(environ: Mapping[str, str], cwd: str | None) -> Iterator[Chec
 
 
 def program_check(program: str | None) -> tuple[Search, Check]:
-    """Where the agent's program is."""
+    """Find Claude Code."""
     search = search_agent(cli_path=program)
     if search.found is not None:
         return search, Check.of("program", "ok", f"{search.found} ({search.tried[-1].source})")
     tried = "; ".join(map(str, search.tried))
     advice = (
         "Install it with `npm install -g @anthropic-ai/claude-code`, add its folder to PATH, "
-        "or name it with `--program`."
+        "or give its path as `--program`."
     )
     return search, Check.of("program", "problem", f"not found. Searched: {tried}", advice)
 
 
 def credentials(environ: Mapping[str, str]) -> list[str]:
-    """The variables that hold credentials, or choose who checks them; by name alone."""
+    """The names of the variables that hold or choose credentials."""
     return [name for name in _CREDENTIALS if environ.get(name)]
 
 
@@ -133,12 +124,12 @@ def _config(environ: Mapping[str, str]) -> Check:
     if not folder.exists():
         parent = next((each for each in folder.parents if each.exists()), Path("/"))
         if os.access(parent, os.W_OK):
-            return Check.of("configuration", "ok", f"{folder} is not there yet: the agent makes it")
-        advice = "Name a folder that can be written to in CLAUDE_CONFIG_DIR, or run with `--hermetic`."
-        return Check.of("configuration", "problem", f"{folder} is not there and cannot be made", advice)
+            return Check.of("configuration", "ok", f"{folder} does not exist yet: Claude Code creates it")
+        advice = "Set CLAUDE_CONFIG_DIR to a writable folder, or run with `--hermetic`."
+        return Check.of("configuration", "problem", f"{folder} does not exist and cannot be created", advice)
     if fault := _write_fault(folder):
-        advice = "Correct its owner, name another in CLAUDE_CONFIG_DIR, or run with `--hermetic`."
-        return Check.of("configuration", "problem", f"{folder} cannot be written to: {fault}", advice)
+        advice = "Fix its permissions, set CLAUDE_CONFIG_DIR, or run with `--hermetic`."
+        return Check.of("configuration", "problem", f"{folder} is not writable: {fault}", advice)
     return Check.of("configuration", "ok", str(folder))
 
 
@@ -146,12 +137,14 @@ def _working_folder(cwd: str | None) -> Check:
     try:
         folder = Path(cwd or ".").absolute()
     except FileNotFoundError:
-        return Check.of("working folder", "problem", "it does not exist any more", "Go to another one.")
+        return Check.of("working folder", "problem", "it no longer exists", "Change to another folder.")
     if not folder.is_dir():
-        return Check.of("working folder", "problem", f"{folder} is no folder", "Create it, or name another.")
+        return Check.of(
+            "working folder", "problem", f"{folder} is not a folder", "Create it, or use another."
+        )
     if fault := _write_fault(folder):
-        text = f"{folder} cannot be written to: {fault}"
-        return Check.of("working folder", "warning", text, "The agent can read there, and change nothing.")
+        text = f"{folder} is not writable: {fault}"
+        return Check.of("working folder", "warning", text, "Claude Code can read there, but change nothing.")
     return Check.of("working folder", "ok", str(folder))
 
 
@@ -162,16 +155,18 @@ def _temporary_folder() -> Check:
             raise OSError(fault)
         free = shutil.disk_usage(folder).free
     except OSError as error:
-        advice = "Name a folder that can be written to in TMPDIR."
-        return Check.of("temporary folder", "problem", f"it cannot be written to: {error}", advice)
+        advice = "Set TMPDIR to a writable folder."
+        return Check.of("temporary folder", "problem", f"it is not writable: {error}", advice)
     text = f"{folder}, {free / 1024**3:.1f} GiB free"
     if free < _FREE_SPACE:
-        return Check.of("temporary folder", "warning", text, "Make room, or name another one in TMPDIR.")
+        return Check.of(
+            "temporary folder", "warning", text, "Free some space, or set TMPDIR to another folder."
+        )
     return Check.of("temporary folder", "ok", text)
 
 
 def _write_fault(folder: Path) -> str:
-    """Why nothing can be written to a folder; empty if it can."""
+    """Why a folder is not writable; empty if it is."""
     try:
         with tempfile.TemporaryFile(dir=folder):
             return ""
@@ -186,18 +181,16 @@ def _network(environ: Mapping[str, str]) -> Check:
         if environ.get(name) or environ.get(name.lower())
     }
     if not given:
-        return Check.of("network", "ok", "no proxy, and the API at its usual address")
+        return Check.of("network", "ok", "no proxy, default API address")
     shown = ", ".join(f"{name}={_without_user(value)}" for name, value in given.items())
     certificates = given.get("NODE_EXTRA_CA_CERTS")
     if certificates and not Path(certificates).is_file():
-        return Check.of(
-            "network", "problem", shown, "NODE_EXTRA_CA_CERTS names no file: correct or unset it."
-        )
+        return Check.of("network", "problem", shown, "NODE_EXTRA_CA_CERTS is not a file: fix or unset it.")
     return Check.of("network", "ok", shown)
 
 
 def _without_user(address: str) -> str:
-    """An address without the name and the password that may be in it."""
+    """An address with user and password masked."""
     scheme, separator, rest = address.partition("://")
     if not separator:
         scheme, rest = "", address
@@ -220,7 +213,7 @@ def _limits() -> Iterator[Check]:
         yield Check.of("limits", "ok", text)
     if os.geteuid() == 0 and not os.environ.get("IS_SANDBOX"):
         advice = "Run as another user, or set IS_SANDBOX=1 inside a container."
-        yield Check.of("user", "warning", "root: the agent refuses to work without permissions", advice)
+        yield Check.of("user", "warning", "root: Claude Code refuses to bypass permissions", advice)
 
 
 def _limit(number: int) -> str:
@@ -231,7 +224,7 @@ def _limit(number: int) -> str:
 
 _CONNECT: Final = 30.0
 _SERVERS: Final = 5.0
-"""Seconds for the agent to answer, and for MCP servers to come up."""
+"""Seconds for Claude Code to answer, and for MCP servers to start."""
 
 _NAME: Final = 2 * LABEL
 
@@ -239,7 +232,7 @@ _STYLES: Final[Mapping[State, str]] = {"ok": "green", "warning": "yellow", "prob
 
 
 def examine(*, no_color: bool, as_json: bool, program: str | None, cwd: str | None) -> int:
-    """Look at everything, and print it; gives the exit code: 1 if there is a problem."""
+    """Run and print all checks; gives the exit code, which is 1 if there is a problem."""
     terminal = Terminal(no_color=no_color)
     checks: list[Check] = []
     try:
@@ -265,10 +258,10 @@ def _checks(terminal: Terminal, program: str | None, cwd: str | None, *, is_quie
     search, found = program_check(program)
     yield found
     if search.found is None:
-        yield _variables_alone("the program was not found")
+        yield _variables_alone("Claude Code was not found")
         return
     if not is_quiet:
-        terminal.wait("starting the agent, without a prompt")
+        terminal.wait("starting Claude Code, without a prompt")
     options = outrider.Options(
         cli_path=search.found, cwd=cwd, persist_session=False, timeouts={"connect": _CONNECT}
     )
@@ -276,18 +269,20 @@ def _checks(terminal: Terminal, program: str | None, cwd: str | None, *, is_quie
         with outrider.sync.Session(options) as session:
             yield from _of_session(session)
     except AgentTooOld as error:
-        yield Check.of("version", "problem", f"{error.version}, and {error.minimum} is needed", error.hint)
-        yield _variables_alone("the program is too old")
+        yield Check.of(
+            "version", "problem", f"{error.version}; at least {error.minimum} is needed", error.hint
+        )
+        yield _variables_alone("Claude Code is too old")
     except OutriderError as error:
         line = in_one_line(error, BY_OPTION)
         yield Check.of("start", "problem", line.removesuffix(error.hint).strip(), error.hint)
-        yield _variables_alone("the program does not start")
+        yield _variables_alone("Claude Code does not start")
 
 
 def _of_session(session: outrider.sync.Session) -> Iterator[Check]:
     info = session.info
     yield Check.of("version", "ok", f"{info.version or 'unknown'} (at least {MINIMUM_AGENT_VERSION})")
-    yield Check.of("capabilities", "ok", ", ".join(sorted(info.capabilities)) or "it names none")
+    yield Check.of("capabilities", "ok", ", ".join(sorted(info.capabilities)) or "none")
     yield _authentication(info.account)
     servers = _servers(session)
     if not servers:
@@ -308,18 +303,18 @@ def _authentication(account: AccountInfo) -> Check:
     if named:
         return Check.of("authentication", "ok", f"{', '.join(named)} in the environment")
     advice = "Log in with `claude auth login`, or set ANTHROPIC_API_KEY."
-    return Check.of("authentication", "problem", "the agent has no credentials", advice)
+    return Check.of("authentication", "problem", "Claude Code has no credentials", advice)
 
 
 def _variables_alone(why: str) -> Check:
     named = credentials(os.environ)
     if named:
         return Check.of("authentication", "ok", f"{', '.join(named)} in the environment")
-    return Check.of("authentication", "warning", f"not known, because {why}", "Put that right first.")
+    return Check.of("authentication", "warning", f"unknown, because {why}", "Fix that first.")
 
 
 def _servers(session: outrider.sync.Session) -> list[McpServerStatus]:
-    """The servers, once none is on its way any more, or they had time enough."""
+    """The servers, once none is pending, or after a time limit."""
     until = time.monotonic() + _SERVERS
     while True:
         servers = session.mcp_status()
@@ -336,13 +331,13 @@ def _server(server: McpServerStatus) -> Check:
         case "disabled":
             return Check.of(name, "ok", "disabled")
         case "needs-auth":
-            return Check.of(name, "warning", "it wants a login", "Log in to it with `claude mcp`.")
+            return Check.of(name, "warning", "needs a login", "Log in with `claude mcp`.")
         case status:
             reason = f": {one_line(server.error)}" if server.error else ""
-            return Check.of(name, "warning", f"{status}{reason}", "Check its command or its address.")
+            return Check.of(name, "warning", f"{status}{reason}", "Check its command or address.")
 
 
-# How it looks.
+# Output.
 
 
 def _print(terminal: Terminal, check: Check) -> None:
@@ -350,27 +345,24 @@ def _print(terminal: Terminal, check: Check) -> None:
     style = _STYLES[check.state]
     head = f"{signs[check.state]} {one_line(check.name):<{_NAME}} "
     if not terminal.out.is_terminal:
-        # In words: a log is searched.
+        # In words, for logs.
         head = f"{check.state:<8} {one_line(check.name):<{_NAME}} "
-    words = Text(one_line(check.text))
-    width = max(terminal.out.width - len(head), 20)
-    lines = list(words.wrap(terminal.out, width)) if terminal.out.is_terminal else [words]
-    terminal.print(Text.assemble((head, style), lines[0]))
-    for line in lines[1:]:
-        terminal.print(Text(" " * len(head)).append_text(line))
+    texts = [Text(one_line(check.text))]
     if check.advice:
-        advice = Text(f"To do: {one_line(check.advice)}", style="bold")
-        more = list(advice.wrap(terminal.out, width)) if terminal.out.is_terminal else [advice]
-        for line in more:
-            terminal.print(Text(" " * len(head)).append_text(line))
+        texts.append(Text(f"To do: {one_line(check.advice)}", style="bold"))
+    width = max(terminal.out.width - len(head), 20)
+    for text in texts:
+        for line in text.wrap(terminal.out, width) if terminal.out.is_terminal else [text]:
+            terminal.print(Text.assemble((head, style), line))
+            head = " " * len(head)
 
 
 def _verdict(problems: int, warnings: int) -> Text:
     if problems:
         return Text(f"{_count(problems, 'problem')}, {_count(warnings, 'warning')}.", style="bold red")
     if warnings:
-        return Text(f"It should work, with {_count(warnings, 'warning')}.", style="bold yellow")
-    return Text("All is well.", style="bold green")
+        return Text(f"This should work, with {_count(warnings, 'warning')}.", style="bold yellow")
+    return Text("No problems found.", style="bold green")
 
 
 def _count(number: int, word: str) -> str:

@@ -1,32 +1,134 @@
-"""Lists the flags that stand for options, and adds them to commands.
+"""Has the words of the command line: flags and the options that they stand for, exit codes, errors.
 
-Does not validate values: `Options` does.
-"""
+Does not validate values: `Options` does."""
 
 from __future__ import annotations
 
 import inspect
 import os
+import re
+import signal
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from enum import IntEnum
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple, TypeAlias, TypeVar, cast
 
 import typer
 
+from outrider import errors
+from outrider._display import one_line
 from outrider.errors import OptionsError
+from outrider.fleet import JournalBusy, JournalInvalid
 
 if TYPE_CHECKING:
     from outrider.options import OptionFields
 
-__all__ = ["BY_OPTION", "FLAGS", "Flag", "Form", "Switches", "options_from", "with_flags", "working_folder"]
+ENDING: Final = (signal.SIGTERM, *((signal.SIGHUP,) if sys.platform != "win32" else ()))
+"""Signals that end a command. `nohup` ignores the second, and it stays ignored."""
+
+
+class Code(IntEnum):
+    """The exit codes of the command."""
+
+    OK = 0
+    FAILED = 1
+    """The turn failed in a way that has no code of its own; `doctor` found a problem; `migrate --check` found
+    something to change; `migrate` could not read or write a file; a task of `fleet` failed; a bug in
+    Outrider."""
+    USAGE = 2
+    """An invalid flag, argument or option; a file, folder or session that does not exist."""
+    NO_AGENT = 3
+    """Claude Code was not found, is too old, or could not be started."""
+    API = 4
+    """The API rejected the request, failed, or could not be reached."""
+    LIMIT = 5
+    """`--max-turns` or `--max-budget` was reached."""
+    OUTPUT = 6
+    """The answer does not match the schema of `--output`."""
+    TIMED_OUT = 7
+    """The turn, or a request to Claude Code, timed out."""
+    LOST = 8
+    """Claude Code exited before it had finished."""
+    INTERRUPTED = 130
+    """Interrupted with Ctrl-C."""
+    PIPE_CLOSED = 141
+    """The reader of the output closed the pipe."""
+
+
+class Failed(Exception):
+    """Ends a command with a message on stderr and an exit code."""
+
+    def __init__(self, message: str, code: Code = Code.FAILED) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+_CODES: Final[tuple[tuple[type[BaseException], Code], ...]] = (
+    (errors.ApiFailed, Code.API),
+    (errors.LimitReached, Code.LIMIT),
+    (errors.OutputInvalid, Code.OUTPUT),
+    (errors.TurnInterrupted, Code.INTERRUPTED),
+    (TimeoutError, Code.TIMED_OUT),
+    (errors.OptionsError, Code.USAGE),
+    (errors.UsageError, Code.USAGE),
+    (errors.FolderNotFound, Code.USAGE),
+    (errors.UserNotFound, Code.USAGE),
+    (errors.TranscriptError, Code.USAGE),
+    (errors.CommandTooLong, Code.USAGE),
+    (JournalBusy, Code.USAGE),
+    (JournalInvalid, Code.USAGE),
+    (errors.LaunchError, Code.NO_AGENT),
+    (errors.McpServerFailed, Code.NO_AGENT),
+    (errors.ConnectionLost, Code.LOST),
+    (errors.ProtocolError, Code.LOST),
+    (OSError, Code.USAGE),
+)
+"""The first match counts."""
+
+
+def code_of(error: BaseException) -> Code:
+    """The exit code for an error."""
+    if isinstance(error, Failed):
+        return error.code
+    if isinstance(error, OSError) and error.errno is not None and error.filename is None:
+        # Not a file that the user named, but a stream.
+        return Code.FAILED
+    return next((code for kind, code in _CODES if isinstance(error, kind)), Code.FAILED)
+
+
+def in_one_line(error: BaseException, flags: Mapping[str, str]) -> str:
+    """The message of an error on one line; `flags` maps the options it names to flags."""
+    text = str(error).partition("\n")[0].strip() or type(error).__name__
+    if isinstance(error, OSError) and error.filename is not None:
+        text = f"{error.filename}: {error.strerror}."
+    elif isinstance(error, OSError) and error.strerror:
+        text = f"Reading or writing failed: {error.strerror}."
+    if isinstance(error, errors.ProcessExited) and (lines := error.stderr_tail.split("\n")):
+        # The last line with words: not a line drawn under them.
+        last = next((line.strip() for line in reversed(lines) if any(map(str.isalnum, line))), "")
+        text += f" It said: {last!r}" if last else ""
+    # An option, or a part of one.
+    text = re.sub(r"`(\w+)([\w.\[\]]*)`", lambda found: f"`{flags.get(found[1], found[1] + found[2])}`", text)
+    # An option with a single part is named twice.
+    text = re.sub(r"(`--[\w-]+`): \1", r"\1", text)
+    return one_line(text)
+
 
 Form: TypeAlias = Literal["text", "whole", "number", "switch", "several", "commas", "pairs", "arguments"]
-"""How a flag is given: once with a value, without one, several times, or as a list with commas."""
+"""How a flag is given: once with a value, without one, several times, or as a comma-separated list."""
 
 F = TypeVar("F", bound=Callable[..., object])
 
 
+option = partial(typer.Option, show_default=False)
+argument = partial(typer.Argument, show_default=False)
+switch = partial(typer.Option, metavar="")
+"""Without a `metavar` of its own, a switch would be called a <bool>."""
+
+
 class Switches:
-    """What holds for all commands."""
+    """The flags that all commands have."""
 
     def __init__(self) -> None:
         self.is_debugging = False
@@ -34,184 +136,135 @@ class Switches:
 
 
 class Flag(NamedTuple):
-    """A flag, and the option that it stands for."""
+    """A flag, and the option that it sets."""
 
     names: tuple[str, ...]
     option: str
     help: str
     form: Form = "text"
     value: str = ""
-    """How its value is called in the help."""
+    """The name of its value in the help."""
     group: str = ""
     key: str = ""
-    """Of an option that has parts: which one."""
+    """The part of the option that it sets."""
     means: object = True
-    """Of a switch: what it sets the option to."""
+    """The value that a switch sets."""
 
     @property
     def parameter(self) -> str:
-        """Its name in Python."""
+        """The name of its parameter."""
         return "flag_" + self.names[0].lstrip("-").replace("-", "_")
 
     @property
     def annotation(self) -> object:
         kinds: dict[Form, object] = {"switch": bool, "whole": int | None, "number": float | None}
-        several = self.form in ("several", "pairs", "arguments")
-        kind = kinds.get(self.form, list[str] | None if several else str | None)
-        option = typer.Option(
-            *self.names,
-            help=self.help,
-            # Without one, a switch would be called a <bool>.
-            metavar=self.value,
-            rich_help_panel=self.group or None,
-            show_default=False,
-        )
-        return Annotated[kind, option]
+        is_repeated = self.form in ("several", "pairs", "arguments")
+        kind = kinds.get(self.form, list[str] | None if is_repeated else str | None)
+        more = " Can be repeated." if is_repeated else ""
+        group = self.group or None
+        return Annotated[
+            kind, option(*self.names, help=self.help + more, metavar=self.value, rich_help_panel=group)
+        ]
 
 
-_MODEL, _MAY, _WHERE, _TALK = "Model", "What it may do", "Where it runs", "Conversation"
-
-FLAGS: Final[tuple[Flag, ...]] = (
-    Flag(("--model", "-m"), "model", "A model's name or short name.", value="NAME", group=_MODEL),
-    Flag(
-        ("--fallback-model",),
-        "fallback_model",
-        "A model to try when that one is overloaded; may be repeated.",
-        "several",
-        "NAME",
-        _MODEL,
+_GROUPS: Final[Mapping[str, tuple[Flag, ...]]] = {
+    "Model": (
+        Flag(("--model", "-m"), "model", "Model name or alias.", value="NAME"),
+        Flag(
+            ("--fallback-model",),
+            "fallback_model",
+            "Model to use if that one is overloaded.",
+            "several",
+            "NAME",
+        ),
+        Flag(("--effort",), "effort", "How hard the model works on an answer.", value="LEVEL"),
+        Flag(
+            ("--max-thinking-tokens",),
+            "max_thinking_tokens",
+            "Limit of thinking tokens; 0: no thinking.",
+            "whole",
+            "N",
+        ),
+        Flag(("--max-turns",), "max_turns", "Limit of model calls.", "whole", "N"),
+        Flag(("--max-budget",), "max_budget_usd", "Limit of the cost.", "number", "USD"),
+        Flag(("--system-prompt",), "system_prompt", "Replace the system prompt.", value="TEXT"),
+        Flag(("--append-system-prompt",), "append_system_prompt", "Add to the system prompt.", value="TEXT"),
     ),
-    Flag(("--effort",), "effort", "How hard the model works on an answer.", value="LEVEL", group=_MODEL),
-    Flag(
-        ("--max-thinking-tokens",),
-        "max_thinking_tokens",
-        "The most tokens to think with; 0: no thinking.",
-        "whole",
-        "N",
-        _MODEL,
+    "Permissions": (
+        Flag(
+            ("--permission-mode",),
+            "permission_mode",
+            "default, acceptEdits, plan, dontAsk, bypassPermissions.",
+            value="MODE",
+        ),
+        Flag(
+            ("--allow",),
+            "allowed_tools",
+            "Allow without asking, such as Read, 'Bash(git *)'.",
+            "several",
+            "RULE",
+        ),
+        Flag(("--deny",), "disallowed_tools", "Never allow.", "several", "RULE"),
+        Flag(
+            ("--extra-tool",),
+            "extra_tools",
+            "Let rules name a tool that Outrider does not know.",
+            "several",
+            "NAME",
+        ),
+        Flag(("--tools",), "tools", "Built-in tools to offer; '' for none.", "commas", "NAMES"),
+        Flag(("--mcp-config",), "mcp_servers", "File that lists MCP servers.", value="FILE"),
+        Flag(("--strict-mcp-config",), "strict_mcp_config", "Use no other MCP servers.", "switch"),
+        Flag(("--plugin",), "plugins", "Folder of a plugin.", "several", "PATH"),
+        Flag(
+            ("--setting-sources",),
+            "setting_sources",
+            "Settings to load: user, project, local. Default: none.",
+            "commas",
+            "NAMES",
+        ),
+        Flag(("--settings",), "settings", "Settings file, or JSON.", value="FILE"),
     ),
-    Flag(("--max-turns",), "max_turns", "How many times the model may be called.", "whole", "N", _MODEL),
-    Flag(("--max-budget",), "max_budget_usd", "What it may cost.", "number", "USD", _MODEL),
-    Flag(("--system-prompt",), "system_prompt", "Replaces the agent's own.", value="TEXT", group=_MODEL),
-    Flag(
-        ("--append-system-prompt",),
-        "append_system_prompt",
-        "Added to the agent's own.",
-        value="TEXT",
-        group=_MODEL,
+    "Environment": (
+        Flag(("--cwd", "-C"), "cwd", "Working folder.", value="FOLDER"),
+        Flag(("--add-dir",), "add_dirs", "Further folder to work in.", "several", "FOLDER"),
+        Flag(
+            ("--hermetic",), "isolation", "Ignore this machine's configuration.", "switch", means="hermetic"
+        ),
+        Flag(("--env",), "env", "Set a variable for Claude Code.", "pairs", "NAME=VALUE"),
+        Flag(("--pass-env",), "env_policy", "Pass this variable on, and no others.", "several", "NAME"),
+        Flag(("--program",), "cli_path", "Path of Claude Code.", value="PATH"),
+        Flag(
+            ("--agent-arg",),
+            "extra_args",
+            "Further flag for Claude Code, without dashes.",
+            "arguments",
+            "NAME[=VALUE]",
+        ),
+        Flag(("--timeout",), "timeouts", "Time limit of a turn.", "number", "SECONDS", key="turn"),
     ),
-    Flag(
-        ("--permission-mode",),
-        "permission_mode",
-        "default, acceptEdits, plan, dontAsk, bypassPermissions.",
-        value="MODE",
-        group=_MAY,
+    "Conversation": (
+        Flag(("--resume", "-r"), "resume", "Continue this session.", value="ID"),
+        Flag(
+            ("--continue", "-c"), "continue_conversation", "Continue the folder's latest session.", "switch"
+        ),
+        Flag(
+            ("--store",),
+            "session_store",
+            "Keep the session in a store, too, and resume from it.",
+            value="URL",
+        ),
+        Flag(("--fork",), "fork_session", "Continue in a copy of the session.", "switch"),
+        Flag(("--title",), "title", "Title of the session.", value="TEXT"),
+        Flag(("--no-persist",), "persist_session", "Do not keep the session on disk.", "switch", means=False),
+        Flag(
+            ("--partial",), "include_partial_messages", "With --json: print partial messages, too.", "switch"
+        ),
+        Flag(("--trace",), "trace", "Record all frames, for `outrider trace show`.", value="FILE"),
     ),
-    Flag(
-        ("--allow",),
-        "allowed_tools",
-        "A rule for what needs no asking: Read, 'Bash(git *)'; may be repeated.",
-        "several",
-        "RULE",
-        _MAY,
-    ),
-    Flag(
-        ("--deny",),
-        "disallowed_tools",
-        "A rule for what may not be used; may be repeated.",
-        "several",
-        "RULE",
-        _MAY,
-    ),
-    Flag(
-        ("--extra-tool",),
-        "extra_tools",
-        "A tool that the agent has and Outrider does not know, so that rules may name it; may be repeated.",
-        "several",
-        "NAME",
-        _MAY,
-    ),
-    Flag(("--tools",), "tools", "The built-in tools to offer; '' for none.", "commas", "NAMES", _MAY),
-    Flag(("--mcp-config",), "mcp_servers", "A file that lists MCP servers.", value="FILE", group=_MAY),
-    Flag(("--strict-mcp-config",), "strict_mcp_config", "No other MCP servers.", "switch", group=_MAY),
-    Flag(("--plugin",), "plugins", "A plugin's folder; may be repeated.", "several", "PATH", _MAY),
-    Flag(
-        ("--setting-sources",),
-        "setting_sources",
-        "Settings files that count: user, project, local. Default: none.",
-        "commas",
-        "NAMES",
-        _MAY,
-    ),
-    Flag(("--settings",), "settings", "A settings file, or JSON.", value="FILE", group=_MAY),
-    Flag(("--cwd", "-C"), "cwd", "The working folder.", value="FOLDER", group=_WHERE),
-    Flag(("--add-dir",), "add_dirs", "A further folder; may be repeated.", "several", "FOLDER", _WHERE),
-    Flag(
-        ("--hermetic",),
-        "isolation",
-        "See nothing of this machine's configuration.",
-        "switch",
-        group=_WHERE,
-        means="hermetic",
-    ),
-    Flag(("--env",), "env", "A variable for the agent; may be repeated.", "pairs", "NAME=VALUE", _WHERE),
-    Flag(
-        ("--pass-env",),
-        "env_policy",
-        "A variable of this process that the agent gets, and no other; may be repeated.",
-        "several",
-        "NAME",
-        _WHERE,
-    ),
-    Flag(("--program",), "cli_path", "The agent's program.", value="PATH", group=_WHERE),
-    Flag(
-        ("--agent-arg",),
-        "extra_args",
-        "A further flag for the program, without its dashes; may be repeated.",
-        "arguments",
-        "NAME[=VALUE]",
-        _WHERE,
-    ),
-    Flag(("--timeout",), "timeouts", "What a turn may take.", "number", "SECONDS", _WHERE, key="turn"),
-    Flag(("--resume", "-r"), "resume", "Go on with this session.", value="ID", group=_TALK),
-    Flag(
-        ("--continue", "-c"),
-        "continue_conversation",
-        "Go on with the latest session of the folder.",
-        "switch",
-        group=_TALK,
-    ),
-    Flag(
-        ("--store",),
-        "session_store",
-        "Keep the session there as well, and resume from there: a URL or a path.",
-        value="URL",
-        group=_TALK,
-    ),
-    Flag(("--fork",), "fork_session", "Go on in a copy of it.", "switch", group=_TALK),
-    Flag(("--title",), "title", "The session's title.", value="TEXT", group=_TALK),
-    Flag(
-        ("--no-persist",),
-        "persist_session",
-        "Do not keep the session on disk.",
-        "switch",
-        group=_TALK,
-        means=False,
-    ),
-    Flag(
-        ("--partial",),
-        "include_partial_messages",
-        "The pieces of messages too; for --json.",
-        "switch",
-        group=_TALK,
-    ),
-    Flag(
-        ("--trace",),
-        "trace",
-        "Record all that travels, for `outrider trace show`.",
-        value="FILE",
-        group=_TALK,
-    ),
+}
+FLAGS: Final[tuple[Flag, ...]] = tuple(
+    flag._replace(group=group) for group, flags in _GROUPS.items() for flag in flags
 )
 """The flags of `run` and `chat`."""
 
@@ -219,11 +272,11 @@ BY_OPTION: Final[Mapping[str, str]] = {
     **{flag.option: flag.names[0] for flag in FLAGS},
     "Timeouts": "--timeout",
 }
-"""The flag for an option, to speak of it."""
+"""The flag of each option, for messages."""
 
 
 def with_flags(function: F, flags: Sequence[Flag] = FLAGS, into: str = "fields") -> F:
-    """Give a command the flags of a table: it gets what was given as options, in `fields`."""
+    """Add the flags of a table to a command, which gets the options they set as `fields`."""
 
     def command(*args: object, **given: object) -> object:
         found = {flag: given.pop(flag.parameter) for flag in flags}
@@ -246,7 +299,7 @@ def with_flags(function: F, flags: Sequence[Flag] = FLAGS, into: str = "fields")
 def signed(
     command: Callable[..., object], like: Callable[..., object], parameters: Sequence[inspect.Parameter]
 ) -> Callable[..., object]:
-    """The command with the name and docstring of another function, and these parameters."""
+    """Give a command the name and docstring of another function, and these parameters."""
     command.__name__, command.__doc__ = like.__name__, like.__doc__
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {each.name: each.annotation for each in parameters}
@@ -254,7 +307,7 @@ def signed(
 
 
 def options_from(given: Mapping[Flag, object]) -> OptionFields:
-    """The options that flags stand for; those that were not given are left out."""
+    """The options that the given flags set."""
     fields: dict[str, object] = {}
     for flag, value in given.items():
         if value is None or value is False or value == []:
@@ -266,7 +319,7 @@ def options_from(given: Mapping[Flag, object]) -> OptionFields:
 
 
 def working_folder(fields: OptionFields) -> str | None:
-    """Where the agent will work, to show paths from there; None if that does not exist."""
+    """The folder that paths are shown relative to; None if it does not exist."""
     try:
         return str(fields.get("cwd") or os.getcwd())  # noqa: PTH109 - as text
     except FileNotFoundError:
@@ -281,9 +334,7 @@ def _pairs(flag: Flag, value: object) -> object:
     pairs = [str(each).partition("=") for each in cast("list[object]", value)]
     for name, equals, _ in pairs:
         if not equals or not name:
-            raise OptionsError(
-                f"`{flag.names[0]}` is {name!r}", hint=f"Give a name and a value: {flag.names[0]} NAME=VALUE."
-            )
+            raise _invalid(flag, name, f"Give a name and a value: {flag.names[0]} NAME=VALUE.")
     return {name: text for name, _, text in pairs}
 
 
@@ -291,11 +342,12 @@ def _arguments(flag: Flag, value: object) -> object:
     pairs = [str(each).partition("=") for each in cast("list[object]", value)]
     for name, _, _ in pairs:
         if not name.lstrip("-"):
-            raise OptionsError(
-                f"`{flag.names[0]}` is {name!r}",
-                hint=f"Give the name of a flag: {flag.names[0]} NAME, or NAME=VALUE.",
-            )
+            raise _invalid(flag, name, f"Give the name of a flag: {flag.names[0]} NAME, or NAME=VALUE.")
     return {name.lstrip("-"): text if equals else None for name, equals, text in pairs}
+
+
+def _invalid(flag: Flag, given: str, hint: str) -> OptionsError:
+    return OptionsError(f"`{flag.names[0]}` is {given!r}", hint=hint)
 
 
 _READERS: Final[Mapping[Form, Callable[[Flag, object], object]]] = {

@@ -20,39 +20,41 @@ import typer
 
 from outrider._display import one_line, plain
 from outrider._version import __version__
-from outrider.app._flags import BY_OPTION, Switches, signed, with_flags
+from outrider.app._flags import (
+    BY_OPTION,
+    ENDING,
+    Code,
+    Failed,
+    Switches,
+    argument,
+    code_of,
+    in_one_line,
+    option,
+    signed,
+    switch,
+    with_flags,
+)
 from outrider.app._fleet.commands import FLEET_COMMANDS
 from outrider.app._sessions.commands import SESSION_COMMANDS
 from outrider.options import OptionFields
 
-__all__ = ["carry_out"]
-
 AgentKind: TypeAlias = Literal["simulated", "real"]
 
-# How flags and arguments are described; as types, because that is where typer looks.
-_Debug: TypeAlias = Annotated[bool, typer.Option("--debug", help="Show tracebacks.", metavar="")]
-_NoColor: TypeAlias = Annotated[bool, typer.Option("--no-color", help="Use no colours.", metavar="")]
-_Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON.", metavar="")]
-_Recording: TypeAlias = Annotated[
-    Path, typer.Argument(help="A trace, a cassette or a recording.", metavar="FILE", show_default=False)
-]
-_Program: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--program", metavar="PATH", help="The agent's program.", show_default=False),
-]
-_Cwd: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--cwd", "-C", metavar="FOLDER", help="The working folder.", show_default=False),
-]
+# Flags and arguments are described by types, where typer looks for them.
+_Debug: TypeAlias = Annotated[bool, switch("--debug", help="Show tracebacks.")]
+_NoColor: TypeAlias = Annotated[bool, switch("--no-color", help="Use no colors.")]
+_Json: TypeAlias = Annotated[bool, switch("--json", help="Print JSON.")]
+_Recording: TypeAlias = Annotated[Path, argument(help="A trace, a cassette or a recording.", metavar="FILE")]
+_Program: TypeAlias = Annotated[str | None, option("--program", metavar="PATH", help="Path of Claude Code.")]
+_Cwd: TypeAlias = Annotated[str | None, option("--cwd", "-C", metavar="FOLDER", help="Working folder.")]
 
 
 def carry_out(arguments: Sequence[str] | None = None) -> int:
-    """Carry out a command line, and give its exit code."""
-    from outrider.app._failing import Code, code_of, in_one_line
+    """Run a command line; gives its exit code."""
     from outrider.app._terminal import complain
 
     try:
-        with _asked_to_end():
+        with _signal_guard():
             code: object = _app()(
                 args=None if arguments is None else list(arguments),
                 prog_name="outrider",
@@ -80,48 +82,45 @@ def carry_out(arguments: Sequence[str] | None = None) -> int:
     return code if isinstance(code, int) else Code.OK
 
 
-class _AskedToEnd(BaseException):
-    """SIGTERM has come, or the terminal is gone."""
+class _SignalReceived(BaseException):
+    """SIGTERM or SIGHUP has arrived."""
 
 
 @contextmanager
-def _asked_to_end() -> Generator[None]:
-    """Have SIGTERM and SIGHUP end the agent and give the terminal back before they end us. A second one does
-    not wait."""
-    from outrider.app._failing import ENDING
-
+def _signal_guard() -> Generator[None]:
+    """Let SIGTERM and SIGHUP end Claude Code and restore the terminal first; a second one does not wait."""
     if current_thread() is not main_thread():
         yield
         return
     numbers = [number for number in ENDING if signal.getsignal(number) == signal.SIG_DFL]
-    asked: list[int] = []
+    received: list[int] = []
 
-    def let_them() -> None:
+    def restore() -> None:
         for number in numbers:
             signal.signal(number, signal.SIG_DFL)
 
     def end(number: int, _: object) -> None:
-        let_them()
-        asked.append(number)
-        raise _AskedToEnd
+        restore()
+        received.append(number)
+        raise _SignalReceived
 
     for number in numbers:
         signal.signal(number, end)
     try:
         yield
-    except _AskedToEnd:
+    except _SignalReceived:
         pass
     finally:
-        let_them()
-        # Whatever else went wrong on the way: a terminal that is gone cannot be written to.
-        for number in asked:
+        restore()
+        # Whatever else was raised: a terminal that is gone cannot be written to.
+        for number in received:
             signal.raise_signal(number)
 
 
 def _leave_at_once() -> None:
-    """End this process if an agent has not ended: Ctrl-C was pressed again, and the interpreter would wait.
+    """End this process if Claude Code is still running: Ctrl-C was pressed again, and exiting would wait.
 
-    The agent is ended all the same: `outrider.transports` has somebody look after that.
+    The watchdog of `outrider.transports` ends Claude Code.
     """
     from outrider.transports import live_processes
 
@@ -132,14 +131,12 @@ def _leave_at_once() -> None:
 
 
 def _pipe_closed() -> int:
-    from outrider.app._failing import Code
-
     _drop_output()
     return Code.PIPE_CLOSED
 
 
 def _drop_output() -> None:
-    """Let go of what cannot be written: it would be tried again at the end of the interpreter."""
+    """Discard output that cannot be written: the interpreter would try again at its exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -154,19 +151,15 @@ def _drop_output() -> None:
 
 def demo(
     switches: Switches,
-    agent: Annotated[
-        AgentKind, typer.Option(help="The embedded agent, or the installed program.")
-    ] = "simulated",
+    agent: Annotated[AgentKind, typer.Option(help="The embedded agent, or Claude Code.")] = "simulated",
     speed: Annotated[
-        float, typer.Option(min=0, help="2 is twice as fast, 0 without any pause.", metavar="FACTOR")
+        float, typer.Option(min=0, help="2 is twice as fast, 0 has no pauses.", metavar="FACTOR")
     ] = 1.0,
     program: _Program = None,
-    svg: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Keep a picture of it.", show_default=False)
-    ] = None,
+    svg: Annotated[Path | None, option(metavar="FILE", help="Save a picture of the session.")] = None,
 ) -> int:
-    """Show a live session, from the first word to the clean end. Needs no key."""
-    from outrider.app._demo.demo import show_demo
+    """Show a live session from start to end. Needs no API key."""
+    from outrider.app._demo import show_demo
 
     return show_demo(agent, no_color=switches.no_color, speed=speed, program=program, svg=svg)
 
@@ -176,20 +169,14 @@ def run(
     switches: Switches,
     prompt: Annotated[
         str | None,
-        typer.Argument(
-            help="What to do; `-` or none: read from stdin. With both, what is piped is added.",
+        argument(
+            help="The prompt; `-` or none reads stdin. Piped text is added to a prompt.",
             metavar="PROMPT",
-            show_default=False,
         ),
     ] = None,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print the agent's frames, one a line.", metavar="")
-    ] = False,
-    output: Annotated[
-        Path | None,
-        typer.Option(metavar="SCHEMA", help="A JSON Schema that the answer must fit.", show_default=False),
-    ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Nothing but the answer.", metavar="")] = False,
+    json: Annotated[bool, switch("--json", help="Print the frames, one a line.")] = False,
+    output: Annotated[Path | None, option(metavar="SCHEMA", help="A JSON Schema for the answer.")] = None,
+    quiet: Annotated[bool, switch("--quiet", "-q", help="Print only the answer.")] = False,
     *,
     fields: OptionFields,
 ) -> int:
@@ -201,14 +188,14 @@ def run(
 
 @with_flags
 def chat(switches: Switches, *, fields: OptionFields) -> int:
-    """Hold a conversation. Ctrl-C interrupts a turn, /help lists the commands."""
+    """Start a conversation. Ctrl-C interrupts a turn, /help lists commands."""
     from outrider.app._chat import hold_chat
 
     return hold_chat(fields, no_color=switches.no_color)
 
 
 def doctor(switches: Switches, json: _Json = False, program: _Program = None, cwd: _Cwd = None) -> int:
-    """Find what could keep an agent from working here, and say what to do about it."""
+    """Check whether Claude Code can work here, and say how to fix problems."""
     from outrider.app._doctor import examine
 
     return examine(no_color=switches.no_color, as_json=json, program=program, cwd=cwd)
@@ -219,10 +206,12 @@ def replay(
     file: _Recording,
     speed: Annotated[
         float,
-        typer.Option(min=0, help="1 is as it was, 2 twice as fast, 0 without any pause.", metavar="FACTOR"),
+        typer.Option(
+            min=0, help="1 is the original speed, 2 twice as fast, 0 has no pauses.", metavar="FACTOR"
+        ),
     ] = 0.0,
 ) -> int:
-    """Play a recorded session as a conversation."""
+    """Replay a recorded session as a conversation."""
     from outrider.app._trace import replay_file
 
     return replay_file(file, no_color=switches.no_color, speed=speed)
@@ -231,11 +220,9 @@ def replay(
 def trace_show(
     switches: Switches,
     file: _Recording,
-    partials: Annotated[
-        bool, typer.Option("--partials", help="With the pieces of messages.", metavar="")
-    ] = False,
+    partials: Annotated[bool, switch("--partials", help="Show partial messages, too.")] = False,
 ) -> int:
-    """Show every frame and its time, both ways."""
+    """Show every frame in both directions, with its time."""
     from outrider.app._trace import show_trace
 
     return show_trace(file, no_color=switches.no_color, with_partials=partials)
@@ -247,13 +234,11 @@ def migrate(
         list[Path] | None,
         typer.Argument(metavar="PATH", help="Files and folders.", show_default="this folder"),
     ] = None,
-    write: Annotated[bool, typer.Option("--write", "-w", help="Make the changes.", metavar="")] = False,
-    check: Annotated[
-        bool, typer.Option("--check", help="Exit with 1 if there is something to change.", metavar="")
-    ] = False,
+    write: Annotated[bool, switch("--write", "-w", help="Write the changes.")] = False,
+    check: Annotated[bool, switch("--check", help="Exit with 1 if anything would change.")] = False,
     json: _Json = False,
 ) -> int:
-    """Show what changes for a program that used claude_agent_sdk, or make the changes."""
+    """Show or make the changes that move a program from claude_agent_sdk to Outrider."""
     from outrider.app._migrate import migrate
 
     return migrate(paths or [Path()], no_color=switches.no_color, write=write, check=check, as_json=json)
@@ -272,13 +257,13 @@ _COMMANDS: Final[dict[str, Callable[..., int]]] = {
 def _app() -> typer.Typer:
     switches = Switches()
     app = typer.Typer(
-        # Boxes are for terminals: in a log they are noise.
+        # Boxes are for terminals, not for logs.
         rich_markup_mode="rich" if sys.stdout.isatty() else None,
         add_completion=False,
         pretty_exceptions_enable=False,
         no_args_is_help=True,
         context_settings={"help_option_names": ["--help", "-h"]},
-        help="Drive an agent program (Claude Code). Start with `outrider demo`: it needs no key.",
+        help="Drive Claude Code. Start with `outrider demo`: it needs no API key.",
     )
 
     @app.callback()
@@ -287,16 +272,16 @@ def _app() -> typer.Typer:
 
     for name, function in _COMMANDS.items():
         app.command(name)(_guarded(function, switches))
-    trace = typer.Typer(no_args_is_help=True, help="Look into a trace.")
+    trace = typer.Typer(no_args_is_help=True, help="Inspect a trace.")
     trace.command("show")(_guarded(trace_show, switches))
-    # With a callback, the one command keeps its name.
+    # With a callback, the only command keeps its name.
     trace.callback()(lambda: None)
     app.add_typer(trace, name="trace")
-    sessions = typer.Typer(no_args_is_help=True, help="List, read and change what is kept of conversations.")
+    sessions = typer.Typer(no_args_is_help=True, help="List, read and change stored sessions.")
     for name, function in SESSION_COMMANDS.items():
         sessions.command(name)(_guarded(function, switches))
     app.add_typer(sessions, name="sessions")
-    fleet = typer.Typer(no_args_is_help=True, help="Run many tasks, go on with them, and report on them.")
+    fleet = typer.Typer(no_args_is_help=True, help="Run, resume and report on batches of tasks.")
     for name, function in FLEET_COMMANDS.items():
         fleet.command(name)(_guarded(function, switches))
     app.add_typer(fleet, name="fleet")
@@ -316,8 +301,8 @@ _Version: TypeAlias = Annotated[
 
 
 @contextmanager
-def _plain_words(is_debugging: bool) -> Generator[None]:
-    """Logs and warnings are for programmers, but for what somebody at the command line should know."""
+def _plain_output(is_debugging: bool) -> Generator[None]:
+    """Show warnings in one line, and logs only with `--debug`."""
     import logging
     import warnings
 
@@ -339,16 +324,15 @@ def _plain_words(is_debugging: bool) -> Generator[None]:
         with warnings.catch_warnings():
             if not is_debugging:
                 warnings.showwarning = show
-                # To allow something on the command line is to say that it need not be asked.
+                # Whoever allows something on the command line does not want to be asked about it.
                 warnings.simplefilter("ignore", PermissionShadowedWarning)
             yield
     finally:
         log.removeHandler(handler)
 
 
-def _say(error: Exception, switches: Switches) -> None:
-    """What is wrong, on stderr: in one line, or as a traceback if that is wanted."""
-    from outrider.app._failing import Failed, in_one_line
+def _report(error: Exception, switches: Switches) -> None:
+    """Write an error to stderr: in one line, or as a traceback with `--debug`."""
     from outrider.app._terminal import complain
     from outrider.errors import OutriderError
 
@@ -361,24 +345,23 @@ def _say(error: Exception, switches: Switches) -> None:
 
 
 def _guarded(function: Callable[..., int], switches: Switches) -> Callable[..., object]:
-    """A command that takes the common flags, and ends with a code whatever happens."""
+    """Add the common flags to a command, and turn every error into an exit code."""
 
     def command(*, debug: bool, no_color: bool, **given: object) -> int:
-        from outrider.app._failing import Code, code_of
         from outrider.app._terminal import guarded_streams
 
         switches.is_debugging |= debug
         switches.no_color |= no_color
         try:
-            with guarded_streams(), _plain_words(switches.is_debugging):
+            with guarded_streams(), _plain_output(switches.is_debugging):
                 return function(switches, **given)
         except BrokenPipeError:
             return _pipe_closed()
         except KeyboardInterrupt:
             return Code.INTERRUPTED
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is said
+        except Exception as error:  # noqa: BLE001 - every error is reported
             _drop_output()
-            _say(error, switches)
+            _report(error, switches)
             return code_of(error)
 
     own = [

@@ -26,14 +26,12 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import msgspec
 from rich.text import Text
 
-from outrider._display import plain
+from outrider._display import one_line, plain
 from outrider._folders import walk
 from outrider._git import find_repository
-from outrider.app._failing import Code, Failed, in_one_line
-from outrider.app._render.describe import shortened
-from outrider.app._terminal import Terminal, one_line
-
-__all__ = ["counterpart", "examine", "files_in", "migrate", "read_code", "read_notebook", "replace"]
+from outrider.app._flags import Code, Failed, in_one_line
+from outrider.app._render import shortened
+from outrider.app._terminal import Terminal
 
 Counterpart: TypeAlias = Mapping[str, frozenset[str]]
 """The names in `outrider.compat`, by module; the package itself is `""`."""

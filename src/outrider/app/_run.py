@@ -1,6 +1,6 @@
 """Implements `outrider run`: one prompt, its answer, and an exit code.
 
-Messages are laid out in `_render.stream`.
+`_render.Stream` lays out messages.
 """
 
 from __future__ import annotations
@@ -14,13 +14,11 @@ import msgspec
 from rich.text import Text
 
 import outrider
-from outrider._display import escaped_json
+from outrider._display import escaped_json, one_line
 from outrider.app._ask import Asker
-from outrider.app._failing import Code, Failed
-from outrider.app._flags import working_folder
-from outrider.app._render.describe import money
-from outrider.app._render.stream import Stream
-from outrider.app._terminal import Terminal, one_line
+from outrider.app._flags import Code, Failed, working_folder
+from outrider.app._render import Stream, money
+from outrider.app._terminal import Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
@@ -30,8 +28,6 @@ if TYPE_CHECKING:
     from outrider.options import OptionFields
     from outrider.sync import Session, Turn
 
-__all__ = ["follow", "opened", "read_prompt", "read_schema", "run_prompt", "summary"]
-
 
 # Shared with `_chat` and `_demo`.
 
@@ -40,22 +36,22 @@ S = TypeVar("S", bound="Session[object]")
 
 @contextmanager
 def opened(session: S, terminal: Terminal) -> Generator[S]:
-    """Start the agent of a session, and end it, with a word about each while it lasts."""
-    terminal.wait("starting the agent")
+    """Open and close a session, and show that this takes time."""
+    terminal.wait("starting Claude Code")
     try:
         with session:
             try:
                 yield session
             finally:
-                terminal.wait("ending the agent")
+                terminal.wait("ending Claude Code")
     finally:
         terminal.clear()
 
 
 def follow(turn: Turn[object], show: Callable[[Message], None], terminal: Terminal) -> Result[object]:
-    """Show the messages of a turn to its end; gives what it came to.
+    """Show the messages of a turn; gives its result.
 
-    Ctrl-C interrupts the turn, and its result says so. A second one, while that is waited for, is raised.
+    Ctrl-C interrupts the turn. A second one is raised as `KeyboardInterrupt`.
     """
     reader = iter(turn)
     try:
@@ -77,7 +73,7 @@ def follow(turn: Turn[object], show: Callable[[Message], None], terminal: Termin
 
 
 def summary(result: Result[object], terminal: Terminal, *, with_session: bool = False) -> Text:
-    """What a turn came to, on one line."""
+    """The cost and duration of a turn, on one line."""
     dot = f" {terminal.glyphs.dot} "
     calls = f"{result.num_turns} model call{'' if result.num_turns == 1 else 's'}"
     usage = result.usage
@@ -95,7 +91,7 @@ def summary(result: Result[object], terminal: Terminal, *, with_session: bool = 
 # The command.
 
 _SILENCE: Final = 3.0
-"""Seconds to wait for stdin before saying so."""
+"""Seconds to wait for stdin in silence."""
 
 
 def run_prompt(
@@ -107,10 +103,7 @@ def run_prompt(
     schema: Path | None,
     is_quiet: bool,
 ) -> int:
-    """Run a prompt and print the answer; gives the exit code.
-
-    Raises what `Session` and the turn raise.
-    """
+    """Run a prompt and print the answer; gives the exit code."""
     terminal = Terminal(no_color=no_color)
     output = None if schema is None else read_schema(schema)
     cwd = working_folder(fields)
@@ -118,7 +111,7 @@ def run_prompt(
     base: OptionFields = {"include_partial_messages": terminal.is_live and not as_json}
     chosen: OptionFields = {**base, **Asker(terminal, stream, cwd=cwd).fields(), **fields}
     options = outrider.Options(**chosen)
-    # Last: stdin may have to be waited for.
+    # Last, because stdin may take time.
     text = read_prompt(prompt)
 
     def show(message: Message) -> None:
@@ -149,24 +142,21 @@ def _print_answer(terminal: Terminal, result: Result[object], *, is_structured: 
             text = msgspec.json.encode(result.output).decode()
             terminal.print(JSON(escaped_json(text))) if terminal.is_live else terminal.write_json(text)
     elif not terminal.is_live and result.text:
-        # Nothing is asked after it, and a pipe has the answer as it is.
+        # No question follows, and a pipe gets the answer unchanged.
         terminal.write_words(result.text, is_apart=False)
 
 
 def _print_frame(terminal: Terminal, message: Message) -> None:
     line = message.raw_json.decode("utf-8", "replace")
     if isinstance(message, outrider.messages.MalformedLine | outrider.messages.OversizedMessage):
-        # What is no frame must not stand among them.
+        # Keep stdout free of lines that are not frames.
         terminal.note(Text(one_line(line)))
     else:
         terminal.write_json(line.replace("\n", " "))
 
 
 def read_prompt(given: str | None) -> str:
-    """The prompt: what is given, what comes on stdin, or both.
-
-    Raises `Failed` if there is none.
-    """
+    """The prompt from the command line, from stdin, or both. Raises `Failed` if there is none."""
     is_piped = not sys.stdin.isatty()
     if given is None and not is_piped:
         raise Failed("There is no prompt. Give one, or pipe it: outrider run 'What is here?'", Code.USAGE)
@@ -175,26 +165,26 @@ def read_prompt(given: str | None) -> str:
         return f"{given}\n\n{more}" if more.strip() else given
     text = _piped()
     if not text.strip():
-        raise Failed("The prompt that came on stdin is empty.", Code.USAGE)
+        raise Failed("The prompt on stdin is empty.", Code.USAGE)
     return text
 
 
 def _piped() -> str:
-    """What is piped in beside a prompt. A pipe that nobody writes to is waited for, but not in silence."""
+    """Read stdin to its end; after a while, say that this is being waited for."""
     if sys.platform != "win32" and not select.select([sys.stdin], [], [], _SILENCE)[0]:
-        sys.stderr.write("waiting for the end of stdin; `</dev/null` if nothing is to come\n")
+        sys.stderr.write("waiting for the end of stdin; use `</dev/null` if there is nothing to read\n")
     return sys.stdin.read()
 
 
 def read_schema(path: Path) -> Mapping[str, object]:
-    """The JSON Schema of `--output`. Raises `Failed`."""
+    """Read the JSON Schema of `--output`. Raises `Failed`."""
     try:
         value: object = msgspec.json.decode(path.read_bytes())
     except OSError as error:
         reason = error.strerror or str(error)
         raise Failed(f"--output: {path} cannot be read: {reason}.", Code.USAGE) from error
     except ValueError as error:
-        raise Failed(f"--output: {path} is no JSON: {error}.", Code.USAGE) from error
+        raise Failed(f"--output: {path} is not JSON: {error}.", Code.USAGE) from error
     if not isinstance(value, dict):
-        raise Failed(f"--output: {path} is no JSON Schema: give an object.", Code.USAGE)
+        raise Failed(f"--output: {path} is not a JSON Schema: it must be an object.", Code.USAGE)
     return cast("Mapping[str, object]", value)

@@ -1,4 +1,4 @@
-"""Writes to the terminal and reads keys from it, safely: text from elsewhere is shown and never obeyed.
+"""Writes to the terminal and reads keys from it; escape codes in foreign text are shown, never obeyed.
 
 All output goes through here: `SafeConsole` for layouts, `Terminal.write` for text, `Terminal.write_json` for
 data, `guarded_streams` for what Python and other packages write. Only `Terminal.write_exactly` writes escape
@@ -15,7 +15,7 @@ import time
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from threading import Lock, RLock
-from typing import IO, TYPE_CHECKING, Any, Final, TextIO, cast
+from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, TextIO, cast
 
 from rich.console import Console
 from rich.control import Control
@@ -23,84 +23,44 @@ from rich.live import Live
 from rich.segment import ControlType, Segment
 from rich.text import Text
 
-from outrider._display import chopped, escaped_json, one_line, plain, printable
+from outrider._display import chopped, escaped_json, plain, printable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator, Iterable
 
     from rich.console import ConsoleOptions, RenderableType
 
-__all__ = [
-    "ASCII",
-    "INDENT",
-    "UNICODE",
-    "Glyphs",
-    "SafeConsole",
-    "Terminal",
-    "chopped",
-    "complain",
-    "guarded_streams",
-    "one_line",
-    "printable",
-]
+
+class Glyphs(NamedTuple):
+    """The symbols on the screen."""
+
+    prompt: str = "\N{HEAVY RIGHT-POINTING ANGLE QUOTATION MARK ORNAMENT}"
+    tool: str = "⏺"
+    returns: str = "└"
+    good: str = "✓"
+    bad: str = "✗"
+    warning: str = "!"
+    more: str = "…"
+    dot: str = "·"
+    spinner: str = "dots"
+    bar: str = "━"
+    gutter: str = "│"
+    goes_on: str = "┊"
 
 
-class Glyphs:
-    """The signs that are used, for terminals that know them and for those that do not."""
-
-    def __init__(self, **signs: str) -> None:
-        self.prompt = signs["prompt"]
-        self.tool = signs["tool"]
-        self.returns = signs["returns"]
-        self.good = signs["good"]
-        self.bad = signs["bad"]
-        self.warning = signs["warning"]
-        self.more = signs["more"]
-        self.dot = signs["dot"]
-        self.spinner = signs["spinner"]
-        self.bar = signs["bar"]
-        self.gutter = signs["gutter"]
-        self.goes_on = signs["goes_on"]
-
-
-UNICODE: Final = Glyphs(
-    prompt="\N{HEAVY RIGHT-POINTING ANGLE QUOTATION MARK ORNAMENT}",
-    tool="⏺",
-    returns="└",
-    good="✓",
-    bad="✗",
-    warning="!",
-    more="…",
-    dot="·",
-    spinner="dots",
-    bar="━",
-    gutter="│",
-    goes_on="┊",
-)
-ASCII: Final = Glyphs(
-    prompt=">",
-    tool="*",
-    returns="`-",
-    good="+",
-    bad="x",
-    warning="!",
-    more="...",
-    dot="-",
-    spinner="line",
-    bar="=",
-    gutter="|",
-    goes_on=":",
-)
+UNICODE: Final = Glyphs()
+ASCII: Final = Glyphs(">", "*", "`-", "+", "x", "!", "...", "-", "line", "=", "|", ":")
+"""For terminals that cannot show others."""
 
 INDENT: Final = "  "
-"""Before every line of the agent's at a terminal. What begins in the first column is ours, so that no answer
-can pass for a question."""
+"""Goes before every line of the agent's at a terminal. Only Outrider writes in the first column, so that no
+answer can pass for a question."""
 
 _HANGING: Final = 4 * " "
 _PIECE: Final = 4096
 _MOST_KEYS: Final = 1024
 
-# An arrow sends letters too, and is none of them.
+# An arrow key sends letters, too.
 _SPECIAL_KEY = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.|[^\[O])")
 _BEGUN_KEY = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|O)?\Z")
 
@@ -116,11 +76,10 @@ _WRAP_ON: Final = _code("\x1b[?7h")
 
 
 class SafeConsole(Console):
-    """A console that shows what is printed and obeys none of it: whatever becomes a segment of text has no
-    control characters, and no link but the one that is to be read.
+    """A console that removes control characters and links from everything it prints.
 
-    What is laid out in lines stays in them. Terminals do not agree how wide a sign is, and one that takes a
-    line to be too long would go on in the first column, with words of the agent's where ours begin.
+    Lines do not wrap: terminals disagree on how wide a character is, and a line that wrapped would put the
+    agent's words into the first column.
     """
 
     def print(self, *objects: Any, **given: Any) -> None:  # noqa: ANN401 - as in the class above
@@ -142,28 +101,27 @@ class SafeConsole(Console):
 
 
 class Terminal:
-    """Standard output and error, and who is in front of them.
+    """Standard output and error, and the user in front of them.
 
-    `out` has the answer, `err` all that is said about it. Both never raise for a character that they cannot
-    show, nor does standard input for one that it does not know. Texts that are printed must be of one line,
-    by `one_line`, or laid out line by line: where lines go is not seen here.
+    `out` gets the answer, `err` everything about it. Characters that a stream cannot encode or decode never
+    raise. Printed texts must have one line (`one_line`), or be laid out line by line.
     """
 
     def __init__(self, *, no_color: bool = False) -> None:
-        _forgive(sys.stdin, "replace")
+        _set_errors(sys.stdin, "replace")
         self._stdout, stderr = _exact(sys.stdout), _exact(sys.stderr)
         for stream in (self._stdout, stderr):
-            _forgive(stream, _HANDLER)
+            _set_errors(stream, _HANDLER)
         self.no_color = no_color or bool(os.environ.get("NO_COLOR"))
         self.out = self._console(self._stdout)
         self.err = self._console(stderr)
         is_dumb = self.out.is_dumb_terminal
         self.is_live: bool = _is_terminal(sys.stdout) and not is_dumb
-        """Whether what is drawn can be taken back."""
+        """Whether drawn output can be erased."""
         self.can_ask: bool = _is_terminal(sys.stdin) and (
             _is_terminal(sys.stdout) or _is_terminal(sys.stderr)
         )
-        """Whether somebody is there to answer."""
+        """Whether there is a user to ask."""
         self.glyphs: Glyphs = UNICODE if self._knows_unicode() else ASCII
         self._area: Live | None = None
         self._holders = 0
@@ -184,17 +142,17 @@ class Terminal:
 
     @property
     def voice(self) -> Console:
-        """Where to speak to a person: the stream that is a terminal."""
+        """The console for questions: the stream that is a terminal."""
         return self.err if _is_terminal(sys.stderr) or not _is_terminal(sys.stdout) else self.out
 
-    # For a moment.
+    # Transient output.
 
     def show(self, renderable: RenderableType) -> None:
-        """Draw something below all that is printed; it is gone with the next thing that is."""
+        """Draw something below the output, until something else is printed."""
         if not self.is_live:
             return
         with self._lock:
-            # Looked at in here: a question may have come meanwhile, and what is drawn takes lines away.
+            # Checked under the lock: a question may have come, and drawing would erase lines of it.
             if self._holders:
                 return
             if self._area is None:
@@ -206,14 +164,14 @@ class Terminal:
                 self._area.update(renderable)
 
     def wait(self, text: str) -> None:
-        """Show that something is being waited for."""
+        """Show a spinner."""
         if self.is_live:
             from rich.spinner import Spinner
 
             self.show(Spinner(self.glyphs.spinner, Text(text, style="dim"), style="cyan"))
 
     def clear(self) -> None:
-        """Take away what is drawn for a moment."""
+        """Erase transient output."""
         with self._lock:
             area, self._area = self._area, None
             if area is None:
@@ -221,14 +179,14 @@ class Terminal:
             try:
                 area.stop()
             except BaseException as error:
-                # Ctrl-C came now, or while it was being drawn first, which rich answers with an IndexError.
+                # Ctrl-C came now, or while it was first drawn, which makes rich raise an IndexError.
                 self.out.show_cursor(True)
                 if not isinstance(error, IndexError):
                     raise
 
     @contextmanager
     def held(self) -> Generator[None]:
-        """Draw nothing for a moment, because a question stands at the bottom."""
+        """Draw nothing while a question is on the screen."""
         with self._lock:
             self._holders += 1
             self.clear()
@@ -238,7 +196,7 @@ class Terminal:
             with self._lock:
                 self._holders -= 1
 
-    # For good.
+    # Permanent output.
 
     def print(self, renderable: RenderableType = "", *, style: str | None = None, end: str = "\n") -> None:
         """Print on standard output."""
@@ -249,7 +207,7 @@ class Terminal:
         self._print(self.err, renderable, style)
 
     def leave_question(self) -> None:
-        """Go to the next line if a question stands in this one, because it will not be answered."""
+        """Go to the next line if a question that will not be answered is on this one."""
         if self._is_asking:
             self.voice.print()
             self._let_go()
@@ -264,7 +222,7 @@ class Terminal:
             self.clear()
             if console.is_terminal and isinstance(renderable, str | Text):
                 renderable = _hanging(renderable, console)
-            # A line that is piped belongs together, however long it is.
+            # Do not wrap lines for a pipe.
             console.print(
                 renderable,
                 style=style,
@@ -275,11 +233,11 @@ class Terminal:
             )
 
     def write(self, text: str) -> None:
-        """Write text to standard output, at once, line by line as it is."""
+        """Write text to standard output at once."""
         self.write_exactly(plain(text))
 
     def write_words(self, text: str, *, is_apart: bool) -> None:
-        """Write what the agent says; `is_apart`, as lines that cannot begin where ours do."""
+        """Write the agent's words; with `is_apart`, indented, so that they cannot pass for Outrider's."""
         if is_apart or self.out.is_terminal:
             width = max(self.voice.width - len(INDENT) - 1, 20)
             lines = [piece for line in printable(text).split("\n") for piece in chopped(line, width)]
@@ -287,17 +245,17 @@ class Terminal:
         self.write(text if text.endswith("\n") else f"{text}\n")
 
     def write_json(self, text: str) -> None:
-        """Write JSON to standard output, with a line end: the same value, in signs that can be shown."""
+        """Write a line of JSON to standard output, with control characters escaped."""
         self.write_exactly(f"{escaped_json(text)}\n")
 
     def write_exactly(self, text: str) -> None:
-        """Write what is our own, escape codes and all."""
+        """Write text of Outrider's own, with its escape codes."""
         with self._lock:
             if self._is_asking:
                 self._held_back.append(partial(self.write_exactly, text))
                 return
             self.clear()
-            # Unbuffered, a stream may take less than it is given without a word, if its reader goes.
+            # In pieces: an unbuffered stream whose reader leaves may silently take less than it is given.
             for start in range(0, len(text), _PIECE):
                 self._stdout.write(text[start : start + _PIECE])
             self._stdout.flush()
@@ -306,7 +264,7 @@ class Terminal:
 
     @contextmanager
     def typing(self) -> Generator[None]:
-        """Have the keyboard for a line of the user's own, once all that is asked has been answered."""
+        """Hold the keyboard for the user's own line, once all questions are answered."""
         while self._questions or not self._keyboard.acquire(timeout=0.05):
             time.sleep(0.05)
         try:
@@ -316,16 +274,16 @@ class Terminal:
 
     @asynccontextmanager
     async def asking(self) -> AsyncGenerator[None]:
-        """Have the keyboard, and the bottom of the screen, for a question.
+        """Hold the keyboard and the bottom of the screen for a question.
 
-        What is printed meanwhile waits: it would stand between the question and its answer.
+        Other output waits until it is answered.
         """
         import anyio
 
         self._questions += 1
         try:
             if not self._keyboard.acquire(blocking=False):
-                self.voice.print("\nIt wants to ask you something: press Enter.", style="yellow")
+                self.voice.print("\nThe agent has a question: press Enter.", style="yellow")
                 # Another thread has it.
                 while not self._keyboard.acquire(blocking=False):  # noqa: ASYNC110
                     await anyio.sleep(0.05)
@@ -344,7 +302,7 @@ class Terminal:
             self._questions -= 1
 
     def _let_go(self) -> None:
-        """Print what had to wait for a question."""
+        """Print the output that waited for a question."""
         with self._lock:
             self._is_asking = False
             waiting, self._held_back = self._held_back, []
@@ -352,11 +310,11 @@ class Terminal:
                 show()
 
     def question(self, words: str) -> None:
-        """Ask the person at the terminal, without starting a new line."""
+        """Print a question and stay on its line."""
         self.voice.print(_hanging(words, self.voice), end="")
 
     def unprompt(self, console: Console) -> None:
-        """Take away the line that the cursor is in; where that cannot be done, go to the next."""
+        """Erase the current line, or go to the next if that is impossible."""
         if console.is_terminal and not console.is_dumb_terminal:
             console.control(Control((ControlType.ERASE_IN_LINE, 2)), Control((ControlType.CARRIAGE_RETURN,)))
         else:
@@ -382,7 +340,7 @@ class Terminal:
                 if not data:
                     return default
                 pressed = _SPECIAL_KEY.sub("", begun + data.decode("ascii", "replace"))
-                # On a slow line the rest of an arrow comes later.
+                # On a slow connection the rest of an arrow key comes later.
                 begun = "".join(_BEGUN_KEY.findall(pressed)[:1])
                 for key in pressed.removesuffix(begun).lower():
                     if key in keys:
@@ -412,7 +370,7 @@ class Terminal:
 
 
 def complain(words: str) -> None:
-    """Write a line to stderr as it is now: another may stand in for it while something is drawn."""
+    """Write a line to the current stderr."""
     console = Terminal(no_color=True).err
     if console.is_terminal:
         console.print(_hanging(words, console))
@@ -421,7 +379,7 @@ def complain(words: str) -> None:
 
 
 def _hanging(words: str | Text, console: Console) -> Text:
-    """A line that goes on behind the first column where there is no room: what begins there is ours."""
+    """Wrap a line with a hanging indent, to keep the first column for Outrider."""
     text = Text(words) if isinstance(words, str) else words
     if text.cell_len <= console.width:
         return text
@@ -436,7 +394,7 @@ def _single_keys(fd: int) -> Generator[None]:
 
     before = termios.tcgetattr(fd)
     try:
-        # Ctrl-C stays what it is.
+        # Ctrl-C still sends a signal.
         tty.setcbreak(fd, termios.TCSAFLUSH)
         yield
     finally:
@@ -444,7 +402,7 @@ def _single_keys(fd: int) -> Generator[None]:
 
 
 class _Guarded:
-    """A stream of Python's, for all who write to it without asking: logs, warnings, tracebacks, packages."""
+    """A standard stream that makes everything written to it safe: logs, warnings, tracebacks, packages."""
 
     def __init__(self, stream: IO[str]) -> None:
         self.exact = stream
@@ -463,7 +421,7 @@ class _Guarded:
 
 @contextmanager
 def guarded_streams() -> Generator[None]:
-    """Have standard output and error show, and not obey, all that is written to them."""
+    """Make everything that is written to standard output and error safe to show."""
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (cast("TextIO", _Guarded(stream)) for stream in before)
     try:
@@ -484,28 +442,19 @@ def _is_terminal(stream: IO[str] | None) -> bool:
         return False
 
 
-_IN_ASCII: Final = {
-    "…": "...",
-    "—": "-",
-    "\u2013": "-",
-    "·": "-",
-    "\u2019": "'",
-    "“": '"',
-    "”": '"',
-    "→": "->",
-}
+_IN_ASCII: Final = dict(zip("…—\u2013·\u2019“”→", ("...", "-", "-", "-", "'", '"', '"', "->"), strict=True))
 _HANDLER: Final = "outrider-terminal"
 
 
-def _spelled(error: UnicodeError) -> tuple[str, int]:
-    """What stands for characters that a stream cannot show."""
+def _replace(error: UnicodeError) -> tuple[str, int]:
+    """Replace characters that a stream cannot encode."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     return "".join(_IN_ASCII.get(sign, "?") for sign in error.object[error.start : error.end]), error.end
 
 
-def _forgive(stream: IO[str], how: str) -> None:
-    codecs.register_error(_HANDLER, _spelled)
+def _set_errors(stream: IO[str], how: str) -> None:
+    codecs.register_error(_HANDLER, _replace)
     reconfigure = getattr(stream, "reconfigure", None)
     if reconfigure is not None:
         reconfigure(errors=how)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
-from outrider.app._failing import Code, Failed
-from outrider.app._render.describe import Said, said, shortened
-from outrider.app._render.page import Page
-from outrider.app._terminal import Terminal, one_line, printable
+from outrider._display import one_line, printable
+from outrider.app._flags import Code, Failed
+from outrider.app._render import DisplayLine, Page, describe, shortened
+from outrider.app._terminal import Terminal
 from outrider.errors import MalformedFrame
 from outrider.transports import read_trace, timeline
 from outrider.wire import InitMessage, StreamEvent, UnknownMessage, decode
@@ -24,20 +24,15 @@ if TYPE_CHECKING:
 
     from outrider.transports import Recording, TimelineEntry, TraceRecord
 
-__all__ = ["read_recording", "replay_file", "show_trace"]
-
 
 # Replay.
 
 _LONGEST_PAUSE: Final = 3.0
-"""Nobody wants to watch an hour of nothing again."""
+"""Longer pauses are cut."""
 
 
 def replay_file(path: Path, *, no_color: bool, speed: float) -> int:
-    """Print the conversation in a recording; gives the exit code.
-
-    Raises `OSError`, `TranscriptDamaged` or `UsageError` for what cannot be read.
-    """
+    """Print the conversation in a recording; gives the exit code."""
     terminal = Terminal(no_color=no_color)
     recording = read_recording(path)
     name = path.name.partition(".")[0]
@@ -50,29 +45,30 @@ def replay_file(path: Path, *, no_color: bool, speed: float) -> int:
         terminal.clear()
     terminal.print()
     terminal.print(Text(player.totals(), style="dim"))
-    if recording.is_cut_short:
-        terminal.note(Text("Its last line is not whole: whoever wrote it was stopped.", style="yellow"))
-    return Code.OK
+    return _finish(terminal, recording)
 
 
 def read_recording(path: Path) -> Recording:
-    """What is recorded in a file.
-
-    Raises `Failed` if that is nothing, and what `read_trace` raises.
-    """
+    """Read a recording. Raises `Failed` if it is empty, and what `read_trace` raises."""
     recording = read_trace(path)
     if not recording.records:
-        raise Failed(f"{path} is empty: nothing is recorded there.", Code.USAGE)
+        raise Failed(f"{path} is empty.", Code.USAGE)
     return recording
+
+
+def _finish(terminal: Terminal, recording: Recording) -> int:
+    if recording.is_cut_short:
+        terminal.note(Text("The last line is incomplete: the recording was interrupted.", style="yellow"))
+    return Code.OK
 
 
 def _about(recording: Recording) -> str:
     runs = len(recording.runs)
-    return f" — {runs} run{'' if runs == 1 else 's'} of the program"
+    return f" — {runs} run{'' if runs == 1 else 's'} of Claude Code"
 
 
 class _Player:
-    """Plays one record after the other."""
+    """Prints one record after the other."""
 
     def __init__(self, page: Page, speed: float) -> None:
         self._page = page
@@ -88,11 +84,15 @@ class _Player:
         if record.is_line:
             self._line(record)
         elif record.direction == "stderr" and record.text.strip():
-            self._page.say(Said("note", printable(record.text.rstrip())), label="stderr", at=record.time)
+            self._page.say(
+                DisplayLine("note", printable(record.text.rstrip())), label="stderr", at=record.time
+            )
         elif record.event == "exit":
             code = record.facts.get("returncode")
             self._page.say(
-                Said("note", f"the program ended with {one_line(str(code))}"), label="exit", at=record.time
+                DisplayLine("note", f"code {one_line(str(code))}"),
+                label="exit",
+                at=record.time,
             )
 
     def _keep_time(self, record: TraceRecord) -> None:
@@ -110,19 +110,19 @@ class _Player:
             frame = decode(record.data)
         except MalformedFrame:
             line = shortened(one_line(record.text))
-            self._page.say(Said("note", line), label="noise", at=record.time)
+            self._page.say(DisplayLine("note", line), label="noise", at=record.time)
             return
         self.unknown += isinstance(frame, UnknownMessage)
         if isinstance(frame, StreamEvent):
             self._text += frame.text
             if self._speed and self._text.strip():
-                self._page.draw(Said("agent", printable(self._text.strip("\n"))), at=record.time)
+                self._page.draw(DisplayLine("agent", printable(self._text.strip("\n"))), at=record.time)
             return
         self._text = ""
         if isinstance(frame, InitMessage):
             self._cwd = frame.cwd
         is_from_agent = record.direction == "cli->host"
-        for each in said(frame, cwd=self._cwd, is_from_agent=is_from_agent, with_requests=True):
+        for each in describe(frame, cwd=self._cwd, is_from_agent=is_from_agent, with_requests=True):
             if each.kind == "user":
                 self._page.print()
             label = "starts" if isinstance(frame, InitMessage) else None
@@ -147,14 +147,11 @@ _SIGNS: Final[Mapping[str, tuple[str, str]]] = {
     "meta": ("*", "dim"),
     "note": ("#", "dim"),
 }
-"""Who said it: this side, the agent, the agent on stderr; what happened, and remarks."""
+"""The symbol and style of each direction."""
 
 
 def show_trace(path: Path, *, no_color: bool, with_partials: bool) -> int:
-    """Print the timeline of a trace; gives the exit code.
-
-    Raises `OSError`, `TranscriptDamaged` or `UsageError` for what cannot be read.
-    """
+    """Print the timeline of a trace; gives the exit code."""
     terminal = Terminal(no_color=no_color)
     recording = read_recording(path)
     is_terminal = terminal.out.is_terminal
@@ -168,9 +165,7 @@ def show_trace(path: Path, *, no_color: bool, with_partials: bool) -> int:
         if is_terminal:
             line.truncate(width, overflow="ellipsis")
         terminal.print(line)
-    if recording.is_cut_short:
-        terminal.note(Text("Its last line is not whole: whoever wrote it was stopped.", style="yellow"))
-    return Code.OK
+    return _finish(terminal, recording)
 
 
 def _line(entry: TimelineEntry, width: int) -> Text:

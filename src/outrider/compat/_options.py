@@ -1,24 +1,24 @@
 """Translates `ClaudeAgentOptions` into `Options` with the same effect, `extra_args` and skills included.
 
-Leaves to Claude Code what the reference leaves to it. Single values are in `_option_values`.
+Leaves to Claude Code what the reference leaves to it, and drops what the reference silently drops. Invalid
+values are passed on, and rejected by name where options are made.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard, cast
 
 import msgspec
 
-from outrider.compat import _option_values as spelled
 from outrider.compat._callbacks import decide_with, hooks_of
-from outrider.compat._option_values import is_mapping
 from outrider.compat._transport import native
-from outrider.compat.types import CanUseToolShadowedWarning, ClaudeAgentOptions
+from outrider.compat.types import AgentDefinition, CanUseToolShadowedWarning, ClaudeAgentOptions
 from outrider.errors import SessionNotFound
 from outrider.launch import make_environment
 from outrider.options import Options, Timeouts
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from outrider.options import OptionFields
 
 
+def _is_mapping(given: object) -> TypeGuard[Mapping[Any, Any]]:
+    return isinstance(given, Mapping)
+
+
 # Flags in `extra_args`.
 
 Fields: TypeAlias = dict[str, Any]
@@ -40,7 +44,7 @@ Change: TypeAlias = Callable[[Fields, str | None], None]
 
 def with_flags(fields: Fields, flags: object) -> Fields:
     """The fields of options with what the flags say, and the other flags as `extra_args`."""
-    if not is_mapping(flags):
+    if not _is_mapping(flags):
         return {**fields, "extra_args": flags}
     changed = {**fields}
     rest: Fields = {}
@@ -102,7 +106,7 @@ def _json(option: str) -> Change:
     def change(fields: Fields, value: str | None) -> None:
         found = _decoded(value or "")
         before = fields.get(option)
-        fields[option] = {**found, **before} if is_mapping(found) and is_mapping(before) else found
+        fields[option] = {**found, **before} if _is_mapping(found) and _is_mapping(before) else found
 
     return change
 
@@ -121,7 +125,7 @@ def _of_prompt(name: str, kinds: tuple[str, ...], read: Callable[[str | None], o
     def change(fields: Fields, value: str | None) -> None:
         prompt = fields.get("system_prompt")
         parts = {"type": "custom", "prompt": prompt} if isinstance(prompt, str) else prompt
-        if is_mapping(parts) and parts.get("type") in kinds:
+        if _is_mapping(parts) and parts.get("type") in kinds:
             fields["system_prompt"] = {**parts, name: read(value)}
 
     return change
@@ -129,7 +133,7 @@ def _of_prompt(name: str, kinds: tuple[str, ...], read: Callable[[str | None], o
 
 def _thinking_display(fields: Fields, value: str | None) -> None:
     given = fields.get("thinking")
-    if given is None or is_mapping(given):
+    if given is None or _is_mapping(given):
         fields["thinking"] = {"type": "adaptive", "display": value, **(given or {})}
 
 
@@ -137,9 +141,9 @@ def _schema(fields: Fields, value: str | None) -> None:
     fields["output_format"] = {"type": "json_schema", "schema": _decoded(value or "")}
 
 
-def _servers(fields: Fields, value: str | None) -> None:
+def _mcp_config(fields: Fields, value: str | None) -> None:
     before, config = fields.get("mcp_servers"), value or ""
-    if not before or not is_mapping(before):
+    if not before or not _is_mapping(before):
         fields["mcp_servers"] = config
         return
     try:
@@ -148,8 +152,8 @@ def _servers(fields: Fields, value: str | None) -> None:
     except OSError as error:
         raise ValueError(f"extra_args['mcp-config'] names a file that cannot be read: {error}") from error
     found = _decoded(config)
-    more = found.get("mcpServers") if is_mapping(found) else None
-    if not is_mapping(more):
+    more = found.get("mcpServers") if _is_mapping(found) else None
+    if not _is_mapping(more):
         raise ValueError("extra_args['mcp-config'] must have `mcpServers`, a mapping of names to servers")
     fields["mcp_servers"] = {**before, **more}
 
@@ -191,7 +195,7 @@ _FLAGS: Final[dict[str, Change]] = {
     "max-budget-usd": _number("max_budget_usd", float),
     "max-thinking-tokens": _unless("max_thinking_tokens", _number("max_thinking_tokens", int)),
     "max-turns": _number("max_turns", int),
-    "mcp-config": _servers,
+    "mcp-config": _mcp_config,
     "model": _text("model"),
     "name": _text("title"),
     "no-session-persistence": _fixed("persist_session", value=False),
@@ -218,6 +222,154 @@ _FLAGS: Final[dict[str, Change]] = {
     "thinking-display": _thinking_display,
     "tools": _more("tools", split_rules),
 }
+
+
+# Single values.
+
+_OF_PROMPT: Final = {
+    "preset": ("type", "exclude_dynamic_sections", "snapshot"),
+    "custom": ("type", "prompt", "snapshot"),
+    "file": ("type", "path"),
+}
+_OF_THINKING: Final = {
+    "adaptive": ("type", "display"),
+    "enabled": ("type", "budget_tokens", "display"),
+    "disabled": ("type",),
+}
+_SWITCHES: Final = ("exclude_dynamic_sections", "snapshot")
+
+
+def _rules(given: object) -> object:
+    """Rules for tools. The program takes each apart at commas and blanks."""
+    texts = _texts(given)
+    return given if texts is None else split_rules(",".join(texts))
+
+
+def _tools(given: object) -> object:
+    """The names of tools; any mapping stands for the preset."""
+    if _is_mapping(given):
+        return "default"
+    texts = _texts(given)
+    return given if texts is None else [name for text in texts for name in text.replace(",", " ").split()]
+
+
+def _fallback_models(given: object, model: object) -> object:
+    """The models to fall back to: the same one again is none."""
+    if not isinstance(given, str):
+        return given
+    names = dict.fromkeys(name.strip() for name in given.split(","))
+    return [name for name in names if name and name != model] or None
+
+
+def _prompt(given: object) -> object:
+    """What the system prompt is, without what is added to it."""
+    if given is None:
+        return ""
+    if not _is_mapping(given):
+        return given
+    known = _known(given, _OF_PROMPT)
+    return {name: item for name, item in known.items() if name not in _SWITCHES or isinstance(item, bool)}
+
+
+def _appended_prompt(given: object) -> object:
+    """What is added to the agent's own system prompt."""
+    return _of(given, "append") or None if _of(given, "type") == "preset" else None
+
+
+def _thinking(given: object) -> object:
+    """How the model thinks; None for a budget of nothing, which `_thinking_tokens` has."""
+    if not _is_mapping(given) or _thinking_tokens(given, None) == 0:
+        return None if _is_mapping(given) else given
+    return _known(given, _OF_THINKING)
+
+
+def _thinking_tokens(given: object, otherwise: object) -> object:
+    """How many tokens it may think with."""
+    is_nothing = _of(given, "type") == "enabled" and _of(given, "budget_tokens") == 0
+    return 0 if is_nothing else otherwise
+
+
+def _servers(given: object) -> object:
+    """MCP servers; those of this process as what answers for them."""
+    if not _is_mapping(given):
+        return given or {}
+    return {name: _of(server, "instance") if _is_own(server) else server for name, server in given.items()}
+
+
+def _is_own(server: object) -> bool:
+    return _of(server, "type") == "sdk" and _of(server, "instance") is not None
+
+
+def _agents(given: object) -> object:
+    """Subagents, without what is unset."""
+    if not _is_mapping(given):
+        return given or {}
+    return {name: _agent(agent) for name, agent in given.items()}
+
+
+def _agent(given: object) -> object:
+    fields = dataclasses.asdict(given) if isinstance(given, AgentDefinition) else given
+    if not _is_mapping(fields):
+        return fields
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _plugins(given: object) -> object:
+    """Plugins. Raises `ValueError` for one that is not in a folder."""
+    if not isinstance(given, list | tuple):
+        return given
+    every = cast("list[object]", given)
+    for plugin in every:
+        if _is_mapping(plugin) and plugin.get("type") != "local":
+            raise ValueError(f"Unsupported plugin type: {plugin.get('type')}")
+    return every
+
+
+def _output_format(given: object) -> object:
+    """The form of the answer. Another than a schema means nothing."""
+    if not _is_mapping(given):
+        return given
+    schema = _of(given, "schema") if _of(given, "type") == "json_schema" else None
+    return None if schema is None else {"type": "json_schema", "schema": schema}
+
+
+def _sandbox(given: object) -> object:
+    """The sandbox. Outrider would not run commands at all where there is none; the reference runs them."""
+    if not _is_mapping(given) or not _of(given, "enabled"):
+        return given
+    return {"failIfUnavailable": False, **given}
+
+
+def _variables(options: ClaudeAgentOptions) -> object:
+    """The variables that are set. These come before options in Outrider, and after them in the reference."""
+    given: object = options.env
+    if not _is_mapping(given):
+        return given
+    beaten = {
+        "CLAUDE_AGENT_SDK_VERSION": True,
+        "CLAUDE_AGENT_SDK_DERIVED_CLIENT_APP": True,
+        "CLAUDE_AGENT_SDK_CLIENT_APP": options.client_app is not None,
+        "CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING": options.enable_file_checkpointing,
+        "PWD": options.cwd is not None,
+    }
+    return {name: value for name, value in given.items() if not beaten.get(name)}
+
+
+def _texts(given: object) -> list[str] | None:
+    if not isinstance(given, list | tuple):
+        return None
+    items = cast("list[object]", given)
+    return None if any(not isinstance(item, str) for item in items) else cast("list[str]", items)
+
+
+def _of(given: object, name: str) -> object:
+    return given.get(name) if _is_mapping(given) else None
+
+
+def _known(given: Mapping[Any, Any], names: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
+    """A mapping of a known type, without the keys that its type does not have."""
+    known = names.get(str(given.get("type")))
+    return {name: item for name, item in given.items() if known is None or name in known}
 
 
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\ufeff(),]")
@@ -327,24 +479,24 @@ def _fields(options: ClaudeAgentOptions) -> Fields:
     fields |= {name: getattr(options, name) or None for name in _DROPPED_IF_EMPTY}
     fields |= {name: getattr(options, name) or () for name in _LISTS}
     fields |= {
-        "tools": spelled.tools(options.tools),
-        "allowed_tools": spelled.rules(options.allowed_tools or ()),
-        "disallowed_tools": spelled.rules(options.disallowed_tools or ()),
+        "tools": _tools(options.tools),
+        "allowed_tools": _rules(options.allowed_tools or ()),
+        "disallowed_tools": _rules(options.disallowed_tools or ()),
         # The reference takes any name, and sends it as it is.
         "extra_tools": ("*",),
         "skills": checked_skills(options.skills),
-        "system_prompt": spelled.prompt(options.system_prompt),
-        "append_system_prompt": spelled.appended_prompt(options.system_prompt),
-        "thinking": spelled.thinking(options.thinking),
-        "max_thinking_tokens": spelled.thinking_tokens(options.thinking, options.max_thinking_tokens),
-        "mcp_servers": spelled.servers(options.mcp_servers),
-        "agents": spelled.agents(options.agents),
-        "plugins": spelled.plugins(options.plugins or ()),
-        "output_format": spelled.output_format(options.output_format),
-        "sandbox": spelled.sandbox(options.sandbox),
+        "system_prompt": _prompt(options.system_prompt),
+        "append_system_prompt": _appended_prompt(options.system_prompt),
+        "thinking": _thinking(options.thinking),
+        "max_thinking_tokens": _thinking_tokens(options.thinking, options.max_thinking_tokens),
+        "mcp_servers": _servers(options.mcp_servers),
+        "agents": _agents(options.agents),
+        "plugins": _plugins(options.plugins or ()),
+        "output_format": _output_format(options.output_format),
+        "sandbox": _sandbox(options.sandbox),
         # Alone, they are handed on unread.
         "strict_settings_merge": options.sandbox is not None,
-        "env": spelled.variables(options),
+        "env": _variables(options),
         "stderr": _to_stderr if options.stderr is None else options.stderr,
         "hooks": hooks_of(options.hooks),
         "permission": decide_with(options.can_use_tool),
@@ -371,7 +523,7 @@ def _settled(fields: Fields, transport: Transport | transports.Transport | None)
     elif settled["continue_conversation"] is False:
         # There is nothing to copy.
         settled["fork_session"] = False
-    settled["fallback_model"] = spelled.fallback_models(fields["fallback_model"], fields["model"])
+    settled["fallback_model"] = _fallback_models(fields["fallback_model"], fields["model"])
     return settled
 
 

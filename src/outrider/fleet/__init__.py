@@ -1,6 +1,6 @@
 """Many sessions: pools of ready processes, healing, budgets, and fleets of tasks on one machine or a cluster.
 
-Adds no protocol of its own: everything is done with sessions. Names are loaded when they are first used.
+Everything here is built on sessions. Names are loaded on first use.
 """
 
 from typing import TYPE_CHECKING
@@ -8,203 +8,66 @@ from typing import TYPE_CHECKING
 from outrider._lazy import lazily
 
 if TYPE_CHECKING:
-    from outrider.fleet._budget.account import Left, Spent
-    from outrider.fleet._budget.budget import Budget, BudgetWarning, Gate
-    from outrider.fleet._budget.ledger import Ledger, LedgerEntry
-    from outrider.fleet._engine import (
-        Assignment,
-        Attempted,
-        Engine,
-        LocalEngine,
-        Note,
-        Shared,
-        attempt_locally,
-    )
-    from outrider.fleet._errors import (
-        ClusterNotFound,
-        JournalBusy,
-        JournalInvalid,
-        PoolClosed,
-        QueueFull,
-        QueueTimedOut,
-        WorkerLost,
-        WorkspaceFailed,
-    )
-    from outrider.fleet._fields import ResilientFields
-    from outrider.fleet._journal import Counts, Entry, Journal
-    from outrider.fleet._map import RunFields, map, resume  # noqa: A004 - as it is called: `fleet.map`
-    from outrider.fleet._pool.limits import PoolStats
-    from outrider.fleet._pool.pool import Pool
-    from outrider.fleet._progress import Adaptive, Progress, Running
-    from outrider.fleet._ray.engine import RayEngine
-    from outrider.fleet._report.report import FailureKind, Latency, Part, Report
-    from outrider.fleet._resilient.process import DirectStarter, Starter
-    from outrider.fleet._resilient.retry import CONTINUE, Clock, Restart, Restarted, Retry, Retrying
-    from outrider.fleet._resilient.session import (
-        ResilientReader,
-        ResilientSession,
-        ResilientState,
-        ResilientTurn,
-    )
-    from outrider.fleet._run import Run
-    from outrider.fleet._task import Outcome, Status, Task, read_lines
-    from outrider.fleet._workspaces import Copy, Empty, Keep, Workspace, Worktree
-
-_HOMES = {
-    "_budget.account": (
-        "Left",
-        "Spent",
-    ),
-    "_budget.budget": (
-        "Budget",
-        "BudgetWarning",
-        "Gate",
-    ),
-    "_budget.ledger": (
-        "Ledger",
-        "LedgerEntry",
-    ),
-    "_engine": (
-        "Assignment",
-        "Attempted",
-        "Engine",
-        "LocalEngine",
-        "Note",
-        "Shared",
-        "attempt_locally",
-    ),
-    "_errors": (
-        "ClusterNotFound",
-        "JournalBusy",
-        "JournalInvalid",
-        "PoolClosed",
-        "QueueFull",
-        "QueueTimedOut",
-        "WorkerLost",
-        "WorkspaceFailed",
-    ),
-    "_fields": ("ResilientFields",),
-    "_journal": (
-        "Counts",
-        "Entry",
-        "Journal",
-    ),
-    "_map": (
-        "RunFields",
-        "map",
-        "resume",
-    ),
-    "_pool.limits": ("PoolStats",),
-    "_pool.pool": ("Pool",),
-    "_progress": (
-        "Adaptive",
-        "Progress",
-        "Running",
-    ),
-    "_ray.engine": ("RayEngine",),
-    "_report.report": (
-        "FailureKind",
-        "Latency",
-        "Part",
-        "Report",
-    ),
-    "_resilient.process": (
-        "DirectStarter",
-        "Starter",
-    ),
-    "_resilient.retry": (
-        "CONTINUE",
-        "Clock",
-        "Restart",
-        "Restarted",
-        "Retry",
-        "Retrying",
-    ),
-    "_resilient.session": (
-        "ResilientReader",
-        "ResilientSession",
-        "ResilientState",
-        "ResilientTurn",
-    ),
-    "_run": ("Run",),
-    "_task": (
-        "Outcome",
-        "Status",
-        "Task",
-        "read_lines",
-    ),
-    "_workspaces": (
-        "Copy",
-        "Empty",
-        "Keep",
-        "Workspace",
-        "Worktree",
-    ),
-}
-"""Where the names are."""
-
-__getattr__, __dir__ = lazily(__name__, _HOMES)
-
-__all__ = [
-    "CONTINUE",
-    "Adaptive",
-    "Assignment",
-    "Attempted",
-    "Budget",
-    "BudgetWarning",
-    "Clock",
-    "ClusterNotFound",
-    "Copy",
-    "Counts",
-    "DirectStarter",
-    "Empty",
-    "Engine",
-    "Entry",
-    "FailureKind",
-    "Gate",
-    "Journal",
-    "JournalBusy",
-    "JournalInvalid",
-    "Keep",
-    "ResilientFields",
-    "ResilientReader",
-    "ResilientSession",
-    "ResilientState",
-    "ResilientTurn",
-    "Latency",
-    "Ledger",
-    "LedgerEntry",
-    "Left",
-    "LocalEngine",
-    "Note",
-    "Outcome",
-    "Part",
-    "Pool",
-    "PoolClosed",
-    "PoolStats",
-    "Progress",
-    "QueueFull",
-    "QueueTimedOut",
-    "RayEngine",
-    "Report",
-    "Restart",
-    "Restarted",
-    "Retry",
-    "Retrying",
-    "Run",
-    "RunFields",
-    "Running",
-    "Shared",
-    "Spent",
-    "Starter",
-    "Status",
-    "Task",
-    "WorkerLost",
-    "Workspace",
-    "WorkspaceFailed",
-    "Worktree",
-    "attempt_locally",
-    "map",
-    "read_lines",
-    "resume",
-]
+    from outrider.fleet._budget.account import Left as Left
+    from outrider.fleet._budget.account import Spent as Spent
+    from outrider.fleet._budget.budget import Budget as Budget
+    from outrider.fleet._budget.budget import BudgetWarning as BudgetWarning
+    from outrider.fleet._budget.budget import Gate as Gate
+    from outrider.fleet._budget.ledger import Ledger as Ledger
+    from outrider.fleet._budget.ledger import LedgerEntry as LedgerEntry
+    from outrider.fleet._engine import Assignment as Assignment
+    from outrider.fleet._engine import Attempted as Attempted
+    from outrider.fleet._engine import Engine as Engine
+    from outrider.fleet._engine import LocalEngine as LocalEngine
+    from outrider.fleet._engine import Note as Note
+    from outrider.fleet._engine import Shared as Shared
+    from outrider.fleet._engine import attempt_locally as attempt_locally
+    from outrider.fleet._errors import ClusterNotFound as ClusterNotFound
+    from outrider.fleet._errors import JournalBusy as JournalBusy
+    from outrider.fleet._errors import JournalInvalid as JournalInvalid
+    from outrider.fleet._errors import PoolClosed as PoolClosed
+    from outrider.fleet._errors import QueueFull as QueueFull
+    from outrider.fleet._errors import QueueTimedOut as QueueTimedOut
+    from outrider.fleet._errors import WorkerLost as WorkerLost
+    from outrider.fleet._errors import WorkspaceFailed as WorkspaceFailed
+    from outrider.fleet._fields import ResilientFields as ResilientFields
+    from outrider.fleet._journal import Counts as Counts
+    from outrider.fleet._journal import Entry as Entry
+    from outrider.fleet._journal import Journal as Journal
+    from outrider.fleet._map import RunFields as RunFields
+    from outrider.fleet._map import map as map  # noqa: A004 - as `fleet.map`
+    from outrider.fleet._map import resume as resume
+    from outrider.fleet._pool.pool import Pool as Pool
+    from outrider.fleet._pool.slots import PoolStats as PoolStats
+    from outrider.fleet._progress import Adaptive as Adaptive
+    from outrider.fleet._progress import Progress as Progress
+    from outrider.fleet._progress import Running as Running
+    from outrider.fleet._ray.engine import RayEngine as RayEngine
+    from outrider.fleet._report.report import FailureKind as FailureKind
+    from outrider.fleet._report.report import Latency as Latency
+    from outrider.fleet._report.report import Part as Part
+    from outrider.fleet._report.report import Report as Report
+    from outrider.fleet._resilient.retry import CONTINUE as CONTINUE
+    from outrider.fleet._resilient.retry import Clock as Clock
+    from outrider.fleet._resilient.retry import Restart as Restart
+    from outrider.fleet._resilient.retry import Restarted as Restarted
+    from outrider.fleet._resilient.retry import Retry as Retry
+    from outrider.fleet._resilient.retry import Retrying as Retrying
+    from outrider.fleet._resilient.session import ResilientReader as ResilientReader
+    from outrider.fleet._resilient.session import ResilientSession as ResilientSession
+    from outrider.fleet._resilient.session import ResilientState as ResilientState
+    from outrider.fleet._resilient.session import ResilientTurn as ResilientTurn
+    from outrider.fleet._resilient.turn_runner import DirectStarter as DirectStarter
+    from outrider.fleet._resilient.turn_runner import Starter as Starter
+    from outrider.fleet._run import Run as Run
+    from outrider.fleet._task import Outcome as Outcome
+    from outrider.fleet._task import Status as Status
+    from outrider.fleet._task import Task as Task
+    from outrider.fleet._task import read_lines as read_lines
+    from outrider.fleet._workspaces import Copy as Copy
+    from outrider.fleet._workspaces import Empty as Empty
+    from outrider.fleet._workspaces import Keep as Keep
+    from outrider.fleet._workspaces import Workspace as Workspace
+    from outrider.fleet._workspaces import Worktree as Worktree
+else:
+    __getattr__, __dir__, __all__ = lazily(__name__)

@@ -9,9 +9,9 @@ import math
 import os
 import socket
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, cast, runtime_checkable
 
 import anyio
 import msgspec
@@ -26,20 +26,16 @@ from outrider.errors import (
     TurnFailed,
     TurnTimedOut,
 )
-from outrider.fleet._budget.account import Spent
 from outrider.fleet._budget.budget import Budget
 from outrider.fleet._errors import ClusterNotFound, WorkerLost
-from outrider.fleet._resilient.retry import Restarts, Retrying
+from outrider.fleet._resilient.retry import Recovery, Retrying, Tries
 from outrider.fleet._resilient.session import ResilientSession
+from outrider.fleet._resilient.turn_runner import resumed
 from outrider.fleet._task import Outcome, Status, Task
 from outrider.fleet._workspaces import Workspace, discard, folder_name, has_folder, working_folder
 from outrider.options import Options
 from outrider.session import Result, Usage
-from outrider.wire import (
-    ApiRetryMessage,
-    AssistantMessage,
-    Json,
-)
+from outrider.wire import ApiRetryMessage, AssistantMessage, ConversationResetMessage, InitMessage, Json
 from outrider.wire._blocks import TOOL_CALLS
 
 if TYPE_CHECKING:
@@ -47,9 +43,9 @@ if TYPE_CHECKING:
     from outrider.fleet._budget.ledger import Ledger
     from outrider.fleet._journal import Entry
     from outrider.fleet._map import Plan
-    from outrider.fleet._resilient.process import Starter
     from outrider.fleet._resilient.retry import Restart, Retry
     from outrider.fleet._resilient.session import ResilientTurn
+    from outrider.fleet._resilient.turn_runner import Item, Starter
 
 __all__ = [
     "Assignment",
@@ -66,7 +62,7 @@ __all__ = [
 
 
 class Assignment(msgspec.Struct, frozen=True, kw_only=True):
-    """One attempt at a task: all that an engine has to know."""
+    """One attempt at a task: all that an engine needs to know."""
 
     id: str
     number: int
@@ -93,13 +89,13 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     wall: float | None = None
     seconds: float | None = None
     """How long the attempt may take."""
-    restarts: int = 0
-    """How often the agent of this task was started again before, of as often as it may be."""
+    tries: Tries = Tries()
+    """How often something was tried again for this task before, of as often as it may be."""
     tags: Mapping[str, str] = {}
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):
-    """What an engine tells of an attempt that is not over."""
+    """What an engine reports of an attempt that is under way."""
 
     session_id: str | None = None
     """It goes on in this session now."""
@@ -113,8 +109,8 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     """The API wants fewer requests."""
     worker: str | None = None
     """Where it runs."""
-    restarts: int | None = None
-    """How often the agent of the task was started again so far."""
+    tries: Tries | None = None
+    """How often something was tried again for the task so far."""
 
 
 class Attempted(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,6 +131,13 @@ class Attempted(msgspec.Struct, frozen=True, kw_only=True):
     """All that came of it, where it ran in this process."""
 
 
+PICK_UP: Final = (
+    "You were cut off before you were done. Look at what you have done so far, go on where you stopped, do"
+    " nothing twice, and end with the answer."
+)
+"""What a session is told that is picked up after its runner, its worker or its process was lost."""
+
+
 class Shared(msgspec.Struct, kw_only=True):
     """What all attempts of a run have in common."""
 
@@ -153,7 +156,7 @@ Tell: TypeAlias = Callable[[Note], None]
 
 @runtime_checkable
 class Engine(Protocol):
-    """Where attempts are made. One engine serves one run."""
+    """Runs attempts somewhere. One engine serves one run."""
 
     name: str
 
@@ -163,7 +166,7 @@ class Engine(Protocol):
     async def open(self, shared: Shared) -> None:
         """Make ready. Raises `OptionsError` for what this engine cannot do, before anything is started."""
 
-    async def attempt(self, work: Assignment, tell: Tell) -> Attempted:
+    def attempt(self, work: Assignment, tell: Tell) -> Coroutine[Any, Any, Attempted]:
         """Make one attempt, and tell what comes on the way, in the event loop's thread.
 
         A task that fails is what the attempt came to, no error of the engine. Raises `WorkerLost` if the
@@ -175,23 +178,18 @@ class Engine(Protocol):
         """Give back all that was taken. No attempt is running."""
 
 
-_PICK_UP: Final = (
-    "You were cut off before you were done. Look at what you have done so far, go on where you stopped, do"
-    " nothing twice, and end with the answer."
-)
-"""What a session is told that is picked up after its runner, its worker or its process was lost."""
 _NOTED_EVERY: Final = 2.0
 """Seconds between two notes of what an attempt has used: each is written to disk."""
 
 
-async def attempt_locally(work: Assignment, shared: Shared, tell: Tell) -> Attempted:
+def attempt_locally(work: Assignment, shared: Shared, tell: Tell) -> Coroutine[Any, Any, Attempted]:
     """Make one attempt in this process. Whatever the agent does is what it came to, and raises nothing.
 
     A session that is to be picked up and is not there is a `SessionNotFound`, and nothing was done.
 
     Cancelling the call ends the agent; the folder of the attempt stays, so that it can be picked up.
     """
-    return await _Attempt(work, shared, tell).make()
+    return _Attempt(work, shared, tell).make()
 
 
 class _Attempt:
@@ -203,15 +201,20 @@ class _Attempt:
         self._tell = tell
         self._folder: Path | None = None
         self._session_id = work.session_id
-        self._usage = Usage()
-        """Of sessions that are closed."""
+        self._session: ResilientSession[object] | None = None
         self._calls = 0
         self._began = self._noted_at = anyio.current_time()
 
     async def make(self) -> Attempted:
         work = self._work
         try:
-            result = await self._work_on()
+            session = self._session = self._open(self._resumed(await self._enter_folder()))
+            try:
+                # Not `async with`: `connect` does not wait for a session that a lost writer still holds.
+                turn = await session.send(PICK_UP if work.is_picked_up else work.task.prompt, until="idle")
+                result = await self._wait_for(turn)
+            finally:
+                await session.close()
         except OutriderError as failed:
             result = Result[object](error=failed)
         except Exception as failed:  # noqa: BLE001 - what a callback raises ends its task, not the run
@@ -233,16 +236,20 @@ class _Attempt:
             result=result,
         )
 
+    @property
+    def _usage(self) -> Usage:
+        return Usage() if self._session is None else self._session.usage
+
     # The folder.
 
-    async def _enter_folder(self, *, anew: bool) -> Options:
-        """Have a folder; gives the options with it. One that is there is used, unless it is made anew."""
+    async def _enter_folder(self) -> Options:
+        """Have a folder, that of the attempt before if it is picked up; gives the options with it."""
         work = self._work
         if work.workspace is None or work.root is None:
             return work.options
         root = Path(work.root)
         folder = root / folder_name(work.id)
-        if anew or not await run_sync(has_folder, folder):
+        if not work.is_picked_up or not await run_sync(has_folder, folder):
             await run_sync(work.workspace.make, work.id, root)
             self._tell(Note(workspace=str(folder)))
         self._folder = folder
@@ -257,25 +264,25 @@ class _Attempt:
 
     # The session.
 
-    async def _work_on(self) -> Result[object]:
-        work, id = self._work, self._work.session_id
-        options = await self._enter_folder(anew=not work.is_picked_up)
+    def _resumed(self, options: Options) -> Options:
+        """The options with the session that the attempt is made in. Raises `SessionNotFound` if none is
+        kept."""
+        id = self._work.session_id
         if id is None:
-            return await self._talk(options, work.task.prompt)
-        if work.is_picked_up:
-            try:
-                resumed = _resumed(options, id)
-            except OptionsError as error:
-                raise SessionNotFound(id, message="A hermetic run keeps no sessions") from error
-            return await self._talk(resumed, _PICK_UP)
-        return await self._talk(options.replace(session_id=id), work.task.prompt)
+            return options
+        if not self._work.is_picked_up:
+            return options.replace(session_id=id)
+        try:
+            return resumed(options, id)
+        except OptionsError as error:
+            raise SessionNotFound(id, message="A hermetic run keeps no sessions") from error
 
-    async def _talk(self, options: Options, prompt: str) -> Result[object]:
+    def _open(self, options: Options) -> ResilientSession[object]:
         work, shared = self._work, self._shared
         session: ResilientSession[object] = ResilientSession(
             options,
-            output=work.output,
-            restart=self._restart(),
+            output=cast("Any", work.output),
+            restart=shared.restart,
             retry=shared.retry,
             budget=self._budget(),
             ledger=shared.ledger,
@@ -284,88 +291,57 @@ class _Attempt:
             starter=shared.pool,
         )
         # Told before each start, so that it counts also if the start takes all of this process with it.
-        session.restarts = Restarts(
-            shared.restart, work.restarts, lambda count: self._tell(Note(restarts=count))
+        session.recovery = Recovery(
+            shared.restart, shared.retry, work.tries, lambda tries: self._tell(Note(tries=tries))
         )
-        try:
-            # Not `async with`: `connect` does not wait for a session that a lost writer still holds.
-            return await self._turn(session, prompt)
-        except OutriderError as error:
-            # It could not go on.
-            return Result[object](error=error)
-        finally:
-            await session.close()
-            self._usage += session.usage
+        session.listener = self._hear
+        return session
 
-    def _restart(self) -> Restart | None:
-        """The policy, by which a turn that is not sent again is told to go on."""
-        restart = self._shared.restart
-        if restart is None or restart.continue_with is not None:
-            return restart
-        return msgspec.structs.replace(restart, continue_with=_PICK_UP)
-
-    async def _turn(self, session: ResilientSession[object], prompt: str) -> Result[object]:
-        turn = await session.send(prompt, until="idle")
+    async def _wait_for(self, turn: ResilientTurn[object]) -> Result[object]:
+        turn.leave_unread()
         seconds = self._work.seconds
-        with anyio.CancelScope(deadline=math.inf if seconds is None else self._began + seconds) as scope:
-            await self._follow(session, turn)
-        if scope.cancelled_caught:
+        result: Result[object] | None = None
+        with anyio.CancelScope(deadline=math.inf if seconds is None else self._began + seconds):
+            result = await turn.result(check=False)
+        if result is None:
             await turn.cancel()
-        result = await turn.result(check=False)
-        if scope.cancelled_caught:
+            result = await turn.result(check=False)
             late = TurnTimedOut("task_seconds", seconds, result=result, messages=result.messages)
             result = msgspec.structs.replace(result, error=late)
         if isinstance(result.error, ApiFailed):
             self._tell(Note(is_rate_limited=_is_rate_limit(result.error)))
-        self._see(session.id)
+        self._see_session()
         return result
 
-    async def _follow(self, session: ResilientSession[object], turn: ResilientTurn[object]) -> None:
-        """Tell what comes of a turn, until it is over."""
-        try:
-            async for message in turn:
-                if isinstance(message, AssistantMessage):
-                    self._calls += sum(isinstance(block, TOOL_CALLS) for block in message.content)
-                elif isinstance(message, Retrying):
-                    self._tell(Note(is_rate_limited=_is_rate_limit(message.error)))
-                elif isinstance(message, ApiRetryMessage) and message.error_status == 429:
-                    # The program tries again by itself, for minutes.
-                    self._tell(Note(is_rate_limited=True))
-                self._note(session)
-        except OutriderError:
-            # The result has it.
-            pass
+    def _hear(self, message: Item) -> None:
+        """Tell what comes of the turn."""
+        if isinstance(message, AssistantMessage):
+            self._calls += sum(isinstance(block, TOOL_CALLS) for block in message.content)
+        elif isinstance(message, Retrying):
+            self._tell(Note(is_rate_limited=_is_rate_limit(message.error)))
+        elif isinstance(message, ApiRetryMessage) and message.error_status == 429:
+            # The program tries again by itself, for minutes.
+            self._tell(Note(is_rate_limited=True))
+        elif isinstance(message, InitMessage | ConversationResetMessage):
+            self._see_session()
+        now = anyio.current_time()
+        if now >= self._noted_at + _NOTED_EVERY:
+            self._noted_at = now
+            self._tell(Note(usage=self._usage, tool_calls=self._calls))
 
-    def _see(self, session_id: str | None) -> None:
+    def _see_session(self) -> None:
+        session_id = None if self._session is None else self._session.id
         if session_id is not None and session_id != self._session_id:
             self._session_id = session_id
             self._tell(Note(session_id=session_id))
 
-    def _note(self, session: ResilientSession[object]) -> None:
-        self._see(session.id)
-        now = anyio.current_time()
-        if now >= self._noted_at + _NOTED_EVERY:
-            self._noted_at = now
-            self._tell(Note(usage=self._usage + session.usage, tool_calls=self._calls))
-
     def _budget(self) -> Budget | None:
         work, shared = self._work, self._shared.budget
         limits = (work.usd, work.tokens, work.tool_calls, work.wall)
-        if all(limit is None for limit in limits):
+        if limits == (None, None, None, None):
             return shared
         usd, tokens, tool_calls, wall = limits
         return Budget(usd=usd, tokens=tokens, tool_calls=tool_calls, wall=wall, parent=shared, name=work.id)
-
-
-def _resumed(options: Options, session_id: str) -> Options:
-    return options.replace(
-        resume=session_id,
-        session_id=None,
-        continue_conversation=False,
-        fork_session=False,
-        resume_session_at=None,
-        resume_drops_turn=None,
-    )
 
 
 def _status(error: OutriderError | None) -> Status:
@@ -406,11 +382,14 @@ class LocalEngine:
     async def open(self, shared: Shared) -> None:
         self._shared = shared
 
-    async def attempt(self, work: Assignment, tell: Tell) -> Attempted:
-        return await attempt_locally(work, self._shared, tell)
+    def attempt(self, work: Assignment, tell: Tell) -> Coroutine[Any, Any, Attempted]:
+        return attempt_locally(work, self._shared, tell)
 
     async def close(self) -> None:
         pass
+
+
+_NOT_MADE: Final = Attempted(status="failed")
 
 
 class Ended(NamedTuple):
@@ -441,60 +420,58 @@ class TaskAttempts:
         self.attempt = entry.attempts
         self._usage, self._calls = entry.usage, entry.tool_calls
         """Of attempts that are over."""
-        self._session_id = entry.session_id if entry.attempts else None
-        self._is_picked_up = False
-        self._restarts = Restarts(plan.shared.restart)
-        """By the attempts, and of attempts whose worker was lost."""
+        self._session_id: str | None = entry.session_id if entry.attempts else None
+        self._here = f"{plan.engine.name} {socket.gethostname()}:{os.getpid()}"
+        self._recovery = Recovery(plan.shared.restart, plan.shared.retry)
+        """Counts attempts whose worker was lost, and all that was tried again in them."""
         self._noted = Note()
         self._began_at = time.time() if entry.started_at is None else entry.started_at
 
     async def run(self) -> Ended:
         """Make attempts until there is an outcome. Raises what cannot be written down."""
+        plan, entry, recovery = self._plan, self._entry, self._recovery
         while True:
             self.attempt += 1
             self._noted = Note()
+            work: Assignment | None = None
             try:
-                attempted = await self._try()
-                is_missing = self._is_picked_up and isinstance(attempted.error, SessionNotFound)
-                if is_missing and self._restarts.anew():
-                    # It was cut off before its session was written, or that is on another machine: from the
-                    # start, in another, whose id is written down before it begins.
-                    self._session_id = None
-                    continue
-                break
-            except WorkerLost as lost:
+                spent = self._usage, self._calls
+                work = plan.assignment(entry, self.attempt, self._session_id, spent, recovery.tries)
+                self._session_id = work.session_id
+                attempted = _NOT_MADE
+            except OutriderError as error:
+                attempted = Attempted(status="failed", error=error)
+            await plan.source.begin(
+                entry.task.id, self.attempt, self._here, None if work is None else work.session_id
+            )
+            if work is not None:
+                self._begin(work)
+                try:
+                    attempted = await plan.engine.attempt(work, self._note)
+                except ClusterNotFound:
+                    raise
+                except OutriderError as error:
+                    attempted = self._given_up(error)
+                except Exception as error:  # noqa: BLE001 - an engine that fails ends this task, not the run
+                    failed = TurnFailed(message=f"The engine failed: {error!r}")
+                    failed.__cause__ = error
+                    attempted = self._given_up(failed)
+            if isinstance(attempted.error, WorkerLost):
                 await self._settle()
-                attempted = self._given_up(lost)
-                if not self._restarts.again():
+                if recovery.after_loss() is None:
                     break
                 self._usage += attempted.usage
                 self._calls += attempted.tool_calls
+            elif self._is_missing(work, attempted) and recovery.after_missing_session() is not None:
+                # It was cut off before its session was written, or that is on another machine: from the
+                # start, in another, whose id is written down before it begins.
+                self._session_id = None
+            else:
+                break
         return Ended(self._outcome(attempted), attempted.usage, attempted.tool_calls)
 
-    async def _try(self) -> Attempted:
-        plan, entry = self._plan, self._entry
-        try:
-            spent = Spent.of(self._usage, tool_calls=self._calls)
-            work = plan.assignment(entry, self.attempt, self._session_id, spent, self._restarts.count)
-        except OutriderError as error:
-            await plan.source.begin(entry.task.id, self.attempt, self._here(), None)
-            return Attempted(status="failed", error=error)
-        self._session_id, self._is_picked_up = work.session_id, work.is_picked_up
-        await plan.source.begin(entry.task.id, self.attempt, self._here(), work.session_id)
-        self._begin(work)
-        return await self._ask_engine(work)
-
-    async def _ask_engine(self, work: Assignment) -> Attempted:
-        try:
-            return await self._plan.engine.attempt(work, self._note)
-        except (WorkerLost, ClusterNotFound):
-            raise
-        except OutriderError as error:
-            return self._given_up(error)
-        except Exception as error:  # noqa: BLE001 - an engine that fails ends this task, not the run
-            failed = TurnFailed(message=f"The engine failed: {error!r}")
-            failed.__cause__ = error
-            return self._given_up(failed)
+    def _is_missing(self, work: Assignment | None, attempted: Attempted) -> bool:
+        return work is not None and work.is_picked_up and isinstance(attempted.error, SessionNotFound)
 
     def _given_up(self, error: OutriderError) -> Attempted:
         noted = self._noted
@@ -515,11 +492,8 @@ class TaskAttempts:
             tool_calls=before.tool_calls if note.tool_calls is None else note.tool_calls,
             workspace=note.workspace or before.workspace,
         )
-        self._restarts.count = max(self._restarts.count, note.restarts or 0)
+        self._recovery.tries = note.tries or self._recovery.tries
         self._tell(note)
-
-    def _here(self) -> str:
-        return f"{self._plan.engine.name} {socket.gethostname()}:{os.getpid()}"
 
     def _outcome(self, attempted: Attempted) -> Outcome[object]:
         error, result = attempted.error, attempted.result

@@ -1,4 +1,4 @@
-"""Owns the errors of many sessions: places that are not free, workers that are gone, journals in use.
+"""The errors of many sessions: no free process, lost workers, journals in use.
 
 What happens in one session raises the errors of `outrider.errors`.
 """
@@ -18,8 +18,8 @@ __all__ += ["ClusterNotFound", "WorkspaceFailed"]
 
 
 class QueueFull(OutriderError):
-    """As many as the `limit` wait for a process of the pool already, so this one of `tenant` was sent away.
-    Some of them will be served soon, so it is `retryable`."""
+    """`limit` callers wait for a process of the pool already, so this one, of `tenant`, was rejected. Some of
+    them will be served soon, so it is `retryable`."""
 
     hint = "Try again later, or allow more with `queue_limit` or `max_processes`."
     retryable = True

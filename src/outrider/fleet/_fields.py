@@ -1,7 +1,4 @@
-"""The keywords that sessions, pools and runs share, and how amounts of memory and time are written.
-
-Does not act on them.
-"""
+"""The keywords that sessions, pools and runs share, and how amounts of memory and time are written."""
 
 from __future__ import annotations
 
@@ -15,8 +12,8 @@ from outrider.options._validators import LARGEST_WHOLE, invalid_value, seconds
 if TYPE_CHECKING:
     from outrider.fleet._budget.budget import Budget, Gate
     from outrider.fleet._budget.ledger import Ledger
-    from outrider.fleet._resilient.process import Starter
     from outrider.fleet._resilient.retry import Restart, Retry
+    from outrider.fleet._resilient.turn_runner import Starter
 
 __all__ = [
     "PolicyFields",

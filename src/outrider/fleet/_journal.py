@@ -1,6 +1,6 @@
-"""Owns the journal of a run: which tasks there are, how far each came, and what it came to, on disk.
+"""`Journal`, the tasks of a run on disk: which there are, how far each came, and what it came to.
 
-Does not run tasks. Its methods block for as long as the disk takes: a run calls them in threads.
+Its methods block for as long as the disk takes: a run calls them in threads.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _APPLICATION_ID: Final = 0x4272644A
 """Tells a journal from the databases of other programs."""
 _VERSION: Final = 1
 _PATIENCE: Final = 30.0
-"""Seconds to wait for whoever writes: a runner does so for milliseconds, but takes all its tasks at once."""
+"""Seconds to wait for another writer. Writes take milliseconds, but a runner adds all its tasks at once."""
 _GLANCE: Final = 0.2
 """Seconds in which those who only look whether it is taken are gone."""
 
@@ -148,7 +148,7 @@ def _set_up(connection: sqlite3.Connection) -> None:
 
 @contextmanager
 def explained(path: Path) -> Generator[None]:
-    """Makes `JournalInvalid` of what SQLite and the disk have to say."""
+    """Turn errors of SQLite and of the disk into `JournalInvalid` or `JournalBusy`."""
     try:
         yield
     except sqlite3.DatabaseError as error:
@@ -165,7 +165,7 @@ def explained(path: Path) -> Generator[None]:
 
 @contextmanager
 def undamaged(path: Path) -> Generator[None]:
-    """Makes `JournalInvalid` of values that no journal has."""
+    """Turn values that no journal has into `JournalInvalid`."""
     try:
         yield
     except JournalInvalid:
@@ -192,8 +192,7 @@ def _hint(code: int) -> Told:
 
 
 def _close_to_others(path: Path) -> None:
-    """Whoever can open a lock can take it, and keep a runner out. Earlier versions made it for all to
-    read."""
+    """Keep other users from the lock, who could hold it. Earlier versions made it readable for all."""
     if sys.platform != "win32":
         found = path.stat()
         if found.st_uid == os.geteuid() and found.st_mode & 0o077:
@@ -297,8 +296,8 @@ class Journal:
         with Journal("run.db") as journal:
             print(journal.counts(), [outcome.text for outcome in journal.outcomes()])
 
-    Opened like this it is read, at any time. A runner opens it with `writing=True`: only one can have it
-    then, until it is closed or its process ends. What a method has written when it returns outlives
+    Opened like this it is only read, which is possible at any time. A runner opens it with `writing=True`:
+    one at a time, until it is closed or its process ends. What a method has written when it returns survives
     `kill -9` and a loss of power.
 
     Raises `JournalBusy` if another runner has it, `JournalInvalid` for a file that is no journal.
@@ -325,7 +324,7 @@ class Journal:
                 raise
 
     def close(self) -> None:
-        """Give it back. A second time does nothing."""
+        """Close it. A second call does nothing."""
         with self._turn:
             connection, self._connection = self._connection, None
             if connection is not None:
@@ -349,11 +348,10 @@ class Journal:
     # What a runner writes.
 
     def add(self, tasks: Iterable[tuple[int, Task]]) -> int:
-        """Write down tasks with their numbers, all or, if one is wrong, none; gives how many were new.
+        """Add tasks with their numbers: all of them, or none if one is invalid. Returns how many were new.
 
-        Secrets in options are left out. One that is there already, the same at the same place but for those,
-        is left as it is. Raises `OptionsError` for an
-        id that two tasks have, and for a task that is another than the one in the journal.
+        Secrets in options are left out. A task that is there already stays as it is. Raises `OptionsError`
+        for an id that two tasks share, and for a task that differs from the one in the journal.
         """
         new = 0
         with self._transaction() as connection:
@@ -405,7 +403,7 @@ class Journal:
         usage: Usage | None = None,
         tool_calls: int | None = None,
     ) -> None:
-        """What is known by now of the running attempt. Of a task that has ended, nothing is noted."""
+        """Record what is known of the running attempt. Notes on a task that has ended are ignored."""
         with self._transaction() as connection:
             changed = connection.execute(
                 "UPDATE tasks SET session_id = coalesce(?, session_id), workspace = coalesce(?, workspace)"
@@ -439,13 +437,13 @@ class Journal:
             connection.execute("INSERT OR REPLACE INTO meta VALUES ('ran', ?)", (repr(ran),))
 
     def end_all(self, outcomes: Iterable[Outcome[object]]) -> None:
-        """Tasks have ended without another attempt: all of them or, if one had ended before, none."""
+        """Record tasks that ended without another attempt: all of them, or none if one had ended before."""
         with self._transaction() as connection:
             for outcome in outcomes:
                 self._end(connection, outcome)
 
     def reopen(self, statuses: Sequence[Status]) -> int:
-        """Make tasks that ended so pending again, to be begun from the start; gives how many."""
+        """Make tasks that ended with one of these statuses pending again. Returns how many."""
         marks = ", ".join("?" * len(statuses))
         with self._transaction() as connection:
             return connection.execute(

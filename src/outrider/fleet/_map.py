@@ -1,4 +1,4 @@
-"""Reads the arguments of `map` and `resume`, and makes the plan of a run.
+"""`map` and `resume`: reads their arguments, and makes the plan of a run and the source of its tasks.
 
 Starts nothing: `_run` does.
 """
@@ -8,18 +8,23 @@ from __future__ import annotations
 import os
 import tempfile
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, overload
+from threading import Lock
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
 import msgspec
 
 from outrider._threads import run_sync
 from outrider.errors import OptionsError
+from outrider.fleet._budget.account import Spent
 from outrider.fleet._budget.budget import Budget, Gate
-from outrider.fleet._engine import Assignment, Engine, LocalEngine, Shared
+from outrider.fleet._engine import PICK_UP, Assignment, Engine, LocalEngine, Shared
+from outrider.fleet._errors import JournalInvalid
 from outrider.fleet._fields import (
     PolicyFields,
     of_kind,
@@ -28,29 +33,220 @@ from outrider.fleet._fields import (
     read_starter,
     split_keywords,
 )
+from outrider.fleet._journal import Counts, Entry, Journal
 from outrider.fleet._progress import Adaptive, read_concurrency
-from outrider.fleet._resilient.retry import Restart, Retry
+from outrider.fleet._resilient.retry import RESTART, RETRY, Restart, Retry
 from outrider.fleet._run import Run
-from outrider.fleet._source import IterableSource, JournalSource, check_unique_ids
-from outrider.fleet._task import Outcome, Status, Task, numbered
+from outrider.fleet._task import Outcome, Status, Task, filled, kept_options, numbered
 from outrider.fleet._workspaces import discard, folder_name, read_workspace, sweep
 from outrider.options import Options
 from outrider.options._validators import choice, function, invalid_value, path_text, switch
 from outrider.session import Session
+from outrider.session._result import Output
 
 if TYPE_CHECKING:
     from os import PathLike
     from typing import Unpack
 
-    from outrider.fleet._budget.account import Spent
-    from outrider.fleet._journal import Entry
+    from outrider.fleet._engine import Note
     from outrider.fleet._progress import Progress
-    from outrider.fleet._resilient.process import Starter
-    from outrider.fleet._source import Source
+    from outrider.fleet._resilient.retry import Tries
+    from outrider.fleet._resilient.turn_runner import Starter
     from outrider.fleet._workspaces import Workspace
-    from outrider.wire import Json
+    from outrider.session import Usage
+    from outrider.session._result import OutputType
 
-__all__ = ["Plan", "map", "resume"]
+__all__ = ["IterableSource", "JournalSource", "Plan", "Source", "check_unique_ids", "map", "resume"]
+
+
+_AT_ONCE: Final = 500
+"""Tasks that end together without having been begun."""
+
+
+class Known(NamedTuple):
+    """What is known of the tasks when a run begins."""
+
+    counts: Counts | None
+    """None if nobody knows how many there are."""
+    spent: Spent = Spent()
+    journal_id: str | None = None
+
+
+class Source:
+    """What a run asks for tasks, and tells what becomes of them: this one writes nothing down."""
+
+    @property
+    def journal(self) -> Journal | None:
+        return None
+
+    def __init__(self, tasks: Iterator[Entry] = iter(()), total: int | None = 0) -> None:  # noqa: B008 - none
+        """`total`: None if nobody knows how many there are."""
+        self._tasks = tasks
+        self._total = total
+
+    async def open(self) -> Known:
+        """Make ready; gives what there is already."""
+        return Known(None if self._total is None else Counts(pending=self._total))
+
+    async def next(self) -> Entry | None:
+        """The next task; None if there is none. Raises `OptionsError` for one that is wrong."""
+        # In a thread, because the iterable may block.
+        return await run_sync(next, self._tasks, None)
+
+    async def rest(self) -> list[Entry]:
+        """Some of the tasks that are left; none if there is none, or nobody knows how many there are."""
+        if self._total is None:
+            return []
+        return await run_sync(lambda: list(islice(self._tasks, _AT_ONCE)))
+
+    async def begin(self, id: str, attempt: int, worker: str, session_id: str | None) -> None:
+        pass
+
+    async def note(self, id: str, note: Note) -> None:
+        pass
+
+    async def end(self, outcome: Outcome[object], usage: Usage, tool_calls: int, ran: float) -> None:
+        pass
+
+    async def end_all(self, outcomes: list[Outcome[object]]) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+
+class IterableSource(Source):
+    """Tasks of an iterable, which is asked for one at a time."""
+
+    def __init__(self, tasks: Iterable[Task | str], check: Callable[[Task], None] = lambda _: None) -> None:
+        """Raises `OptionsError` for one of a list that is wrong; of others, when it is taken."""
+        entries = check_unique_ids(numbered(tasks, check))
+        if isinstance(tasks, Sequence):
+            entries = iter(list(entries))
+        super().__init__(entries, len(tasks) if isinstance(tasks, Sized) else None)
+
+
+def check_unique_ids(tasks: Iterator[tuple[int, Task]]) -> Iterator[Entry]:
+    """Tasks as entries. Raises `OptionsError` if two tasks have the same id, and names both."""
+    seen: dict[str, int] = {}
+    for number, task in tasks:
+        # Ids that were made are not remembered: there may be millions, and none is made twice.
+        if not task.has_made_id(number) and (first := seen.setdefault(task.id, number)) != number:
+            raise OptionsError(
+                f"`tasks[{number}]` has the id of `tasks[{first}]`: {task.id!r}",
+                hint="Give each task an id of its own, or leave them all out.",
+            )
+        yield Entry(number, task)
+
+
+class JournalSource(Source):
+    """Tasks of a journal. Those that are given are written into it first, all or none."""
+
+    def __init__(
+        self,
+        path: str | Path,
+        tasks: Iterable[Task | str] | None,
+        check: Callable[[Task], None],
+        retry: tuple[Status, ...] = (),
+        env: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """`tasks`: None for those of an earlier run; `retry`: tasks that ended so are begun anew; `env`: has
+        secrets that tasks had as variables and the journal has not."""
+        super().__init__()
+        self._journal = Journal(path, writing=True)
+        self._env = env
+        self._options: dict[int, Mapping[str, object]] = {}
+        """Of the tasks that were given now and have secrets in them."""
+        self._given = None if tasks is None else self._remembered(numbered(tasks, check))
+        self._retry = retry
+        self._opening = Lock()
+        self._is_closed = False
+
+    @property
+    def journal(self) -> Journal:
+        return self._journal
+
+    async def open(self) -> Known:
+        return await run_sync(self._open_unless_closed)
+
+    def _open_unless_closed(self) -> Known:
+        # asyncio can cancel the call and leave the thread to itself: who closes it then waits for this.
+        with self._opening:
+            return Known(None) if self._is_closed else self._open()
+
+    def _open(self) -> Known:
+        if self._given is None:
+            # A mistyped path must not make a new journal.
+            with Journal(self._journal.path):
+                pass
+        self._journal.open()
+        try:
+            if self._given is not None:
+                self._journal.add(self._given)
+                self._given = None
+            elif not self._journal.counts().total:
+                hint = "Its runner was ended too early: call `map` again, with the tasks."
+                raise JournalInvalid(self._journal.path, "there is no task in it", hint=hint)
+            if self._retry:
+                self._journal.reopen(self._retry)
+            for entry in self._journal.lacking():
+                self._whole(entry)
+            self._tasks = (self._whole(entry) for entry in self._journal.todo())
+            return Known(self._journal.counts(), self._journal.spent(), self._journal.meta("id"))
+        except BaseException:
+            self._journal.close()
+            raise
+
+    def _remembered(self, tasks: Iterator[tuple[int, Task]]) -> Iterator[tuple[int, Task]]:
+        for number, task in tasks:
+            if task.options and kept_options(task.options)[1]:
+                self._options[number] = task.options
+            yield number, task
+
+    def _whole(self, entry: Entry) -> Entry:
+        """A task with the secrets that the journal has not. Raises `OptionsError` if nobody gave them."""
+        if not entry.not_kept:
+            return entry
+        options = self._options.get(entry.number)
+        if options is None:
+            options, missing = filled(entry.task.options, entry.not_kept, self._env)
+            if missing:
+                raise OptionsError(
+                    f"The task {entry.task.id!r} had a secret as `{missing[0]}` of its options, and the"
+                    " journal does not keep secrets",
+                    hint="Give it again: call `map` with the same tasks and journal; a variable may also be"
+                    " in `env` of the run, or in the environment of this process.",
+                )
+        return entry._replace(task=msgspec.structs.replace(entry.task, options=options))
+
+    async def begin(self, id: str, attempt: int, worker: str, session_id: str | None) -> None:
+        await run_sync(self._journal.begin, id, attempt, worker, session_id)
+
+    async def note(self, id: str, note: Note) -> None:
+        await run_sync(
+            lambda: self._journal.note(
+                id,
+                session_id=note.session_id,
+                workspace=note.workspace,
+                worker=note.worker,
+                usage=note.usage,
+                tool_calls=note.tool_calls,
+            )
+        )
+
+    async def end(self, outcome: Outcome[object], usage: Usage, tool_calls: int, ran: float) -> None:
+        await run_sync(lambda: self._journal.end(outcome, usage=usage, tool_calls=tool_calls, ran=ran))
+
+    async def end_all(self, outcomes: list[Outcome[object]]) -> None:
+        await run_sync(self._journal.end_all, outcomes)
+
+    async def close(self) -> None:
+        self._is_closed = True
+        await run_sync(self._close)
+
+    def _close(self) -> None:
+        with self._opening:
+            self._journal.close()
 
 
 _charged: WeakKeyDictionary[Budget, set[str]] = WeakKeyDictionary()
@@ -58,7 +254,7 @@ _charged: WeakKeyDictionary[Budget, set[str]] = WeakKeyDictionary()
 
 
 class Plan(msgspec.Struct, kw_only=True):
-    """All that a run was told."""
+    """The arguments of a run, validated."""
 
     source: Source
     engine: Engine
@@ -72,14 +268,14 @@ class Plan(msgspec.Struct, kw_only=True):
     """Where folders are made; None until there is one."""
 
     def assignment(
-        self, entry: Entry, attempt: int, session_id: str | None, spent: Spent, restarts: int
+        self, entry: Entry, attempt: int, session_id: str | None, spent: tuple[Usage, int], tries: Tries
     ) -> Assignment:
-        """One attempt. `session_id`: that of an earlier one, to be picked up; `spent`: by all earlier ones;
-        `restarts`: in this run.
+        """One attempt. `session_id`: that of an earlier one, to be picked up; `spent`: usage and tool calls
+        of all earlier ones; `tries`: what was tried again in this run.
 
         Raises `OptionsError` if the options of the run and those of the task do not go together.
         """
-        task = entry.task
+        task, (usage, calls) = entry.task, spent
         task.check_folder(self.workspace)
         options = task.applied_to(self.shared.options)
         workspace = self.workspace_of(entry)
@@ -94,12 +290,12 @@ class Plan(msgspec.Struct, kw_only=True):
             is_picked_up=session_id is not None,
             workspace=workspace,
             root=None if workspace is None else str(self.root),
-            usd=None if task.usd is None else max(task.usd - spent.usd, 0.0),
-            tokens=None if task.tokens is None else max(task.tokens - spent.tokens, 0),
-            tool_calls=None if task.tool_calls is None else max(task.tool_calls - spent.tool_calls, 0),
+            usd=None if task.usd is None else max(task.usd - usage.cost_usd, 0.0),
+            tokens=None if task.tokens is None else max(task.tokens - usage.total_tokens, 0),
+            tool_calls=None if task.tool_calls is None else max(task.tool_calls - calls, 0),
             wall=task.wall,
             seconds=self.task_seconds,
-            restarts=restarts,
+            tries=tries,
             tags={"task": task.id, **task.tags},
         )
 
@@ -176,9 +372,6 @@ def _may_choose_id(options: Options) -> bool:
     return options.persist_session and options.session_id is None and (not is_old or options.fork_session)
 
 
-T = TypeVar("T")
-
-
 _NOT_DONE: Final[tuple[Status, ...]] = ("failed", "over_budget")
 
 
@@ -199,48 +392,15 @@ class RunFields(PolicyFields, total=False):
     """Called with each change, in the event loop. It must not block."""
 
 
-@overload
 def map(  # noqa: A001
     tasks: Iterable[Task | str],
     options: Options | None = None,
     *,
-    output: Mapping[str, object] | None = None,
+    output: OutputType[Output] = None,
     journal: str | PathLike[str] | None = None,
     **fields: Unpack[RunFields],
-) -> Run[Json]: ...
-
-
-@overload
-def map(  # noqa: A001
-    tasks: Iterable[Task | str],
-    options: Options | None = None,
-    *,
-    output: type[T],
-    journal: str | PathLike[str] | None = None,
-    **fields: Unpack[RunFields],
-) -> Run[T]: ...
-
-
-@overload
-def map(  # noqa: A001
-    tasks: Iterable[Task | str],
-    options: Options | None = None,
-    *,
-    output: object,
-    journal: str | PathLike[str] | None = None,
-    **fields: Unpack[RunFields],
-) -> Run[object]: ...
-
-
-def map(  # noqa: A001
-    tasks: Iterable[Task | str],
-    options: Options | None = None,
-    *,
-    output: object = None,
-    journal: str | PathLike[str] | None = None,
-    **fields: Unpack[RunFields],
-) -> Run[object]:
-    """Run tasks side by side, each in a session of its own, and give each one's outcome as it ends.
+) -> Run[Output]:
+    """Run tasks concurrently, each in a session of its own, and give the outcome of each as it ends.
 
         async with fleet.map(prompts, cwd="project", concurrency=8, journal="run.db") as run:
             async for outcome in run: ...
@@ -252,7 +412,7 @@ def map(  # noqa: A001
     first is begun; call it again with the same tasks, or `resume`, and it goes on where it was cut off, by
     whatever. Folders of tasks are made beside it; without it, in a temporary place.
 
-    Raises `OptionsError` for what cannot work, and names the task. Nothing is begun before `async with`, or
+    Raises `OptionsError` for invalid arguments, and names the task. Nothing starts before `async with` or
     `await`.
     """
     if isinstance(tasks, (str, bytes, Mapping)) or not isinstance(tasks, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -261,59 +421,23 @@ def map(  # noqa: A001
         )
     plan = _plan(options, output, fields)
     if journal is None:
-        if isinstance(tasks, Sequence):
-            for _ in check_unique_ids(numbered(tasks, plan.check)):
-                pass
         plan.source = IterableSource(tasks, plan.check)
     else:
         _keep_journal(plan, path_text("`journal`", journal), tasks)
     return Run(plan)
 
 
-@overload
 def resume(
     journal: str | PathLike[str],
     options: Options | None = None,
     *,
-    output: Mapping[str, object] | None = None,
+    output: OutputType[Output] = None,
     retry_failed: bool = False,
     **fields: Unpack[RunFields],
-) -> Run[Json]: ...
+) -> Run[Output]:
+    """Continue with the tasks of a journal that have not ended.
 
-
-@overload
-def resume(
-    journal: str | PathLike[str],
-    options: Options | None = None,
-    *,
-    output: type[T],
-    retry_failed: bool = False,
-    **fields: Unpack[RunFields],
-) -> Run[T]: ...
-
-
-@overload
-def resume(
-    journal: str | PathLike[str],
-    options: Options | None = None,
-    *,
-    output: object,
-    retry_failed: bool = False,
-    **fields: Unpack[RunFields],
-) -> Run[object]: ...
-
-
-def resume(
-    journal: str | PathLike[str],
-    options: Options | None = None,
-    *,
-    output: object = None,
-    retry_failed: bool = False,
-    **fields: Unpack[RunFields],
-) -> Run[object]:
-    """Go on with the tasks of a journal: those that have not ended, and no others.
-
-    One that was cut off is picked up by its session, if that is there, and otherwise begun anew.
+    A task that was interrupted resumes its session if that exists, and starts over otherwise.
     `retry_failed`: those that failed, or that a budget stopped or kept from being begun, are begun anew, too.
     The other arguments are those of `map`; the journal has the tasks, but not the options of the run, and not
     the secrets in the options of tasks: variables are taken from `env` or the environment, for others call
@@ -348,14 +472,14 @@ def _plan(options: Options | None, output: object, fields: RunFields) -> Plan:
     shared = Shared(
         budget=of_kind("budget", own.get("budget"), Budget),
         gate=of_kind("gate", own.get("gate"), Gate) or Gate(),
-        retry=of_kind("retry", own.get("retry", Retry()), Retry),
-        restart=of_kind("restart", own.get("restart", Restart()), Restart),
+        retry=of_kind("retry", own.get("retry", RETRY), Retry),
+        restart=_read_restart(own.get("restart", RESTART)),
         ledger=read_ledger("ledger", own.get("ledger")),
         pool=read_starter("pool", own.get("pool")),
         options=checked,
     )
     return Plan(
-        source=IterableSource(()),
+        source=Source(),
         engine=_engine(own.get("engine", "local")),
         shared=shared,
         output=output,
@@ -364,6 +488,14 @@ def _plan(options: Options | None, output: object, fields: RunFields) -> Plan:
         task_seconds=None if seconds is None else read_seconds("`task_seconds`", seconds),
         on_progress=None if on_progress is None else cast("Any", function("`on_progress`", on_progress)),
     )
+
+
+def _read_restart(given: object) -> Restart | None:
+    restart = of_kind("restart", given, Restart)
+    if restart is None or restart.continue_with is not None:
+        return restart
+    # A task whose turn is not sent again goes on.
+    return msgspec.structs.replace(restart, continue_with=PICK_UP)
 
 
 def _engine(given: object) -> Engine:

@@ -1,6 +1,6 @@
 """`Progress`, how far a run has come, and `Adaptive`, how many tasks run at once.
 
-Does not display it.
+Displaying it is left to the command.
 """
 
 from __future__ import annotations

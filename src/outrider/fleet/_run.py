@@ -1,7 +1,6 @@
-"""Owns `Run`: tasks that are begun one after another, run side by side, and each brought to one end.
+"""`Run`: starts tasks, as many at once as may run, and gives each one's outcome.
 
-How one task comes to its end is in `TaskAttempts`, where it runs is the engine's business, what is written
-down the source's.
+`TaskAttempts` runs one task, the engine decides where, and the source writes down what becomes of it.
 """
 
 from __future__ import annotations
@@ -46,8 +45,8 @@ class Run(Generic[Output_co]):
 
         outcomes = await fleet.map(prompts)
 
-    The loop gives each task's outcome when it ends, and comes to its end after the last. Nothing waits for
-    whoever reads. Leaving the block before that stops what runs: with a journal, `resume` goes on from there.
+    The loop gives the outcome of each task as it ends. Tasks do not wait for the loop. Leaving the block
+    early stops what runs; with a journal, `resume` continues from there.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -208,7 +207,7 @@ class Run(Generic[Output_co]):
                     async with anyio.create_task_group() as tasks:
                         await self._begin_all(tasks)
                     helpers.cancel_scope.cancel()
-        except Exception as error:  # noqa: BLE001 - whoever reads the run gets it
+        except Exception as error:  # noqa: BLE001 - raised to the reader of the run
             self._failure = _bare(error)
         finally:
             with anyio.CancelScope(shield=True):
@@ -227,7 +226,7 @@ class Run(Generic[Output_co]):
         ):
             try:
                 await step()
-            except Exception as error:  # noqa: BLE001 - whoever reads the run gets it
+            except Exception as error:  # noqa: BLE001 - raised to the reader of the run
                 self._failure = self._failure or error
 
     async def _begin_all(self, tasks: TaskGroup) -> None:
@@ -384,7 +383,7 @@ class Run(Generic[Output_co]):
                 self._plan.on_progress(self.progress)
             except Exception:
                 log.exception("`on_progress` failed")
-            except BaseException as error:  # noqa: BLE001 - whoever reads the run gets it
+            except BaseException as error:  # noqa: BLE001 - raised to the reader of the run
                 # It was told to end the whole program.
                 self._failure = self._failure or error
                 self.stop()

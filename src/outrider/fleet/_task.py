@@ -1,7 +1,4 @@
-"""`Task` and `Outcome`, as they are given in code, in a file and in a journal, and which options are secret.
-
-Does not run tasks.
-"""
+"""`Task` and `Outcome`, in code, in a file and in a journal, and which options are secret."""
 
 from __future__ import annotations
 
@@ -9,6 +6,7 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Generic, Literal, TypeAlias, cast, get_args
 
@@ -28,7 +26,6 @@ from outrider.options._validators import (
     json_object,
     mapped,
     near,
-    optional,
     path_text,
     text,
     whole,
@@ -162,13 +159,13 @@ class _Prompted(msgspec.Struct, frozen=True):
 
 
 class Task(_Prompted, frozen=True, kw_only=True):
-    """A prompt, with what is its own. Raises `OptionsError` for what cannot work.
+    """A prompt, with options and limits of its own. Raises `OptionsError` for invalid values.
 
     Task("Translate intro.md", id="intro", options={"model": "haiku"}, cwd="docs", usd=0.5)
     """
 
     id: str = ""
-    """Unlike that of all other tasks. Unset: made of its number and of what is in it."""
+    """Unique in its run. Unset: made from its number and its content."""
     options: Mapping[str, object] = {}
     """Options of its own, over those of the run, by name: what can be written as JSON. `env` is added to."""
     cwd: str | None = None
@@ -191,9 +188,9 @@ class Task(_Prompted, frozen=True, kw_only=True):
     """What it is found by in the ledger and in reports."""
 
     def __post_init__(self) -> None:
-        for name, read in _READERS.items():
+        for name, (default, read) in _READERS.items():
             given = getattr(self, name)
-            if (normal := read(f"`{name}`", given)) is not given:
+            if given is not default and (normal := read(f"`{name}`", given)) is not given:
                 msgspec.structs.force_setattr(self, name, normal)
 
     @property
@@ -258,10 +255,19 @@ class Task(_Prompted, frozen=True, kw_only=True):
         """The same with an id, which is made if it has none. The same task at the same place has the same."""
         if self.id:
             return self
+        placed = copy(self)
+        msgspec.structs.force_setattr(placed, "id", self._made_id(number))
+        return placed
+
+    def has_made_id(self, number: int) -> bool:
+        """Whether its id is the one that `placed` makes."""
+        return self.id.startswith(f"{number:06d}-") and self.id == self._made_id(number)
+
+    def _made_id(self, number: int) -> str:
         # What is made of it is seen: a secret is no part of it.
-        content = msgspec.json.encode(self.kept(), order="sorted")
-        made = f"{number:06d}-{hashlib.sha256(content).hexdigest()[:8]}"
-        return msgspec.structs.replace(self, id=made)
+        content = {name: value for name, value in self.kept().items() if name != "id"}
+        written = msgspec.json.encode(content, order="sorted")
+        return f"{number:06d}-{hashlib.sha256(written).hexdigest()[:8]}"
 
     def check_folder(self, workspace: Workspace | None) -> None:
         """Raises `OptionsError` if `cwd` leads out of its workspace, or out of that of the run."""
@@ -345,21 +351,24 @@ def _output(place: str, value: object) -> object:
     return value
 
 
-_READERS: Final[Mapping[str, Validator]] = {
-    "prompt": text,
-    "id": _id,
-    "options": _options,
-    "cwd": optional(path_text),
-    "workspace": read_workspace,
-    "output": _output,
-    "usd": optional(above_zero),
-    "tokens": optional(whole(1)),
-    "tool_calls": optional(whole(0)),
-    "wall": optional(read_seconds),
-    "memory": optional(read_size),
-    "cpus": above_zero,
-    "tags": mapped(text, text),
+_ALWAYS: Final = object()
+
+_READERS: Final[Mapping[str, tuple[object, Validator]]] = {
+    "prompt": (_ALWAYS, text),
+    "id": ("", _id),
+    "options": (_ALWAYS, _options),
+    "cwd": (None, path_text),
+    "workspace": (None, read_workspace),
+    "output": (None, _output),
+    "usd": (None, above_zero),
+    "tokens": (None, whole(1)),
+    "tool_calls": (None, whole(0)),
+    "wall": (None, read_seconds),
+    "memory": (None, read_size),
+    "cpus": (_ALWAYS, above_zero),
+    "tags": (_ALWAYS, mapped(text, text)),
 }
+"""By the name of a field: what needs no reading, and how all else is read."""
 
 
 if TYPE_CHECKING:
@@ -412,7 +421,7 @@ class _Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(_Facts, Generic[Output_co], frozen=True, kw_only=True):
-    """What a task came to. Each task has one, whatever happened to it."""
+    """The result of a task. Each task has exactly one, whatever happened to it."""
 
     output: Output_co = cast("Output_co", None)
     """The structured output, where one was asked for: of the type that was asked for, where that is known, as

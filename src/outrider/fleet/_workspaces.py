@@ -1,6 +1,6 @@
-"""Owns the folders that tasks work in: a copy of another, a worktree of a repository, or an empty one.
+"""The folders that tasks work in: a copy of another, a worktree of a repository, or an empty one.
 
-Does not know when a task begins or ends. Everything here blocks: call it in a thread.
+Everything here blocks: call it in a thread.
 """
 
 from __future__ import annotations

@@ -9,204 +9,67 @@ from typing import TYPE_CHECKING
 from outrider._lazy import lazily
 
 if TYPE_CHECKING:
-    from outrider.handlers._answers import (
-        Answer,
-        add_context,
-        allow,
-        ask,
-        block,
-        defer,
-        deny,
-        later,
-        modify,
-        notify,
-        stop,
-    )
-    from outrider.handlers._calls import CallContext, CallTimedOut, call, name_of
-    from outrider.handlers._hooks.dispatch import HookNeverCalledWarning
-    from outrider.handlers._hooks.hook import Hook, HookContext, hook
-    from outrider.handlers._permissions.elicitation import (
-        Choice,
-        DialogRequest,
-        ElicitationRequest,
-        FormField,
-        accept,
-        cancel,
-        decline,
-    )
-    from outrider.handlers._permissions.requests import PermissionRequest, Plan, Question, QuestionReply
-    from outrider.handlers._policy.policy import Considered, Explanation, Policy, UnreachableRuleWarning
-    from outrider.handlers._policy.rule import Rule
-    from outrider.handlers._router import (
-        DialogHandled,
-        ElicitationHandled,
-        Endpoint,
-        Handled,
-        Handlers,
-        HookHandled,
-        Link,
-        Observe,
-        Origin,
-        Outcome,
-        PermissionHandled,
-        Server,
-        ToolHandled,
-    )
-    from outrider.handlers._tools.content import Audio, Image, Resource, ResourceLink, ToolResult
-    from outrider.handlers._tools.server import RawTool, RawToolServer, ToolServer
-    from outrider.handlers._tools.shape import Shape
-    from outrider.handlers._tools.shape_errors import ShapeError
-    from outrider.handlers._tools.tool import Tool, ToolContext, as_tool, tool
-
-_HOMES = {
-    "_answers": (
-        "Answer",
-        "add_context",
-        "allow",
-        "ask",
-        "block",
-        "defer",
-        "deny",
-        "later",
-        "modify",
-        "notify",
-        "stop",
-    ),
-    "_calls": (
-        "CallContext",
-        "CallTimedOut",
-        "call",
-        "name_of",
-    ),
-    "_hooks.dispatch": ("HookNeverCalledWarning",),
-    "_hooks.hook": (
-        "Hook",
-        "HookContext",
-        "hook",
-    ),
-    "_permissions.elicitation": (
-        "Choice",
-        "DialogRequest",
-        "ElicitationRequest",
-        "FormField",
-        "accept",
-        "cancel",
-        "decline",
-    ),
-    "_permissions.requests": (
-        "PermissionRequest",
-        "Plan",
-        "Question",
-        "QuestionReply",
-    ),
-    "_policy.policy": (
-        "Considered",
-        "Explanation",
-        "Policy",
-        "UnreachableRuleWarning",
-    ),
-    "_policy.rule": ("Rule",),
-    "_router": (
-        "DialogHandled",
-        "ElicitationHandled",
-        "Endpoint",
-        "Handled",
-        "Handlers",
-        "HookHandled",
-        "Link",
-        "Observe",
-        "Origin",
-        "Outcome",
-        "PermissionHandled",
-        "Server",
-        "ToolHandled",
-    ),
-    "_tools.content": (
-        "Audio",
-        "Image",
-        "Resource",
-        "ResourceLink",
-        "ToolResult",
-    ),
-    "_tools.server": (
-        "RawTool",
-        "RawToolServer",
-        "ToolServer",
-    ),
-    "_tools.shape": ("Shape",),
-    "_tools.shape_errors": ("ShapeError",),
-    "_tools.tool": (
-        "Tool",
-        "ToolContext",
-        "as_tool",
-        "tool",
-    ),
-}
-"""Where the names are."""
-
-__getattr__, __dir__ = lazily(__name__, _HOMES)
-
-__all__ = [
-    "Answer",
-    "Audio",
-    "CallContext",
-    "CallTimedOut",
-    "Choice",
-    "Considered",
-    "DialogHandled",
-    "DialogRequest",
-    "ElicitationHandled",
-    "ElicitationRequest",
-    "Endpoint",
-    "Explanation",
-    "FormField",
-    "Handled",
-    "Handlers",
-    "Hook",
-    "HookContext",
-    "HookHandled",
-    "HookNeverCalledWarning",
-    "Image",
-    "Link",
-    "ShapeError",
-    "Observe",
-    "Origin",
-    "Outcome",
-    "PermissionHandled",
-    "PermissionRequest",
-    "Plan",
-    "Policy",
-    "Question",
-    "QuestionReply",
-    "RawTool",
-    "RawToolServer",
-    "Resource",
-    "ResourceLink",
-    "Rule",
-    "Server",
-    "Shape",
-    "Tool",
-    "ToolContext",
-    "ToolHandled",
-    "ToolResult",
-    "ToolServer",
-    "UnreachableRuleWarning",
-    "accept",
-    "add_context",
-    "allow",
-    "as_tool",
-    "ask",
-    "block",
-    "call",
-    "cancel",
-    "decline",
-    "defer",
-    "deny",
-    "hook",
-    "later",
-    "modify",
-    "name_of",
-    "notify",
-    "stop",
-    "tool",
-]
+    from outrider.handlers._answers import Answer as Answer
+    from outrider.handlers._answers import add_context as add_context
+    from outrider.handlers._answers import allow as allow
+    from outrider.handlers._answers import ask as ask
+    from outrider.handlers._answers import block as block
+    from outrider.handlers._answers import defer as defer
+    from outrider.handlers._answers import deny as deny
+    from outrider.handlers._answers import later as later
+    from outrider.handlers._answers import modify as modify
+    from outrider.handlers._answers import notify as notify
+    from outrider.handlers._answers import stop as stop
+    from outrider.handlers._calls import CallContext as CallContext
+    from outrider.handlers._calls import CallTimedOut as CallTimedOut
+    from outrider.handlers._calls import call as call
+    from outrider.handlers._calls import name_of as name_of
+    from outrider.handlers._hooks.dispatch import HookNeverCalledWarning as HookNeverCalledWarning
+    from outrider.handlers._hooks.hook import Hook as Hook
+    from outrider.handlers._hooks.hook import HookContext as HookContext
+    from outrider.handlers._hooks.hook import hook as hook
+    from outrider.handlers._permissions.elicitation import Choice as Choice
+    from outrider.handlers._permissions.elicitation import DialogRequest as DialogRequest
+    from outrider.handlers._permissions.elicitation import ElicitationRequest as ElicitationRequest
+    from outrider.handlers._permissions.elicitation import FormField as FormField
+    from outrider.handlers._permissions.elicitation import accept as accept
+    from outrider.handlers._permissions.elicitation import cancel as cancel
+    from outrider.handlers._permissions.elicitation import decline as decline
+    from outrider.handlers._permissions.requests import PermissionRequest as PermissionRequest
+    from outrider.handlers._permissions.requests import Plan as Plan
+    from outrider.handlers._permissions.requests import Question as Question
+    from outrider.handlers._permissions.requests import QuestionReply as QuestionReply
+    from outrider.handlers._policy.policy import Considered as Considered
+    from outrider.handlers._policy.policy import Explanation as Explanation
+    from outrider.handlers._policy.policy import Policy as Policy
+    from outrider.handlers._policy.policy import UnreachableRuleWarning as UnreachableRuleWarning
+    from outrider.handlers._policy.rule import Rule as Rule
+    from outrider.handlers._router import DialogHandled as DialogHandled
+    from outrider.handlers._router import ElicitationHandled as ElicitationHandled
+    from outrider.handlers._router import Endpoint as Endpoint
+    from outrider.handlers._router import Handled as Handled
+    from outrider.handlers._router import Handlers as Handlers
+    from outrider.handlers._router import HookHandled as HookHandled
+    from outrider.handlers._router import Link as Link
+    from outrider.handlers._router import Observe as Observe
+    from outrider.handlers._router import Origin as Origin
+    from outrider.handlers._router import Outcome as Outcome
+    from outrider.handlers._router import PermissionHandled as PermissionHandled
+    from outrider.handlers._router import Server as Server
+    from outrider.handlers._router import ToolHandled as ToolHandled
+    from outrider.handlers._tools.content import Audio as Audio
+    from outrider.handlers._tools.content import Image as Image
+    from outrider.handlers._tools.content import Resource as Resource
+    from outrider.handlers._tools.content import ResourceLink as ResourceLink
+    from outrider.handlers._tools.content import ToolResult as ToolResult
+    from outrider.handlers._tools.server import RawTool as RawTool
+    from outrider.handlers._tools.server import RawToolServer as RawToolServer
+    from outrider.handlers._tools.server import ToolServer as ToolServer
+    from outrider.handlers._tools.shape import Shape as Shape
+    from outrider.handlers._tools.shape_errors import ShapeError as ShapeError
+    from outrider.handlers._tools.tool import Tool as Tool
+    from outrider.handlers._tools.tool import ToolContext as ToolContext
+    from outrider.handlers._tools.tool import as_tool as as_tool
+    from outrider.handlers._tools.tool import tool as tool
+else:
+    __getattr__, __dir__, __all__ = lazily(__name__)

@@ -27,43 +27,42 @@ _TEXTS = (str, type(None))
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, repr_omit_defaults=True):
-    """What a hook or a permission callback decided, and what goes with it. A value; made by `allow`, `deny`
-    and the like, and extended by its `with_…` methods."""
+    """The decision of a hook or a permission callback, made by `allow`, `deny` and the like. Its `with_…`
+    methods return a copy that says more."""
 
     verdict: Verdict | None = None
-    """None decides nothing: only what goes with it counts."""
+    """None: no decision, only the other fields count."""
     reason: str | None = None
-    """Why; whom it is shown to depends on the event. With `deny` and `block` mostly the model."""
+    """Why. Who sees it depends on the event; with `deny` and `block` mostly the model."""
     value: Json | UnsetType = UNSET
-    """What to take in place of what the callback was shown: the whole input of the tool, or its whole
-    result."""
+    """Replaces what the callback was shown: the whole input of the tool, or its whole result."""
     changes: JsonObject = {}
-    """What to change of what the callback was shown, key by key."""
+    """Changes to what the callback was shown, key by key."""
     context: str | None = None
-    """Told to the model."""
+    """Added to what the model sees."""
     notice: str | None = None
     """Shown to the user, not to the model."""
     interrupt: bool = False
     """Whether a denial ends the turn as well."""
     updates: tuple[PermissionUpdate, ...] = ()
-    """Settings to change from now on, so that the like is not asked again."""
+    """Changes to the permission settings, so that similar calls are not asked about again."""
     timeout: float | None = None
-    """With `later`: seconds that it may still take."""
+    """With `later`: how many seconds the work may still take."""
 
     @property
     def input(self) -> JsonObject | None:
-        """The input of the tool as a whole, if it is to be another."""
+        """The new input of the tool, if it is replaced as a whole."""
         return self.value if is_object(self.value) else None
 
     @property
     def is_plain(self) -> bool:
-        """Whether it holds nothing that might have no form in JSON."""
+        """Whether everything in it can be written as JSON without a check."""
         texts = (self.reason, self.context, self.notice)
         rest = (self.changes, self.updates, self.timeout)
         return self.value is UNSET and not any(rest) and all(type(text) in _TEXTS for text in texts)
 
     def with_changes(self, value: Json | UnsetType = UNSET, /, **changes: Json) -> Answer:
-        """The same, with another input or result: see `modify`."""
+        """A copy with another input or result: see `modify`."""
         if (value is UNSET) is (not changes):
             raise UsageError(
                 "modify() takes either the whole new value, or the keys that change",
@@ -72,16 +71,17 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, repr
         return msgspec.structs.replace(self, value=value, changes=changes)
 
     def with_context(self, text: str) -> Answer:
-        """The same, and the model is told this."""
+        """A copy that also tells the model this."""
         return msgspec.structs.replace(self, context=joined(self.context, text))
 
     def with_notice(self, text: str) -> Answer:
-        """The same, and the user is shown this."""
+        """A copy that also shows the user this."""
         return msgspec.structs.replace(self, notice=joined(self.notice, text))
 
     def for_event(self, hook_input: HookInput | str) -> HookAnswer:
-        """The answer as the event has it, for the input that the hook got, or for the name of the event where
-        nothing of the input is needed. Raises `UsageError` for what the event cannot say."""
+        """The answer as sent for an event: its input or, where no input is needed, its name.
+
+        Raises `UsageError` for an answer that the event does not have."""
         from outrider.handlers._hooks.events import encode_answer
         from outrider.wire.hooks import hook_output_from_wire
 
@@ -96,9 +96,9 @@ def allow(
     context: str | None = None,
     notice: str | None = None,
 ) -> Answer:
-    """Let it happen; with `input` in place of the tool's whole input, if given.
+    """Allow it. `input` replaces the tool's whole input.
 
-    `updates` change the permission settings, so that the like is not asked again.
+    `updates` change the permission settings, so that similar calls are not asked about again.
     """
     return Answer(
         verdict="allow",
@@ -113,12 +113,12 @@ def allow(
 def deny(
     reason: str, *, interrupt: bool = False, context: str | None = None, notice: str | None = None
 ) -> Answer:
-    """Do not let it happen; the model is told why. `interrupt` ends the turn as well."""
+    """Deny it, and tell the model why. `interrupt` also ends the turn."""
     return Answer(verdict="deny", reason=reason, interrupt=interrupt, context=context, notice=notice)
 
 
 def ask(reason: str | None = None, *, context: str | None = None, notice: str | None = None) -> Answer:
-    """Ask for permission, even where none would be needed. `reason` is shown to the one who decides."""
+    """Ask for permission, even if none is needed. `reason` is shown to whoever decides."""
     return Answer(verdict="ask", reason=reason, context=context, notice=notice)
 
 
@@ -128,10 +128,10 @@ def defer() -> Answer:
 
 
 def modify(value: Json | UnsetType = UNSET, /, **changes: Json) -> Answer:
-    """Change what the hook was shown, and decide nothing else.
+    """Change what the hook was shown, without a decision.
 
-    `modify(command="ls")` changes keys of it and keeps the others, `modify({…})` replaces it as a whole:
-    before a tool runs its input, afterwards its result, of a message the text that is displayed.
+    `modify(command="ls")` changes some keys, `modify({…})` replaces all of it: the input before a tool runs,
+    its result afterwards, or the text of a message that is displayed.
     """
     return Answer().with_changes(value, **changes)
 
@@ -147,18 +147,18 @@ def notify(text: str) -> Answer:
 
 
 def block(reason: str, *, context: str | None = None, notice: str | None = None) -> Answer:
-    """Stop what is under way, and tell why. After a tool call: tell the model what is wrong with it. When the
-    model wants to stop: make it go on."""
+    """Block it, and say why. After a tool call, the model learns what is wrong with it; when the model wants
+    to stop, it continues."""
     return Answer(verdict="block", reason=reason, context=context, notice=notice)
 
 
 def stop(reason: str | None = None, *, notice: str | None = None) -> Answer:
-    """End the turn. What the hook was asked about does not happen either, if it can still be kept from it."""
+    """End the turn. If what the hook was asked about can still be prevented, it is."""
     return Answer(verdict="stop", reason=reason, notice=notice)
 
 
 def later(timeout: float | None = None) -> Answer:
-    """Decide nothing, and let the agent know that work goes on beside it, for `timeout` seconds at most."""
+    """Decide nothing: work continues in the background, for `timeout` seconds at most."""
     return Answer(verdict="later", timeout=timeout)
 
 

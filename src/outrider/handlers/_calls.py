@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import math
 from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
@@ -74,39 +75,35 @@ async def call(
     call is cancelled it is left to itself. Raises `CallTimedOut` after `timeout` seconds, else what the
     function raises.
     """
-    finished = False
+    is_over = False
     result: object = None
     try:
+        made = partial(function, *arguments, **keywords)
         if timeout is None:
-            result = await _called(function, arguments, keywords)
+            result = await _begin(made)
         else:
-            with anyio.move_on_after(timeout) as scope:
-                result = await _called(function, arguments, keywords)
-                finished = True
-            if scope.cancelled_caught and not finished:
+            with anyio.move_on_after(timeout):
+                result = await _begin(made)
+                is_over = True
+            if not is_over:
                 raise CallTimedOut(timeout)
-        finished = True
+        is_over = True
         return result
     except StopIteration as error:
         # Python ends generators and coroutines with it; it must not end one of ours.
         raise RuntimeError(f"{name_of(function)} raised {error!r}") from error
     finally:
-        if not finished and context is not None:
+        if not is_over and context is not None:
             context.is_cancelled = True
 
 
-async def _called(
-    function: Callable[..., object], arguments: tuple[object, ...], keywords: dict[str, object]
-) -> object:
-    if is_async(function):
-        return await cast("Awaitable[object]", function(*arguments, **keywords))
+def _begin(function: partial[object]) -> Awaitable[object]:
+    return cast("Awaitable[object]", function()) if is_async(function) else _call_in_thread(function)
+
+
+async def _call_in_thread(function: Callable[[], object]) -> object:
     # A limiter of its own: others that block must not make this one wait.
-    (result,) = await run_sync(
-        _called_here,
-        partial(function, *arguments, **keywords),
-        abandon_on_cancel=True,
-        limiter=CapacityLimiter(1),
-    )
+    (result,) = await run_sync(_called_here, function, abandon_on_cancel=True, limiter=CapacityLimiter(1))
     return await cast("Awaitable[object]", result) if inspect.isawaitable(result) else result
 
 
@@ -125,6 +122,9 @@ def is_async(function: object) -> bool:
     inner: Any = function
     while isinstance(inner, partial):
         inner = cast("partial[object]", inner).func
+    if (code := getattr(inner, "__code__", None)) is not None and code.co_flags & inspect.CO_COROUTINE:
+        # Most of them.
+        return True
     return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(getattr(inner, "__call__", None))  # noqa: B004
 
 
@@ -163,9 +163,20 @@ async def attempt(
     meant for this task, as when something that it waited for was cancelled, is a failure like any other. So
     is an answer that comes too late, from a callback that would not be cancelled.
     """
-    deadline = math.inf if timeout is None else anyio.current_time() + timeout
+    began, is_over = monotonic(), False
+    value: object = None
     try:
-        value = await call(function, request, timeout=timeout, context=request)
+        # As `call`, which would be one more coroutine for each of the user's functions.
+        made = partial(function, request)
+        if timeout is None:
+            value = await _begin(made)
+        else:
+            with anyio.CancelScope(deadline=anyio.current_time() + timeout):
+                value = await _begin(made)
+                is_over = True
+            if not is_over:
+                raise CallTimedOut(timeout)
+        is_over = True
     except CallTimedOut as error:
         return Attempt(outcome="timed_out", error=error)
     except Exception as error:  # noqa: BLE001 - whatever the user's code raises
@@ -175,11 +186,13 @@ async def attempt(
             raise
         await checkpoint()
         return Attempt(outcome="failed", error=error)
+    finally:
+        request.is_cancelled = request.is_cancelled or not is_over
     if anyio.current_effective_deadline() == -math.inf:
         # The callback was cancelled and went on to give an answer, which nobody waits for.
         request.is_cancelled = True
         await checkpoint()
-    if timeout is not None and anyio.current_time() > deadline:
+    if timeout is not None and monotonic() - began > timeout:
         request.is_cancelled = True
         return Attempt(outcome="timed_out", error=CallTimedOut(timeout))
     return Attempt(outcome="answered", value=value)

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
         Elicitation,
         HookCallback,
         Initialize,
-        McpMessage,
         RequestUserDialog,
     )
 
@@ -60,7 +59,7 @@ class Handlers:
             "can_use_tool": self._can_use_tool,
             "elicitation": self._elicitation,
             "hook_callback": self._hook_callback,
-            "mcp_message": self._mcp_message,
+            "mcp_message": self.servers.answer,
             "request_user_dialog": self._request_user_dialog,
         }
 
@@ -125,31 +124,28 @@ class Handlers:
         if "_permissions" in vars(self):
             self._permissions.close()
 
-    async def answer(self, request: Ask, origin: Origin) -> JsonObject:
+    def answer(self, request: Ask, origin: Origin) -> Awaitable[JsonObject]:
         """The reply to a request."""
-        return await self._by_subtype[request.subtype](request, origin)
+        return self._by_subtype[request.subtype](request, origin)
 
     # One for each kind. What is rarely needed is loaded when it is.
 
-    async def _mcp_message(self, ask: McpMessage, origin: Origin) -> JsonObject:
-        return await self.servers.answer(ask, origin)
-
-    async def _hook_callback(self, ask: HookCallback, origin: Origin) -> JsonObject:
+    def _hook_callback(self, ask: HookCallback, origin: Origin) -> Awaitable[JsonObject]:
         if self._hooks is None:
             # Registered by an earlier `initialize`, or by nobody.
             raise LookupError(f"there is no hook {ask.callback_id!r}")
-        return await self._hooks.answer(ask, origin)
+        return self._hooks.answer(ask, origin)
 
-    async def _can_use_tool(self, ask: CanUseTool, origin: Origin) -> JsonObject:
+    def _can_use_tool(self, ask: CanUseTool, origin: Origin) -> Awaitable[JsonObject]:
         if self._is_closed:
             raise LookupError("the session is being closed")
-        return await self._permissions.answer(ask, origin)
+        return self._permissions.answer(ask, origin)
 
-    async def _elicitation(self, ask: Elicitation, origin: Origin) -> JsonObject:
-        return await self._elicitations.answer(ask, origin)
+    def _elicitation(self, ask: Elicitation, origin: Origin) -> Awaitable[JsonObject]:
+        return self._elicitations.answer(ask, origin)
 
-    async def _request_user_dialog(self, ask: RequestUserDialog, origin: Origin) -> JsonObject:
-        return await self._dialogs.answer(ask, origin)
+    def _request_user_dialog(self, ask: RequestUserDialog, origin: Origin) -> Awaitable[JsonObject]:
+        return self._dialogs.answer(ask, origin)
 
     def _make_hooks(self) -> Hooks:
         from outrider.handlers._hooks.dispatch import Hooks

@@ -4,65 +4,37 @@ Starts nothing and does not look at the machine, except in `check_place`. `outri
 from options.
 """
 
-from outrider.options._checks import PermissionShadowedWarning, check_place
-from outrider.options._options import OptionFields, Options
-from outrider.options._servers import (
-    AgentDefinition,
-    HttpServer,
-    McpServer,
-    SdkServer,
-    SseServer,
-    StdioServer,
-)
-from outrider.options._values import (
-    AdaptiveThinking,
-    CustomPrompt,
-    DisabledThinking,
-    EnabledThinking,
-    EnvPolicy,
-    FilePrompt,
-    Isolation,
-    JsonSchemaFormat,
-    LocalPlugin,
-    OptionValue,
-    PresetPrompt,
-    Sandbox,
-    SandboxFilesystem,
-    SandboxNetwork,
-    ThinkingDisplay,
-    Timeouts,
-    Trace,
-)
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Options",
-    "OptionFields",
-    "OptionValue",
-    "PermissionShadowedWarning",
-    "check_place",
-    # Where and how it runs.
-    "EnvPolicy",
-    "Isolation",
-    "Timeouts",
-    "Trace",
-    # What it is told, and how it answers.
-    "AdaptiveThinking",
-    "CustomPrompt",
-    "DisabledThinking",
-    "EnabledThinking",
-    "FilePrompt",
-    "JsonSchemaFormat",
-    "PresetPrompt",
-    "ThinkingDisplay",
-    # What it may use.
-    "AgentDefinition",
-    "HttpServer",
-    "LocalPlugin",
-    "McpServer",
-    "Sandbox",
-    "SandboxFilesystem",
-    "SandboxNetwork",
-    "SdkServer",
-    "SseServer",
-    "StdioServer",
-]
+from outrider._lazy import lazily
+
+if TYPE_CHECKING:
+    from outrider.options._checks import PermissionShadowedWarning as PermissionShadowedWarning
+    from outrider.options._checks import check_place as check_place
+    from outrider.options._options import OptionFields as OptionFields
+    from outrider.options._options import Options as Options
+    from outrider.options._servers import AgentDefinition as AgentDefinition
+    from outrider.options._servers import HttpServer as HttpServer
+    from outrider.options._servers import McpServer as McpServer
+    from outrider.options._servers import SdkServer as SdkServer
+    from outrider.options._servers import SseServer as SseServer
+    from outrider.options._servers import StdioServer as StdioServer
+    from outrider.options._values import AdaptiveThinking as AdaptiveThinking
+    from outrider.options._values import CustomPrompt as CustomPrompt
+    from outrider.options._values import DisabledThinking as DisabledThinking
+    from outrider.options._values import EnabledThinking as EnabledThinking
+    from outrider.options._values import EnvPolicy as EnvPolicy
+    from outrider.options._values import FilePrompt as FilePrompt
+    from outrider.options._values import Isolation as Isolation
+    from outrider.options._values import JsonSchemaFormat as JsonSchemaFormat
+    from outrider.options._values import LocalPlugin as LocalPlugin
+    from outrider.options._values import OptionValue as OptionValue
+    from outrider.options._values import PresetPrompt as PresetPrompt
+    from outrider.options._values import Sandbox as Sandbox
+    from outrider.options._values import SandboxFilesystem as SandboxFilesystem
+    from outrider.options._values import SandboxNetwork as SandboxNetwork
+    from outrider.options._values import ThinkingDisplay as ThinkingDisplay
+    from outrider.options._values import Timeouts as Timeouts
+    from outrider.options._values import Trace as Trace
+else:
+    __getattr__, __dir__, __all__ = lazily(__name__)

@@ -31,6 +31,7 @@ from outrider.wire import (
     frame_from_wire,
 )
 from outrider.wire._decoding import asker_of
+from outrider.wire._value import dumps
 from outrider.wire.control import ASKS, REMOTE_SUBTYPES, Ask, GenericRequest, Request, ask_from_wire
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ log = logging.getLogger("outrider.wire")
 
 _REMEMBERED: Final = 1024
 """How many finished requests of the other side are remembered, to know a repeated frame."""
+
+_SUCCESS: Final = b'{"type":"control_response","response":{"subtype":"success","request_id":'
 
 _ERROR_CODE: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
@@ -129,7 +132,7 @@ class Peer:
 
             known, self._read_request = REQUESTS, request_from_wire
         self.serves = frozenset(known if serves is None else serves) - NEVER_ANSWERED
-        self._make_id = make_id or _make_id
+        self._make_id = make_id or _id_maker()
         self._framer = Framer(limit)
         self._count = 0
         self._ours: dict[RequestId, AnyRequest] = {}
@@ -302,7 +305,9 @@ class Peer:
             raise UsageError(f"{type(request).__name__} has fields of its own: set {', '.join(fields)} there")
         self._count += 1
         id = self._make_id(self._count)
-        self._output.append(encode(ControlRequest(id, request.to_wire())) + b"\n")
+        # Not by way of the frame's class: whoever asks waits.
+        frame = {"type": "control_request", "request_id": id, "request": request.to_wire()}
+        self._output.append(encode(frame) + b"\n")
         self._ours[id] = request
         return id
 
@@ -319,10 +324,13 @@ class Peer:
         False, and nothing is sent, if the request was withdrawn or has ended. If the payload cannot be
         encoded, `MessageInvalid` is raised and the request stays open.
         """
-        outcome: JsonObject = {"subtype": "success", "request_id": id}
-        if payload is not None:
-            outcome["response"] = payload
-        return self._reply(id, outcome)
+        if payload is None or id not in self._theirs:
+            return self._reply(id, {"subtype": "success", "request_id": id})
+        # The frame around it is always the same, and answers are what the other side waits for.
+        line = b'%b%b,"response":%b}}\n' % (_SUCCESS, dumps(id), encode(payload))
+        self._finish_theirs(id)
+        self._output.append(line)
+        return True
 
     def refuse(self, id: RequestId, error: str, code: str | None = None) -> bool:
         """Answer a request of the other side with an error. False if it was withdrawn or has ended."""
@@ -358,8 +366,10 @@ class Peer:
         return output
 
 
-def _make_id(number: int) -> str:
-    return f"req_{number}_{uuid4().hex[:8]}"
+def _id_maker() -> Callable[[int], str]:
+    """Makes ids that no other peer makes."""
+    tag = uuid4().hex[:8]
+    return lambda number: f"req_{number}_{tag}"
 
 
 # State machines as data.

@@ -9,39 +9,17 @@ from typing import TYPE_CHECKING
 from outrider._lazy import lazily
 
 if TYPE_CHECKING:
-    from outrider.sync._requests import Requests
-    from outrider.sync._run import TurnContext, run, stream
-    from outrider.sync._surface import (
-        EventReader,
-        Queued,
-        Reader,
-        Session,
-        TextReader,
-        Turn,
-    )
-    from outrider.sync._transcripts import Hits, Sessions
-
-__all__ = [
-    "EventReader",
-    "Hits",
-    "Queued",
-    "Reader",
-    "Requests",
-    "Session",
-    "Sessions",
-    "TextReader",
-    "Turn",
-    "TurnContext",
-    "run",
-    "stream",
-]
-
-_HOMES = {
-    "_requests": ("Requests",),
-    "_run": ("TurnContext", "run", "stream"),
-    "_surface": ("EventReader", "Queued", "Reader", "Session", "TextReader", "Turn"),
-    "_transcripts": ("Hits", "Sessions"),
-}
-
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazily(__name__, _HOMES)
+    from outrider.sync._requests import Requests as Requests
+    from outrider.sync._run import TurnContext as TurnContext
+    from outrider.sync._run import run as run
+    from outrider.sync._run import stream as stream
+    from outrider.sync._surface import EventReader as EventReader
+    from outrider.sync._surface import Queued as Queued
+    from outrider.sync._surface import Reader as Reader
+    from outrider.sync._surface import Session as Session
+    from outrider.sync._surface import TextReader as TextReader
+    from outrider.sync._surface import Turn as Turn
+    from outrider.sync._transcripts import Hits as Hits
+    from outrider.sync._transcripts import Sessions as Sessions
+else:
+    __getattr__, __dir__, __all__ = lazily(__name__)

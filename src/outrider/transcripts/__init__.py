@@ -9,137 +9,43 @@ from typing import TYPE_CHECKING
 from outrider._lazy import lazily
 
 if TYPE_CHECKING:
-    from outrider.transcripts._chain import conversation
-    from outrider.transcripts._copies import forked
-    from outrider.transcripts._describe import dated, fold_session_summary, tag_entry, title_entry
-    from outrider.transcripts._disk.files import (
-        check_can_continue,
-        check_project_key,
-        check_subpath,
-        config_folder,
-        has_sessions,
-        project_folder,
-        project_key,
-    )
-    from outrider.transcripts._entries import TranscriptEntry, to_entry
-    from outrider.transcripts._export.turns import ExportFormat
-    from outrider.transcripts._library.disk import BlockingSessions
-    from outrider.transcripts._sessions import Sessions
-    from outrider.transcripts._values import Bundle, Hits, SearchHit, SessionQuery, StoredSession
-    from outrider.transcripts.stores._base import (
-        SessionKey,
-        SessionListSubkeysKey,
-        SessionStore,
-        SessionStoreEntry,
-        SessionStoreListEntry,
-        SessionSummaryEntry,
-        offers,
-    )
-    from outrider.transcripts.stores._calls import StoreCalls
-    from outrider.transcripts.stores._file.store import FileStore
-    from outrider.transcripts.stores._memory import MemoryStore
-    from outrider.transcripts.stores._postgres import PostgresStore
-    from outrider.transcripts.stores._redis import RedisStore
-    from outrider.transcripts.stores._s3.store import S3Store
-    from outrider.transcripts.stores._sqlite import SqliteStore
-    from outrider.transcripts.stores._urls import open_store
-
-_HOMES = {
-    "_chain": ("conversation",),
-    "_describe": (
-        "dated",
-        "fold_session_summary",
-        "tag_entry",
-        "title_entry",
-    ),
-    "_entries": (
-        "TranscriptEntry",
-        "to_entry",
-    ),
-    "_export.turns": ("ExportFormat",),
-    "_copies": ("forked",),
-    "_library.disk": ("BlockingSessions",),
-    "_disk.files": (
-        "check_can_continue",
-        "check_project_key",
-        "check_subpath",
-        "config_folder",
-        "has_sessions",
-        "project_folder",
-        "project_key",
-    ),
-    "_sessions": ("Sessions",),
-    "_values": (
-        "Bundle",
-        "Hits",
-        "SearchHit",
-        "SessionQuery",
-        "StoredSession",
-    ),
-    "stores._base": (
-        "SessionKey",
-        "SessionListSubkeysKey",
-        "SessionStore",
-        "SessionStoreEntry",
-        "SessionStoreListEntry",
-        "SessionSummaryEntry",
-        "offers",
-    ),
-    "stores._calls": ("StoreCalls",),
-    "stores._file.store": ("FileStore",),
-    "stores._memory": ("MemoryStore",),
-    "stores._urls": ("open_store",),
-    "stores._postgres": ("PostgresStore",),
-    "stores._redis": ("RedisStore",),
-    "stores._s3.store": ("S3Store",),
-    "stores._sqlite": ("SqliteStore",),
-}
-"""Where the names are."""
-
-__getattr__, __dir__ = lazily(__name__, _HOMES)
-
-__all__ = [
-    # Sessions that are kept.
-    "Bundle",
-    "ExportFormat",
-    "Hits",
-    "SearchHit",
-    "SessionQuery",
-    "Sessions",
-    "StoredSession",
-    "TranscriptEntry",
-    # Stores.
-    "FileStore",
-    "MemoryStore",
-    "PostgresStore",
-    "RedisStore",
-    "S3Store",
-    "SqliteStore",
-    "open_store",
-    # The contract of a store.
-    "SessionKey",
-    "SessionListSubkeysKey",
-    "SessionStore",
-    "SessionStoreEntry",
-    "SessionStoreListEntry",
-    "SessionSummaryEntry",
-    "StoreCalls",
-    "fold_session_summary",
-    "offers",
-    # For code that has no event loop, or has the entries of a session already.
-    "BlockingSessions",
-    "conversation",
-    "dated",
-    "forked",
-    "tag_entry",
-    "title_entry",
-    "to_entry",
-    # Where the program keeps its sessions.
-    "check_can_continue",
-    "check_project_key",
-    "check_subpath",
-    "config_folder",
-    "has_sessions",
-    "project_folder",
-    "project_key",
-]
+    from outrider.transcripts._chain import conversation as conversation
+    from outrider.transcripts._copies import forked as forked
+    from outrider.transcripts._describe import dated as dated
+    from outrider.transcripts._describe import fold_session_summary as fold_session_summary
+    from outrider.transcripts._describe import tag_entry as tag_entry
+    from outrider.transcripts._describe import title_entry as title_entry
+    from outrider.transcripts._disk.files import check_can_continue as check_can_continue
+    from outrider.transcripts._disk.files import check_project_key as check_project_key
+    from outrider.transcripts._disk.files import check_subpath as check_subpath
+    from outrider.transcripts._disk.files import config_folder as config_folder
+    from outrider.transcripts._disk.files import has_sessions as has_sessions
+    from outrider.transcripts._disk.files import project_folder as project_folder
+    from outrider.transcripts._disk.files import project_key as project_key
+    from outrider.transcripts._entries import TranscriptEntry as TranscriptEntry
+    from outrider.transcripts._entries import to_entry as to_entry
+    from outrider.transcripts._export.turns import ExportFormat as ExportFormat
+    from outrider.transcripts._library.disk import BlockingSessions as BlockingSessions
+    from outrider.transcripts._sessions import Sessions as Sessions
+    from outrider.transcripts._values import Bundle as Bundle
+    from outrider.transcripts._values import Hits as Hits
+    from outrider.transcripts._values import SearchHit as SearchHit
+    from outrider.transcripts._values import SessionQuery as SessionQuery
+    from outrider.transcripts._values import StoredSession as StoredSession
+    from outrider.transcripts.stores._base import SessionKey as SessionKey
+    from outrider.transcripts.stores._base import SessionListSubkeysKey as SessionListSubkeysKey
+    from outrider.transcripts.stores._base import SessionStore as SessionStore
+    from outrider.transcripts.stores._base import SessionStoreEntry as SessionStoreEntry
+    from outrider.transcripts.stores._base import SessionStoreListEntry as SessionStoreListEntry
+    from outrider.transcripts.stores._base import SessionSummaryEntry as SessionSummaryEntry
+    from outrider.transcripts.stores._base import offers as offers
+    from outrider.transcripts.stores._calls import StoreCalls as StoreCalls
+    from outrider.transcripts.stores._file import FileStore as FileStore
+    from outrider.transcripts.stores._memory import MemoryStore as MemoryStore
+    from outrider.transcripts.stores._postgres import PostgresStore as PostgresStore
+    from outrider.transcripts.stores._redis import RedisStore as RedisStore
+    from outrider.transcripts.stores._s3.store import S3Store as S3Store
+    from outrider.transcripts.stores._sqlite import SqliteStore as SqliteStore
+    from outrider.transcripts.stores._urls import open_store as open_store
+else:
+    __getattr__, __dir__, __all__ = lazily(__name__)

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 from uuid import uuid4
 
+from msgspec.structs import replace
+
 from outrider.errors import OptionsError, TranscriptDamaged, TranscriptError
 from outrider.transcripts._chain import CHAINED
 from outrider.transcripts._describe import ARCHIVED, title_entry, title_of
@@ -86,7 +88,7 @@ def _kept(source: Bundle, at: str | None) -> list[JsonObject]:
     if not any(entry["type"] in ("user", "assistant") for entry in chained):
         raise TranscriptError(
             f"the session {source.session_id} has no messages",
-            hint="Fork one that something was said in.",
+            hint="Fork a session that has messages.",
             session_id=source.session_id,
         )
     if at is None:
@@ -248,12 +250,8 @@ def renamed(bundle: Bundle, session_id: str) -> Bundle:
             {**entry, "sessionId": session_id} if "sessionId" in entry else dict(entry) for entry in entries
         ]
 
-    return Bundle(
-        session_id=session_id,
-        project=bundle.project,
-        entries=all_renamed(bundle.entries),
-        parts={subpath: all_renamed(part) for subpath, part in bundle.parts.items()},
-    )
+    parts = {subpath: all_renamed(part) for subpath, part in bundle.parts.items()}
+    return replace(bundle, session_id=session_id, entries=all_renamed(bundle.entries), parts=parts)
 
 
 def _text_of(path: Path, *, is_part: bool = False) -> str:
@@ -267,7 +265,7 @@ def _text_of(path: Path, *, is_part: bool = False) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise TranscriptDamaged(path, line, message="it is no UTF-8") from error
+        raise TranscriptDamaged(path, line, message="it is not UTF-8") from error
 
 
 def _unreadable(path: StrPath, error: Exception) -> OptionsError:
@@ -294,7 +292,7 @@ def _from_export(text: str, name: str) -> Bundle:
         raise TranscriptDamaged(name, message=str(error)) from error
     fields = fields_of(value)
     if fields.get("format") != FORMAT:
-        raise OptionsError(f"{name} is JSON, but no session", hint=_EXAMPLE)
+        raise OptionsError(f"{name} is JSON, but not a session", hint=_EXAMPLE)
     if fields.get("version") != VERSION or isinstance(fields["version"], bool):
         raise OptionsError(
             f"{name} has the version {fields.get('version')!r}, and this Outrider reads {VERSION}",
@@ -328,7 +326,7 @@ def _exported_entries(name: str, field: str, value: object) -> list[JsonObject]:
 def _refuse(name: str, field: str, value: object) -> NoReturn:
     shown = repr(value)
     shown = shown if len(shown) <= 100 else f"{shown[:100]}…"
-    raise OptionsError(f"{name} is no session: `{field}` cannot be {shown}", hint=_EXAMPLE)
+    raise OptionsError(f"{name} is not a session: `{field}` cannot be {shown}", hint=_EXAMPLE)
 
 
 # Transcripts of Claude Code.
@@ -361,7 +359,7 @@ def _lines(text: str, name: str) -> list[JsonObject]:
                 break
             if not entries and not line.lstrip().startswith("{"):
                 raise OptionsError(
-                    f"{name} is no session: line {number} is no JSON", hint=_EXAMPLE
+                    f"{name} is not a session: line {number} is not JSON", hint=_EXAMPLE
                 ) from error
             reason = error.msg if isinstance(error, JSONDecodeError) else str(error)
             raise TranscriptDamaged(name, number, message=reason) from error
@@ -386,12 +384,7 @@ def _with_parts(bundle: Bundle, path: Path) -> Bundle:
                 raise TranscriptDamaged(file, message=str(error)) from error
         else:
             part += _lines(text, str(file))
-    return Bundle(
-        session_id=bundle.session_id,
-        project=bundle.project,
-        entries=bundle.entries,
-        parts={subpath: part for subpath, part in parts.items() if part},
-    )
+    return replace(bundle, parts={subpath: part for subpath, part in parts.items() if part})
 
 
 def _named_id(text: str) -> str:
@@ -448,14 +441,7 @@ def says_archived(entries: Iterable[JsonObject]) -> bool:
 
 def without_notes(bundle: Bundle) -> Bundle:
     """The session without what only a store says in its transcript."""
-    if all(entry.get("type") != ARCHIVED for entry in bundle.entries):
-        return bundle
-    return Bundle(
-        session_id=bundle.session_id,
-        project=bundle.project,
-        entries=[entry for entry in bundle.entries if entry.get("type") != ARCHIVED],
-        parts=bundle.parts,
-    )
+    return replace(bundle, entries=[entry for entry in bundle.entries if entry.get("type") != ARCHIVED])
 
 
 def _plain(entries: list[JsonObject]) -> list[JsonObject]:

@@ -287,13 +287,11 @@ _TAG_PASSES: Final = 10
 def check_title(title: object) -> str:
     """The title without space around it. Raises `OptionsError` if nothing is left."""
     if not isinstance(title, str):
-        raise OptionsError(f"a title is text, not {title!r}", hint="Give a str.")
+        raise OptionsError(f"a title is a string, not {title!r}", hint="Give a str.")
     # A lone surrogate cannot be written.
     stripped = title.encode("utf-8", "replace").decode().strip()
     if not stripped:
-        raise OptionsError(
-            f"a title has to have a character that can be seen, unlike {title!r}", hint="Give some text."
-        )
+        raise OptionsError(f"a title needs a visible character, unlike {title!r}", hint="Give some text.")
     return stripped
 
 
@@ -305,7 +303,7 @@ def check_tag(tag: object) -> str | None:
     if tag is None:
         return None
     if not isinstance(tag, str):
-        raise OptionsError(f"a tag is text, not {tag!r}", hint="Give a str, or None to clear it.")
+        raise OptionsError(f"a tag is a string, not {tag!r}", hint="Give a str, or None to clear it.")
     plain = tag
     for _ in range(_TAG_PASSES):
         # What is left may combine anew.
@@ -315,9 +313,7 @@ def check_tag(tag: object) -> str | None:
         if plain == before:
             break
     if not plain:
-        raise OptionsError(
-            f"a tag has to have a character that can be seen, unlike {tag!r}", hint="Give None to clear it."
-        )
+        raise OptionsError(f"a tag needs a visible character, unlike {tag!r}", hint="Give None to clear it.")
     return plain
 
 

@@ -166,7 +166,7 @@ _keep: Final[Callable[[TranscriptEntry, bytes | JsonObject], None]] = cast(
 
 
 def read_entry(line: bytes) -> TranscriptEntry | None:
-    """The entry on a line; None if there is none: an empty line, a damaged one, what is no JSON object."""
+    """The entry on a line; None if there is none: an empty line, a damaged one, what is not a JSON object."""
     try:
         entry = _decode(line)
     except (ValueError, RecursionError):
@@ -191,11 +191,11 @@ def decode_line(line: bytes) -> JsonObject:
     except (ValueError, RecursionError):
         stripped = line.strip(_BLANK)
         if not stripped.startswith(b"{"):
-            raise ValueError("no JSON object") from None
+            raise ValueError("not a JSON object") from None
         try:
             return decode(stripped).raw
         except MalformedFrame:
-            raise ValueError("no JSON object") from None
+            raise ValueError("not a JSON object") from None
     if not isinstance(found, dict):
         raise ValueError("not an object")  # noqa: TRY004 - one kind of error for all that is no entry
     return found
@@ -310,13 +310,13 @@ def to_object(text: str) -> JsonObject:
     """The object that a text is. Raises a ValueError that says why it is none."""
     found = read_json(text)
     if not isinstance(found, dict):
-        raise ValueError("it is no JSON object")  # noqa: TRY004 - as above
+        raise ValueError("it is not a JSON object")  # noqa: TRY004 - as above
     return cast("JsonObject", found)
 
 
 def read_json(text: str) -> object:
     """Read strict JSON; a number that is too large for a float is read as what is written for it: null.
-    Raises a ValueError if it is no JSON."""
+    Raises a ValueError if it is not JSON."""
     try:
         return cast("object", json.loads(text, parse_constant=_refuse, parse_float=_to_float))
     except RecursionError as error:
@@ -329,7 +329,7 @@ def fields_of(value: object) -> JsonObject:
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not JSON")
 
 
 def _to_float(text: str) -> float | None:

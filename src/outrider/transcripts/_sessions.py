@@ -10,6 +10,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, TypeAlias
 from uuid import uuid4
 
+from msgspec.structs import replace
+
 from outrider._threads import run_sync
 from outrider.errors import OptionsError, TranscriptError
 from outrider.transcripts._chain import History
@@ -48,27 +50,27 @@ AgentIds: TypeAlias = list[str]
 
 
 class Sessions:
-    """Sessions that are kept: on this machine, by the agent's program, or in a store.
+    """The sessions that Claude Code keeps on this machine, or those in a store.
 
         sessions = outrider.Sessions()
         for info in await sessions.list(project=".", limit=10):
             print(info.id, info.title)
 
-    An id is that of `info.id`; `project` is a folder, that in which a session was started, and need not be
-    given where the id is enough. What is not there raises `SessionNotFound`, an id that is none
-    `OptionsError`, and what a store cannot do `StoreError`. On disk, reading and writing may go on while the
-    agent writes: no line is lost. In a store, a session that an agent is writing to is only read: the rest
-    raises `SessionBusy`.
+    A session is named by its `info.id`. `project` is the folder that it was started in; it can be left out
+    where the id is enough. A session that does not exist raises `SessionNotFound`, an invalid id
+    `OptionsError`, and a store that fails `StoreError`. Sessions on disk can be read and changed while the
+    agent writes to them: no line is lost. In a store, a session that an agent is writing to can only be read;
+    changing it raises `SessionBusy`.
 
-    May be used from several tasks. A store that was given as URL or path is closed by `close`, or by leaving
-    the block `async with Sessions(…)`; the disk needs neither.
+    May be used from several tasks. A store that was given as a URL or path is closed by `close`, or at the
+    end of `async with Sessions(…)`; the disk needs neither.
     """
 
     def __init__(self, place: SessionStore | StrPath | None = None, *, config: StrPath | None = None) -> None:
-        """Sessions in a `SessionStore`, or in the one that a URL or a path stands for (see `open_store`).
+        """`place` is a `SessionStore`, or a URL or path of one (see `open_store`).
 
-        With no place, those on this machine: in the folder `config`, or in the one that the program would
-        use. Raises `OptionsError` if there is no such store.
+        Without it, these are the sessions on this machine: in the folder `config`, by default the one that
+        Claude Code would use. Raises `OptionsError` if there is no such store.
         """
         self._is_ours = False
         self._library: DiskLibrary | StoreLibrary
@@ -98,7 +100,7 @@ class Sessions:
         await self.close()
 
     async def close(self) -> None:
-        """Close the store, if it was given as URL or path. A second time does nothing."""
+        """Close the store, if it was given as a URL or path. May be called again."""
         if self._is_ours:
             await self._library.close()
 
@@ -118,13 +120,13 @@ class Sessions:
         limit: int | None = None,
         offset: int = 0,
     ) -> StoredSessions:
-        """The sessions that match all that is given, those used last first.
+        """List the sessions that match all filters, the most recently used first.
 
-        `title` is a part of the title, in capitals or not; `since` and `until` are about the last use, in
-        local time if no zone is given. Archived ones are left out; with `archived=True` they are listed
-        alone, with None among the others. `worktrees`: those of the project's other git worktrees too.
+        `title` is a part of the title, in any case; `since` and `until` bound the time of last use, in local
+        time unless they have a time zone. Archived sessions are left out; `archived=True` lists only them,
+        and None lists all. `worktrees` includes the project's other git worktrees.
 
-        Raises `OptionsError` for a value that cannot be, and for a store that cannot list.
+        Raises `OptionsError` for an invalid value, and for a store that cannot list sessions.
         """
         query = SessionQuery(
             project=project,
@@ -141,7 +143,7 @@ class Sessions:
         return await self._library.list(query)
 
     async def info(self, session_id: str, *, project: StrPath | None = None) -> StoredSession:
-        """What a list says of a session."""
+        """Return what `list` says about one session."""
         return await self._library.info(*_checked(session_id, project))
 
     async def read(
@@ -155,10 +157,10 @@ class Sessions:
         offset: int = 0,
         project: StrPath | None = None,
     ) -> TranscriptEntries:
-        """The messages of a session, first to last; of its subagent, if one is given as `agent`.
+        """Return the messages of a session, or of its subagent `agent`, in order.
 
-        `last`: that many from the end; `limit` and `offset` count from the beginning. Where the conversation
-        was compacted, a summary stands for what came before; with `history="full"` that is there too.
+        `last` takes that many from the end; `limit` and `offset` count from the beginning. If the
+        conversation was compacted, a summary replaces what came before; `history="full"` includes that too.
 
         Raises `TranscriptError` if there is no such subagent.
         """
@@ -166,7 +168,7 @@ class Sessions:
         return await self._library.read(*_checked(session_id, project), wanted)
 
     async def agents(self, session_id: str, *, project: StrPath | None = None) -> AgentIds:
-        """The ids of the subagents that a session had."""
+        """Return the ids of a session's subagents."""
         return await self._library.agents(*_checked(session_id, project))
 
     def search(
@@ -186,14 +188,14 @@ class Sessions:
         worktrees: bool = True,
         limit: int | None = None,
     ) -> Hits:
-        """Look for a text, or for what a regular expression matches, in what was said, in calls of tools and
-        their results, in titles. Sessions are chosen as by `list`, and those used last come first; `agents`:
-        in what subagents said too; `limit`: so many hits.
+        """Search messages, tool calls, tool results and titles for a text or a regular expression. Sessions
+        are chosen as by `list`, the most recently used first. `agents` includes the transcripts of subagents;
+        `limit` is the number of hits.
 
             async for hit in sessions.search("TODO"):
                 print(hit.session.title, hit.excerpt)
 
-        Raises `OptionsError` for what cannot be searched for.
+        Raises `OptionsError` for an invalid search.
         """
         if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - callers need not be typed
             raise OptionsError(f"there is nothing to search for in {text!r}", hint="Give some text.")
@@ -219,11 +221,11 @@ class Sessions:
         redact: bool | None = None,
         project: StrPath | None = None,
     ) -> str:
-        """A session as text: `"markdown"`, `"html"` (one `article`, for a page of yours) or `"json"`, which
+        """Export a session as `"markdown"`, `"html"` (one `article`, for a page of yours) or `"json"`, which
         `import_` reads.
 
-        In Markdown and HTML, secrets are masked that are known by their shape or their name, unless `redact`
-        is False; JSON is the whole session as it is, unless `redact` is True.
+        Markdown and HTML have secrets masked that are recognised by their shape or name, unless `redact` is
+        False. JSON is the complete session, unless `redact` is True.
         """
         check_format(format)
         check_choices(redact=redact)
@@ -233,33 +235,33 @@ class Sessions:
     # Changing
 
     async def rename(self, session_id: str, title: str, *, project: StrPath | None = None) -> None:
-        """Give a session another title. Raises `OptionsError` for an empty one."""
+        """Change the title of a session. Raises `OptionsError` for an empty title."""
         session_id, project = _checked(session_id, project)
         await self._library.note(session_id, project, title_entry(session_id, check_title(title)))
 
     async def tag(self, session_id: str, tag: str | None, *, project: StrPath | None = None) -> None:
-        """Give a session a tag, in place of the one that it has; None: none.
+        """Set the tag of a session; None removes it.
 
-        It is kept in the plainest form of its characters (NFKC), without those that cannot be seen. Raises
-        `OptionsError` if nothing is left of it.
+        The tag is normalized (NFKC), and invisible characters are removed. Raises `OptionsError` if nothing
+        is left.
         """
         session_id, project = _checked(session_id, project)
         await self._library.note(session_id, project, tag_entry(session_id, check_tag(tag)))
 
     async def archive(self, session_id: str, *, project: StrPath | None = None) -> None:
-        """Put a session away: lists leave it out. It can be read and resumed as before; the program takes one
-        out again that it goes on with."""
+        """Archive a session, so that lists leave it out. It can still be read and resumed; resuming it takes
+        it out of the archive."""
         await self._library.archive(*_checked(session_id, project), archived=True)
 
     async def unarchive(self, session_id: str, *, project: StrPath | None = None) -> None:
-        """Have a session in lists again."""
+        """Take a session out of the archive."""
         await self._library.archive(*_checked(session_id, project), archived=False)
 
     async def delete(self, session_id: str, *, project: StrPath | None = None) -> None:
-        """Remove a session, with its subagents' transcripts.
+        """Delete a session and its subagents' transcripts.
 
-        Raises `TranscriptError` with what is left if not all could be removed, and `UsageError` for a store
-        that cannot delete.
+        Raises `TranscriptError` naming what is left if not everything could be deleted, and `UsageError` for
+        a store that cannot delete.
         """
         await self._library.delete(*_checked(session_id, project))
 
@@ -273,11 +275,10 @@ class Sessions:
         title: str | None = None,
         project: StrPath | None = None,
     ) -> str:
-        """Make a new session with the conversation of another one, which stays as it is; gives the new id.
+        """Copy a conversation to a new session, and return its id. The original does not change.
 
-        The conversation goes up to the message `at` (the `uuid` of an entry) and with it, or is all of it.
-        The title is that of the other with `(fork)`, if none is given. Raises `OptionsError` if there is no
-        such message.
+        The copy ends with the message `at` (the `uuid` of an entry), or has all messages. By default the
+        title is that of the original with `(fork)`. Raises `OptionsError` if there is no such message.
         """
         name = None if title is None else check_title(title)
         check_text("at", at)
@@ -288,12 +289,12 @@ class Sessions:
         return new
 
     async def import_(self, source: StrPath, *, as_new: bool = False, project: StrPath | None = None) -> str:
-        """Take a session in, and give its id: a JSON export, or a `.jsonl` transcript of the program, with
-        the folder of its subagents if that is beside it. `source` is a path, or the text itself.
+        """Import a session and return its id. `source` is the path, or the text, of a JSON export or of a
+        `.jsonl` transcript of Claude Code; its subagents are imported if their folder is beside it.
 
-        It becomes a session of the folder `project`, else of the one that it was of. With `as_new` it gets an
-        id of its own. Raises `SessionExists` if there is one of its id, `OptionsError` for what is no
-        session, and `TranscriptDamaged` for one that cannot be read.
+        The session belongs to the folder `project`, by default to the one that it was started in. `as_new`
+        gives it a new id. Raises `SessionExists` if the id is taken, `OptionsError` if the source is not a
+        session, and `TranscriptDamaged` if it cannot be read.
         """
         check_folder("project", project)
         bundle = await run_sync(imported, source, abandon_on_cancel=True)
@@ -310,14 +311,13 @@ class Sessions:
         project: StrPath | None = None,
         to_project: StrPath | None = None,
     ) -> None:
-        """Copy a session to another place, with its subagents' transcripts: to a store, and from there to
-        another machine.
+        """Copy a session and its subagents' transcripts to another place, such as a store.
 
             await sessions.copy(id, to=outrider.Sessions("postgresql://host/agents"))
 
-        There it is of the folder `to_project`, else of the same project as here. A copy that was cut short is
-        finished by another call; one that is there already is left as it is. Raises `SessionExists` if there
-        is another session of this id.
+        The copy belongs to the folder `to_project`, by default to the same project. If a copy was
+        interrupted, calling this again completes it; a complete copy is left as it is. Raises `SessionExists`
+        if there is another session with this id.
         """
         if not isinstance(to, Sessions):  # pyright: ignore[reportUnnecessaryIsInstance] - callers need not be typed
             raise OptionsError(
@@ -338,9 +338,9 @@ def _checked(session_id: str, project: StrPath | None) -> tuple[str, StrPath | N
 def _moved(bundle: Bundle, project: StrPath | None) -> Bundle:
     key = bundle.project if project is None else project_key(project)
     if not key:
-        raise OptionsError("it is not told which folder the session was started in", hint="Give project=.")
+        raise OptionsError("the folder that the session was started in is not known", hint="Give project=.")
     if not bundle.entries:
         raise TranscriptError(
-            f"the session {bundle.session_id} has nothing in it", hint="Take one that something was said in."
+            f"the session {bundle.session_id} has nothing in it", hint="Choose a session that has messages."
         )
-    return Bundle(session_id=bundle.session_id, project=key, entries=bundle.entries, parts=bundle.parts)
+    return replace(bundle, project=key)

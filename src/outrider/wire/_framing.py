@@ -51,6 +51,9 @@ _SWEEP: Final = _STEP // _LINE
 _PIECE: Final = _STEP * _BYTES
 """A larger chunk is taken in pieces."""
 
+_WHOLE: Final = 4096
+"""So few bytes are decoded at once, whatever they are."""
+
 _GLANCE: Final = 128
 """One look goes over so many bytes at most, if it finds nothing."""
 
@@ -72,6 +75,7 @@ class Framer:
 
             raise OptionsError(f"the size limit is {limit}; give a number of bytes, or None for the default")
         self._limit = limit or DEFAULT_LIMIT
+        self._whole = min(self._limit, _WHOLE)
         self._chunks: deque[bytes | None] = deque()
         """What has not been cut into lines yet; None is the end of the stream."""
         self._is_ending = False
@@ -113,6 +117,11 @@ class Framer:
         """
         if data is not None:
             data = bytes(data)
+            if data.endswith(b"\n") and self._is_idle and len(data) <= self._whole:
+                # Most often: a few whole lines, and nothing before them.
+                lines = BytesIO(data).readlines()
+                if (known := known_frames(lines)) is not None:
+                    return cast("list[Arrival]", known)
             if len(data) > _PIECE:
                 self._chunks.extend(data[start : start + _PIECE] for start in range(0, len(data), _PIECE))
                 return self.go_on()
@@ -123,6 +132,11 @@ class Framer:
     def has_more(self) -> bool:
         """Whether there is work left to do on the bytes that have come."""
         return bool(self._lines or self._odd or self._chunks)
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether nothing that came before has to do with what comes next."""
+        return not (self._chunks or self._lines or self._odd or self._held or self._skipped or self._object)
 
     def go_on(self) -> list[Arrival]:
         """Do one more step; gives back the frames that were found, perhaps none."""

@@ -2,8 +2,9 @@
 
 `hold NAME`: the first process that is asked this never answers, later ones do. `keep NAME`: the same, but it
 tells what is in its transcript. `key`: says which variables it has. `rate`: gives structured output. All else
-is answered at once. With `FAR_CRASH`, which names `agent` and `worker` in turn, that dies whatever the prompt
-is. Started as `python far_agent.py FOLDER [FLAGS…]`.
+is answered at once. With `FAR_CRASH`, which names `agent`, `worker` and `api` in turn, that dies or fails
+whatever the prompt is; with `start`, the agent dies before it is asked. Started as
+`python far_agent.py FOLDER [FLAGS…]`.
 """
 
 import os
@@ -24,7 +25,8 @@ class FarAgent(Agent):
         crash = os.environ.get("FAR_CRASH")
         log(prompt=prompt, pid=os.getpid(), session=self.session, crash=crash)
         if crash:
-            self.crash(crash)
+            self.crash(uuid, crash)
+            return
         self.init(uuid)
         if word == "keep":
             self.keep(uuid, str(prompt))
@@ -37,10 +39,14 @@ class FarAgent(Agent):
         else:
             self.do_answer(uuid, f"done {prompt}")
 
-    def crash(self, victims: str) -> None:
+    def crash(self, uuid: str, victims: str) -> None:
         lines = (FOLDER / "log.jsonl").read_text(encoding="utf-8").splitlines()
         before = sum(f'"crash": "{victims}"' in line for line in lines) - 1
         victim = victims.split()[before % len(victims.split())]
+        if victim == "api":
+            self.init(uuid)
+            self.api_failure(uuid, 529)
+            return
         if victim == "worker":
             os.kill(os.getppid(), signal.SIGKILL)
         die()
@@ -75,5 +81,8 @@ def is_first(name: str) -> bool:
 if __name__ == "__main__":
     if "-v" in FLAGS:
         print(f"{VERSION} (Claude Code)")
+    elif os.environ.get("FAR_CRASH") == "start":
+        log(crash="start")
+        die()
     else:
         FarAgent(0, []).serve()

@@ -207,13 +207,16 @@ async def a_budget_is_shared(folder: Path, nodes: dict[str, int]) -> dict[str, A
 
 
 async def agents_crash(folder: Path, nodes: dict[str, int]) -> dict[str, Any]:
-    """Each time that it is asked something: the agent, its worker, or the one and then the other."""
+    """Each time that it is started or asked: the agent, its worker, the API, or one and then another."""
     tasks = [
         Task("go", id=victims, cpus=0.2, options={"env": {"FAR_CRASH": victims}})
-        for victims in ("agent", "worker", "agent worker")
+        for victims in ("start", "agent", "worker", "agent worker", "api", "api worker")
     ]
     restart = fleet.Restart(max=3, backoff=0.01)
-    outcomes = await fleet.map(tasks, far_options(folder), engine="ray", concurrency=1, restart=restart)
+    retry = fleet.Retry(max_tries=2, backoff=0.01)
+    outcomes = await fleet.map(
+        tasks, far_options(folder), engine="ray", concurrency=1, restart=restart, retry=retry
+    )
     return {
         "statuses": Counter(outcome.status for outcome in outcomes),
         "asked": Counter(each["crash"] for each in told(folder)),

@@ -18,7 +18,7 @@ from outrider.fleet import Budget, Gate, Spent
 from outrider.fleet._budget.account import Left
 from outrider.fleet._engine import Note, Shared
 from outrider.fleet._ray.channel import DriverChannel, FarGate, Mailbox, Share, WorkerMessage, current_channel
-from outrider.fleet._ray.serving import Visit
+from outrider.fleet._ray.engine import Visit
 from outrider.fleet._ray.worker import travelling
 from outrider.handlers import PermissionRequest, Question
 from outrider.options import Options

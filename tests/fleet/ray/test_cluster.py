@@ -70,9 +70,16 @@ def test_runs_on_a_cluster(tmp_path: Path) -> None:
     # There was no room for it beside the one that held.
     assert "say large" not in facts["asked"]
     crashes = scenes["agents_crash"]
-    assert crashes["statuses"] == {"failed": 3}
-    # With three restarts, whoever was lost.
-    assert crashes["asked"] == {"agent": 4, "worker": 4, "agent worker": 4}
+    assert crashes["statuses"] == {"failed": 6}
+    # With three restarts, whoever was lost, and two tries when the API fails, in whatever workers.
+    assert crashes["asked"] == {
+        "start": 4,
+        "agent": 4,
+        "worker": 4,
+        "agent worker": 4,
+        "api": 2,
+        "api worker": 3,
+    }
 
 
 @LONG

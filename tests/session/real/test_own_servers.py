@@ -61,7 +61,7 @@ async def test_what_cannot_be_added_changes_nothing() -> None:
         await session.mcp_set_servers({"second": server("second")})
         with pytest.raises(OptionsError, match="'tools'"):
             await session.mcp_set_servers({"tools": server("tools")})
-        with pytest.raises(OptionsError, match="cannot be served"):
+        with pytest.raises(OptionsError, match="is not a server"):
             await session.mcp_set_servers({"third": object()})
         # Before the first turn, those of the start may not be listed yet.
         await session.ask("go")

@@ -155,8 +155,8 @@ def test_what_cannot_be_read_is_passed_over(shelf: Shelf) -> None:
     "text, asked, told",
     [
         ("", {}, "no text"),
-        ("(", {"regex": True}, "no regular expression"),
-        ("a{99999999999999}", {"regex": True}, "no regular expression"),
+        ("(", {"regex": True}, "not a regular expression"),
+        ("a{99999999999999}", {"regex": True}, "not a regular expression"),
         ("x", {"limit": -1}, "limit cannot be -1"),
     ],
 )

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from outrider.errors import StoreError
 from outrider.transcripts import FileStore
-from outrider.transcripts.stores._file.store import name_of, text_of
-from outrider.transcripts.stores._file.transcript import Transcript
+from outrider.transcripts.stores._file import Transcript, name_of, text_of
 from tests.cases import every_case
 from tests.transcripts.stores.local import KEY, numbered
 
@@ -208,7 +207,7 @@ async def test_nothing_is_made_by_reading(folder: Path) -> None:
     [
         ("main.jsonl", b"{}\n", "main.jsonl has 3 bytes, and"),
         ("main.jsonl", b"{}%s", "does not end a line"),
-        ("main.jsonl", b"{}\n[]\n%s\n", "is damaged in line 2: no JSON object"),
+        ("main.jsonl", b"{}\n[]\n%s\n", "is damaged in line 2: not a JSON object"),
         ("main.jsonl", b"{}\n{}\n%s\n", "is damaged in line 3"),
         ("main.log", None, "main.log is missing"),
         ("main.log", b"nonsense\n", "main.log is damaged at byte 0"),
@@ -253,7 +252,7 @@ async def test_a_folder_of_something_else_is_left_alone(folder: Path) -> None:
     folder.mkdir()
     (folder / "notes.txt").write_text("x")
     for call in (FileStore(folder).append(KEY, numbered(0, 1)), FileStore(folder).load(KEY)):
-        with pytest.raises(StoreError, match="a folder of something else"):
+        with pytest.raises(StoreError, match="the folder holds something else"):
             await call
     assert [path.name for path in folder.iterdir()] == ["notes.txt"]
 

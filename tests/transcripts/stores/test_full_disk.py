@@ -52,7 +52,7 @@ async def test_a_full_disk(make: Make, small: Path) -> None:
 
         with pytest.raises(StoreError) as caught:
             await send_all()
-        assert "no room" in str(caught.value)
+        assert "no space left" in str(caught.value)
         assert caught.value.retryable
         assert caught.value.operation == "append_batch"
         assert await store.load(KEY) == numbered(0, sent)

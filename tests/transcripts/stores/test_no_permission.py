@@ -41,7 +41,7 @@ async def test_no_permission(make: Make, forbidden: Path) -> None:
     with anyio.fail_after(20), pytest.raises(StoreError) as caught:
         await store.append(KEY, numbered(0, 1))
     assert not caught.value.retryable
-    assert "no right to it (permission denied)" in str(caught.value)
+    assert "may not access it (permission denied)" in str(caught.value)
     assert str(forbidden) in str(caught.value)
 
 
@@ -81,7 +81,7 @@ async def test_who_may_only_read_files_can(shared: Path) -> None:
             assert await reader.load(key) == numbered(0, 2)
         assert [one["session_id"] for one in await reader.list_sessions("p")] == ["s"]
         assert await reader.list_subkeys(KEY) == ["a"]
-        with pytest.raises(StoreError, match="no right to it"):
+        with pytest.raises(StoreError, match="may not access it"):
             await reader.append(KEY, numbered(2, 1))
 
 
@@ -89,7 +89,7 @@ async def test_who_may_only_read_a_database_is_told_what_it_takes(shared: Path) 
     async with SqliteStore(shared / "store.db") as store:
         await store.append(KEY, numbered(0, 2))
     with anyio.fail_after(20), only_reading(shared):
-        with pytest.raises(StoreError, match="no right to write to it, or to its folder") as caught:
+        with pytest.raises(StoreError, match="may not write to it, or to its folder") as caught:
             await SqliteStore(shared / "store.db").load(KEY)
         assert not caught.value.retryable
         assert [path.name for path in shared.iterdir()] == ["store.db"]

@@ -216,7 +216,7 @@ async def test_a_user_without_rights_is_told_so(
         ("postgresql://host/db?pool_size=many", "`pool_size` is 'many'"),
         ("postgresql://host/db?pool_size=0", "`pool_size` is 0"),
         ("postgresql://host/db?timeout=-1", "`timeout` is '-1'"),
-        ("postgresql://me:secret-of-mine@host/db?no_such=1", "no address of a PostgreSQL database"),
+        ("postgresql://me:secret-of-mine@host/db?no_such=1", "not the address of a PostgreSQL database"),
     ],
 )
 async def test_a_url_that_is_not_right_is_refused_before_anything_is_done(url: str, told: str) -> None:
@@ -344,7 +344,7 @@ async def test_what_was_given_up_while_it_waited_is_not_done_later(
 @pytest.mark.parametrize("text", ["host=127.0.0.1 password=hush", "", "127.0.0.1"])
 def test_only_a_url_is_taken(text: str) -> None:
     """The password in anything else would not be found, and shown."""
-    with pytest.raises(OptionsError, match="no URL of a PostgreSQL database") as caught:
+    with pytest.raises(OptionsError, match="not the URL of a PostgreSQL database") as caught:
         PostgresStore(text)
     assert "hush" not in str(caught.value)
 

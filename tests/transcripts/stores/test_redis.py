@@ -179,7 +179,7 @@ async def test_a_server_without_room_is_told_and_can_be_used_again(
         ("redis://host/0?prefix=a{b", "`prefix` is 'a{b'"),
         ("redis://host/0?cluster=yes", "`cluster` is 'yes'"),
         ("redis://host/0?timeout=never", "`timeout` is 'never'"),
-        ("redis://:secret-of-mine@host:port/0", "no address of a Redis server"),
+        ("redis://:secret-of-mine@host:port/0", "not the address of a Redis server"),
     ],
 )
 async def test_a_url_that_is_not_right_is_refused_before_anything_is_done(url: str, told: str) -> None:

@@ -205,7 +205,7 @@ def answering(status: int, code: str = "", headers: tuple[tuple[str, str], ...] 
 @pytest.mark.parametrize(
     "status, code, told, retryable",
     [
-        (200, "", r"does not heed conditional writes.* Two writers would overwrite", False),
+        (200, "", r"does not support conditional writes.* Two writers would overwrite", False),
         (501, "NotImplemented", "has no conditional writes", False),
         (403, "SignatureDoesNotMatch", "check the credentials, and their rights on the bucket", False),
         (403, "AccessDenied", "check the credentials, and their rights on the bucket", False),
@@ -298,11 +298,11 @@ def answered(at: float) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "url, told",
     [
-        ("s3:///prefix", "no place in a bucket"),
-        ("s3://key:secret-of-mine@bucket", "no place in a bucket"),
-        ("s3://bucket?endpoint=host", "`endpoint` is no address"),
+        ("s3:///prefix", "not a place in a bucket"),
+        ("s3://key:secret-of-mine@bucket", "not a place in a bucket"),
+        ("s3://bucket?endpoint=host", "`endpoint` is not the address"),
         ("s3://bucket?path_style=yes", "`path_style` is 'yes'"),
-        ("s3://bucket?colour=red", "'colour', which means nothing"),
+        ("s3://bucket?colour=red", "'colour', which is not known"),
         ("s3://bucket?timeout=0", "`timeout` is '0'"),
     ],
 )

@@ -87,7 +87,7 @@ async def test_an_older_database_is_brought_up_to_date(path: Path, monkeypatch: 
 async def test_a_database_of_another_program_is_left_alone(statement: str, path: Path) -> None:
     execute(path, statement)
     before = path.read_bytes()
-    with pytest.raises(StoreError, match="a database of another program") as caught:
+    with pytest.raises(StoreError, match="the database belongs to another program") as caught:
         await SqliteStore(path).append(KEY, numbered(0, 1))
     assert not caught.value.retryable
     assert path.read_bytes() == before

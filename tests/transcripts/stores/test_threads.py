@@ -17,7 +17,7 @@ import pytest
 
 from outrider.errors import OptionsError, SessionBusy, StoreError, StoreTimedOut, UsageError
 from outrider.transcripts import FileStore, SqliteStore, open_store
-from outrider.transcripts.stores._file.transcript import locked
+from outrider.transcripts.stores._file import locked
 from outrider.transcripts.stores._records import Place
 from tests.transcripts.stores.local import KEY, LOCAL, Local, Make, noted, numbered
 
@@ -171,7 +171,7 @@ async def test_what_was_given_up_while_it_waited_is_not_done_later(
 @pytest.mark.parametrize("kind", ["sqlite", "memory"])
 async def test_what_is_no_key_is_refused(kind: str, key: Any, tmp_path: Path) -> None:
     store = open_store("memory:" if kind == "memory" else tmp_path / "store.db")
-    with pytest.raises(UsageError, match="is no key of a transcript"):
+    with pytest.raises(UsageError, match="is not the key of a transcript"):
         await store.load(key)
 
 
@@ -199,7 +199,7 @@ async def test_a_mistake_is_no_failure_of_the_store(tmp_path: Path) -> None:
 async def test_what_is_no_json_is_refused(make: Make, value: object, tmp_path: Path) -> None:
     entries: Any = [{"type": "x", "value": value}]
     async with make(tmp_path) as store:
-        with pytest.raises(UsageError, match="is no JSON"):
+        with pytest.raises(UsageError, match="is not JSON"):
             await store.append(KEY, [*numbered(0, 1), *entries])
         assert await store.load(KEY) is None
 

@@ -16,9 +16,9 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from outrider._display import escaped_json
-from outrider.app._render.describe import money, shortened
-from outrider.app._terminal import UNICODE, Terminal, one_line
+from outrider._display import escaped_json, one_line
+from outrider.app._render import money, shortened
+from outrider.app._terminal import UNICODE, Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Final, TypedDict, cast, get_args
 import msgspec
 from rich.text import Text
 
+from outrider._display import one_line, printable
 from outrider._folders import write_private
-from outrider.app._failing import Code, Failed, in_one_line
+from outrider.app._flags import Code, Failed, in_one_line
 from outrider.app._fleet.commands import BATCH_FLAGS
 from outrider.app._fleet.progress import clock
-from outrider.app._render.describe import money, shortened
-from outrider.app._terminal import Terminal, one_line, printable
+from outrider.app._render import money, shortened
+from outrider.app._terminal import Terminal
 from outrider.errors import OptionsError
 from outrider.fleet import (
     Adaptive,

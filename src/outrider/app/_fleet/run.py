@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Final, cast
 
 import anyio
 
-from outrider.app._failing import ENDING, Code, Failed, in_one_line
+from outrider._display import one_line
+from outrider.app._flags import ENDING, Code, Failed, in_one_line
 from outrider.app._fleet.progress import Board
 from outrider.app._fleet.reports import BatchFields, Settings, at_the_end, named
-from outrider.app._terminal import Terminal, one_line
+from outrider.app._terminal import Terminal
 from outrider.errors import OptionsError
 from outrider.fleet import Journal, Ledger, Report, Task, resume
 from outrider.launch import find_agent

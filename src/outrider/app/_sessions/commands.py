@@ -1,296 +1,165 @@
-"""Defines the flags and commands of `outrider sessions`, one function each.
+"""Declares the commands of `outrider sessions` and their flags.
 
-They are implemented in `sessions`, which is imported when one runs.
+Each is carried out by the function of the same name in `sessions`, which is imported when it runs.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias, cast
 
 import typer
 
-from outrider.app._flags import Switches
-
-if TYPE_CHECKING:
-    from outrider.app._sessions.sessions import Shelf
-
-__all__ = ["SESSION_COMMANDS"]
+from outrider.app._flags import Switches, argument, option, signed, switch
 
 Format: TypeAlias = Literal["markdown", "json", "html"]
 
-# How flags and arguments are described; as types, because that is where typer looks.
-_Id: TypeAlias = Annotated[
-    str, typer.Argument(help="A session's id, or how it begins.", metavar="ID", show_default=False)
-]
+# Flags and arguments are described by types, where typer looks for them.
+_Id: TypeAlias = Annotated[str, argument(help="A session's ID, or its beginning.", metavar="ID")]
 _Store: TypeAlias = Annotated[
     str | None,
-    typer.Option(
+    option(
         metavar="URL",
         envvar="OUTRIDER_STORE",
-        help="A store's URL or path, instead of this machine's own sessions.",
-        show_default=False,
+        help="Use the store at this URL or path, not this machine's sessions.",
     ),
 ]
 _Project: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--project", "-C", metavar="FOLDER", help="Sessions of this folder.", show_default=False),
+    str | None, option("--project", "-C", metavar="FOLDER", help="Only sessions of this folder.")
 ]
-_Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, one a line.", metavar="")]
-_Tag: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="TAG", help="With this tag.", show_default=False)
-]
-_Limit: TypeAlias = Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="How many.")]
+_Json: TypeAlias = Annotated[bool, switch("--json", help="Print JSON, one object a line.")]
+_Tag: TypeAlias = Annotated[str | None, option(metavar="TAG", help="Only sessions with this tag.")]
+_Limit: TypeAlias = Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="Show at most N.")]
 
 
 def list_(
-    switches: Switches,
-    project: _Project = None,
-    everywhere: Annotated[
-        bool, typer.Option("--all", "-a", help="Of all folders, not only this one.", metavar="")
-    ] = False,
+    everywhere: Annotated[bool, switch("--all", "-a", help="List the sessions of all folders.")] = False,
     title: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="With this in the title.", show_default=False)
+        str | None, option(metavar="TEXT", help="Only sessions with this text in the title.")
     ] = None,
     tag: _Tag = None,
-    branch: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Of this git branch.", show_default=False)
-    ] = None,
+    branch: Annotated[str | None, option(metavar="NAME", help="Only sessions of this git branch.")] = None,
     since: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Used since: 2026-11-01, 3d, 12h, 30m.", show_default=False),
+        str | None, option(metavar="TIME", help="Used since then: 2026-11-01, 3d, 12h, 30m.")
     ] = None,
-    until: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Last used before that.", show_default=False)
-    ] = None,
-    archived: Annotated[bool, typer.Option("--archived", help="The archived ones.", metavar="")] = False,
+    until: Annotated[str | None, option(metavar="TIME", help="Last used before then.")] = None,
+    archived: Annotated[bool, switch("--archived", help="List archived sessions.")] = False,
     limit: _Limit = 20,
-    offset: Annotated[int, typer.Option(min=0, metavar="N", help="Leave out the first ones.")] = 0,
-    store: _Store = None,
+    offset: Annotated[int, typer.Option(min=0, metavar="N", help="Skip the first N.")] = 0,
     json: _Json = False,
-) -> int:
+) -> None:
     """List sessions, the latest first."""
-    from outrider.app._sessions.sessions import list_sessions
-
-    with _shelf(switches, store, project, everywhere=everywhere) as shelf:
-        return list_sessions(
-            shelf,
-            title=title,
-            tag=tag,
-            branch=branch,
-            since=since,
-            until=until,
-            archived=archived,
-            limit=limit,
-            offset=offset,
-            as_json=json,
-        )
 
 
 def show(
-    switches: Switches,
     id: _Id,
     last: Annotated[
-        int | None,
-        typer.Option("--last", "-n", min=1, metavar="N", help="Only the last N.", show_default=False),
+        int | None, option("--last", "-n", min=1, metavar="N", help="Only the last N messages.")
     ] = None,
-    agent: Annotated[
-        str | None, typer.Option(metavar="ID", help="What a subagent did.", show_default=False)
-    ] = None,
-    project: _Project = None,
-    store: _Store = None,
+    agent: Annotated[str | None, option(metavar="ID", help="Show what this subagent did.")] = None,
     json: _Json = False,
-) -> int:
-    """Show the conversation of a session."""
-    from outrider.app._sessions.sessions import show_session
-
-    with _shelf(switches, store, project) as shelf:
-        return show_session(shelf, id, last=last, agent=agent, as_json=json)
+) -> None:
+    """Show a session's conversation."""
 
 
 def search(
-    switches: Switches,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What was said.", show_default=False)],
-    regex: Annotated[
-        bool, typer.Option("--regex", "-e", help="TEXT is a regular expression.", metavar="")
-    ] = False,
-    case: Annotated[bool, typer.Option("--case", help="Mind capital letters.", metavar="")] = False,
-    project: _Project = None,
+    text: Annotated[str, argument(metavar="TEXT", help="The text to search for.")],
+    regex: Annotated[bool, switch("--regex", "-e", help="TEXT is a regular expression.")] = False,
+    case: Annotated[bool, switch("--case", help="Match upper and lower case.")] = False,
     limit: _Limit = 20,
-    store: _Store = None,
     json: _Json = False,
-) -> int:
-    """Find where something was said, in all folders unless one is named."""
-    from outrider.app._sessions.sessions import search_sessions
-
-    with _shelf(switches, store, project) as shelf:
-        return search_sessions(shelf, text, regex=regex, case=case, limit=limit, as_json=json)
+) -> None:
+    """Search all conversations, or those of one folder."""
 
 
 def export(
-    switches: Switches,
     id: _Id,
-    format: Annotated[Format, typer.Option("--format", "-f", help="How.")] = "markdown",
+    format: Annotated[Format, typer.Option("--format", "-f", help="The format.")] = "markdown",
     output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Where to; else stdout.", show_default=False),
+        Path | None, option("--output", "-o", metavar="FILE", help="Write to this file, not to stdout.")
     ] = None,
-    project: _Project = None,
-    store: _Store = None,
-) -> int:
-    """Write a session as Markdown, as JSON that can be imported, or as HTML."""
-    from outrider.app._sessions.sessions import export_session
-
-    with _shelf(switches, store, project) as shelf:
-        return export_session(shelf, id, format, output)
+) -> None:
+    """Export a session as Markdown, HTML, or JSON that can be imported."""
 
 
 def import_(
-    switches: Switches,
     file: Annotated[
-        Path,
-        typer.Argument(
-            metavar="FILE",
-            help="A JSON export, or a transcript (.jsonl); '-': standard input.",
-            show_default=False,
-        ),
+        Path, argument(metavar="FILE", help="A JSON export or a transcript (.jsonl); '-' for standard input.")
     ],
-    as_new: Annotated[bool, typer.Option("--as-new", help="Give it a new id.", metavar="")] = False,
-    project: _Project = None,
-    store: _Store = None,
-) -> int:
-    """Take in a session that was exported, here or on another machine."""
-    from outrider.app._sessions.sessions import import_session
-
-    with _shelf(switches, store, project, may_make=True) as shelf:
-        return import_session(shelf, file, as_new=as_new)
+    as_new: Annotated[bool, switch("--as-new", help="Give it a new ID.")] = False,
+) -> None:
+    """Import a session that was exported here or elsewhere."""
 
 
 def rename(
-    switches: Switches,
     id: _Id,
-    title: Annotated[str, typer.Argument(metavar="TITLE", help="The new title.", show_default=False)],
-    project: _Project = None,
-    store: _Store = None,
-) -> int:
-    """Give a session another title."""
-    from outrider.app._sessions.sessions import change
-
-    with _shelf(switches, store, project) as shelf:
-        return change(
-            shelf, id, "renamed", lambda shelf, id: shelf.sessions.rename(id, title, project=shelf.project)
-        )
+    title: Annotated[str, argument(metavar="TITLE", help="The new title.")],
+) -> None:
+    """Change a session's title."""
 
 
 def tag(
-    switches: Switches,
     id: _Id,
-    tag: Annotated[str | None, typer.Argument(metavar="TAG", help="The tag.", show_default=False)] = None,
-    clear: Annotated[bool, typer.Option("--clear", help="Take its tag away.", metavar="")] = False,
-    project: _Project = None,
-    store: _Store = None,
-) -> int:
-    """Tag a session, to find it by."""
-    from outrider.app._failing import Code, Failed
-    from outrider.app._sessions.sessions import change
-
-    if (tag is None) != clear:
-        raise Failed("give a tag, or --clear to take the present one away.", Code.USAGE)
-    done = "tag taken away from" if clear else "tagged"
-    with _shelf(switches, store, project) as shelf:
-        return change(shelf, id, done, lambda shelf, id: shelf.sessions.tag(id, tag, project=shelf.project))
+    tag: Annotated[str | None, argument(metavar="TAG", help="The tag.")] = None,
+    clear: Annotated[bool, switch("--clear", help="Remove the tag.")] = False,
+) -> None:
+    """Tag a session."""
 
 
 def archive(
-    switches: Switches,
     id: _Id,
-    undo: Annotated[bool, typer.Option("--undo", help="Bring it back.", metavar="")] = False,
-    project: _Project = None,
-    store: _Store = None,
-) -> int:
-    """Put a session aside: lists leave it out."""
-    from outrider.app._sessions.sessions import change
-
-    def make(shelf: Shelf, id: str) -> None:
-        change = shelf.sessions.unarchive if undo else shelf.sessions.archive
-        change(id, project=shelf.project)
-
-    with _shelf(switches, store, project) as shelf:
-        return change(shelf, id, "brought back" if undo else "archived", make)
+    undo: Annotated[bool, switch("--undo", help="Restore it.")] = False,
+) -> None:
+    """Archive a session: lists leave it out."""
 
 
 def fork(
-    switches: Switches,
     id: _Id,
-    at: Annotated[
-        str | None,
-        typer.Option(metavar="UUID", help="Up to this message; else all of it.", show_default=False),
-    ] = None,
-    title: Annotated[str | None, typer.Option(metavar="TEXT", help="Its title.", show_default=False)] = None,
-    project: _Project = None,
-    store: _Store = None,
-) -> int:
-    """Make a session that goes another way from a message on; prints its id."""
-    from outrider.app._sessions.sessions import fork_session
-
-    with _shelf(switches, store, project) as shelf:
-        return fork_session(shelf, id, at=at, title=title)
+    at: Annotated[str | None, option(metavar="UUID", help="Copy up to this message only.")] = None,
+    title: Annotated[str | None, option(metavar="TEXT", help="The title of the fork.")] = None,
+) -> None:
+    """Fork a session, and print the ID of the fork."""
 
 
 def copy(
-    switches: Switches,
     id: _Id,
     to: Annotated[
-        str, typer.Option(metavar="URL", help="A store's URL or path; 'disk': this machine's own sessions.")
+        str, typer.Option(metavar="URL", help="A store's URL or path, or 'disk' for this machine.")
     ],
-    project: _Project = None,
-    store: _Store = None,
-) -> int:
-    """Copy a session to a store, from one, or between two."""
-    from outrider.app._sessions.sessions import copy_session
-
-    with _shelf(switches, store, project) as shelf:
-        return copy_session(shelf, id, to)
+) -> None:
+    """Copy a session to or from a store."""
 
 
 def delete(
-    switches: Switches,
     id: _Id,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.", metavar="")] = False,
-    project: _Project = None,
-    store: _Store = None,
-) -> int:
-    """Delete a session and what its subagents left. It cannot be brought back."""
-    from outrider.app._sessions.sessions import delete_session
-
-    with _shelf(switches, store, project) as shelf:
-        return delete_session(shelf, id, is_sure=yes)
+    yes: Annotated[bool, switch("--yes", "-y", help="Do not ask for confirmation.")] = False,
+) -> None:
+    """Delete a session and its subagents' transcripts, for good."""
 
 
-SESSION_COMMANDS: Final[dict[str, Callable[..., int]]] = {
-    "list": list_,
-    "show": show,
-    "search": search,
-    "export": export,
-    "import": import_,
-    "rename": rename,
-    "tag": tag,
-    "archive": archive,
-    "fork": fork,
-    "copy": copy,
-    "delete": delete,
+def _command(declared: Callable[..., None]) -> Callable[..., int]:
+    """The command that is declared so; every one has `--project` and `--store`."""
+
+    def command(switches: Switches, *, project: str | None, store: str | None, **given: object) -> int:
+        from outrider.app._sessions import sessions
+
+        carry_out: Callable[..., int] = getattr(sessions, declared.__name__)
+        may_make = declared is import_
+        with sessions.Shelf(store, project, may_make=may_make, no_color=switches.no_color) as shelf:
+            return carry_out(shelf, **given)
+
+    common = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+        for name, kind, default in (("project", _Project, None), ("store", _Store, None))
+    ]
+    own = inspect.signature(declared, eval_str=True).parameters.values()
+    switches = inspect.Parameter("switches", inspect.Parameter.POSITIONAL_ONLY)
+    return cast("Callable[..., int]", signed(command, declared, [switches, *own, *common]))
+
+
+SESSION_COMMANDS: Final = {
+    declared.__name__.rstrip("_"): _command(declared)
+    for declared in (list_, show, search, export, import_, rename, tag, archive, fork, copy, delete)
 }
-
-
-def _shelf(
-    switches: Switches,
-    store: str | None,
-    project: str | None,
-    *,
-    everywhere: bool = False,
-    may_make: bool = False,
-) -> Shelf:
-    from outrider.app._sessions.sessions import Shelf
-
-    return Shelf(store, project, is_everywhere=everywhere, may_make=may_make, no_color=switches.no_color)

@@ -5,66 +5,49 @@ Does not read or write transcripts: `outrider.sync.Sessions` does.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
 from datetime import UTC, datetime, timedelta
+from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 from rich.text import Text
 
+from outrider._display import one_line, printable
 from outrider._folders import write_private
-from outrider.app._failing import Code, Failed
-from outrider.app._render.describe import Said, said, shortened
-from outrider.app._render.page import Page
-from outrider.app._terminal import Terminal, one_line, printable
+from outrider.app._flags import Code, Failed
+from outrider.app._render import DisplayLine, Page, describe, shortened
+from outrider.app._terminal import Terminal
 from outrider.sync import Sessions
 from outrider.transcripts import open_store
 from outrider.wire import CompactBoundaryMessage, ToolResultBlock, UserMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Self
 
     from outrider.transcripts import SearchHit, StoredSession, TranscriptEntry
-
-__all__ = [
-    "Shelf",
-    "change",
-    "columns",
-    "copy_session",
-    "delete_session",
-    "export_session",
-    "fork_session",
-    "import_session",
-    "list_sessions",
-    "search_sessions",
-    "show_session",
-    "size_of",
-    "table",
-    "title_of",
-]
 
 
 # Tables.
 
 _SHORT_ID: Final = 8
-"""As much of an id as tells sessions apart; more where it does not."""
+"""Characters of an ID that are shown, if they tell the sessions apart."""
 
 _LONGEST_TITLE: Final = 60
 _SHORTEST_TITLE: Final = 24
-"""So many of its characters are shown before anything else is."""
+"""Characters of a title that take precedence over other columns."""
 _BETWEEN: Final = 2
-"""So many spaces are between two columns."""
+"""Spaces between columns."""
 _LONGEST_ASIDE: Final = 24
 _STEPS: Final = ((60, "second"), (60, "minute"), (24, "hour"), (14, "day"))
 
 
 def table(terminal: Terminal, infos: list[StoredSession], *, with_folder: bool) -> list[Text | str]:
-    """Lines for people at a terminal; for a pipe, fields with tabs between them."""
+    """Aligned columns for a terminal, fields separated by tabs for a pipe."""
     if not terminal.out.is_terminal:
         return [
             "\t".join(
@@ -81,7 +64,7 @@ def table(terminal: Terminal, infos: list[StoredSession], *, with_folder: bool) 
 
 
 def columns(infos: Sequence[StoredSession], width: int, *, with_folder: bool) -> list[Text | str]:
-    """A line for each session, none longer than there is room for."""
+    """One line for each session, cut to the width."""
     length = _telling_length([info.id for info in infos])
     now = datetime.now(UTC)
     ids = [Text(one_line(info.id[:length]), "cyan") for info in infos]
@@ -95,7 +78,7 @@ def columns(infos: Sequence[StoredSession], width: int, *, with_folder: bool) ->
     ]
     asides = [column for column in asides if column.width]
     left = width - length - ages.width - 2 * _BETWEEN
-    # What tells least goes first where there is no room: the size, then the branch, then the folder.
+    # If there is no room, drop the least useful column first: size, then branch, then folder.
     while asides and left - sum(column.width + _BETWEEN for column in asides) < min(
         titles.width, _SHORTEST_TITLE
     ):
@@ -112,7 +95,7 @@ def columns(infos: Sequence[StoredSession], width: int, *, with_folder: bool) ->
 
 
 class _Column:
-    """A column of a list, as wide as it has to be."""
+    """A column of the list, as wide as its widest text."""
 
     def __init__(self, texts: list[Text], *, justify: Literal["left", "right"] = "left") -> None:
         self._texts = texts
@@ -163,6 +146,8 @@ def size_of(size: int) -> str:
 
 
 _UNITS: Final[Mapping[str, str]] = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
 # Commands.
 
 _ON_DISK: Final = "disk"
@@ -171,32 +156,28 @@ _SPEAKERS: Final[Mapping[str, str]] = {
     "custom-title": "title",
     "ai-title": "title",
 }
-"""Who, or what, has the words that were found, where the type of the entry is no word for it."""
+"""How to label hits in entries of these types."""
 
 
 class Shelf:
-    """Where sessions are looked for, and the terminal to say so."""
+    """The sessions that a command works on, and the terminal it writes to."""
 
     def __init__(
         self,
         store: str | None,
         project: str | None,
         *,
-        is_everywhere: bool = False,
         may_make: bool = False,
         no_color: bool = False,
     ) -> None:
-        """`may_make`: a store that is not there is made, and no mistake in its name."""
-        if is_everywhere and project is not None:
-            raise Failed("--all and --project: give one of them.", Code.USAGE)
+        """With `may_make`, a store that does not exist is created; else its name is taken for a mistake."""
         if store is not None and not may_make:
             _check_is_there(store)
         if project is not None and not Path(project).is_dir() and store is None:
-            raise Failed(f"there is no folder {project!r}. Give one that is there as --project.", Code.USAGE)
+            raise Failed(f"There is no folder {project!r}. Give an existing one as --project.", Code.USAGE)
         self.terminal = Terminal(no_color=no_color)
         self.sessions = Sessions(store)
         self.project = project
-        self.is_everywhere = is_everywhere
 
     def __enter__(self) -> Self:
         return self
@@ -205,7 +186,7 @@ class Shelf:
         self.sessions.close()
 
     def find(self, beginning: str) -> StoredSession:
-        """The session whose id begins so. Raises `SessionNotFound`, or `Failed` if there are several."""
+        """Find a session by the beginning of its ID. Raises `SessionNotFound` or `Failed`."""
         if _is_whole(beginning):
             return self.sessions.info(beginning, project=self.project)
         found = [
@@ -215,22 +196,24 @@ class Shelf:
         ]
         if not found:
             raise Failed(
-                f"no session's id begins with {beginning!r}. See `outrider sessions list`.", Code.USAGE
+                f"No session's ID begins with {beginning!r}. See `outrider sessions list`.", Code.USAGE
             )
         if len(found) > 1:
             named = ", ".join(info.id for info in found[:4])
             raise Failed(
-                f"{len(found)} sessions' ids begin with {beginning!r}: {named}. Give more of it.", Code.USAGE
+                f"{len(found)} session IDs begin with {beginning!r}: {named}. Give more of the ID.",
+                Code.USAGE,
             )
         return found[0]
 
 
-# Looking.
+# Read.
 
 
-def list_sessions(
+def list_(
     shelf: Shelf,
     *,
+    everywhere: bool,
     title: str | None,
     tag: str | None,
     branch: str | None,
@@ -239,10 +222,12 @@ def list_sessions(
     archived: bool,
     limit: int,
     offset: int,
-    as_json: bool,
+    json: bool,
 ) -> int:
     """Print a line for each session; gives the exit code."""
-    project = None if shelf.is_everywhere else shelf.project or "."
+    if everywhere and shelf.project is not None:
+        raise Failed("Give --all or --project, not both.", Code.USAGE)
+    project = None if everywhere else shelf.project or "."
     found = shelf.sessions.list(
         project=project,
         title=title,
@@ -255,7 +240,7 @@ def list_sessions(
         offset=offset,
     )
     shown, is_more = found[:limit], len(found) > limit
-    if as_json:
+    if json:
         for info in shown:
             shelf.terminal.write_json(_json(msgspec.to_builtins(info, enc_hook=str)))
         return Code.OK
@@ -269,11 +254,11 @@ def list_sessions(
     return Code.OK
 
 
-def show_session(shelf: Shelf, id: str, *, last: int | None, agent: str | None, as_json: bool) -> int:
+def show(shelf: Shelf, id: str, *, last: int | None, agent: str | None, json: bool) -> int:
     """Print a conversation; gives the exit code."""
     info = shelf.find(id)
     entries = shelf.sessions.read(info.id, agent=agent, last=last, project=shelf.project)
-    if as_json:
+    if json:
         for entry in entries:
             shelf.terminal.write_json(_json(entry.raw))
         return Code.OK
@@ -287,15 +272,15 @@ def show_session(shelf: Shelf, id: str, *, last: int | None, agent: str | None, 
                 page.print()
             page.say(each)
     if not entries:
-        terminal.note(Text("Nothing was said in it.", style="dim"))
+        terminal.note(Text("The conversation is empty.", style="dim"))
     elif agent is None and (agents := shelf.sessions.agents(info.id, project=shelf.project)):
         terminal.print()
         terminal.print(Text(f"Subagents, for --agent: {', '.join(map(one_line, agents))}", style="dim"))
     return Code.OK
 
 
-def search_sessions(shelf: Shelf, text: str, *, regex: bool, case: bool, limit: int, as_json: bool) -> int:
-    """Print where something was said; gives the exit code: as grep, 1 if that is nowhere."""
+def search(shelf: Shelf, text: str, *, regex: bool, case: bool, limit: int, json: bool) -> int:
+    """Print what was found; gives the exit code, which is 1 if that is nothing, as for grep."""
     terminal, session, count = shelf.terminal, None, 0
     for hit in shelf.sessions.search(
         text, regex=regex, case_sensitive=case, project=shelf.project, limit=limit + 1
@@ -303,7 +288,7 @@ def search_sessions(shelf: Shelf, text: str, *, regex: bool, case: bool, limit: 
         count += 1
         if count > limit:
             break
-        if as_json:
+        if json:
             terminal.write_json(_hit_as_json(hit))
             continue
         if hit.session.id != session:
@@ -320,17 +305,17 @@ def search_sessions(shelf: Shelf, text: str, *, regex: bool, case: bool, limit: 
         if not regex:
             line.highlight_words([text], "bold yellow", case_sensitive=case)
         terminal.print(_fitting(terminal, Text.assemble((f"  {_who(hit):>9}  ", "dim"), line)))
-    if as_json:
+    if json:
         return Code.OK if count else Code.FAILED
     if not count:
-        terminal.note(Text("It was said nowhere.", style="dim"))
+        terminal.note(Text("Nothing was found.", style="dim"))
     elif count > limit:
         terminal.note(Text(f"More with --limit {limit * 2}.", style="dim"))
     return Code.OK if count else Code.FAILED
 
 
 def _fitting(terminal: Terminal, line: Text) -> Text:
-    """A line that has room at the terminal; a pipe gets all of it."""
+    """Cut a line to the width of the terminal; a pipe gets all of it."""
     if terminal.out.is_terminal:
         line.truncate(terminal.out.width, overflow="ellipsis")
     return line
@@ -341,9 +326,7 @@ def _who(hit: SearchHit) -> str:
     return one_line(spoken if hit.agent_id is None else f"{spoken} of {hit.agent_id}")
 
 
-def export_session(
-    shelf: Shelf, id: str, format: Literal["markdown", "json", "html"], output: Path | None
-) -> int:
+def export(shelf: Shelf, id: str, format: Literal["markdown", "json", "html"], output: Path | None) -> int:
     """Print or write a session; gives the exit code."""
     info = shelf.find(id)
     text = shelf.sessions.export(info.id, format, project=shelf.project)
@@ -354,54 +337,71 @@ def export_session(
     return _done(shelf, f"{info.id} written to {output}")
 
 
-# Changing.
+# Change.
 
 
-def import_session(shelf: Shelf, file: Path, *, as_new: bool) -> int:
-    """Take in a session, and print its id; gives the exit code."""
+def import_(shelf: Shelf, file: Path, *, as_new: bool) -> int:
+    """Import a session, and print its ID; gives the exit code."""
     source = sys.stdin.read() if str(file) == "-" else file
     if not source:
-        raise Failed("there is nothing on standard input to import.", Code.USAGE)
+        raise Failed("There is nothing on standard input to import.", Code.USAGE)
     made = shelf.sessions.import_(source, project=shelf.project, as_new=as_new)
     shelf.terminal.write(f"{one_line(made)}\n")
     return Code.OK
 
 
-def fork_session(shelf: Shelf, id: str, *, at: str | None, title: str | None) -> int:
-    """Make a fork, and print its id; gives the exit code."""
+def fork(shelf: Shelf, id: str, *, at: str | None, title: str | None) -> int:
+    """Fork a session, and print its ID; gives the exit code."""
     info = shelf.find(id)
     made = shelf.sessions.fork(info.id, at=at, title=title, project=shelf.project)
     shelf.terminal.write(f"{one_line(made)}\n")
     return Code.OK
 
 
-def copy_session(shelf: Shelf, id: str, to: str) -> int:
-    """Copy a session elsewhere; gives the exit code."""
+def copy(shelf: Shelf, id: str, to: str) -> int:
+    """Copy a session to a store; gives the exit code."""
     info = shelf.find(id)
     with Sessions(None if to == _ON_DISK else to) as there:
         shelf.sessions.copy(info.id, to=there, project=shelf.project)
     return _done(shelf, f"{info.id} copied")
 
 
-def delete_session(shelf: Shelf, id: str, *, is_sure: bool) -> int:
+def delete(shelf: Shelf, id: str, *, yes: bool) -> int:
     """Delete a session after confirmation; gives the exit code."""
     info = shelf.find(id)
-    if not is_sure:
+    if not yes:
         if not shelf.terminal.can_ask:
-            raise Failed("nobody can be asked here whether to delete it. Add --yes.", Code.USAGE)
+            raise Failed("Deleting needs a confirmation, and there is no terminal. Add --yes.", Code.USAGE)
         title = title_of(info)
         shelf.terminal.question(f"Delete {one_line(info.id)} ({title})? [y/N] ")
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-            return _done(shelf, "kept", Code.FAILED)
+            return _done(shelf, "not deleted", Code.FAILED)
     shelf.sessions.delete(info.id, project=shelf.project)
     return _done(shelf, f"{info.id} deleted")
 
 
-def change(shelf: Shelf, id: str, done: str, make: Callable[[Shelf, str], object]) -> int:
-    """Change a session; gives the exit code."""
+def rename(shelf: Shelf, id: str, title: str) -> int:
+    """Give a session another title; gives the exit code."""
     info = shelf.find(id)
-    make(shelf, info.id)
-    return _done(shelf, f"{done} {info.id}" if done.endswith("from") else f"{info.id} {done}")
+    shelf.sessions.rename(info.id, title, project=shelf.project)
+    return _done(shelf, f"{info.id} renamed")
+
+
+def tag(shelf: Shelf, id: str, tag: str | None, *, clear: bool) -> int:
+    """Tag a session, or clear its tag; gives the exit code."""
+    if (tag is None) != clear:
+        raise Failed("Give a tag, or --clear to remove the present one.", Code.USAGE)
+    info = shelf.find(id)
+    shelf.sessions.tag(info.id, tag, project=shelf.project)
+    return _done(shelf, f"tag removed from {info.id}" if clear else f"{info.id} tagged")
+
+
+def archive(shelf: Shelf, id: str, *, undo: bool) -> int:
+    """Archive a session, or bring it back; gives the exit code."""
+    info = shelf.find(id)
+    change = shelf.sessions.unarchive if undo else shelf.sessions.archive
+    change(info.id, project=shelf.project)
+    return _done(shelf, f"{info.id} {'restored' if undo else 'archived'}")
 
 
 def _done(shelf: Shelf, text: str, code: Code = Code.OK) -> int:
@@ -409,7 +409,7 @@ def _done(shelf: Shelf, text: str, code: Code = Code.OK) -> int:
     return code
 
 
-# Words.
+# Helpers.
 
 
 def _about(info: StoredSession, dot: str) -> str:
@@ -419,16 +419,16 @@ def _about(info: StoredSession, dot: str) -> str:
     return one_line(f" {dot} ".join(str(part) for part in parts if part))
 
 
-def _said(entry: TranscriptEntry) -> list[Said]:
+def _said(entry: TranscriptEntry) -> list[DisplayLine]:
     message = entry.message
     if entry.is_compact_summary:
-        return [Said("note", "the conversation so far, in short: " + shortened(one_line(entry.text)))]
+        return [DisplayLine("note", "summary of the conversation so far: " + shortened(one_line(entry.text)))]
     if isinstance(message, CompactBoundaryMessage):
-        return [Said("note", "the conversation was compacted")]
+        return [DisplayLine("note", "the conversation was compacted")]
     if isinstance(message, UserMessage) and not any(isinstance(b, ToolResultBlock) for b in message.content):
         text = printable(message.text.strip())
-        return [Said("user", text)] if text else []
-    return list(said(message, cwd=entry.cwd))
+        return [DisplayLine("user", text)] if text else []
+    return list(describe(message, cwd=entry.cwd))
 
 
 def _hit_as_json(hit: SearchHit) -> str:
@@ -446,8 +446,8 @@ def _hit_as_json(hit: SearchHit) -> str:
 
 
 def _json(value: object) -> str:
-    """On one line. By the standard library: it refuses no number, however large."""
-    return json.dumps(value, ensure_ascii=False)
+    """JSON on one line. The standard library's encoder accepts integers of any size."""
+    return dumps(value, ensure_ascii=False)
 
 
 def _time(text: str | None, flag: str) -> datetime | None:
@@ -458,15 +458,15 @@ def _time(text: str | None, flag: str) -> datetime | None:
             return datetime.now(UTC) - timedelta(**{_UNITS[found[2]]: int(found[1])})
         return datetime.fromisoformat(text).astimezone()
     except (ValueError, OverflowError):
-        raise Failed(f"{flag} is {text!r}, which is no time. Try 2026-11-01, or 3d.", Code.USAGE) from None
+        raise Failed(f"{flag} is {text!r}, which is not a time. Try 2026-11-01, or 3d.", Code.USAGE) from None
 
 
 def _check_is_there(store: str) -> None:
-    """Raises `Failed` for a store on this machine that is not there: to open it would make an empty one."""
+    """Raise `Failed` if a local store does not exist: opening it would create an empty one."""
     opened = open_store(store)
     place = getattr(opened, "path", getattr(opened, "folder", None))
     if isinstance(place, Path) and not place.exists():
-        raise Failed(f"there is no store {str(place)!r}. Give one that is there as --store.", Code.USAGE)
+        raise Failed(f"There is no store {str(place)!r}. Give an existing one as --store.", Code.USAGE)
 
 
 def _is_whole(id: str) -> bool:

@@ -272,9 +272,6 @@ HookJSONOutput: TypeAlias = AsyncHookJSONOutput | SyncHookJSONOutput
 """What a hook callback answers."""
 
 
-# Annotations are evaluated where they stand: else `NotRequired` would mean nothing at run time.
-
-
 HookEvent: TypeAlias = (
     Literal["PreToolUse"]  # noqa: PYI030 - a union of many, so that `get_args` gives what it always gave
     | Literal["PostToolUse"]

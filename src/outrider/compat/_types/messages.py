@@ -337,9 +337,6 @@ class ContextUsageResponse(TypedDict):
     apiUsage: NotRequired[dict[str, Any] | None]
 
 
-# Annotations are evaluated where they stand: else `NotRequired` would mean nothing at run time.
-
-
 SessionStoreFlushMode: TypeAlias = Literal["batched", "eager"]
 """When what the agent writes goes to a store: when a turn ends, or at once."""
 

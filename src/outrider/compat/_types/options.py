@@ -179,9 +179,6 @@ class McpStatusResponse(TypedDict):
     mcpServers: list[McpServerStatus]
 
 
-# Annotations are evaluated where they stand: else `NotRequired` would mean nothing at run time.
-
-
 SdkBeta: TypeAlias = Literal["context-1m-2025-08-07"]
 """A feature of the API that has to be asked for."""
 
@@ -393,9 +390,6 @@ class ClaudeAgentOptions:
     task_budget: TaskBudget | None = None
     client_app: str | None = None
     """What the program calls itself towards the API."""
-
-
-# Annotations are evaluated where they stand: else `NotRequired` would mean nothing at run time.
 
 
 class SDKControlInterruptRequest(TypedDict):

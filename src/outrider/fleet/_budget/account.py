@@ -1,6 +1,6 @@
-"""Owns what a budget counts: what may be spent, what is spent, and who has to stop when it is too much.
+"""What a budget counts: what may be spent, what is spent, and who has to stop when it is too much.
 
-Knows no session: who spends is whoever charges.
+Knows no session: `budget` charges what sessions spend.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 
 class Spent(msgspec.Struct, frozen=True):
-    """What was spent. Adds up: `a + b`, `sum(all, Spent())`."""
+    """What was spent. Can be added: `a + b`, `sum(all, Spent())`."""
 
     usd: float = 0.0
     tokens: int = 0
@@ -228,7 +228,7 @@ class Account:
     def _past(self, spent: Spent) -> Kind | None:
         for kind, limit in self._limits:
             used = getattr(spent, kind)
-            # Whoever has had all of its time has none left to spend the rest of anything else in.
+            # With no time left, nothing else can be spent either.
             if used > limit or (kind == "wall" and used >= limit):
                 return kind
         return None

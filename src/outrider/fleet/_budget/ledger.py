@@ -5,6 +5,7 @@ What was acknowledged is on disk. Decides nothing about spending: `budget` does.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import sqlite3
@@ -34,9 +35,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 
-if sys.platform == "win32":
-    import msvcrt
-else:
+if sys.platform != "win32":
     import fcntl
 
 
@@ -112,7 +111,7 @@ class JsonLines:
             size = os.fstat(number).st_size
             line = row.data.encode() + b"\n"
             if size and not _ends_with_line(number, size):
-                # Whoever was at it was killed.
+                # The last writer was killed.
                 line = b"\n" + line
             left = memoryview(line)
             while left:
@@ -266,45 +265,22 @@ def _sync_folder(folder: Path) -> None:
 @contextmanager
 def _locked(number: int) -> Generator[None]:
     """Hold a file among all threads and processes. Raises `TimeoutError` if others do for too long."""
+    if sys.platform == "win32":
+        raise OSError(errno.ENOTSUP, "Files cannot be locked on Windows: use a SQLite ledger")
     end = time.monotonic() + _WAIT_SECONDS
-    while not _try_to_lock(number):
-        if time.monotonic() > end:
-            raise TimeoutError("other writers did not finish in time")
-        # The system itself would wait without end.
-        time.sleep(_PAUSE_SECONDS)
+    while True:
+        try:
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            if time.monotonic() > end:
+                raise TimeoutError("other writers did not finish in time") from None
+            # The system itself would wait without end.
+            time.sleep(_PAUSE_SECONDS)
     try:
         yield
     finally:
         # A process that was forked off meanwhile has the file too, and closing it here would not do.
-        _unlock(number)
-
-
-if sys.platform == "win32":
-    _LOCKED_AT: Final = 2**62
-    """No byte of a ledger: who reads must not be kept from it."""
-
-    def _try_to_lock(number: int) -> bool:
-        os.lseek(number, _LOCKED_AT, os.SEEK_SET)
-        try:
-            msvcrt.locking(number, msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        return True
-
-    def _unlock(number: int) -> None:
-        os.lseek(number, _LOCKED_AT, os.SEEK_SET)
-        msvcrt.locking(number, msvcrt.LK_UNLCK, 1)
-
-else:
-
-    def _try_to_lock(number: int) -> bool:
-        try:
-            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
-
-    def _unlock(number: int) -> None:
         fcntl.flock(number, fcntl.LOCK_UN)
 
 
@@ -380,7 +356,7 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class Ledger:
-    """An account of every turn, in a file that only grows.
+    """A record of what every turn used, in an append-only file.
 
         ledger = Ledger("ledger.db")
         await ledger.add(LedgerEntry.of(result, tags={"team": "search"}))

@@ -1,12 +1,12 @@
-"""Many sessions on few processes: `Pool`.
+"""`Pool`: many sessions on few processes.
 
-The surface alone: slots are counted in `slots`, and what is started and ended is the scheduler's business.
+Slots are counted in `slots`; the scheduler starts and ends processes.
 """
 
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, TypeVar, overload
+from typing import TYPE_CHECKING, cast
 
 import anyio
 from anyio.lowlevel import current_token
@@ -14,28 +14,28 @@ from anyio.lowlevel import current_token
 from outrider.errors import UsageError
 from outrider.fleet._errors import PoolClosed
 from outrider.fleet._fields import ResilientFields, read_size, split_keywords
-from outrider.fleet._pool.limits import PooledStarter, PoolStats, Rules, WarmOptions, check_can_park, stats_of
 from outrider.fleet._pool.scheduler import Scheduler
-from outrider.fleet._resilient.process import Starter
+from outrider.fleet._pool.slots import PooledStarter, PoolStats, Rules, WarmOptions, check_can_park, stats_of
 from outrider.fleet._resilient.session import ResilientSession
+from outrider.fleet._resilient.turn_runner import Starter
 from outrider.options import Options
 from outrider.options._validators import any_text, invalid_value, seconds
 from outrider.session import Session, SessionState, background
+from outrider.session._result import Output
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Sequence
     from typing import Self, Unpack
 
     from outrider.session import Prompt, Result
+    from outrider.session._result import OutputType
     from outrider.wire import Json
 
 __all__ = ["Pool"]
 
-T = TypeVar("T")
-
 
 class Pool(Starter):
-    """Processes that are ready before they are needed, and never more of them than there may be.
+    """Starts processes before they are needed, and never more than its limits allow.
 
         async with outrider.fleet.Pool(options, warm=2, max_processes=8, max_memory="6GiB") as pool:
             async with pool.lease() as session: ...        # one conversation, in a process of its own
@@ -205,44 +205,14 @@ class Pool(Starter):
 
     # Many conversations on few processes.
 
-    @overload
     def session(
         self,
         options: Options | None = None,
         *,
-        output: Mapping[str, object] | None = None,
+        output: OutputType[Output] = None,
         tenant: str = "",
         **fields: Unpack[ResilientFields],
-    ) -> ResilientSession[Json]: ...
-
-    @overload
-    def session(
-        self,
-        options: Options | None = None,
-        *,
-        output: type[T],
-        tenant: str = "",
-        **fields: Unpack[ResilientFields],
-    ) -> ResilientSession[T]: ...
-
-    @overload
-    def session(
-        self,
-        options: Options | None = None,
-        *,
-        output: object,
-        tenant: str = "",
-        **fields: Unpack[ResilientFields],
-    ) -> ResilientSession[object]: ...
-
-    def session(
-        self,
-        options: Options | None = None,
-        *,
-        output: object = None,
-        tenant: str = "",
-        **fields: Unpack[ResilientFields],
-    ) -> ResilientSession[object]:
+    ) -> ResilientSession[Output]:
         """A session that has a process only while it needs one; the rest is as for `ResilientSession`.
 
         When somebody else needs the slot, or after `park_after` seconds, an idle one is parked: its process
@@ -253,8 +223,8 @@ class Pool(Starter):
         checked = self._options(options).replace(**single)
         check_can_park(checked)
         starter = PooledStarter(self._scheduler, any_text("`tenant`", tenant))
-        session: ResilientSession[object] = ResilientSession(checked, output=output, starter=starter, **own)
-        starter.attach(session)
+        session = ResilientSession[Output](checked, output=output, starter=starter, **own)
+        starter.attach(cast("ResilientSession[object]", session))
         self._scheduler.starters.add(starter)
         return session
 

@@ -1,4 +1,4 @@
-"""Owns who is served next, and what is started, parked and ended for it.
+"""The scheduler of a pool: who is served next, and what is started, parked and ended for it.
 
 Everything that outlives a call is done in one task of the event loop's, so that no cancelled caller leaves a
 process or a slot behind.
@@ -15,8 +15,7 @@ from anyio.lowlevel import EventLoopToken, current_token
 
 from outrider.errors import ConnectionLost, OutriderError, RequestTimedOut, UsageError
 from outrider.fleet._errors import PoolClosed, QueueFull, QueueTimedOut
-from outrider.fleet._pool.limits import Counters, PooledStarter
-from outrider.fleet._pool.slots import FairQueue, Slot, Slots, Ticket
+from outrider.fleet._pool.slots import Counters, FairQueue, PooledStarter, Slot, Slots, Ticket
 from outrider.session import Session, observe
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
 
-    from outrider.fleet._pool.limits import Rules, WarmOptions
+    from outrider.fleet._pool.slots import Rules, WarmOptions
     from outrider.options import Options
     from outrider.wire import Message
 
@@ -62,7 +61,7 @@ class Backoff:
 
 
 class Scheduler:
-    """Has the processes of a pool, serves those who ask for one, and looks after them while `run` runs."""
+    """Starts and ends the processes of a pool, and hands them to callers, while `run` runs."""
 
     def __init__(self, rules: Rules, warm_options: WarmOptions) -> None:
         self.rules = rules
@@ -119,7 +118,7 @@ class Scheduler:
         starter: PooledStarter | None = None,
         timeout: float | None = None,
     ) -> Session:
-        """A connected session, which holds a slot. Whatever is raised, nothing is held then."""
+        """A connected session, which holds a slot. If this raises, no slot is held."""
         self.check()
         kind = self.warm_options.number_of(options, output)
         # Here, because what is wrong with them is the caller's business.
@@ -260,7 +259,7 @@ class Scheduler:
         if ticket is None:
             self.start_soon(self._start, slot, None)
         else:
-            # In the context of whoever asked: callbacks outside of turns see it.
+            # In the context of the caller: callbacks outside of turns see it.
             ticket.context.run(self.start_soon, self._start, slot, ticket)
         return slot
 
@@ -273,7 +272,7 @@ class Scheduler:
                 await session.close()
             else:
                 failure = None
-        except Exception as error:  # noqa: BLE001 - whoever waits for it gets it
+        except Exception as error:  # noqa: BLE001 - raised to the caller that waits for it
             failure = error
         finally:
             # Also if the event loop goes down.

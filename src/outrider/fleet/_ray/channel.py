@@ -1,7 +1,6 @@
-"""Owns a worker's channel to the driver: what an attempt there says, asks for, and is told.
+"""The channel between a worker and the driver, and what stands for the driver's own objects on the worker.
 
-What stands for functions, hooks and servers of the driver in the options of the attempt uses it. Does not
-know who answers.
+Functions, hooks, servers, the gate and the ledger stay at the driver: their stand-ins ask it.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ MessageKind: TypeAlias = Literal["note", "charge", "call", "withdrawn", "end"]
 
 
 class WorkerMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker has to say to the driver."""
+    """What a worker sends to the driver."""
 
     key: str
     """Which attempt it is from."""
@@ -61,7 +60,7 @@ class WorkerMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DriverMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """What the driver has to say to a worker."""
+    """What the driver sends to a worker."""
 
     is_wanted: bool
     """Whether somebody still waits for what the attempt comes to."""
@@ -130,7 +129,7 @@ class Mailbox:
         self._put(message)
 
     async def hear(self, key: str, version: int, seconds: float) -> DriverMessage:
-        """Wait for news, for so many seconds at most."""
+        """Wait for news for at most this many seconds."""
         visitor = self._visitors.get(key)
         if visitor is not None and not visitor.posts and version == self._version:
             with anyio.move_on_after(seconds):
@@ -148,7 +147,7 @@ class Mailbox:
         self._visitors[key] = _Visitor()
 
     async def drop(self, key: str) -> None:
-        """Nobody waits for an attempt any more: whoever still makes it is told to stop."""
+        """Nobody waits for an attempt any more: its worker is told to stop."""
         visitor = self._visitors.pop(key, None)
         for call in self._calls.values():
             if call.key == key:
@@ -157,7 +156,7 @@ class Mailbox:
             visitor.wake()
 
     async def collect(self, seconds: float) -> list[WorkerMessage]:
-        """Fetch all messages; wait for the first, for so many seconds at most."""
+        """Fetch all messages; wait for the first one for at most this many seconds."""
         if not self._messages:
             self._came = anyio.Event()
             with anyio.move_on_after(seconds):
@@ -200,7 +199,7 @@ _SMALLEST: Final = {"usd": Spent(usd=1e-6), "tokens": Spent(tokens=1), "tool_cal
 _DUST: Final = 1e-9
 """Less money than this is an error of reckoning."""
 _HEARING: Final = 20.0
-"""Seconds that the mailbox is listened to at a time: whoever asks it again is alive."""
+"""Seconds that a worker listens to the mailbox at a time."""
 
 
 class DriverChannel:
@@ -244,7 +243,7 @@ class DriverChannel:
         return value
 
     async def hear(self, scope: anyio.CancelScope) -> None:
-        """Take what the driver says, until the attempt is no longer wanted: then the scope is cancelled."""
+        """Receive from the driver until the attempt is no longer wanted; then cancel the scope."""
         version = -1
         try:
             while True:

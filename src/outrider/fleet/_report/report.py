@@ -1,6 +1,6 @@
-"""Owns what a batch came to: counts, cost, times and failures, worked out from its outcomes.
+"""`Report`, what a batch came to: counts, cost, times and failures, worked out from its outcomes.
 
-Does not say it: `text` and `plot` do.
+`render` writes it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from outrider.fleet._journal import Journal
-from outrider.fleet._report import plot, text
+from outrider.fleet._report import render
 from outrider.fleet._task import Outcome
 from outrider.session import Usage
 
@@ -160,22 +160,22 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_markdown(self) -> str:
         """For people. What looks like a secret in an error is masked."""
-        return text.markdown(self)
+        return render.markdown(self)
 
     def to_csv(self) -> str:
         """A line for each task that has ended."""
-        return text.csv(self)
+        return render.csv(self)
 
     def to_json(self) -> str:
         """All of it, with the outcome of each task."""
-        return text.json(self)
+        return render.json(self)
 
     def to_svg(self) -> str:
         """A plot: how many tasks had ended at each time of the work, and how long they took.
 
         It stands for itself, and suits light and dark pages.
         """
-        return plot.svg(self, _at_work(each for each in self.outcomes if each.attempts))
+        return render.svg(self, _at_work(each for each in self.outcomes if each.attempts))
 
 
 def _at_work(ran: Iterable[Outcome[object]]) -> list[tuple[float, float]]:

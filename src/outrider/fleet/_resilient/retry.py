@@ -1,6 +1,7 @@
 """The policies of a resilient turn: `Retry` after failures of the API, `Restart` after a lost process.
 
-They are values that decide; `turn_runner` waits, sends and starts.
+They are values that decide, and `Recovery` is the one count that they decide by; `turn_runner` waits, sends
+and starts.
 """
 
 from __future__ import annotations
@@ -26,31 +27,30 @@ PASSING_KINDS: Final = frozenset(("rate_limit", "overloaded", "server_error", "c
 
 
 class Retry(msgspec.Struct, frozen=True, kw_only=True):
-    """When a turn that ended in `ApiFailed` is tried again, after what the agent has tried itself.
+    """When a turn that ended in `ApiFailed` is retried, after Claude Code's own retries.
 
-    A turn that has not acted is sent again; one in which a tool ran is told to go on, never sent again.
-    Raises `OptionsError` for what cannot work.
+    A turn without a tool call is sent again. After a tool call the agent is told to continue instead.
+    Raises `OptionsError` for invalid values.
     """
 
     max_tries: int = 5
-    """How often a turn is tried, the first time included; a tool call between two failures begins the count
-    anew."""
+    """How often a turn is tried, the first time included. A tool call resets the count."""
     max_seconds: float = 1800.0
-    """How long after the first failure. To wait for a usage limit does not count."""
+    """How long after the first failure. Waiting for a usage limit does not count."""
     backoff: float = 1.0
-    """Seconds before the second try; they double with each. The API's own word counts if it is more."""
+    """Seconds before the second try; doubled for each further one. The API's own wait counts if longer."""
     max_backoff: float = 60.0
     jitter: float = 0.2
-    """By how much of itself a wait is made longer at most, so that sessions do not come all at once."""
+    """The most by which a wait grows at random, as a share of it: sessions do not return all at once."""
     kinds: frozenset[str] = PASSING_KINDS
-    """The kinds of `ApiFailed` after which there is another try."""
+    """The kinds of `ApiFailed` that are retried."""
     on_usage_limit: str = "wait"
-    """What to do when the account's limit is used up and the API says when it is lifted: `wait` until then,
-    `raise` at once, or the name of a model to go on with until then."""
+    """What to do when the usage limit of the account is reached and the API says when it resets: `wait`,
+    `raise` at once, or the name of a model to use until then."""
     max_usage_wait: float = 6 * 3600.0
-    """A usage limit that is lifted later than in so many seconds is raised at once."""
+    """A usage limit that resets later than this, in seconds, is raised at once."""
     continue_with: str | None = CONTINUE
-    """What is sent to a turn that has acted, in place of its prompt; None: it is not tried again."""
+    """The prompt for a turn in which a tool was called; None: such a turn is not retried."""
 
     def __post_init__(self) -> None:
         whole(1)("`Retry.max_tries`", self.max_tries)
@@ -113,15 +113,15 @@ def is_usage_limit(error: ApiFailed) -> bool:
 
 
 class Retrying(msgspec.Struct, frozen=True):
-    """A message of a turn: the API failed, and it is tried again after a while."""
+    """In a turn's messages: the API failed, and the turn is retried after a wait."""
 
     error: ApiFailed
     attempt: int
-    """How often it has been tried so far."""
+    """How many tries have failed so far."""
     seconds: float
-    """How long that while is, at least."""
+    """The wait, at least."""
     resumes_at: float
-    """When it is over, in Unix seconds."""
+    """When the wait ends, in Unix seconds."""
 
 
 # SIGHUP, SIGINT and SIGTERM, and the codes with which a program exits that handles them itself.
@@ -130,7 +130,7 @@ _STOPPED_CODES: Final = tuple(128 + number for number in _STOPPED)
 
 
 class Restarted(msgspec.Struct, frozen=True, kw_only=True):
-    """A message of a turn: the agent's process was lost, and another has taken its place."""
+    """In a turn's messages: the agent's process was lost, and another has taken its place."""
 
     cause: ConnectionLost
     attempt: int
@@ -148,22 +148,21 @@ Resend: TypeAlias = Callable[[Restarted], bool | Awaitable[bool]] | bool | None
 
 
 class Restart(msgspec.Struct, frozen=True, kw_only=True):
-    """When an agent whose process ended unexpectedly is started again, and resumed.
+    """When an agent whose process ended unexpectedly is started again, and its session resumed.
 
-    Raises `OptionsError` for what cannot work.
+    Raises `OptionsError` for invalid values.
     """
 
     max: int = 3
-    """How often in one turn, or in one task of a run. It is one count, whatever the cause."""
+    """How often in one turn, or in one task of a run: one count for all causes."""
     backoff: float = 0.5
-    """Seconds before the second time; they double with each. The first time there is no wait."""
+    """Seconds before the second restart; doubled for each further one. The first is immediate."""
     max_backoff: float = 30.0
     resend: Resend = None
-    """Whether the turn that was running is sent again: always, never, or as a function says, async or not,
-    which is shown what would be done. None: unless a tool was called in it."""
+    """Whether the interrupted turn is sent again: always, never, or as a function, async or not, decides from
+    the `Restarted`. None: only if no tool was called in it."""
     continue_with: str | None = None
-    """What is sent to a turn that is not sent again, in place of its prompt; None: it fails. A task of a run
-    is told to go on, unless this says it in other words."""
+    """The prompt for a turn that is not sent again; None: it fails. Tasks of a run have a default."""
 
     def __post_init__(self) -> None:
         whole(0)("`Restart.max`", self.max)
@@ -182,39 +181,96 @@ class Restart(msgspec.Struct, frozen=True, kw_only=True):
         return 0.0 if attempt <= 1 else min(self.max_backoff, self.backoff * 2.0 ** min(attempt - 2, 60))
 
 
-class Restarts:
-    """The one count of a turn, or of a task: who starts the agent again asks here first."""
+class Tries(msgspec.Struct, frozen=True):
+    """How often something was tried again, in one turn or in one task of a run."""
+
+    restarts: int = 0
+    """How often the agent was started again."""
+    failures: int = 0
+    """How often the API has failed, one time after the other."""
+    failing_since: float | None = None
+    """When the first of these failures was, in Unix seconds."""
+    refusals: int = 0
+    """How often the session could not be had from its store."""
+
+
+class Recovery:
+    """The one count of a turn, or of a task: whatever is tried again is counted here first.
+
+    `Retry` and `Restart` decide. Each method gives the seconds to wait before the next try, or None if there
+    is none.
+    """
 
     def __init__(
-        self, policy: Restart | None, count: int = 0, tell: Callable[[int], object] = lambda _: None
+        self,
+        restart: Restart | None,
+        retry: Retry | None,
+        tries: Tries | None = None,
+        tell: Callable[[Tries], object] = lambda _: None,
     ) -> None:
-        """`count`: how often it was started again before; `tell` is called with each new count."""
-        self._policy = policy
-        self.count = count
+        """`tries`: what was tried before; `tell` is called with each new count."""
+        self._restart = restart
+        self._retry = retry
+        self.tries = tries or Tries()
         self._tell = tell
 
-    def again(self) -> bool:
-        """Count one more start; False: it was often enough."""
-        if self._policy is None or self.count >= self._policy.max:
-            return False
-        self.add()
-        return True
+    def after_loss(self) -> float | None:
+        """The agent, or its worker, was lost, or could not be started."""
+        if self._restart is None or self.tries.restarts >= self._restart.max:
+            return None
+        self.count_start()
+        return self._restart.wait_before(self.tries.restarts)
 
-    def add(self) -> None:
-        """Count a start that is not refused in any case."""
-        self.count += 1
-        self._tell(self.count)
+    def after_missing_session(self) -> float | None:
+        """There is no session to resume: what was lost had not begun, and begins anew.
 
-    def anew(self) -> bool:
-        """The same, after a start that found no session to resume: what was lost had not begun.
-
-        After the first loss it is not refused, though it counts: else what is lost at once, and was never
-        written, would be lost for good.
+        After the first loss this is not refused, though it counts: otherwise an agent that is lost before
+        anything is written would be lost for good.
         """
-        if self.count > 1:
-            return self.again()
-        self.add()
-        return True
+        if self.tries.restarts > 1:
+            return None if self.after_loss() is None else 0.0
+        self.count_start()
+        return 0.0
+
+    def after_refusal(self, least: float) -> float | None:
+        """The store does not give the session yet. No agent was started, so this has a count of its own."""
+        restart, refusals = self._restart, self.tries.refusals + 1
+        if restart is None or refusals > restart.max:
+            return None
+        self._count(refusals=refusals)
+        return max(min(least, restart.max_backoff), restart.wait_before(refusals))
+
+    def after_api_failure(
+        self, error: ApiFailed, *, now: float, random: Callable[[], float], has_acted: bool
+    ) -> float | None:
+        """The API failed, after the agent's own tries."""
+        retry = self._retry
+        if retry is None or (has_acted and retry.continue_with is None):
+            return None
+        failures = self.tries.failures + 1
+        since = now if self.tries.failing_since is None else self.tries.failing_since
+        wait = retry.wait_before(error, failures, since, now=now, random=random)
+        if wait is not None and is_usage_limit(error):
+            since += wait
+        self._count(failures=failures, failing_since=since)
+        return wait
+
+    def count_start(self) -> None:
+        """Count a start that is not refused in any case."""
+        self._count(restarts=self.tries.restarts + 1)
+
+    def note_progress(self) -> None:
+        """A tool was called: the API failures before it are past."""
+        if self.tries.failures:
+            self._count(failures=0, failing_since=None)
+
+    def _count(self, **changes: float | None) -> None:
+        self.tries = msgspec.structs.replace(self.tries, **changes)
+        self._tell(self.tries)
+
+
+RETRY: Final = Retry()
+RESTART: Final = Restart()
 
 
 def is_unexpected(error: ConnectionLost) -> bool:

@@ -1,7 +1,6 @@
-"""Owns `ResilientSession`: a conversation that goes on when the agent's process does not.
+"""`ResilientSession`, a conversation that goes on when the agent's process does not, and its turns.
 
-Has the process and the one turn that runs. What is done in a turn is in `turn_runner`, what is decided in the
-policies.
+What is done in a turn is in `turn_runner`, what is decided in `retry`.
 """
 
 from __future__ import annotations
@@ -9,31 +8,170 @@ from __future__ import annotations
 import weakref
 from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
 from copy import copy
-from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, cast
 
 import anyio
+import msgspec
 from anyio.lowlevel import checkpoint
 
-from outrider.errors import SessionNotFound, TurnInterrupted, UsageError
+from outrider.errors import FrameTooLarge, OutriderError, SessionNotFound, TurnInterrupted, UsageError
 from outrider.fleet._budget.budget import Budget, Gate
 from outrider.fleet._fields import ResilientFields, of_kind, read_ledger, read_starter, split_keywords
-from outrider.fleet._resilient.process import DirectStarter, Policies, ResilientProcess
-from outrider.fleet._resilient.retry import Clock, Restart, Restarts, Retry
-from outrider.fleet._resilient.turn_runner import Link, Position, TurnLog, TurnRunner
+from outrider.fleet._resilient.retry import (
+    RESTART,
+    RETRY,
+    Clock,
+    Recovery,
+    Restart,
+    Restarted,
+    Retry,
+    Retrying,
+)
+from outrider.fleet._resilient.turn_runner import (
+    DirectStarter,
+    Policies,
+    ResilientProcess,
+    TurnRunner,
+)
 from outrider.options import Options
 from outrider.options._validators import any_text, mapped, text
-from outrider.session import CancelReceipt, Session, SessionState, Usage, background
+from outrider.session import CancelReceipt, Reader, Session, SessionState, Usage, background
 from outrider.session._result import Output_co
 from outrider.session._streams.turn_state import read_until
 
 if TYPE_CHECKING:
-    from typing import Any, Self, Unpack
+    from collections.abc import Callable
+    from typing import Self, Unpack
 
-    from outrider.fleet._resilient.process import Starter
-    from outrider.fleet._resilient.turn_runner import Item
+    from outrider.fleet._resilient.turn_runner import Item, Starter
     from outrider.session import Prompt, Result
+    from outrider.session._result import OutputType
     from outrider.session._streams.turn_state import Until
-    from outrider.wire import Json, Message
+    from outrider.wire import Message
+
+
+class Part:
+    """A part of a turn, and a way to the next: the messages of one try, or what was told between two.
+
+    Messages stay in the stream of their session; nothing holds the parts that everybody has read.
+    """
+
+    __slots__ = ("following", "item")
+
+    def __init__(self) -> None:
+        self.item: Reader | Restarted | Retrying | None = None
+        """A reader at the beginning of a try, for others to be forked from."""
+        self.following: Part | None = None
+        """None at the end, where the next part will be."""
+
+
+class Position:
+    """How far somebody has read."""
+
+    __slots__ = ("part", "reader")
+
+    def __init__(self, part: Part, reader: Reader | None = None) -> None:
+        self.part = part
+        self.reader = reader
+        """In the try before that part, if that is not read to its end."""
+
+    def __copy__(self) -> Position:
+        return Position(self.part, None if self.reader is None else self.reader.fork())
+
+
+class TurnLog:
+    """One turn, from its prompt to its end."""
+
+    def __init__(self) -> None:
+        self.last = Part()
+        """Where the next part will be."""
+        self.messages: list[Message] = []
+        self.usage = Usage()
+        """Of all tries that have ended."""
+        self.result: Result[object] | None = None
+        self.crash: BaseException | None = None
+        """What ended it that is no error of the agent's."""
+        self.receipt: CancelReceipt | None = None
+        """What became of a try that was interrupted because the turn was cancelled."""
+        self.stopping = anyio.CancelScope()
+        """Around all that is done for it."""
+        self.closing = anyio.CancelScope()
+        """Around what is done to stop it in good order."""
+        self._began_at = anyio.current_time()
+        self._news: anyio.Event | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self.result is not None or self.crash is not None
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it ends with its agent."""
+        return self.closing.cancel_called
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What readers raise at the end: why there is no result."""
+        if self.crash is not None:
+            return self.crash
+        result = self.result
+        return None if result is None or result.message is not None else copy(result.error)
+
+    # How it is stopped.
+
+    def stop(self) -> None:
+        """Begin to cancel it: a try that runs is interrupted."""
+        self.stopping.cancel()
+
+    def close(self) -> None:
+        """Begin to end it with its agent."""
+        self.stop()
+        self.closing.cancel()
+
+    # What comes.
+
+    def add(self, item: Reader | Restarted | Retrying) -> None:
+        """A part: a try, or what is told between two."""
+        part = self.last
+        part.item = item
+        self.last = part.following = Part()
+        self._wake()
+
+    def finish(self, result: Result[object], total: Usage, session_id: str | None) -> None:
+        """It is over: with its last try, and with what all of them have said and used."""
+        self.result = whole = msgspec.structs.replace(
+            result,
+            messages=tuple(self.messages),
+            usage=self.usage,
+            total_usage=total,
+            duration=anyio.current_time() - self._began_at,
+            session_id=result.session_id or session_id,
+        )
+        if whole.error is not None:
+            whole.error.result = whole
+        self._wake()
+
+    def fail(self, error: BaseException) -> None:
+        """It is over, by something that is no error of the agent's."""
+        self.crash = error
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._news is not None:
+            self._news.set()
+            self._news = None
+
+    async def wait(self) -> None:
+        """Wait until there is another part, or it is over."""
+        if self._news is None:
+            self._news = anyio.Event()
+        await self._news.wait()
+
+    async def wait_over(self) -> None:
+        """Wait until it is over."""
+        await checkpoint()
+        while not self.is_over:
+            await self.wait()
 
 
 class ResilientTurn(Generic[Output_co]):
@@ -116,7 +254,7 @@ class ResilientTurn(Generic[Output_co]):
 
     def leave_unread(self) -> None:
         """Hold nothing for a loop: there will be none."""
-        self._position = Position(Link())
+        self._position = Position(Part())
 
     def stop(self) -> None:
         """Begin to cancel the turn, without waiting for it."""
@@ -135,20 +273,31 @@ class ResilientReader:
         return self
 
     async def __anext__(self) -> Item:
-        await checkpoint()
         position = self._position
-        while (following := position.link.following) is None:
-            if self._turn_log.is_over:
+        while True:
+            if (reader := position.reader) is not None:
+                try:
+                    return await anext(reader)
+                except FrameTooLarge:
+                    raise
+                except (StopAsyncIteration, OutriderError):
+                    # The end of a try. What it came to is told by the next part, or by the end of the turn.
+                    if position.reader is reader:
+                        position.reader = None
+                    continue
+            await checkpoint()
+            part = position.part
+            if part.following is not None:
+                position.part = part.following
+                if not isinstance(part.item, Reader):
+                    return cast("Item", part.item)
+                position.reader = part.item.fork()
+            elif self._turn_log.is_over:
                 failure = self._turn_log.failure
                 raise StopAsyncIteration if failure is None else failure
-            await self._turn_log.wait()
-        item, position.link = position.link.item, following
-        if isinstance(item, Exception):
-            raise copy(item)
-        return cast("Item", item)
+            else:
+                await self._turn_log.wait()
 
-
-T = TypeVar("T")
 
 ResilientState: TypeAlias = Literal["new", "idle", "busy", "waiting", "restarting", "parked", "closed"]
 """What a resilient session is doing: `waiting` for the API, a gate or an answer of a person; `restarting`
@@ -158,55 +307,22 @@ _TAGS = mapped(text, any_text)
 
 
 class ResilientSession(Generic[Output_co]):
-    """A session that outlives its process: it is started again when it crashes, tries again when the API
-    fails, and can be parked.
+    """A session that outlives its process: restarts a crashed agent, retries when the API fails, and can be
+    parked.
 
         async with ResilientSession(cwd="project", gate=gate) as session:
             result = await session.ask("Fix the failing test")
 
     It may be used from several tasks, on one event loop; turns run one at a time. What was stopped on purpose
-    is not started again: by `close`, by cancelling a turn, or by whoever sends the process a SIGTERM. The
+    is not started again: by `close`, by cancelling a turn, or by a SIGTERM. The
     next prompt resumes the session in all cases but the first.
     """
-
-    @overload
-    def __init__(
-        self: ResilientSession[Json],
-        options: Options | None = None,
-        *,
-        output: Mapping[str, object] | None = None,
-        starter: Starter | None = None,
-        clock: Clock | None = None,
-        **fields: Unpack[ResilientFields],
-    ) -> None: ...
-
-    @overload
-    def __init__(
-        self: ResilientSession[T],
-        options: Options | None = None,
-        *,
-        output: type[T],
-        starter: Starter | None = None,
-        clock: Clock | None = None,
-        **fields: Unpack[ResilientFields],
-    ) -> None: ...
-
-    @overload
-    def __init__(
-        self: ResilientSession[object],
-        options: Options | None = None,
-        *,
-        output: object,
-        starter: Starter | None = None,
-        clock: Clock | None = None,
-        **fields: Unpack[ResilientFields],
-    ) -> None: ...
 
     def __init__(
         self,
         options: Options | None = None,
         *,
-        output: object = None,
+        output: OutputType[Output_co] = None,
         starter: Starter | None = None,
         clock: Clock | None = None,
         **fields: Unpack[ResilientFields],
@@ -217,23 +333,26 @@ class ResilientSession(Generic[Output_co]):
         """
         own, single = split_keywords(fields, ResilientFields)
         tags = own.get("tags")
-        # A session is made only to have all of it checked before anything starts.
-        self.options: Options = Session(options, output=cast("Any", output), **single).options
+        # All of it is checked before anything starts.
+        first = Session(options, output=output, **single)
+        self.options: Options = first.options
         policies = Policies(
-            of_kind("restart", own.get("restart", Restart()), Restart),
-            of_kind("retry", own.get("retry", Retry()), Retry),
+            of_kind("restart", own.get("restart", RESTART), Restart),
+            of_kind("retry", own.get("retry", RETRY), Retry),
             of_kind("budget", own.get("budget"), Budget),
             read_ledger("ledger", own.get("ledger")),
             of_kind("gate", own.get("gate"), Gate),
             cast("dict[str, str]", _TAGS("`tags`", {} if tags is None else tags)),
-            read_starter("starter", starter) or DirectStarter(),
+            read_starter("starter", starter) or DirectStarter(first),
             of_kind("clock", clock, Clock) or Clock(),
         )
         self._process = ResilientProcess(self.options, output, policies)
-        self._place = anyio.Semaphore(1)
-        """Whoever has it has the process to itself: a turn, or what starts or ends it."""
-        self.restarts: Restarts | None = None
-        """The count of starts, where it goes on from turn to turn; None: each turn has its own."""
+        self._turn_slot = anyio.Semaphore(1)
+        """Held by what has the process to itself: a turn, or a start or an end."""
+        self.recovery: Recovery | None = None
+        """The count of tries, where it goes on from turn to turn; None: each turn has its own."""
+        self.listener: Callable[[Item], None] | None = None
+        """Called with all that comes in turns."""
         self._turn_log: TurnLog | None = None
         """The turn that runs."""
         self._connecting: anyio.CancelScope | None = None
@@ -250,7 +369,7 @@ class ResilientSession(Generic[Output_co]):
         Raises what `Session.connect` raises, and `TransportClosed` if it is closed meanwhile. Nothing is left
         running then.
         """
-        await self._place.acquire()
+        await self._turn_slot.acquire()
         try:
             with anyio.CancelScope() as self._connecting:
                 await self._process.tidy()
@@ -264,7 +383,7 @@ class ResilientSession(Generic[Output_co]):
             self._idle_since = anyio.current_time()
         finally:
             self._connecting = None
-            self._place.release()
+            self._turn_slot.release()
 
     async def close(self) -> None:
         """End the agent, and with it the turn that runs, which fails with `TransportClosed`.
@@ -294,7 +413,7 @@ class ResilientSession(Generic[Output_co]):
 
     async def _close(self, done: anyio.Event) -> None:
         try:
-            async with self._place:
+            async with self._turn_slot:
                 await self._process.end()
         finally:
             done.set()
@@ -308,12 +427,12 @@ class ResilientSession(Generic[Output_co]):
         """
         if not self._process.can_start_again:
             raise UsageError("A session with a `transport` cannot be parked: a transport can be used once.")
-        await self._place.acquire()
+        await self._turn_slot.acquire()
         done = anyio.Event()
         try:
             await (await background()).start(self._park, done, name="outrider resilient session")
         except BaseException:
-            self._place.release()
+            self._turn_slot.release()
             raise
         await done.wait()
 
@@ -321,7 +440,7 @@ class ResilientSession(Generic[Output_co]):
         try:
             await self._process.end()
         finally:
-            self._place.release()
+            self._turn_slot.release()
             done.set()
 
     async def __aenter__(self) -> Self:
@@ -343,30 +462,28 @@ class ResilientSession(Generic[Output_co]):
         read_until("`until`", until)
         if _is_stream(prompt):
             raise UsageError("An iterable of prompts cannot be sent again if the agent is lost. Send each.")
-        await self._place.acquire()
+        await self._turn_slot.acquire()
         try:
             self._process.check()
             # From here on, so that a `close` before it has begun ends it too.
             self._turn_log = turn_log = TurnLog()
             turn: ResilientTurn[Output_co] = ResilientTurn(turn_log)
-            await (await background()).start(
-                self._run_turn, turn_log, prompt, until, name="outrider resilient turn"
-            )
+            policies = self._process.policies
+            recovery = self.recovery or Recovery(policies.restart, policies.retry)
+            runner = TurnRunner(self._process, turn_log, recovery, self.listener, self._turn_is_over)
+            place = await background()
+            self._idle_since = None
+            await place.start(runner.run, prompt, until, name="outrider resilient turn")
         except BaseException:
             self._turn_log = None
-            self._place.release()
+            self._turn_slot.release()
             raise
         return turn
 
-    async def _run_turn(self, turn_log: TurnLog, prompt: Prompt, until: Until) -> None:
-        self._idle_since = None
-        try:
-            restarts = self.restarts or Restarts(self._process.policies.restart)
-            await TurnRunner(self._process, turn_log, prompt, until, restarts).run()
-        finally:
-            self._turn_log = self._process.phase = None
-            self._idle_since = anyio.current_time()
-            self._place.release()
+    def _turn_is_over(self) -> None:
+        self._turn_log = self._process.phase = None
+        self._idle_since = anyio.current_time()
+        self._turn_slot.release()
 
     async def ask(self, prompt: Prompt, *, until: Until = "result", check: bool = True) -> Result[Output_co]:
         """Send a prompt and wait for what it comes to. Raises what `send` and `ResilientTurn.result` raise.

@@ -1,19 +1,18 @@
-"""Runs one turn of a resilient session: try after try, over failures of the API and lost processes.
+"""One turn of a resilient session: its processes, its tries, and the log that its readers follow.
 
-Knows the policies. Processes are started and ended by `process`, what came is kept in the log.
+The policies in `retry` decide what is tried again; `TurnRunner` has the one loop that does it.
 """
 
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Mapping
 from contextlib import suppress
-from copy import copy
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
 import anyio
 import msgspec
-from anyio.lowlevel import checkpoint
 
 from outrider.errors import (
     ApiFailed,
@@ -28,55 +27,323 @@ from outrider.errors import (
     TurnFailed,
     TurnInterrupted,
 )
-from outrider.fleet._resilient.retry import Restarted, Retrying, is_unexpected, is_usage_limit
-from outrider.session import CancelReceipt, Result, SessionState, Usage
+from outrider.fleet._budget.budget import limit_reached
+from outrider.fleet._resilient.retry import Recovery, Restarted, Retrying, is_unexpected, is_usage_limit
+from outrider.session import Result, Session, SessionState, Usage
 from outrider.wire import AssistantMessage, Message, StreamEvent, UserMessage
 from outrider.wire._blocks import TOOL_CALLS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from contextlib import AbstractAsyncContextManager
 
-    from outrider.fleet._budget.budget import Gate
-    from outrider.fleet._resilient.process import ResilientProcess
-    from outrider.fleet._resilient.retry import Restarts
-    from outrider.session import Prompt, Session, Turn
+    from outrider.fleet._budget.budget import Budget, Gate
+    from outrider.fleet._budget.ledger import Ledger
+    from outrider.fleet._resilient.retry import Clock, Restart, Retry
+    from outrider.fleet._resilient.session import TurnLog
+    from outrider.options import Options
+    from outrider.session import Prompt, Turn
     from outrider.session._streams.turn_state import Until
 
+log = logging.getLogger("outrider.fleet")
 
 T = TypeVar("T")
+
+_IDLE_SECONDS: Final = 300.0
+"""A process that would wait longer for the API is ended meanwhile. To start one takes a second or less."""
+
+_NOTHING: Final = Usage()
+
+Phase: TypeAlias = Literal["busy", "waiting", "restarting"]
+
+Item: TypeAlias = Message | Restarted | Retrying
+"""What comes in a resilient turn."""
+
+
+class Policies(NamedTuple):
+    """The settings of a resilient session."""
+
+    restart: Restart | None
+    retry: Retry | None
+    budget: Budget | None
+    ledger: Ledger | None
+    gate: Gate | None
+    tags: Mapping[str, str]
+    starter: Starter
+    clock: Clock
+
+
+class ResilientProcess:
+    """The processes of one conversation, one after another: starts, resumes and ends them."""
+
+    def __init__(self, options: Options, output: object, policies: Policies) -> None:
+        self.policies = policies
+        self.session: Session[Any] | None = None
+        """The one that runs, as far as is known."""
+        self.id: str | None = None
+        """Of the conversation, as soon as it is known."""
+        self.phase: Phase | None = None
+        """What is done in a turn; None between turns."""
+        self.was_started = False
+        self.is_closed = False
+        self._options = options
+        self._output = output
+        self._watch: AbstractAsyncContextManager[None] | None = None
+        self._has_history = options.resume is not None or options.continue_conversation
+        """Whether there is something that must not be lost: a turn that ended, or a tool that was called."""
+        self._past = Usage()
+        """Of the processes that are gone."""
+        self._fallback: tuple[str, float] | None = None
+        """The model in place of the given one, and when that may be used again, in Unix seconds."""
+
+    @property
+    def can_start_again(self) -> bool:
+        """A transport of the user's can be used once."""
+        return self._options.transport is None
+
+    @property
+    def usage(self) -> Usage:
+        """Of all processes together."""
+        return self._past if self.session is None else _sum(self._past, self.session.usage)
+
+    @property
+    def is_working(self) -> bool:
+        """Whether something goes on in the background, which would be ended with the process."""
+        return self.session is not None and bool(self.session.tasks)
+
+    # Beginning and end.
+
+    def check(self) -> None:
+        """Raises `TransportClosed` after the end."""
+        if self.is_closed:
+            raise TransportClosed("the session was closed", hint="Open a new one.")
+
+    async def start(self) -> Session[Any]:
+        """The process; it is started if there is none, and resumes the conversation if that has begun.
+
+        Raises what `Starter.start` raises.
+        """
+        self.check()
+        await self.leave_fallback()
+        if self.session is None:
+            if self.was_started and not self.can_start_again:
+                hint = "Leave `transport` out, so that the agent can be started again."
+                raise TransportClosed("the transport that was given has ended", hint=hint)
+            self.session = await self.policies.starter.start(self._next_options(), self._output)
+            self.was_started = True
+        session = self.session
+        if self.policies.budget is not None and self._watch is None:
+            watch = self.policies.budget.watching(session)
+            try:
+                await watch.__aenter__()
+            except BaseException:
+                # What nobody watches must not run.
+                await self.end()
+                raise
+            self._watch = watch
+        return session
+
+    def forget(self) -> bool:
+        """Begin anew with the next start; False if something would be lost: more was written, or done, than
+        to give the conversation its id."""
+        if self.id is None or self._has_history:
+            return False
+        self.id = None
+        return True
+
+    def _next_options(self) -> Options:
+        options = self._options
+        if self.id is not None:
+            options = resumed(options, self.id)
+        return options if self._fallback is None else options.replace(model=self._fallback[0])
+
+    async def end(self) -> None:
+        """End the process, if there is one. The conversation can be resumed."""
+        session = self.session
+        if session is None:
+            return
+        with anyio.CancelScope(shield=True):
+            # First: there is nothing to be stopped in good order any more, which might take long.
+            await self.policies.starter.stop(session)
+            if self._watch is not None:
+                watch, self._watch = self._watch, None
+                await watch.__aexit__(None, None, None)
+        self._note(session)
+        self._past = _sum(self._past, session.usage)
+        self.session = None
+
+    async def rest(self, seconds: float) -> None:
+        """Nothing will be asked for so long: end the process, if that is worth it and harms nothing."""
+        if seconds > _IDLE_SECONDS and self.can_start_again and not self.is_working:
+            await self.end()
+
+    async def tidy(self) -> None:
+        """Let go of a process that has ended by itself."""
+        if self.session is not None and self.session.state is SessionState.CLOSED:
+            await self.end()
+
+    # What turns tell.
+
+    def sent(self) -> None:
+        """A prompt is on its way: an id that was asked for may be taken from now on."""
+        if self.id is None:
+            self.id = self._options.session_id
+
+    def acted(self) -> None:
+        """A tool was called."""
+        self._has_history = True
+
+    def _note(self, session: Session[Any]) -> None:
+        self.id = session.id or self.id
+
+    async def account(self, result: Result[object], uuid: str | None) -> Result[object]:
+        """Take account of a try: for the ledger, and for a budget, which may be why it ended."""
+        if self.session is not None:
+            self._note(self.session)
+        self._has_history = self._has_history or result.message is not None
+        if (error := limit_reached(self.policies.budget, result)) is not None:
+            result = msgspec.structs.replace(result, error=error)
+        if self.policies.ledger is not None:
+            return await self._entered(self.policies.ledger, result, uuid)
+        return result
+
+    async def _entered(self, ledger: Ledger, result: Result[object], uuid: str | None) -> Result[object]:
+        from outrider.fleet._budget.ledger import LedgerEntry
+
+        entry = LedgerEntry.of(result, turn=uuid or "", tags=self.policies.tags)
+        try:
+            with anyio.CancelScope(shield=True):
+                await ledger.add(entry)
+        except OutriderError as error:
+            # A ledger must have no gaps: the turn fails.
+            return msgspec.structs.replace(result, error=error)
+        return result
+
+    # The model for when a usage limit is used up.
+
+    async def fall_back(self, model: str, until: float) -> bool:
+        """Go on with another model until then; False if it is in use already, or cannot be used."""
+        if self._fallback is not None:
+            return False
+        self._fallback = model, until
+        try:
+            if self.session is not None:
+                await self.session.set_model(model)
+        except ConnectionLost:
+            # The next process is started with it.
+            return True
+        except OutriderError:
+            self._fallback = None
+            return False
+        return True
+
+    async def leave_fallback(self) -> None:
+        """Go back to the given model once it may be used again."""
+        if self._fallback is None or self.policies.clock.time() < self._fallback[1] or self.is_working:
+            return
+        self._fallback = None
+        if self.can_start_again:
+            # What began with the other model would take that for the given one.
+            await self.end()
+        elif self.session is not None:
+            await self.session.set_model(self._options.model)
+
+
+def _sum(past: Usage, more: Usage) -> Usage:
+    """Most conversations have one process, and most turns one try."""
+    return past + more if past != _NOTHING else more
+
+
+def resumed(options: Options, session_id: str) -> Options:
+    """The options to resume a session with, wherever they would have begun. Raises `OptionsError`."""
+    return options.replace(
+        resume=session_id,
+        session_id=None,
+        continue_conversation=False,
+        fork_session=False,
+        resume_session_at=None,
+        resume_drops_turn=None,
+    )
+
+
+class Starter(Protocol):
+    """Gives out connected sessions, and takes them back. A `Pool` is one."""
+
+    async def start(self, options: Options, output: object) -> Session[Any]:
+        """A session that is connected. Raises what `Session.connect` raises; cancelled, it leaves nothing."""
+        ...
+
+    async def stop(self, session: Session[Any]) -> None:
+        """End a session that `start` gave, also one that has ended by itself. Never raises."""
+        ...
+
+
+class DirectStarter(Starter):
+    """Starts a process for each session, and ends it."""
+
+    def __init__(self, first: Session[Any] | None = None) -> None:
+        """`first`: a session that is made already, for the first start with its options."""
+        self._first = first
+
+    async def start(self, options: Options, output: object) -> Session[Any]:
+        session, self._first = self._first, None
+        if session is None or session.options is not options:
+            session = Session(options, output=cast(Any, output))
+        await session.connect()
+        return session
+
+    async def stop(self, session: Session[Any]) -> None:
+        try:
+            await session.close()
+        except Exception:
+            log.exception("a session could not be closed")
+
+
+# One turn.
+
+
+class _Loss(NamedTuple):
+    """A process that was lost in a turn, until another has taken its place."""
+
+    error: ConnectionLost
+    result: Result[object]
+    """What the turn comes to if it does not go on."""
+    was_gone: bool
+    """Whether it was lost before the prompt reached it, so that nothing was in flight."""
 
 
 class TurnRunner:
     """One turn, until it is over. Runs in a task of its own, which nobody cancels but the event loop."""
 
     def __init__(
-        self, process: ResilientProcess, turn_log: TurnLog, prompt: Prompt, until: Until, restarts: Restarts
+        self,
+        process: ResilientProcess,
+        turn_log: TurnLog,
+        recovery: Recovery,
+        listener: Callable[[Item], None] | None,
+        finish: Callable[[], None],
     ) -> None:
+        """`listener` is called with all that comes, `finish` at the end."""
         self._process = process
         self._policies = process.policies
         self._turn_log = turn_log
-        self._prompt = prompt
-        self._until: Until = until
+        self._recovery = recovery
+        self._listener = listener
+        self._finish = finish
         self._inner: Turn[object] | None = None
         """The try that runs, until it is accounted for."""
         self._has_acted = False
-        self._tries = 0
-        """That the API has failed, one after the other."""
-        self._failing_since: float | None = None
-        self._restarts = restarts
-        self._refusals = 0
-        """How often the session could not be had from its store."""
         self._is_left_over = process.session is not None
         """Whether the process is one that an earlier turn has left."""
 
-    async def run(self) -> None:
+    async def run(self, prompt: Prompt, until: Until) -> None:
         """Bring the turn to its end. Raises nothing but what cancels the task."""
         process, turn_log = self._process, self._turn_log
         result: Result[object] | None = None
         try:
             try:
                 with turn_log.stopping:
-                    result = await self._try_until_done()
+                    result = await self._try_until_done(prompt, until)
                 if result is None:
                     result = await self._stopped()
             except OutriderError as error:
@@ -87,92 +354,115 @@ class TurnRunner:
         except anyio.get_cancelled_exc_class():
             turn_log.fail(TransportClosed("the event loop ended under the turn"))
             raise
-        except BaseException as error:  # noqa: BLE001 - whoever waits for the turn gets it
+        except BaseException as error:  # noqa: BLE001 - raised to those that wait for the turn
             # A handler was told to end the whole program, or something raised what nobody knows.
             turn_log.fail(error)
+        finally:
+            self._finish()
 
-    # Trying.
-
-    async def _try_until_done(self) -> Result[object]:
-        process, prompt = self._process, self._prompt
+    async def _try_until_done(self, prompt: Prompt, until: Until) -> Result[object]:
+        """The one loop: each round starts a process if there is none, and tries once."""
+        process = self._process
+        loss: _Loss | None = None
         while True:
-            self._check_budget()
-            if self._policies.gate is not None:
-                await self._pass(self._policies.gate)
-                self._check_budget()
-            session = await self._within_budget(self._started)
-            was_gone = session.state is SessionState.CLOSED
+            await self._pass_gate()
+            tries = self._recovery.tries
+            process.phase = "restarting" if tries.restarts or tries.refusals else "busy"
+            try:
+                session = await self._within_budget(process.start)
+            except (ConnectionLost, RequestTimedOut, SessionBusy, SessionNotFound, StoreError) as error:
+                if await self._may_start_again(error):
+                    continue
+                if loss is not None:
+                    raise error from loss.error
+                raise
+            if loss is not None:
+                following = await self._go_on(loss, prompt)
+                if following is None:
+                    return loss.result
+                prompt, loss = following, None
             process.phase = "busy"
-            result = await self._try(session, prompt)
+            was_gone = session.state is SessionState.CLOSED
+            process.sent()
+            try:
+                inner = self._inner = await session.send(prompt, until=until)
+            except ConnectionLost as error:
+                result = Result[object](error=error)
+            else:
+                self._turn_log.add(aiter(inner).fork())
+                result = await self._follow(inner)
             if isinstance(result.error, ApiFailed):
                 if not await self._may_retry(result.error):
                     return result
                 prompt = self._next_prompt(prompt)
             elif isinstance(result.error, ConnectionLost):
-                following = await self._replaced(result.error, prompt, was_gone=was_gone)
-                if following is None:
+                if not await self._may_replace(result.error, was_gone=was_gone):
                     return result
-                prompt = following
+                if is_unexpected(result.error):
+                    loss = _Loss(result.error, result, was_gone)
+                else:
+                    prompt = _again(prompt)
             else:
                 return result
 
-    async def _pass(self, gate: Gate) -> None:
-        self._process.phase = "waiting"
-        await self._process.rest((gate.opens_at or 0.0) - self._policies.clock.time())
-        await self._within_budget(gate.wait)
+    async def _pass_gate(self) -> None:
+        gate = self._policies.gate
+        self._check_budget()
+        if gate is not None:
+            self._process.phase = "waiting"
+            await self._process.rest((gate.opens_at or 0.0) - self._policies.clock.time())
+            await self._within_budget(gate.wait)
+            self._check_budget()
 
     def _check_budget(self) -> None:
         if self._policies.budget is not None:
             self._policies.budget.check(session_id=self._process.id)
 
-    async def _within_budget(self, wait: Callable[[], Awaitable[T]]) -> T:
+    def _within_budget(self, wait: Callable[[], Awaitable[T]]) -> Awaitable[T]:
         """Wait for something while no session is watched: the time of a budget runs on."""
         budget = self._policies.budget
+        return wait() if budget is None else self._wait_within(budget, wait)
+
+    async def _wait_within(self, budget: Budget, wait: Callable[[], Awaitable[T]]) -> T:
         while True:
-            with anyio.move_on_after(None if budget is None else budget.left.wall):
+            with anyio.move_on_after(budget.left.wall):
                 return await wait()
             self._check_budget()
 
-    async def _try(self, session: Session[object], prompt: Prompt) -> Result[object]:
-        self._process.sent()
-        try:
-            self._inner = inner = await session.send(prompt, until=self._until)
-        except ConnectionLost as error:
-            return Result(error=error)
-        await self._collect(inner)
-        return await self._account(inner)
+    async def _sleep(self, seconds: float) -> None:
+        await self._within_budget(lambda: self._policies.clock.sleep(seconds))
 
-    async def _collect(self, inner: Turn[object]) -> None:
-        """Take all that comes. Why it ended is told by its result."""
+    # One try.
+
+    async def _follow(self, inner: Turn[object]) -> Result[object]:
+        """Look at all that comes of a try; gives what it came to."""
         reader = aiter(inner)
         while True:
             try:
                 for message in await reader.batch():
                     self._look_at(message)
-                    self._turn_log.add(message)
-            except StopAsyncIteration:
-                return
-            except FrameTooLarge as error:
-                # In the place of one message. Those behind it come.
-                self._turn_log.add(error)
-            except OutriderError:
-                return
+            except FrameTooLarge:
+                # It stands in the place of one message. Those behind it come.
+                continue
+            except (StopAsyncIteration, OutriderError):
+                # Its result tells why it ended.
+                break
+        result = await inner.result(check=False)
+        self._inner = None
+        self._turn_log.usage = _sum(self._turn_log.usage, result.usage)
+        return await self._process.account(result, inner.uuid)
 
     def _look_at(self, message: Message) -> None:
         if isinstance(message, AssistantMessage) and any(
             isinstance(each, TOOL_CALLS) for each in message.content
         ):
-            # It gets somewhere: what failed before is past.
-            self._tries, self._failing_since = 0, None
+            self._recovery.note_progress()
             self._has_acted = True
             self._process.acted()
-
-    async def _account(self, inner: Turn[object]) -> Result[object]:
-        """What a try came to. Done once for each."""
-        result = await inner.result(check=False)
-        self._inner = None
-        self._turn_log.usage += result.usage
-        return await self._process.account(result, inner.uuid)
+        if not isinstance(message, StreamEvent):
+            self._turn_log.messages.append(message)
+        if self._listener is not None:
+            self._listener(message)
 
     async def _stopped(self) -> Result[object]:
         """The turn was cancelled, or the session is being closed."""
@@ -186,31 +476,30 @@ class TurnRunner:
                 turn_log.receipt = await inner.cancel()
         if turn_log.is_closed:
             await self._process.end()
-        await self._collect(inner)
-        return await self._account(inner)
+        return await self._follow(inner)
+
+    def _tell(self, item: Restarted | Retrying) -> None:
+        self._turn_log.add(item)
+        if self._listener is not None:
+            self._listener(item)
 
     # Trying again after the API failed.
 
     async def _may_retry(self, error: ApiFailed) -> bool:
         """Wait for the next try; False if there is none."""
         retry, clock = self._policies.retry, self._policies.clock
-        if retry is None or (self._has_acted and retry.continue_with is None):
-            return False
         now = clock.time()
-        self._tries += 1
-        since = now if self._failing_since is None else self._failing_since
-        self._failing_since = since
-        wait = retry.wait_before(error, self._tries, since, now=now, random=clock.random)
-        if wait is None:
+        wait = self._recovery.after_api_failure(
+            error, now=now, random=clock.random, has_acted=self._has_acted
+        )
+        if wait is None or retry is None:
             return False
         if is_usage_limit(error) and retry.fallback_model is not None:
             # By this clock it may be lifted already.
             until = max(error.resets_at or 0.0, now + retry.max_backoff)
             if not await self._process.fall_back(retry.fallback_model, until):
                 return False
-        self._turn_log.add(Retrying(error, self._tries, wait, now + wait))
-        if is_usage_limit(error):
-            self._failing_since += wait
+        self._tell(Retrying(error, self._recovery.tries.failures, wait, now + wait))
         if wait:
             await self._wait(error, now, wait)
         return True
@@ -225,9 +514,6 @@ class TurnRunner:
         else:
             await self._sleep(wait)
 
-    async def _sleep(self, seconds: float) -> None:
-        await self._within_budget(lambda: self._policies.clock.sleep(seconds))
-
     def _next_prompt(self, prompt: Prompt) -> Prompt:
         retry = self._policies.retry
         if self._has_acted and retry is not None and retry.continue_with is not None:
@@ -236,86 +522,60 @@ class TurnRunner:
 
     # Starting again after the process was lost.
 
-    async def _started(self) -> Session[object]:
-        """A process. One that cannot be started counts like one that was lost."""
-        process = self._process
-        process.phase = "restarting" if self._restarts.count else "busy"
-        await process.leave_fallback()
-        while True:
-            try:
-                return await process.start()
-            except SessionNotFound:
-                if not process.forget() or not self._restarts.anew():
-                    raise
-            except (ConnectionLost, RequestTimedOut) as error:
-                if not error.retryable or not await self._wait_to_start():
-                    raise
-            except (SessionBusy, StoreError) as error:
-                # Whoever had the session last may have been killed: its hold runs out.
-                least = (error.retry_after or 0.0) if isinstance(error, SessionBusy) else 0.0
-                if not error.retryable or not await self._wait_for_store(least):
-                    raise
-
-    async def _wait_to_start(self) -> bool:
-        """Wait before the agent is started again; False: it was often enough."""
-        restart = self._policies.restart
-        if restart is None or not self._process.can_start_again or not self._restarts.again():
+    async def _may_start_again(self, error: OutriderError) -> bool:
+        """Wait before the next start, after one that failed; False if there is none."""
+        recovery = self._recovery
+        if isinstance(error, SessionNotFound):
+            return self._process.forget() and recovery.after_missing_session() is not None
+        if not error.retryable or not self._process.can_start_again:
             return False
-        self._process.phase = "restarting"
-        await self._sleep(restart.wait_before(self._restarts.count))
-        return True
+        if isinstance(error, SessionBusy | StoreError):
+            # The last holder of the session may have been killed: its lease runs out.
+            least = (error.retry_after or 0.0) if isinstance(error, SessionBusy) else 0.0
+            return await self._wait_to_start(recovery.after_refusal(least))
+        return await self._wait_to_start(recovery.after_loss())
 
-    async def _wait_for_store(self, least: float) -> bool:
-        """Wait because the session cannot be had yet, for so long if that may be. No agent was started, so
-        this counts for itself; False: it was often enough."""
-        restart = self._policies.restart
-        if restart is None or not self._process.can_start_again or self._refusals >= restart.max:
+    async def _may_replace(self, error: ConnectionLost, *, was_gone: bool) -> bool:
+        """End a process that was lost, and wait before the next; False if there is none."""
+        if not self._process.can_start_again:
             return False
-        self._refusals += 1
-        self._process.phase = "restarting"
-        await self._sleep(max(min(least, restart.max_backoff), restart.wait_before(self._refusals)))
-        return True
-
-    async def _replaced(self, error: ConnectionLost, prompt: Prompt, *, was_gone: bool) -> Prompt | None:
-        """Replace a process that was lost; gives what to send to the new one. None: the turn ends with that.
-
-        `was_gone`: before the turn began, so that nothing was in flight.
-        """
-        process, restarts = self._process, self._restarts
-        if not process.can_start_again:
-            return None
-        await process.end()
+        await self._process.end()
         if was_gone and self._is_left_over:
             # Nobody has asked for it before: this is no more than to come back from being parked.
             self._is_left_over = False
-            restarts.add()
-            if not is_unexpected(error):
-                return _again(prompt)
-        elif not is_unexpected(error) or not await self._wait_to_start():
-            return None
-        try:
-            await self._within_budget(self._started)
-        except OutriderError as failure:
-            raise failure from error
-        told = Restarted(
-            cause=error,
-            attempt=restarts.count,
-            session_id=process.id,
+            self._recovery.count_start()
+            return True
+        return is_unexpected(error) and await self._wait_to_start(self._recovery.after_loss())
+
+    async def _wait_to_start(self, seconds: float | None) -> bool:
+        if seconds is None:
+            return False
+        self._process.phase = "restarting"
+        await self._sleep(seconds)
+        return True
+
+    async def _go_on(self, loss: _Loss, prompt: Prompt) -> Prompt | None:
+        """What to send to the process that has taken the place of a lost one; None: the turn ends with the
+        loss."""
+        restarted = Restarted(
+            cause=loss.error,
+            attempt=self._recovery.tries.restarts,
+            session_id=self._process.id,
             has_acted=self._has_acted,
-            is_resent=was_gone or not self._has_acted,
+            is_resent=loss.was_gone or not self._has_acted,
         )
-        is_resent = was_gone or await self._may_resend(told)
-        self._turn_log.add(msgspec.structs.replace(told, is_resent=is_resent))
+        is_resent = loss.was_gone or await self._may_resend(restarted)
+        self._tell(msgspec.structs.replace(restarted, is_resent=is_resent))
         if is_resent:
             return _again(prompt)
         return None if self._policies.restart is None else self._policies.restart.continue_with
 
-    async def _may_resend(self, told: Restarted) -> bool:
+    async def _may_resend(self, restarted: Restarted) -> bool:
         resend = None if self._policies.restart is None else self._policies.restart.resend
         if resend is None or isinstance(resend, bool):
-            return told.is_resent if resend is None else resend
+            return restarted.is_resent if resend is None else resend
         try:
-            answer = resend(told)
+            answer = resend(restarted)
             return bool(await answer if inspect.isawaitable(answer) else answer)
         except Exception as error:
             raise TurnFailed(message=f"`Restart.resend` failed: {error!r}") from error
@@ -328,124 +588,3 @@ def _again(prompt: Prompt) -> Prompt:
     if isinstance(prompt, Mapping) and "uuid" in prompt:
         return {name: value for name, value in prompt.items() if name != "uuid"}
     return prompt
-
-
-Item: TypeAlias = Message | Restarted | Retrying
-"""What comes in a resilient turn."""
-
-
-class Link:
-    """A message, and a way to the one after it. Nothing holds those that everybody has read."""
-
-    __slots__ = ("following", "item")
-
-    def __init__(self) -> None:
-        self.item: Item | Exception | None = None
-        self.following: Link | None = None
-        """None at the end, where the next message will be."""
-
-
-class Position:
-    """How far somebody has read."""
-
-    __slots__ = ("link",)
-
-    def __init__(self, link: Link) -> None:
-        self.link = link
-
-
-class TurnLog:
-    """One turn, from its prompt to its end."""
-
-    def __init__(self) -> None:
-        self.last = Link()
-        """Where the next message will be."""
-        self.messages: list[Message] = []
-        self.usage = Usage()
-        """Of all tries that have ended."""
-        self.result: Result[object] | None = None
-        self.crash: BaseException | None = None
-        """What ended it that is no error of the agent's."""
-        self.receipt: CancelReceipt | None = None
-        """What became of a try that was interrupted because the turn was cancelled."""
-        self.stopping = anyio.CancelScope()
-        """Around all that is done for it."""
-        self.closing = anyio.CancelScope()
-        """Around what is done to stop it in good order."""
-        self._began_at = anyio.current_time()
-        self._news: anyio.Event | None = None
-
-    @property
-    def is_over(self) -> bool:
-        return self.result is not None or self.crash is not None
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether it ends with its agent."""
-        return self.closing.cancel_called
-
-    @property
-    def failure(self) -> BaseException | None:
-        """What readers raise at the end: why there is no result."""
-        if self.crash is not None:
-            return self.crash
-        result = self.result
-        return None if result is None or result.message is not None else copy(result.error)
-
-    # How it is stopped.
-
-    def stop(self) -> None:
-        """Begin to cancel it: a try that runs is interrupted."""
-        self.stopping.cancel()
-
-    def close(self) -> None:
-        """Begin to end it with its agent."""
-        self.stop()
-        self.closing.cancel()
-
-    # What comes.
-
-    def add(self, item: Item | Exception) -> None:
-        """A message, or what its readers are to raise in the place of one."""
-        if not isinstance(item, Exception | StreamEvent | Restarted | Retrying):
-            self.messages.append(item)
-        link = self.last
-        link.item = item
-        self.last = link.following = Link()
-        self._wake()
-
-    def finish(self, result: Result[object], total: Usage, session_id: str | None) -> None:
-        """It is over: with its last try, and with what all of them have said and used."""
-        self.result = whole = msgspec.structs.replace(
-            result,
-            messages=tuple(self.messages),
-            usage=self.usage,
-            total_usage=total,
-            duration=anyio.current_time() - self._began_at,
-            session_id=result.session_id or session_id,
-        )
-        if whole.error is not None:
-            whole.error.result = whole
-        self._wake()
-
-    def fail(self, error: BaseException) -> None:
-        """It is over, by something that is no error of the agent's."""
-        self.crash = error
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._news is not None:
-            self._news.set()
-            self._news = None
-
-    async def wait(self) -> None:
-        """Wait until something comes, or it is over."""
-        if self._news is None:
-            self._news = anyio.Event()
-        await self._news.wait()
-
-    async def wait_over(self) -> None:
-        """Wait until it is over."""
-        await checkpoint()
-        while not self.is_over:
-            await self.wait()

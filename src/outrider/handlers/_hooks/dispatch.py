@@ -25,7 +25,7 @@ from outrider.handlers._tool_names import check_names, resolved_updates
 from outrider.wire.hooks import HookRegistration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
     from outrider.handlers._hooks.hook import Runs
     from outrider.handlers._router import Observe, Origin, Outcome
@@ -209,19 +209,18 @@ class Hooks:
             registrations.setdefault(each.hook.event, []).append(registration)
         return registrations
 
-    async def answer(self, ask: HookCallback, origin: Origin) -> JsonObject:
-        """The answer of the hook that is due, as sent.
+    def answer(self, ask: HookCallback, origin: Origin) -> Awaitable[JsonObject]:
+        """The answer of the hook that is due, as sent. Raises `LookupError` for a hook that there is not.
 
-        Raises nothing but cancellation and what ends programs, and `LookupError` for a hook that there is
-        not.
+        To wait for it raises nothing but cancellation and what ends programs.
         """
         began = perf_counter()
         registered = self._registered.get(ask.callback_id)
         if registered is None:
             raise LookupError(f"there is no hook {ask.callback_id!r}")
         if registered.lines is None:
-            return (await self._call(registered, ask.input, ask, origin, began)).wire
-        return await self._call_in_line(registered, registered.lines, ask, origin, began)
+            return self._call(registered, ask.input, ask, origin, began)
+        return self._call_in_line(registered, registered.lines, ask, origin, began)
 
     async def _call_in_line(
         self, registered: Registered, lines: Lines, ask: HookCallback, origin: Origin, began: float
@@ -234,15 +233,15 @@ class Hooks:
             await line.wait_turn(place)
             if line.is_over:
                 return {}
-            answered = await self._call(registered, line.as_left(ask.input), ask, origin, began)
-            line.take(registered.hook.event, answered.wire)
-            return answered.wire
+            wire = await self._call(registered, line.as_left(ask.input), ask, origin, began)
+            line.take(registered.hook.event, wire)
+            return wire
         finally:
             lines.leave(occurrence, place, line)
 
     async def _call(
         self, registered: Registered, hook_input: HookInput, ask: HookCallback, origin: Origin, began: float
-    ) -> Answered:
+    ) -> JsonObject:
         context = HookContext(origin, ask.tool_use_id if registered.about_tool else None)
         hook = registered.hook
         try:
@@ -253,11 +252,14 @@ class Hooks:
             raise
         answered = _judged(tried, hook, hook_input, self._names)
         self._report(hook, context, began, answered)
-        return answered
+        return answered.wire
 
     def _report(
         self, hook: Hook[..., object], context: HookContext, began: float, answered: Answered
     ) -> None:
+        if not cast("object", self._observe):
+            # It says that nobody follows.
+            return
         self._observe(
             HookHandled(
                 seconds=perf_counter() - began,

@@ -353,7 +353,7 @@ def _encode(value: object, event: str, hook_input: HookInput) -> JsonObject:
         path = os.fspath(cast("str | os.PathLike[str]", value))
         return {"hookSpecificOutput": {"hookEventName": event, "worktreePath": path}}
     raise NotAnAnswer(
-        f"{preview_value(value)} is no answer: return None, allow(), deny('why') or the like, "
+        f"{preview_value(value)} is not an answer: return None, allow(), deny('why') or the like, "
         "an output of `outrider.wire.hooks`, or the same as a dict"
     )
 
@@ -374,11 +374,12 @@ def _check(wire: JsonObject, event: str, *, strict: bool) -> None:
     try:
         msgspec.convert(wire, kind)
         own: JsonObject = wire.get("hookSpecificOutput") or {}
-        if not strict or not all(isinstance(each, str) for each in own.values()):
+        unchecked = own.values() if strict else (*wire.values(), *own.values())
+        if not all(each is own or isinstance(each, str | bool) for each in unchecked):
             # All else is plain by its type.
             encode(wire)
     except (msgspec.ValidationError, OutriderError, RecursionError, TypeError) as error:
-        raise NotAnAnswer(f"{preview_value(wire)} is no answer to {event}: {error}") from error
+        raise NotAnAnswer(f"{preview_value(wire)} is not an answer to {event}: {error}") from error
 
 
 # How an answer has to look, for each event.

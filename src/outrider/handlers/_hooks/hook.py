@@ -81,10 +81,10 @@ _ONLY_PYTHON: Final = re.compile(r"\(\?(?:P[<=>]|#|[aiLmsux]+[:)-])|\\[AZ]|[*+?}
 def read_matcher(
     matcher: object, event: str, *, allow_unknown: bool = False, as_it_is: bool = False
 ) -> str | None:
-    """A matcher as the agent reads it, with the names that it was given; None for all. With `as_it_is` a text
-    is not looked at.
+    """A matcher as Claude Code reads it, with names as given; None for all. With `as_it_is`, text is not
+    checked.
 
-    Raises `OptionsError` for one that cannot match as it is meant, as far as that is known without a session.
+    Raises `OptionsError` for one that cannot work, as far as that is known without a session.
     """
     if matcher is None or (isinstance(matcher, str) and matcher.strip() in _EVERYTHING):
         return None
@@ -105,10 +105,10 @@ def read_matcher(
 
 
 def resolve_matcher(place: str, matcher: str, names: ToolNames, *, allow_unknown: bool = False) -> str:
-    """The matcher of an event that is about tools, as sent: with the full names of tools.
+    """The matcher of an event about tools, as sent: with full tool names.
 
-    Raises `OptionsError` for one that is not about the tool that it seems to be about and, unless
-    `allow_unknown`, for one of which a part fits no tool that the session can have.
+    Raises `OptionsError` for an ambiguous name and, unless `allow_unknown`, if a part of it matches no tool
+    that the session can have.
     """
     if names.takes_any:
         return matcher
@@ -262,7 +262,7 @@ def _check_pattern(pattern: str) -> None:
     try:
         _compiled(pattern)
     except (re.error, RecursionError, OverflowError) as error:
-        raise OptionsError(f"`matcher` is no pattern: {pattern!r} ({error})") from error
+        raise OptionsError(f"`matcher` is not a valid pattern: {pattern!r} ({error})") from error
     if found := _ONLY_PYTHON.search(pattern):
         raise OptionsError(
             f"`matcher` has {found[0]!r}, which only Python understands: {pattern!r}",
@@ -290,9 +290,9 @@ class HookContext(CallContext):
 
 
 class Hook(Generic[P, R_co]):
-    """A function with the event that it is called for. Made by `@outrider.hook`; it can be called as before.
+    """A function and the event that it is called for, made by `@outrider.hook`. It can still be called.
 
-    In a class it works as a method does: `Session(hooks=[checks.guard])`.
+    In a class it works like a method: `Session(hooks=[checks.guard])`.
     """
 
     def __init__(
@@ -322,20 +322,20 @@ class Hook(Generic[P, R_co]):
         update_wrapper(self, cast("Callable[..., object]", function))
         self.function: Final = function
         self.allow_unknown: Final = allow_unknown
-        """Whether the event, and what the matcher names, may be such that Outrider does not know it."""
+        """Whether Outrider need not know the event and the names in the matcher."""
         self.event: Final[str] = _read_event(event, allow_unknown=allow_unknown)
         self.matcher: Final[str | None] = read_matcher(
             matcher, event, allow_unknown=allow_unknown, as_it_is=allow_undelivered
         )
-        """For what it is called, with names as they were given; None for all."""
+        """The tools or causes it is called for, with names as given; None: all."""
         self.timeout: Final[float | None] = _read_timeout(timeout)
-        """Seconds after which it has failed; None: never."""
+        """Timeout in seconds; None: none."""
         self.fails: Final[Fails] = _read_fails(fails, event)
-        """What it stands for when it fails: `closed`, a refusal; `open`, no answer."""
+        """What a failure means: `closed`, a refusal; `open`, no answer."""
         self.in_order: Final = in_order
-        """Whether it waits for those before it, and is left out if one of them refuses."""
+        """Whether it waits for the hooks before it, and is skipped if one of them refuses."""
         self.allow_undelivered: Final = allow_undelivered
-        """Whether nobody is told if its event does not come, or its matcher never matches."""
+        """Whether there is no warning if the event is never delivered or the matcher never matches."""
 
     @property
     def name(self) -> str:
@@ -373,9 +373,9 @@ class Hook(Generic[P, R_co]):
 
 
 def runner_of(hook: Hook[..., object]) -> Runs:
-    """The hook's function as one that takes the input and the context, whether it wants the latter or not.
+    """The hook's function with two parameters, the input and the context, even if it takes only the first.
 
-    Raises `OptionsError` if it can take neither one nor both.
+    Raises `OptionsError` if it takes neither one nor both.
     """
     function = hook.function
     if _takes_context(hook):
@@ -570,32 +570,32 @@ def hook(
     fails: Fails | None = None,
     allow_unknown: bool = False,
 ) -> object:
-    """Make a hook of the function below: it is called when the event happens.
+    """Make a hook from a function: it is called when the event occurs.
 
         @outrider.hook("PreToolUse", matcher="Bash")
         async def guard(input: PreToolUseInput) -> Answer | None:
             if "rm -rf" in input.tool_input["command"]:
                 return deny("Not here.")
 
-    The function gets the event's input and, as a second parameter if it has one, a `HookContext`. It may be
-    async; if not, it runs in a thread. It returns None to have no say, an `Answer` (`allow()`, `deny("why")`,
-    `modify(…)` and the like), an output of `outrider.wire.hooks`, or the same as a dict. To raise `Denied` is
-    to deny.
+    The function takes the event's input and, if it has a second parameter, a `HookContext`. It may be async;
+    if not, it runs in a thread. It returns None for no answer, an `Answer` (`allow()`, `deny("why")`,
+    `modify(…)` and the like), an output of `outrider.wire.hooks`, or such an output as a dict. Raising
+    `Denied` denies.
 
-    `matcher` says for what it is called: the name of a tool, several as a list or as `"Write|Edit"`, a tool
-    of yours by its name or itself, or a pattern; with some events it is a cause in place of a tool, such as
-    `manual` or `auto` of PreCompact. A name that no tool of the session has is an error when that is made.
+    `matcher` says what it is called for: the name of a tool, several in a list or as `"Write|Edit"`, a tool
+    of yours or its name, or a pattern. With some events it matches a cause in place of a tool, such as
+    `manual` or `auto` of PreCompact. A session rejects a name that none of its tools has.
 
-    `allow_unknown`: the event, or what the matcher names, is one of the agent's that Outrider does not know.
+    `allow_unknown`: Outrider need not know the event or the names in the matcher.
 
-    `fails` says what it means when the function raises, takes longer than `timeout` seconds or returns what
-    means nothing: `closed` refuses what the hook was asked about, `open` goes on without it. Left out, it is
-    `closed` for what guards (PreToolUse, PermissionRequest, UserPromptSubmit, UserPromptExpansion,
-    PreModelSwitch, WorktreeCreate), and `open` for all else.
+    `fails` says what it means if the function raises, takes longer than `timeout` seconds or returns
+    something invalid: `closed` refuses what the hook was asked about, `open` continues without it. The
+    default is `closed` for guards (PreToolUse, PermissionRequest, UserPromptSubmit, UserPromptExpansion,
+    PreModelSwitch, WorktreeCreate), and `open` for all other events.
 
-    Raises `OptionsError` for what cannot work.
+    Raises `OptionsError` for invalid arguments.
     """
-    # Made once for no function: a mistake in this line is to be found here.
+    # Made once without the function, so that a mistake in the decorator is reported at its line.
     made = Hook(_nothing, event, matcher=matcher, timeout=timeout, fails=fails, allow_unknown=allow_unknown)
 
     def decorate(function: Callable[..., object], /) -> Hook[..., object]:

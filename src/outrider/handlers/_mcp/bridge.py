@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import logging
 from contextvars import copy_context
+from functools import partial
 from itertools import count
 from time import perf_counter
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Final, Protocol, cast, runtime_checkable
 
 import anyio
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from outrider.handlers._mcp.library import Item, LowServer
-    from outrider.handlers._router import Endpoint, Link, Observe, Origin, Server
+    from outrider.handlers._router import Link, Observe, Origin, Server
     from outrider.wire import Json, JsonObject
     from outrider.wire.control import JsonRpcId, JsonRpcMessage, JsonRpcReply
 
@@ -144,21 +146,11 @@ def as_bridge(name: str, instance: object, *, always_load: bool = False) -> Serv
             f"the class {instance.__name__}" if isinstance(instance, type) else f"a {type(instance).__name__}"
         )
         raise OptionsError(
-            f"the MCP server {preview(name)!r} is {what}, which cannot be served",
+            f"the MCP server {preview(name)!r} is {what}, which is not a server",
             hint="Give a `ToolServer`, a server object of the `mcp` library (`Server`, `FastMCP` or "
             "`MCPServer`), or an object with a method `open(link, observe)`.",
         )
-    return _Bridge(name, server, always_load)
-
-
-class _Bridge:
-    def __init__(self, name: str, server: LowServer, always_load: bool) -> None:
-        self._name = name
-        self._server = server
-        self._always_load = always_load
-
-    def open(self, link: Link, observe: Observe) -> Endpoint:
-        return BridgedServer(self._server, self._name, link, observe, always_load=self._always_load)
+    return cast("Server", SimpleNamespace(open=partial(BridgedServer, server, name, always_load=always_load)))
 
 
 class _Call:
@@ -216,7 +208,7 @@ class BridgedServer:
                 _load_always(reply.result)
             return reply.to_wire()
         if isinstance(rpc, JsonRpcInvalid):
-            return JsonRpcError(None, INVALID_REQUEST, "this is no JSON-RPC message").to_wire()
+            return JsonRpcError(None, INVALID_REQUEST, "this is not a JSON-RPC message").to_wire()
         if isinstance(rpc, JsonRpcNotification) and rpc.method == _CANCELLED:
             self._cancel_for_agent(_field(rpc.params, "requestId"))
         else:
@@ -289,7 +281,7 @@ class BridgedServer:
             message = self._library.read(JsonRpcRequest(request.method, call.number, params).to_wire())
         except ValueError:
             return JsonRpcError(
-                call.id, INVALID_REQUEST, f"this is no request of MCP: {preview(request.method)}"
+                call.id, INVALID_REQUEST, f"this is not a request of MCP: {preview(request.method)}"
             )
         self._calls[call.number] = call
         self._inbox.put(message, call.context)

@@ -36,8 +36,8 @@ log = logging.getLogger("outrider.session")
 # Forms.
 
 FieldType: TypeAlias = Literal["string", "number", "integer", "boolean", "choice", "choices", "other"]
-"""What a field takes: `choice` is one of its choices, `choices` a list of them; `other` is what no form
-should have, and is not checked."""
+"""What a field takes: `choice` is one of its choices, `choices` a list of them; `other` is anything else,
+unchecked."""
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -200,25 +200,25 @@ _ACTIONS: Final = ("accept", "decline", "cancel")
 
 
 def accept(content: Mapping[str, Json] | None = None) -> ElicitationResult:
-    """Answer a server's question: with the form filled in, or that the page was opened."""
+    """Accept a server's question, with the completed form, or because the page was opened."""
     return ElicitationResult(action="accept", content=None if content is None else dict(content))
 
 
 def decline() -> ElicitationResult:
-    """Say no to a server's question."""
+    """Decline a server's question."""
     return ElicitationResult(action="decline")
 
 
 def cancel() -> ElicitationResult:
-    """Leave a server's question without an answer, as if its window had been closed."""
+    """Cancel a server's question, as if its window had been closed."""
     return ElicitationResult(action="cancel")
 
 
 class ElicitationRequest(CallContext):
-    """An MCP server asks the user for something: to fill in a form, or to open a page.
+    """An MCP server asks the user to fill in a form, or to open a page.
 
-    Return the filled-in form as a dict; True for a page that was opened, or for a form left at its defaults;
-    None, False or `decline()` to say no; `cancel()` for no answer at all.
+    Return the completed form as a dict; True if the page was opened, or for a form with its defaults; None,
+    False or `decline()` to decline; `cancel()` for no answer.
     """
 
     def __init__(self, ask: Elicitation, origin: Origin) -> None:
@@ -249,9 +249,9 @@ class ElicitationRequest(CallContext):
 
 
 class DialogRequest(CallContext):
-    """The agent wants a dialog of its own shown, of a kind that `supported_dialog_kinds` names.
+    """Claude Code wants to show a dialog of a kind in `supported_dialog_kinds`.
 
-    Return its result, or None if it was closed without one.
+    Return its result, or None if it was closed without a result.
     """
 
     def __init__(self, ask: RequestUserDialog, origin: Origin) -> None:
@@ -399,7 +399,7 @@ def _read(value: object, request: ElicitationRequest) -> ElicitationResult:
         return _accepted(value.content, request) if value.action == "accept" else value
     if is_object(value):
         return _accepted(value, request)
-    raise NotAnAnswer(f"{preview_value(value)} is no answer: return a dict, True, decline() or cancel()")
+    raise NotAnAnswer(f"{preview_value(value)} is not an answer: return a dict, True, decline() or cancel()")
 
 
 def _accepted(content: object, request: ElicitationRequest) -> ElicitationResult:
@@ -430,5 +430,5 @@ def _as_json(value: object) -> Json:
         plain: Json = to_wire(value)
         encode(plain)
     except (OutriderError, RecursionError) as error:
-        raise NotAnAnswer(f"JSON cannot say {preview_value(value)}") from error
+        raise NotAnAnswer(f"{preview_value(value)} cannot be written as JSON") from error
     return plain

@@ -95,9 +95,9 @@ def denied(
 
 
 def read_decision(value: object, original: JsonObject, tool_use_id: str, who: str) -> Decision:
-    """The decision that a callback returned about a call with the input `original`. `who` is the callback.
+    """The decision that a callback returned about a call with the input `original`. `who` names the callback.
 
-    Raises `NotADecision` for anything that is none beyond doubt.
+    Raises `NotADecision` for anything that is not clearly a decision.
     """
     if value is True:
         return allowed(original, f"{who} allowed it")
@@ -112,7 +112,7 @@ def read_decision(value: object, original: JsonObject, tool_use_id: str, who: st
             raise NotADecision(f"{preview_value(value)} cannot be written as JSON: {error}") from error
     if is_object(value):
         return _from_wire(value, original, tool_use_id, who)
-    raise NotADecision(f"{preview_value(value)} is no decision: return allow() or deny('why')")
+    raise NotADecision(f"{preview_value(value)} is not a decision: return allow() or deny('why')")
 
 
 def _from_answer(answer: Answer, original: JsonObject, who: str) -> Decision:
@@ -121,7 +121,7 @@ def _from_answer(answer: Answer, original: JsonObject, who: str) -> Decision:
         return _denial(answer.reason, answer.interrupt, who, note)
     if answer.verdict != "allow":
         raise NotADecision(
-            f"{answer.verdict or 'an answer without a verdict'} decides no permission: "
+            f"{answer.verdict or 'an answer without a verdict'} does not decide a permission: "
             "return allow() or deny('why')"
         )
     changed = original
@@ -140,7 +140,7 @@ def _from_wire(value: JsonObject, original: JsonObject, tool_use_id: str, who: s
         raise NotADecision(f"`behavior` must be 'allow' or 'deny', not {preview_value(behavior)}")
     # A misspelled `updatedInput` would let the call through as it was.
     if unknown := value.keys() - _ANY_KEYS - (_ALLOW_KEYS if behavior == "allow" else _DENY_KEYS):
-        raise NotADecision(f"{sorted(map(str, unknown))} mean nothing with `behavior` {behavior!r}")
+        raise NotADecision(f"{sorted(map(str, unknown))} are unknown with `behavior` {behavior!r}")
     if value.get("toolUseID") not in (None, tool_use_id):
         raise NotADecision("it decides about another tool call, by its `toolUseID`")
     classification = value.get("decisionClassification")
@@ -169,12 +169,12 @@ def _input(value: object) -> JsonObject:
     if not is_object(value):
         raise NotADecision(f"the input of a tool must be a dict, not {preview_value(value)}")
     if not all(isinstance(key, str) for key in cast("dict[object, object]", value)):
-        raise NotADecision("the names in the input of a tool must be texts")
+        raise NotADecision("the keys in the input of a tool must be text")
     try:
         plain: JsonObject = to_wire(value)
         encode(plain)
     except (OutriderError, RecursionError) as error:
-        raise NotADecision("the input of a tool must be something that JSON can say") from error
+        raise NotADecision("the input of a tool must be JSON") from error
     return plain
 
 
@@ -193,18 +193,18 @@ def _update(value: object) -> JsonObject:
         try:
             value = value.to_dict()
         except Exception as error:
-            raise NotADecision(f"{preview_value(value)} is no `PermissionUpdate`") from error
+            raise NotADecision(f"{preview_value(value)} is not a `PermissionUpdate`") from error
     if not is_object(value):
         raise NotADecision(f"an update must be a `PermissionUpdate`, not {preview_value(value)}")
     try:
         plain = _input(value)
         update = msgspec.convert(plain, PermissionUpdate)
     except msgspec.ValidationError as error:
-        raise NotADecision(f"{preview_value(value)} is no `PermissionUpdate`: {error}") from error
+        raise NotADecision(f"{preview_value(value)} is not a `PermissionUpdate`: {error}") from error
     if update.type not in _NEEDED:
         if is_suggested:
             return plain
-        raise NotADecision(f"no update is of the type {update.type!r}")
+        raise NotADecision(f"there is no update of the type {update.type!r}")
     if getattr(update, _NEEDED[update.type]) is None:
         raise NotADecision(f"an update of the type {update.type!r} needs `{_NEEDED[update.type]}`")
     return plain
@@ -220,7 +220,7 @@ _UNTOUCHED: Final = object()
 
 
 class PermissionRequest(CallContext):
-    """The agent wants to use a tool: all that it says about that, and for whom it asks.
+    """Claude Code asks whether it may use a tool.
 
     `tool_input` and `tool` are copies. To run the tool with another input, return `allow(input=…)`: a call
     that is allowed after they were changed in place is denied, because it is not clear what was meant.
@@ -232,9 +232,9 @@ class PermissionRequest(CallContext):
         """The request as the wire has it; not to be changed."""
         self.tool_name: Final[str] = ask.tool_name
         self.tool_input: Final[JsonObject] = copied(ask.input)
-        """What the tool would be called with."""
+        """The input of the tool."""
         self.suggestions: Final[tuple[PermissionUpdate, ...]] = tuple(ask.permission_suggestions or ())
-        """Changes that would make the question unnecessary next time, for `allow(updates=…)`."""
+        """Permission updates that would avoid the question next time, for `allow(updates=…)`."""
         self.blocked_path: Final[str | None] = ask.blocked_path
         """The path that made the agent ask."""
         self.decision_reason: Final[str | None] = ask.decision_reason
@@ -252,11 +252,11 @@ class PermissionRequest(CallContext):
         self.classifier_approvable: Final[bool | None] = ask.classifier_approvable
         """A classifier may decide in place of a person."""
         self.suppress_always_allow_rule: Final[bool | None] = ask.suppress_always_allow_rule
-        """Do not offer to allow the like for good."""
+        """Do not offer to always allow similar calls."""
         self.default_to_no: Final[bool | None] = ask.default_to_no
         """Offer the refusal first."""
         self.requires_user_interaction: Final[bool | None] = ask.requires_user_interaction
-        """Only a person can answer: the tool is a question in itself."""
+        """Only a person can answer: the tool itself is a question."""
         self.server_policy_ask_only: Final[bool | None] = ask.server_policy_ask_only
         self.title: Final[str | None] = ask.title
         self.display_name: Final[str | None] = ask.display_name
@@ -305,11 +305,11 @@ class PermissionRequest(CallContext):
 
 
 class Permissions:
-    """Decides what one session's agent asks for. Never allows anything that nobody allowed.
+    """Decides the permission requests of one session.
 
-    `permission` gets a `PermissionRequest` and returns `allow(…)`, `deny("why")`, True, False, a
-    `PermissionResult` or the same as a dict, or raises `Denied`. Anything else, an error, a timeout or no
-    callback at all is a denial: the model is told what kind of failure it was, the log has the rest.
+    `permission` takes a `PermissionRequest` and returns `allow(…)`, `deny("why")`, True, False, a
+    `PermissionResult` or such a result as a dict, or raises `Denied`. Anything else, an error, a timeout or a
+    missing callback is a denial: the model learns the kind of failure, the log has the rest.
     """
 
     def __init__(
@@ -424,7 +424,7 @@ def denied_by_failure(tried: Attempt, who: str, tool_name: str) -> Decision:
 
 
 def denied_for_nonsense(error: NotADecision, who: str, tool_name: str) -> Decision:
-    """The denial for an answer that is none."""
+    """The denial for something that is not a decision."""
     log.error("%s did not decide about %s: denied, because %s", who, tool_name, error)
     return denied(
         "The host gave no valid decision about this, so it is not allowed.",
@@ -454,8 +454,8 @@ def _copied(value: object) -> object:
 class Question(CallContext):
     """A question of the agent to its user.
 
-    Answer it with the label of an option or with a text of your own; with several of them, if `multi_select`;
-    with None, if the user has no answer.
+    Answer with the label of an option or any other text, with several in a list if `multi_select`, or with
+    None if the user has no answer.
     """
 
     def __init__(
@@ -483,7 +483,7 @@ class Question(CallContext):
         self.total: Final = total
         """How many questions are asked together."""
         self.answers: Final[Mapping[str, str]] = answers
-        """What has been answered to the ones before it, by their texts."""
+        """The answers to the questions before it, by their texts."""
         self.agent_id: Final = ask.agent_id
         """The subagent that asks; None for the main one."""
 
@@ -510,10 +510,10 @@ class QuestionReply(msgspec.Struct, frozen=True):
 
 
 class Plan(PermissionRequest):
-    """A plan of the agent, made in plan mode, that it wants to carry out.
+    """A plan that the agent made in plan mode and wants to carry out.
 
-    Return True or `allow()` to let it, `allow(updates=[…])` to choose the permission mode for that; a text or
-    `deny("…")` sends it back with what is to be changed.
+    Return True or `allow()` to approve it, `allow(updates=[…])` to also choose the permission mode, or a text
+    or `deny("…")` to send it back with what should change.
     """
 
     def __init__(self, ask: CanUseTool, origin: Origin) -> None:

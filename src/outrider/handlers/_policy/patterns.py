@@ -44,7 +44,7 @@ def check_pattern(place: str, pattern: str) -> None:
     if not pattern.strip():
         raise OptionsError(f"{place} is an empty pattern", hint='"*" matches everything.')
     if pattern != pattern.strip():
-        raise OptionsError(f"{place} has blanks around it: {pattern!r}", hint="Leave them out.")
+        raise OptionsError(f"{place} has spaces around it: {pattern!r}", hint="Leave them out.")
     if _CONTROL.search(pattern):
         raise OptionsError(
             f"{place} has a control character in it: {pattern!r}", hint="`*` matches any text."

@@ -81,15 +81,15 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     input: JsonObject
     where: Where
     agents: tuple[str, ...] = ("main",)
-    """What the one who calls is known by."""
+    """The names of the caller."""
     server: str | None = None
-    """The MCP server that offers the tool, if it is known otherwise than by the tool's name."""
+    """The MCP server that offers the tool, if known by other means than the tool's name."""
     blocked_path: str | None = None
     """A path that the agent says it is about."""
 
 
 def judge(rule: Rule, call: Call) -> Judged:
-    """Whether a rule is about a call: YES beyond doubt, MAYBE in part or perhaps, NO otherwise."""
+    """Whether a rule applies to a call: YES for certain, MAYBE in part or perhaps, else NO."""
     if not any(_is_tool(pattern, call.tool) for pattern in rule.tools):
         return Match.NO, f"it is for {', '.join(rule.tools)}"
     judged: list[Judged] = []
@@ -134,7 +134,7 @@ def _server(patterns: Sequence[str], call: Call) -> Judged:
 
 
 def _servers_in(tool: str) -> list[str]:
-    """The servers that a tool may be of: its name does not tell where that of the server ends."""
+    """The servers that may offer a tool: its name does not say where the server's name ends."""
     if not tool.startswith("mcp__"):
         return []
     parts = tool.removeprefix("mcp__").split("__")
@@ -225,7 +225,7 @@ def _one_path(patterns: Sequence[str], path: str | None, call: Call, *, reaches_
 
 
 def _path_in_command(patterns: Sequence[str], call: Call) -> Judged:
-    """A command is taken for what it says: whatever looks like a path in it may be one."""
+    """Whatever looks like a path in a command may be one."""
     command: object = call.input.get("command")
     if not isinstance(command, str):
         return Match.NO, "it has no command"
@@ -353,28 +353,28 @@ class UnreachableRuleWarning(UserWarning):
 
 
 class Considered(msgspec.Struct, frozen=True, kw_only=True):
-    """A rule that was looked at."""
+    """A rule that was considered."""
 
     index: int
-    """Its place in the policy, from 0."""
+    """Its index in the policy."""
     rule: Rule
     matched: bool
     why: str
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """What a policy decides about a tool call, and why. As text: with every rule that was looked at."""
+    """What a policy decides about a tool call, and why. Its `str()` lists every rule considered."""
 
     tool: str
     input: JsonObject
     decision: Verdict
     rule: Rule | None
-    """The one that decided; None if none did, so that it is the default."""
+    """The rule that decided; None: the default did."""
     index: int | None
-    """The place of that rule in the policy, from 0."""
+    """The index of that rule."""
     why: str
     considered: tuple[Considered, ...]
-    """The rules that were looked at, in their order."""
+    """The rules considered, in order."""
 
     def __str__(self) -> str:
         lines = [f"{self.decision}: {self.tool} {preview_value(self.input)}"]
@@ -391,8 +391,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """What an agent may do: rules that are gone through in their order, of which the first that is about a
-    tool call decides. It is a permission callback: `Session(permission=Policy.of(…))`.
+    """Ordered rules for what an agent may do. The first rule that applies to a tool call decides. A policy is
+    a permission callback: `Session(permission=Policy.of(…))`.
 
         Policy.of(
             {"deny": "Bash", "command": ["rm *", "sudo *"]},
@@ -402,14 +402,14 @@ class Policy(msgspec.Struct, frozen=True):
             otherwise=ask_me,
         )
 
-    What is to be asked goes to `otherwise`, a permission callback; without one it is denied. In doubt a rule
-    does not allow, and does deny: to allow, it has to be about all of a command or path, to deny, about any
-    part, and what cannot be analysed counts as one. A rule that asks has the doubts of one that denies, but
-    never keeps a later one from denying. Rules judge the text of a call: they are not a sandbox.
+    Calls that are to be asked about go to `otherwise`, a permission callback; without one they are denied. If
+    in doubt, a rule denies and does not allow: to allow, it must match all of a command or path; to deny, any
+    part is enough, and what cannot be analysed counts as a match. A rule that asks matches like one that
+    denies, but a later rule can still deny. Rules judge the text of a call: they are not a sandbox.
 
-    The agent asks only where its own rules and its mode do not decide; `guard` is for all other calls.
+    Claude Code asks only if its own rules and mode do not decide; `guard` covers all other calls.
 
-    Raises `OptionsError` for rules that could not work, and warns of those that are never reached.
+    Raises `OptionsError` for rules that cannot work, and warns about unreachable ones.
     """
 
     if TYPE_CHECKING:
@@ -424,9 +424,9 @@ class Policy(msgspec.Struct, frozen=True):
 
     rules: tuple[Rule, ...]
     otherwise: Callable[..., object] | None = None
-    """Decides what is to be asked."""
+    """The permission callback for calls that are to be asked about."""
     default: Verdict = "ask"
-    """What is decided where no rule is about it."""
+    """The decision if no rule applies."""
 
     def __post_init__(self) -> None:
         rules = tuple(_rules("the policy", self.rules))
@@ -451,21 +451,19 @@ class Policy(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_data(cls, data: object, *, otherwise: Callable[..., object] | None = None) -> Self:
-        """A policy from what `to_data` gives, or from a list of rules alone.
-
-        Raises `OptionsError` for what means nothing.
-        """
+        """A policy from the data of `to_data`, or from a list of rules. Raises `OptionsError` for invalid
+        data."""
         if not is_mapping(data):
             return cls(cast("Sequence[Rule]", data), otherwise=otherwise)
         for key in data:
             if key not in ("rules", "default"):
                 hint = did_you_mean(key, ("rules", "default")) or "It may have `rules` and `default`."
-                raise OptionsError(f"the policy has a key that means nothing: {key!r}", hint=hint)
+                raise OptionsError(f"the policy has an unknown key: {key!r}", hint=hint)
         rules = cast("Sequence[Rule]", data.get("rules", ()))
         return cls(rules, otherwise=otherwise, default=cast("Verdict", data.get("default", "ask")))
 
     def to_data(self) -> JsonObject:
-        """The policy as plain data, for JSON or YAML; `otherwise` cannot be a part of that."""
+        """The policy as plain data, for JSON or YAML, without `otherwise`."""
         return {"rules": [rule.to_data() for rule in self.rules], "default": self.default}
 
     # Deciding.
@@ -479,11 +477,11 @@ class Policy(msgspec.Struct, frozen=True):
         agent: str | None = None,
         server: str | None = None,
     ) -> Explanation:
-        """What the policy decides about a tool call, and why. Asks nobody.
+        """What the policy decides about a tool call, and why. Nobody is asked.
 
-        `tool` may be a tool of yours, or its name; one that is named `mcp__SERVER__TOOL` counts as yours.
-        `cwd` is the agent's working folder, that of this process if left out; `agent` the id of a subagent;
-        `server` the MCP server of the tool, which else is taken from its name.
+        `tool` is a tool of yours, or a name; the name `mcp__SERVER__TOOL` counts as yours. `cwd` is the
+        agent's working folder, by default that of this process; `agent` the id of a subagent; `server` the
+        MCP server of the tool, by default taken from its name.
         """
         where = Where(os.path.abspath(os.getcwd() if cwd is None else cwd))  # noqa: PTH100, PTH109
         agents = ("main",) if agent is None else (agent,)
@@ -501,7 +499,7 @@ class Policy(msgspec.Struct, frozen=True):
             found = Considered(index=index, rule=rule, matched=is_meant, why=why)
             considered.append(found)
             if is_meant and (match is Match.YES or rule.decision == "deny"):
-                return _explained(call, _stricter(doubtful, found), considered)
+                return _explained(call, found if rule.decision == "deny" else doubtful or found, considered)
             if is_meant:
                 # To ask, in doubt: but if what follows denies it, it is denied.
                 doubtful = doubtful or found
@@ -519,11 +517,11 @@ class Policy(msgspec.Struct, frozen=True):
         return _answer(explained)
 
     def guard(self, *, strict: bool = False) -> Hook[..., Awaitable[Answer | None]]:
-        """A hook that applies the policy to every tool call, also where the agent would not ask:
+        """A hook that applies the policy to every tool call, even if Claude Code would not ask:
         `Session(permission=policy, hooks=[policy.guard()])`.
 
-        It denies what the policy denies. With `strict` the agent also has to ask for what is to be asked, so
-        that only what the policy allows goes without a question where the agent's own rules allow it.
+        It denies what the policy denies. With `strict`, calls that the policy asks about are asked about even
+        if Claude Code's own rules allow them.
         """
         from outrider.handlers._hooks.hook import Hook
 
@@ -532,14 +530,12 @@ class Policy(msgspec.Struct, frozen=True):
     # Names.
 
     def with_full_names(self, names: ToolNames) -> Self:
-        """The policy with the full names of tools in its rules. Raises `OptionsError` for a name that no tool
-        of the session has."""
+        """The policy with full tool names in its rules. Raises `OptionsError` for an unknown name."""
         rules = tuple(rule.with_full_names(names) for rule in self.rules)
         return self if rules == self.rules else msgspec.structs.replace(self, rules=rules)
 
     def check_names(self, names: ToolNames) -> None:
-        """Raise `OptionsError` for a name that no tool of the session has; sessions call it when they are
-        made."""
+        """Raise `OptionsError` for a name that no tool of the session has. New sessions call it."""
         self.with_full_names(names)
         check_names(self.otherwise, names)
 
@@ -595,19 +591,17 @@ def _covers(earlier: Rule, later: Rule) -> bool:
     """Whether an earlier rule always decides what a later one is about."""
     if earlier.has_conditions and _conditions(earlier) != _conditions(later):
         return False
-    return all(any(_includes(pattern, tool) for pattern in earlier.tools) for tool in later.tools)
+    return all(
+        any(
+            pattern in ("*", tool) or (not is_special(tool) and fits(pattern, tool))
+            for pattern in earlier.tools
+        )
+        for tool in later.tools
+    )
 
 
 def _conditions(rule: Rule) -> object:
     return msgspec.structs.replace(rule, decision="allow", tools=("*",), reason=None)
-
-
-def _includes(pattern: str, tool: str) -> bool:
-    return pattern in ("*", tool) or (not is_special(tool) and fits(pattern, tool))
-
-
-def _stricter(doubtful: Considered | None, found: Considered) -> Considered:
-    return found if doubtful is None or found.rule.decision == "deny" else doubtful
 
 
 def _explained(

@@ -1,6 +1,6 @@
 """Defines `Rule`, one line of a policy, as a value and as plain data, and reads Claude Code's own notation.
 
-Does not match anything: `calls` does.
+Does not match anything: `policy` does.
 """
 
 from __future__ import annotations
@@ -87,13 +87,13 @@ def todays_name(tool: str) -> str:
 
 
 def read_tool(place: str, text: str) -> Noted:
-    """What a tool, or a rule in the agent's notation, stands for. Raises `OptionsError` if for nothing."""
+    """Parse a tool's name, or a rule in Claude Code's notation. Raises `OptionsError` if it is neither."""
     if "(" not in text and ")" not in text:
         return Noted(text, (f"{text}__*",) if _SERVER.match(text) else (text,), {})
     found = _NOTATION.match(text)
     if found is None:
         hint = "Write a tool's name, or `Tool(what)`."
-        raise OptionsError(f"{place} is no rule: {text!r}", hint=hint)
+        raise OptionsError(f"{place} is not a rule: {text!r}", hint=hint)
     tool, content = found["tool"], found["content"]
     if _ALL.match(content):
         return read_tool(place, tool)
@@ -103,7 +103,9 @@ def read_tool(place: str, text: str) -> Noted:
 def _with_content(place: str, text: str, tool: str, content: str) -> Noted:
     name = todays_name(tool)
     if name in SHELLS:
-        return Noted(text, (tool,), {"command": _command(content)})
+        # `git:*` is the older way to write `git *`.
+        command = f"{content[:-2]} *" if content.endswith(":*") else content
+        return Noted(text, (tool,), {"command": command})
     if name in PATHS:
         tools = _READING if name in _READING else _WRITING if name in _WRITING else (tool,)
         return Noted(text, tools, {"path": _path(content)})
@@ -113,16 +115,11 @@ def _with_content(place: str, text: str, tool: str, content: str) -> Noted:
         return Noted(text, (tool,), {"arguments": {_ONE_ARGUMENT[name]: content}})
     meant = None if name in known_tools() else near(tool, sorted(known_tools()))
     raise OptionsError(
-        f"{place}: it is not known what {content!r} means for {tool}",
+        f"{place}: {content!r} has no meaning for {tool}",
         hint=f"Did you mean {meant!r}?"
         if meant
         else f"Name the tool alone, and say what is meant as `arguments`: {{'argument': {content!r}}}.",
     )
-
-
-def _command(content: str) -> str:
-    """`git:*` is the older way to write `git *`."""
-    return f"{content[:-2]} *" if content.endswith(":*") else content
 
 
 def _path(content: str) -> str:
@@ -133,7 +130,7 @@ def _path(content: str) -> str:
 
 
 def pathless(tool: str, condition: str, decision: Verdict) -> tuple[str, str] | None:
-    """Why a condition can never hold for a tool, and what to do about it; None if it can."""
+    """Why a condition can never match a tool, and a hint; None if it can."""
     name = todays_name(tool)
     if name not in known_tools() and not name.startswith("mcp__"):
         return None
@@ -181,8 +178,8 @@ if TYPE_CHECKING:
 else:
 
     class _Meta(msgspec.StructMeta):
-        """Looks at what is given before it is a struct: one says no more of an unknown name than that it is
-        unexpected, and cannot tell an empty list from none."""
+        """Checks the arguments first: a struct gives no hint for an unknown name, and cannot tell an empty
+        list from a default."""
 
         def __call__(self, *args, **fields):
             for name, value in fields.items():
@@ -191,16 +188,16 @@ else:
                 if (is_list(value) or is_mapping(value)) and not value:
                     # An empty list of what is allowed would else allow all.
                     hint = "Leave it out to mean every use of the tool, or leave the rule out."
-                    raise OptionsError(f"`{name}` is empty, so that the rule is about nothing", hint=hint)
+                    raise OptionsError(f"`{name}` is empty, so the rule would match nothing", hint=hint)
             return super().__call__(*args, **fields)
 
 
 class Rule(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=_Meta):
-    """Decides about the uses of a tool that fit all conditions: `Rule("deny", "Bash", command="rm *")`.
+    """Decides about the calls of a tool that match all conditions: `Rule("deny", "Bash", command="rm *")`.
 
-    A condition is a pattern, or several of which one has to fit. A tool may be given in the agent's own
-    notation: `Rule("deny", "Bash(rm *)")` is the same rule. One of yours may be given itself, which stands
-    for its name. Raises `OptionsError` for what could not work; which tools there are, the session knows.
+    A condition is a pattern, or several of which one must match. A tool may be given in Claude Code's own
+    notation: `Rule("deny", "Bash(rm *)")` is the same rule. A tool of yours may be given itself in place of
+    its name. Raises `OptionsError` for rules that cannot work; the session checks the names of tools.
     """
 
     if TYPE_CHECKING:
@@ -222,9 +219,9 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=_Meta):
 
     decision: Verdict
     tools: tuple[str, ...] = ("*",)
-    """Names of tools, or patterns for them: `Read`, `mcp__github__*`, a tool of yours by its name."""
+    """Names of tools, or patterns: `Read`, `mcp__github__*`, the name of a tool of yours."""
     path: tuple[str, ...] = ()
-    """Files and folders: `src/**`, `~/.ssh/**`, `/etc/**`. Without a beginning, from the working folder."""
+    """Files and folders: `src/**`, `~/.ssh/**`, `/etc/**`. Relative to the working folder."""
     command: tuple[str, ...] = ()
     """Shell commands: `git *` is `git` with any arguments or none."""
     domain: tuple[str, ...] = ()
@@ -236,9 +233,9 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=_Meta):
     agent: tuple[str, ...] = ()
     """Ids of subagents; `main` is the main one, `*` any other."""
     arguments: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """By name: what the tool is called with, as text."""
+    """Arguments of the tool by name, compared as text."""
     reason: str | None = None
-    """What the model is told if it is denied."""
+    """Shown to the model with a denial."""
 
     def __post_init__(self) -> None:
         if self.decision not in VERDICTS:
@@ -262,7 +259,7 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=_Meta):
             for name, condition in noted.conditions.items():
                 if getattr(self, name):
                     raise OptionsError(
-                        f"{place} says what is meant twice: in {noted.text!r}, and as `{name}`",
+                        f"{place} states its condition twice: in {noted.text!r}, and as `{name}`",
                         hint="Say it once.",
                     )
                 self._set(name, condition)
@@ -270,8 +267,8 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=_Meta):
         self._set("tools", tuple(dict.fromkeys(tools)))
 
     def with_full_names(self, names: ToolNames) -> Self:
-        """The rule with the full names of tools: to allow, of those that are meant beyond doubt, else of all
-        that may be. Raises `OptionsError` for a name that no tool of the session has."""
+        """The rule with full tool names: to allow, only of tools that are certainly meant, else of all that
+        may be. Raises `OptionsError` for a name that no tool of the session has."""
         if names.takes_any:
             return self
         place, permits = f"the rule {str(self)!r}", self.decision == "allow"
@@ -307,10 +304,9 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=_Meta):
 
     @classmethod
     def from_data(cls, data: object, place: str = "the rule") -> list[Self]:
-        """The rules that a mapping stands for: more than one only where it lists tools in the agent's own
-        notation.
+        """The rules in a mapping: more than one only if it lists tools in Claude Code's own notation.
 
-        Raises `OptionsError` for keys and values that mean nothing.
+        Raises `OptionsError` for invalid keys and values.
         """
         if not is_mapping(data):
             raise invalid_value(place, "a mapping, such as {'deny': 'Bash', 'command': 'rm *'}", data)
@@ -331,7 +327,7 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=_Meta):
             raise OptionsError(f"{place}: {error.message}", hint=error.hint) from None
 
     def to_data(self) -> JsonObject:
-        """The rule as a mapping, which can be written as JSON or YAML and read again."""
+        """The rule as a mapping, for JSON or YAML."""
         data: JsonObject = {self.decision: _shortest(self.tools)}
         data |= {name: _shortest(getattr(self, name)) for name in CONDITIONS if getattr(self, name)}
         if self.arguments:
@@ -340,14 +336,17 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=_Meta):
 
     @property
     def has_conditions(self) -> bool:
-        """Whether it is about some uses of a tool only."""
+        """Whether it applies to some calls of a tool only."""
         return bool(self.arguments) or any(getattr(self, name) for name in CONDITIONS)
 
     def __str__(self) -> str:
         data = self.to_data()
         data.pop("reason", None)
         arguments = data.pop("arguments", {})
-        named = [f"{name} {_said(patterns)}" for name, patterns in (*data.items(), *arguments.items())]
+        named = [
+            f"{name} {', '.join(map(repr, [given] if isinstance(given, str) else given))}"
+            for name, given in (*data.items(), *arguments.items())
+        ]
         return " ".join([named[0].replace("'", ""), *named[1:]])
 
     def __repr__(self) -> str:
@@ -358,14 +357,13 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=_Meta):
 
 
 def _named(place: str, tools: object) -> object:
-    """Tools by their names, where they are given themselves."""
     if is_list(tools):
         return [tool_name(within(place, number), each) for number, each in enumerate(tools)]
     return tool_name(place, tools)
 
 
 def _groups(place: str, tools: object) -> list[list[str]]:
-    """Tools as they are named: plain names together, each in the agent's notation by itself."""
+    """Plain names together; each name in Claude Code's notation by itself."""
     named = _named(place, tools)
     if isinstance(named, str):
         return [[named]]
@@ -415,12 +413,8 @@ def _shown_as_json(value: object) -> object:
 
 def _refuse_key(place: str, key: object, known: Sequence[str]) -> None:
     hint = did_you_mean(key, known) or f"It may have {', '.join(known)}."
-    raise OptionsError(f"{place} has a key that means nothing: {key!r}", hint=hint)
+    raise OptionsError(f"{place} has an unknown key: {key!r}", hint=hint)
 
 
 def _shortest(patterns: tuple[str, ...]) -> str | list[str]:
     return patterns[0] if len(patterns) == 1 else list(patterns)
-
-
-def _said(patterns: str | list[str]) -> str:
-    return repr(patterns) if isinstance(patterns, str) else ", ".join(map(repr, patterns))

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import enum
 import json
+import math
 import mimetypes
 import os
+import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -29,6 +31,7 @@ Bytes: TypeAlias = bytes | bytearray | memoryview
 Source: TypeAlias = Bytes | str | os.PathLike[str]
 """Bytes, the path of a file, or a `file:` or `data:` URL."""
 
+_SCHEME: Final = re.compile(r"(?=[+-]*[^\W_])(?:[^\W_]|[+-]){2,}:")
 _STARTS: Final = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -103,8 +106,8 @@ class Audio(_Media):
 
 
 class Resource:
-    """A document as part of a result: `Resource("notes.txt")` reads a file, `Resource("db:7", "text")` gives
-    what it holds along with its name."""
+    """A document in a result: `Resource("notes.txt")` reads a file, `Resource("db:7", "text")` names its
+    text."""
 
     __slots__ = ("data", "mime_type", "uri")
 
@@ -142,7 +145,7 @@ class Resource:
 
 
 class ResourceLink:
-    """Where a document is: a URL, or the path of a file. It is not read."""
+    """A link to a document: a URL, or the path of a file. It is not read."""
 
     __slots__ = ("description", "mime_type", "name", "size", "title", "uri")
 
@@ -179,12 +182,12 @@ Content: TypeAlias = Image | Audio | Resource | ResourceLink
 
 
 class ToolResult:
-    """A result with all that it can have, for a tool that wants to say more than a value does.
+    """The full result of a tool.
 
-    `content`: anything that a tool may return. `structured`: an object, which the program finds in the
-    message as data. The agent shows it to the model in place of the texts in `content`; images stay. `meta`:
-    the result's `_meta`, which the program finds in the message and the model does not see. `is_error`: the
-    call failed; the model gets the texts, and nothing else.
+    `content`: anything that a tool may return. `structured`: an object, which is data in the message; Claude
+    Code shows it to the model in place of the texts in `content`, but keeps images. `meta`: the result's
+    `_meta`, which is in the message but not shown to the model. `is_error`: the call failed; the model gets
+    the texts only.
     """
 
     __slots__ = ("content", "is_error", "meta", "structured")
@@ -231,18 +234,16 @@ def _read(source: Source) -> tuple[bytes, str | None]:
     text = os.fspath(source)
     if text.startswith("data:"):
         return _read_data_url(text)
-    path = _path_of_url(text) if text.startswith("file:") else text
+    path = text
+    if text.startswith("file:"):
+        from urllib.request import url2pathname  # It loads all of HTTP.
+
+        path = url2pathname(urlsplit(text).path)
     if "://" in path:
         raise UsageError(
             f"{text!r} is not fetched", hint="Fetch it and give the bytes, or give a `ResourceLink` to it."
         )
     return Path(path).read_bytes(), mimetypes.guess_type(path)[0]
-
-
-def _path_of_url(text: str) -> str:
-    from urllib.request import url2pathname  # It loads all of HTTP.
-
-    return url2pathname(urlsplit(text).path)
 
 
 def _read_data_url(text: str) -> tuple[bytes, str | None]:
@@ -255,20 +256,15 @@ def _read_data_url(text: str) -> tuple[bytes, str | None]:
         try:
             data = b64decode(b"".join(data.split()), validate=True)
         except ValueError as error:
-            raise UsageError(f"the data of a `data:` URL is no base64: {error}") from error
+            raise UsageError(f"the data of a `data:` URL is not base64: {error}") from error
     return data, kind or None
 
 
 def _uri(uri: str | os.PathLike[str]) -> str:
-    if isinstance(uri, str) and _has_scheme(uri):
+    # One letter is the drive of a path.
+    if isinstance(uri, str) and _SCHEME.match(uri):
         return uri
     return Path(uri).absolute().as_uri()
-
-
-def _has_scheme(text: str) -> bool:
-    scheme = text.partition(":")[0]
-    # One letter is the drive of a path.
-    return ":" in text and len(scheme) > 1 and scheme.replace("+", "").replace("-", "").isalnum()
 
 
 # Results.
@@ -291,7 +287,7 @@ _RESULT_KEYS: Final = frozenset(("content", "structuredContent", "isError", "is_
 
 
 class NotSendable(TypeError):
-    """A tool gave back what cannot be sent."""
+    """A tool returned something that cannot be sent."""
 
 
 def as_result(value: object) -> JsonObject:
@@ -383,20 +379,16 @@ def _part(value: object) -> JsonObject:
 
 
 def _text(data: Json) -> JsonObject:
-    text = data if isinstance(data, str) else str(data) if _is_odd_float(data) else _encoded(data)
-    return {"type": "text", "text": text}
-
-
-def _is_odd_float(data: Json) -> bool:
-    """Whether it is a number that JSON has no form for."""
-    return isinstance(data, float) and (data != data or data in (float("inf"), float("-inf")))
-
-
-def _encoded(data: Json) -> str:
+    if isinstance(data, str):
+        return {"type": "text", "text": data}
+    if isinstance(data, float) and not math.isfinite(data):
+        # JSON has no form for it.
+        return {"type": "text", "text": str(data)}
     try:
-        return msgspec.json.encode(data).decode()
+        text = msgspec.json.encode(data).decode()
     except UnicodeEncodeError:
-        return json.dumps(data, ensure_ascii=False)
+        text = json.dumps(data, ensure_ascii=False)
+    return {"type": "text", "text": text}
 
 
 # What is what.

@@ -124,7 +124,7 @@ class ToolEndpoint:
         """Nothing has to be done."""
 
     async def receive(self, message: JsonObject, origin: Origin) -> JsonObject | None:
-        """Take a message of the agent. Gives the reply; None for what gets none."""
+        """Handle a message of the agent. Returns the reply, if there is one."""
         if message.get("method") == "tools/call" and _is_id(id := message.get("id")):
             return await self._called(id, message.get("params"), origin)
         match jsonrpc_from_wire(message):
@@ -135,13 +135,13 @@ class ToolEndpoint:
             case JsonRpcNotification():
                 pass
             case _ if _is_id(id := message.get("id")) and not message.keys() & {"result", "error"}:
-                return JsonRpcError(id, INVALID_REQUEST, "this is no request").to_wire()
+                return JsonRpcError(id, INVALID_REQUEST, "this is not a request").to_wire()
             case _:
                 pass
         return None
 
     def tell_of_change(self) -> None:
-        """Let the agent ask again which tools there are, if it has asked before."""
+        """Announce that the tools have changed, if the agent has listed them before."""
         if self._was_listed:
             self._link.post({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
 
@@ -271,7 +271,7 @@ class _Running:
             text = f"`{name}` did not finish within {error.seconds:g} s and was stopped."
             return self.failed("timed_out", text, error)
         except NotSendable as error:
-            log.exception("the tool %r gave what cannot be sent", name)
+            log.exception("the tool %r returned something that cannot be sent", name)
             return self.failed(
                 "failed", f"`{name}` was called, but its result cannot be read: {error}", error
             )
@@ -292,7 +292,8 @@ class _Running:
             log.info("the tool %r failed: %s", self.name, inner)
             return self.failed("failed", inner.text or inner.message, error)
         log.error("the tool %r failed", self.name, exc_info=error)
-        return self.failed("failed", _told(inner), error)
+        # No traceback, and no secrets.
+        return self.failed("failed", preview(_in_words(inner), _TEXT), error)
 
     def taken_back(self) -> JsonObject:
         """The result of a call that the agent does not want any more, and waits for all the same."""
@@ -314,11 +315,6 @@ class _Running:
             arguments=self._arguments,
             is_error=self._is_error,
         )
-
-
-def _told(error: BaseException) -> str:
-    """What the model gets to know of an exception: no traceback, and no secrets."""
-    return preview(_in_words(error), _TEXT)
 
 
 def _in_words(error: BaseException) -> str:
@@ -350,13 +346,13 @@ _LONGEST_NAME: Final = 128
 class ToolServer:
     """A named set of tools. The model knows each as `mcp__<server>__<tool>`.
 
-    Tools may be added and removed at any time and from any thread; sessions that run are told. One server may
-    be used by many sessions at once.
+    Tools may be added and removed at any time and from any thread; open sessions are notified. Many sessions
+    may share a server.
 
-    `instructions` are for the model: what these tools are for together. `always_load=False` saves its tokens
-    if there are many tools: it does not know them from the start and has to search for them.
+    `instructions` tell the model what the tools are for. With `always_load=False` the model has to search for
+    the tools, which saves tokens if there are many.
 
-    Raises `OptionsError` for a name that cannot be one, for what is no tool, and for two tools of one name.
+    Raises `OptionsError` for an invalid name, for anything that is not a tool, and for duplicate names.
     """
 
     has_short_names: ClassVar[bool] = True
@@ -391,7 +387,7 @@ class ToolServer:
         return tuple(entry.tool for entry in self._entries.values())
 
     def add(self, *tools: Tool[..., object] | Callable[..., object]) -> None:
-        """Offer more tools, all of these or none. Raises `OptionsError`."""
+        """Add tools, all or none. Raises `OptionsError`."""
         new = [ToolEntry(as_tool(each)) for each in tools]
         with self._lock:
             entries = dict(self._entries)
@@ -402,8 +398,8 @@ class ToolServer:
         self._tell()
 
     def remove(self, *tools: str | Tool[..., object] | Callable[..., object]) -> None:
-        """Offer these tools no more, by name or as they were added, all of them or none. Calls that run go
-        on. Raises `OptionsError` for one that is not there."""
+        """Remove tools, all or none, by name or as they were added. Running calls continue. Raises
+        `OptionsError` for an unknown tool."""
         with self._lock:
             entries = dict(self._entries)
             for tool in tools:
@@ -488,9 +484,9 @@ _PLAN: Final = ToolPlan(_unplanned, Traits(name="raw"))
 
 
 class RawTool(Tool[[JsonObject], object]):
-    """A tool of which MCP's definition is given: `name`, `description`, `inputSchema` and what else it has.
+    """A tool with its definition as in MCP: `name`, `description`, `inputSchema` and so on.
 
-    The function takes the arguments as one dict. It may give back anything that a tool may.
+    The function takes the arguments as one dict.
     """
 
     def __init__(self, definition: JsonObject, function: Callable[[JsonObject], object]) -> None:
@@ -539,7 +535,7 @@ class RawTool(Tool[[JsonObject], object]):
 
 
 class RawToolServer(ToolServer):
-    """A server of tools whose names nobody has checked; of two with one name the later counts."""
+    """A server whose names are not checked; of two tools with one name the later counts."""
 
     has_short_names = False
 

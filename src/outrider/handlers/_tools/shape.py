@@ -340,16 +340,16 @@ class Converter(Protocol):
 
 
 class Shape(Generic[T]):
-    """A type, or a JSON Schema, that JSON values are checked against and converted to.
+    """Converts JSON values to a type, or checks them against a JSON Schema.
 
-    msgspec reads the type if it can; pydantic reads what is its own, and what msgspec refuses, if it is
-    installed. With a schema in place of a type values stay as they are, and only the kind of the whole and
-    the presence of its required properties are checked.
+    msgspec reads the type if it can; pydantic, if installed, reads its own types and those that msgspec
+    rejects. With a schema in place of a type, values stay as they are, and only the JSON type of the whole
+    and its required properties are checked.
 
-    Kinds must be right: no text is read as a number. Whole numbers are taken for `float`, any number for
+    JSON types must match: no text is read as a number. Whole numbers are accepted as `float`, any number as
     `Decimal`.
 
-    Raises `OptionsError` for a type that cannot be read.
+    Raises `OptionsError` for an unsupported type.
     """
 
     @overload
@@ -520,7 +520,7 @@ class _Raw:
             self.schema: Final[JsonObject] = msgspec.json.decode(msgspec.json.encode(dict(schema)))
         except (TypeError, ValueError) as error:
             raise OptionsError(
-                f"the JSON Schema holds what is no JSON: {error}", hint="Use texts, numbers, lists and dicts."
+                f"the JSON Schema is not valid JSON: {error}", hint="Use texts, numbers, lists and dicts."
             ) from error
         self.kind: Final = Any
 

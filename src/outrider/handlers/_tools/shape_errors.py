@@ -1,7 +1,8 @@
-"""Explains why a JSON value does not fit a type: every place, what was expected, what was found.
+"""Explains why a JSON value does not fit a type or a schema: every place, what was expected, what was found.
 
-msgspec names only the first error, so a value that it rejects is examined again here. Also merges the
-definitions of JSON Schemas. Does not convert values: `shape` does.
+msgspec names only the first error, so a value that it rejects is examined again here. `jsonschema` checks
+values against schemas; it is loaded on first use, checks no formats and fetches nothing. Also merges the
+definitions of schemas. Does not convert values: `shape` does.
 """
 
 from __future__ import annotations
@@ -12,14 +13,103 @@ import json
 import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from importlib import import_module
+from importlib.util import find_spec
 from itertools import islice
-from typing import Annotated, Any, Final, Literal, TypeAlias, cast
+from typing import Annotated, Any, Final, Literal, Protocol, Self, TypeAlias, cast
 
 import msgspec
 from msgspec import inspect as nodes
 
+from outrider.errors import OptionsError
+from outrider.options._validators import is_list
 from outrider.wire import JsonObject
 from outrider.wire._tolerant import is_object
+
+
+class ValidationError(Protocol):
+    """What the library says of a value that is not valid."""
+
+    message: str
+    """What is wrong, without the place."""
+    absolute_path: Sequence[str | int]
+    """The place: names and positions, from the whole value downwards."""
+    validator: str | None
+    """The keyword that is not met, such as `required`."""
+    validator_value: Any
+    """What the schema says there."""
+    instance: Any
+    """The part of the value that is not valid."""
+
+
+class _Validator(Protocol):
+    def iter_errors(self, instance: object, /) -> Iterator[ValidationError]: ...
+
+    def evolve(self, *, schema: object) -> Self: ...
+
+
+class JsonSchema:
+    """A JSON Schema, compiled when the first value is checked.
+
+    Where a schema is not valid itself, values are: what cannot be decided is left to whoever takes them.
+    `extra` is what brings the library; raises `OptionsError` where it is missing.
+    """
+
+    def __init__(self, schema: object, *, extra: str) -> None:
+        if find_spec("jsonschema") is None:
+            raise OptionsError(
+                "Checking a value against a JSON Schema needs jsonschema, which is not installed",
+                hint=f"Run: pip install 'outrider[{extra}]'",
+            )
+        self._schema = schema
+
+    def is_valid(self, value: object, part: object = None) -> bool:
+        """Whether a value is as the schema says, or as a part of it says."""
+        return next(self._errors(value, part), None) is None
+
+    def errors(self, value: object) -> list[ValidationError]:
+        """All that is wrong with a value."""
+        return list(self._errors(value))
+
+    def best_error(self, value: object) -> ValidationError | None:
+        """The one error that says most. One near the top says more than those below it."""
+        library = import_module("jsonschema.exceptions")
+        return cast("ValidationError | None", library.best_match(self._errors(value)))
+
+    def _errors(self, value: object, part: object = None) -> Iterator[ValidationError]:
+        validator = self._validator
+        if validator is None:
+            return
+        unresolvable: type[Exception] = import_module("referencing.exceptions").Unresolvable
+        try:
+            yield from (validator if part is None else validator.evolve(schema=part)).iter_errors(value)
+        except (re.error, unresolvable):
+            # A pattern of another language, or a reference to nothing.
+            return
+
+    @cached_property
+    def _validator(self) -> _Validator | None:
+        """For the draft that the schema names, or the first one by which it is valid."""
+        schema = self._schema
+        if not isinstance(schema, bool | dict):
+            return None
+        library, registry = import_module("jsonschema"), import_module("referencing").Registry()
+        newest, seventh, fourth = (
+            getattr(library, f"Draft{draft}Validator") for draft in ("202012", "7", "4")
+        )
+        named = newest
+        if isinstance(schema, dict) and isinstance(cast("JsonObject", schema).get("$schema"), str):
+            named = library.validators.validator_for(schema, default=newest)
+        for draft in (named, seventh, fourth):
+            try:
+                draft.check_schema(schema, format_checker=None)
+            except library.SchemaError:
+                continue
+            # With a registry of its own it does not look for schemas on the network.
+            return cast("_Validator", draft(schema, registry=registry))
+        return None
+
 
 # Definitions of JSON Schemas.
 
@@ -214,7 +304,8 @@ class _Finder:
         members = [_bare(each) for each in node.types]
         alike: Sequence[nodes.Type]
         # The one that is built like the value, if there is just one; records are told apart by their tags.
-        alike = [each for each in members if _json_kind(each) == _json_kind_of(value)]
+        kind = "object" if is_object(value) else "array" if is_list(value) else "other"
+        alike = [each for each in members if _json_kind(each) == kind]
         records = [each for each in alike if isinstance(each, nodes.StructType)]
         if len(records) > 1 and is_object(value):
             field = records[0].tag_field or ""
@@ -383,7 +474,8 @@ def described(node: nodes.Type) -> str:
             words = list(dict.fromkeys(described(each) for each in node.types))
             return " or ".join(words)
         case nodes.CollectionType():
-            return "a list" if isinstance(_bare(node.item_type), nodes.AnyType) else _list_of(node.item_type)
+            many = _MANY.get(type(_bare(node.item_type)))
+            return "a list" if many is None else f"a list of {many}"
         case nodes.TupleType():
             return f"a list of {len(node.item_types)} items"
         case nodes.DictType():
@@ -394,12 +486,6 @@ def described(node: nodes.Type) -> str:
             return "a path" if node.cls.__name__.endswith("Path") else f"a {node.cls.__name__}"
         case _:
             return _with_limits(_WORDS.get(type(node), type(node).__name__), node)
-
-
-def _list_of(node: nodes.Type) -> str:
-    bare = _bare(node)
-    many = _MANY.get(type(bare))
-    return "a list" if many is None else f"a list of {many}"
 
 
 def _choice(values: list[Any]) -> str:
@@ -430,7 +516,3 @@ def _json_kind(node: nodes.Type) -> str:
             return "array"
         case _:
             return "other"
-
-
-def _json_kind_of(value: object) -> str:
-    return "object" if isinstance(value, dict) else "array" if isinstance(value, list) else "other"

@@ -273,7 +273,7 @@ def read_signature(
         given = list(inspect.signature(function).parameters.values())
     except (ValueError, TypeError) as error:
         raise OptionsError(
-            f"{place} cannot be a tool: what it takes cannot be found out ({error})",
+            f"{place} cannot be a tool: its parameters cannot be read ({error})",
             hint="Put it into a function with annotated parameters.",
         ) from error
     around = _names_of_class(function)

@@ -59,14 +59,14 @@ _LONGEST_NAME: Final = 100
 
 
 class Arguments:
-    """Turns the JSON object that a model gives into arguments of a function.
+    """Converts the JSON object that a model sends to arguments of a function.
 
-    Kinds of JSON values must be right: nothing is bent, but a whole number is taken for a `float`, and any
-    number for a `Decimal`. A parameter whose default is None may be given as null. What is left out gets the
-    function's own default. What no parameter takes is refused, unless there is a `**name` for it.
+    JSON types must match: only a whole number is accepted as a `float`, and any number as a `Decimal`. A
+    parameter whose default is None may be null. Missing arguments get the function's own default. Unknown
+    arguments are rejected, unless there is a `**name` for them.
 
-    Raises `OptionsError` for a parameter whose type cannot be read, and NameError if it mentions what is not
-    there (yet).
+    Raises `OptionsError` for a parameter with an unsupported type, and NameError if a type names something
+    that is not defined (yet).
     """
 
     def __init__(self, signature: Signature, place: str, schema: Mapping[str, Any] | None = None) -> None:
@@ -290,7 +290,7 @@ class ToolPlan:
                 self._prepare(is_bound)
             except NameError as error:
                 raise OptionsError(
-                    f"{self.place}: an annotation mentions what is not there: {error}",
+                    f"{self.place}: an annotation names something undefined: {error}",
                     hint="Import it where the tool is written, and not for type checkers alone.",
                 ) from error
         return self._arguments[is_bound]
@@ -371,10 +371,9 @@ _MAX_RESULT: Final = "anthropic/maxResultSizeChars"
 
 
 class Tool(Generic[P, R_co]):
-    """A function that the agent may call. It can still be called as before.
+    """A function that the agent may call, made by `tool`. It can still be called as before.
 
-    Made by `tool`. As an attribute of a class it is bound like a method: the tool of a method is used through
-    an instance.
+    As an attribute of a class it is bound like a method.
     """
 
     def __init__(
@@ -415,7 +414,7 @@ class Tool(Generic[P, R_co]):
 
     @property
     def description(self) -> str:
-        """What the model is told of it: the docstring without its parameters, unless another was given."""
+        """The description for the model: by default the docstring without its parameters."""
         if (given := self._plan.traits.description) is not None:
             return given
         # The docstring is read along with the parameters.
@@ -433,7 +432,7 @@ class Tool(Generic[P, R_co]):
 
     @property
     def annotations(self) -> JsonObject:
-        """What the agent is told of its nature, as MCP spells it."""
+        """The annotations of MCP, such as `readOnlyHint`."""
         traits = self._plan.traits
         hints = {
             "title": traits.title,
@@ -526,21 +525,20 @@ def tool(
     meta: Mapping[str, Any] | None = None,
 ) -> ToolDecorator: ...
 def tool(function: Any = None, /, **traits: Any) -> Any:
-    """Make a tool for the agent of a function: `@tool`, or `@tool(timeout=5)`.
+    """Make a tool from a function: `@tool`, or `@tool(timeout=5)`.
 
     The name is the function's, the description its docstring, and the schema comes from the annotations and
-    from what the docstring says of parameters (in the style of Google, NumPy or reST; `Annotated[int, "…"]`
-    wins). Arguments are checked and converted before the call. A parameter annotated with `ToolContext`, or
-    named `ctx` and not annotated, gets the context of the call. Functions that are not async run in threads.
+    the parameters in the docstring (in the style of Google, NumPy or reST; `Annotated[int, "…"]` wins).
+    Arguments are checked and converted before the call. A parameter annotated with `ToolContext`, or named
+    `ctx` without an annotation, gets the context of the call. Functions that are not async run in threads.
 
-    `timeout`: seconds that a call may take. `concurrency`: how many calls may run at once; others wait.
-    `read_only`, `destructive`, `idempotent`, `open_world`: what the agent is told of its nature; read-only
-    tools may run in parallel. `always_load`: whether the model knows the tool from the start, or has to
-    search for it among others; None: what its server says. `max_result_chars`: how long results may be
-    before the agent puts them into a file. `schema`: a JSON Schema to show in place of the one that is made.
-    `meta`: further keys of the definition's `_meta`.
+    `timeout`: seconds for one call. `concurrency`: how many calls may run at once; others wait. `read_only`,
+    `destructive`, `idempotent`, `open_world`: the annotations of MCP; read-only tools may run in parallel.
+    `always_load`: whether the model knows the tool from the start, or has to search for it; None: as its
+    server says. `max_result_chars`: the length from which Claude Code puts results into a file. `schema`: a
+    JSON Schema to show in place of the generated one. `meta`: more keys of the definition's `_meta`.
 
-    Raises `OptionsError` for what cannot be a tool.
+    Raises `OptionsError` for anything that cannot be a tool.
     """
     made = Traits(**traits)
     if function is not None:
@@ -553,14 +551,14 @@ def tool(function: Any = None, /, **traits: Any) -> Any:
 
 
 def as_tool(thing: object) -> Tool[..., object]:
-    """The tool that something is, or that a function becomes. Raises `OptionsError` for anything else."""
+    """The tool itself, or a tool made from a function. Raises `OptionsError` for anything else."""
     if isinstance(thing, types.MethodType) and _is_tool(thing.__func__):
         # What Python makes of a class method around a tool.
         thing = thing.__func__.__get__(thing.__self__)
     made = thing if _is_tool(thing) else _make(thing, Traits())
     if isinstance(made, AttachedTool):
         raise OptionsError(
-            f"{thing!r} is no tool by itself", hint="Give it as an attribute of its class: `Thing.name`."
+            f"{thing!r} is not a tool by itself", hint="Give it as an attribute of its class: `Thing.name`."
         )
     if made.needs_instance:
         raise OptionsError(
@@ -587,7 +585,7 @@ def _make(given: object, traits: Traits) -> Tool[..., object] | AttachedTool[...
 
 
 class ToolContext(CallContext):
-    """What a tool can know about the call, and say while it runs."""
+    """The context of a tool call, which can also report progress."""
 
     def __init__(
         self,
@@ -606,10 +604,9 @@ class ToolContext(CallContext):
         self._progress_token = progress_token
 
     def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
-        """Tell the agent how far the call has come. `done` grows with each report, up to `total`, if that is
-        known.
+        """Report progress. `done` grows with each report, up to `total` if that is known.
 
-        Can be called from async code and from threads. Does nothing if the agent has not asked for it, or the
+        Works from async code and from threads. Does nothing if Claude Code did not ask for progress, or the
         call or the session is over.
         """
         link = self._link

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from outrider.protocol import Peer, RequestReceived, RequestWithdrawn
     from outrider.session._connection.connection import Connection
     from outrider.session._connection.conversation import Conversation
+    from outrider.session._connection.tasks import Task
     from outrider.session._session import Session
     from outrider.session._streams.turn_state import TurnState
     from outrider.wire import JsonObject, RequestId
@@ -83,23 +84,33 @@ class Answering:
         self.find_answerer: Callable[[TurnState | None], Answerer | None] = lambda _: None
         self.find_context: Callable[[TurnState | None], Context | None] = lambda _: None
         self._open: dict[RequestId, anyio.CancelScope] = {}
+        self._tasks: dict[RequestId, Task] = {}
+        """Those that are in no task group."""
         self._waiting: OrderedDict[RequestId, Callable[[], None]] = OrderedDict()
         self._starting = 0
+
+    @property
+    def count(self) -> int:
+        """How many are open."""
+        return len(self._open)
 
     def received(self, event: RequestReceived) -> None:
         """Begin to answer, or have it wait for those that are about to begin."""
         # From now on: it may be taken back before its task runs.
-        scope = self._open[event.id] = anyio.CancelScope()
-        turn = self._connection.routing.front
-        answer = (self._answer, event.id, event.request, turn, scope)
-        self._waiting[event.id] = partial(self._connection.start, *answer, context=self.find_context(turn))
-        self._begin()
-
-    def _begin(self) -> None:
-        while self._waiting and self._starting < _AT_ONCE:
-            self._starting += 1
-            _, begin = self._waiting.popitem(last=False)
+        scope = self._open[event.id] = self._connection.loop.make_scope()
+        begin = partial(self._begin, event, self._connection.routing.front, scope)
+        if self._starting < _AT_ONCE:
             begin()
+        else:
+            self._waiting[event.id] = begin
+
+    def _begin(self, event: RequestReceived, turn: TurnState | None, scope: anyio.CancelScope) -> None:
+        self._starting += 1
+        arguments = (event.id, event.request, turn, scope)
+        context = self.find_context(turn)
+        task = self._connection.start_answer(self._answer, *arguments, context=context)
+        if task is not None:
+            self._tasks[event.id] = task
 
     def withdrawn(self, event: RequestWithdrawn) -> None:
         """The answer is not wanted any more."""
@@ -108,23 +119,37 @@ class Answering:
         elif (scope := self._open.get(event.id)) is not None:
             scope.cancel()
 
+    def cancel(self) -> None:
+        """No answer is wanted any more."""
+        self._waiting.clear()
+        for scope in self._open.values():
+            scope.cancel()
+
+    async def end(self) -> None:
+        """The same, and wait until all have ended."""
+        self.cancel()
+        if self._tasks:
+            with anyio.CancelScope(shield=True):
+                await self._connection.loop.wait_ended(self._tasks.values())
+            self._tasks.clear()
+
     async def _answer(
         self, id: RequestId, request: Ask, turn: TurnState | None, scope: anyio.CancelScope
     ) -> None:
         self._starting -= 1
-        self._begin()
+        if self._waiting:
+            self._waiting.popitem(last=False)[1]()
         try:
             with scope:
-                if not scope.cancel_called and not await self._reply(id, request, turn):
-                    return
-            # Not to be taken back: the answers of others may go with this one.
-            await self._connection.flush()
+                if not scope.cancel_called:
+                    await self._reply(id, request, turn)
+            self._connection.flush()
         finally:
             del self._open[id]
+            self._tasks.pop(id, None)
             self._connection.was_excused()
 
-    async def _reply(self, id: RequestId, request: Ask, turn: TurnState | None) -> bool:
-        """Answer; gives whether the task may wait for the answer to be sent."""
+    async def _reply(self, id: RequestId, request: Ask, turn: TurnState | None) -> None:
         peer = self._peer
         try:
             answerer = self.find_answerer(turn)
@@ -139,8 +164,6 @@ class Answering:
             if not self._connection.is_here:
                 raise
             self._refuse_for(id, request, error)
-            self._connection.start(self._connection.flush)
-            return False
         except BaseException as error:  # noqa: BLE001 - Ctrl-C and its like, and cancellations
             if is_failure(error):
                 # Raises it again if it was meant for this task. Else something that the handler waited for
@@ -151,7 +174,6 @@ class Answering:
                 crash = unwrapped(error)
                 peer.refuse(id, f"the host was ended: {type(crash).__name__}")
                 self._connection.end_with(crash)
-        return True
 
     def _refuse_for(self, id: RequestId, request: Ask, error: BaseException) -> None:
         log.error("a handler failed: %s", request.subtype, exc_info=error)
@@ -202,7 +224,7 @@ class ServerLink:
             if self._connection.is_here:
                 self._connection.post(request)
             else:
-                from_thread.run(self._post, request, token=self._connection.token)
+                from_thread.run(self._post, request, token=self._connection.loop.token)
         except Exception as error:  # noqa: BLE001 - the agent is gone, or the event loop; both end the call anyway
             log.debug("a message of the server %r could not be sent: %s", self._server, error)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import anyio
 from anyio import from_thread
-from anyio.lowlevel import checkpoint, current_token
+from anyio.lowlevel import checkpoint
 
 from outrider.errors import (
     ConnectionLost,
@@ -36,7 +36,7 @@ from outrider.protocol import (
 )
 from outrider.session._connection.answering import Answering
 from outrider.session._connection.deadlines import Watch, stop
-from outrider.session._connection.tasks import background
+from outrider.session._connection.tasks import AsyncioLoop, background, current_loop
 from outrider.session._failures import failure_of_retry, hide_known
 from outrider.session._info import CHANGES_INFO, SessionInfo
 from outrider.session._streams.routing import Routing
@@ -53,6 +53,7 @@ from outrider.wire import (
 from outrider.wire.control import GenericRequest, Interrupt
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Coroutine
 
     from anyio.abc import TaskGroup
@@ -61,8 +62,10 @@ if TYPE_CHECKING:
     from outrider.handlers import Handlers
     from outrider.options import Options
     from outrider.protocol import Event, RequestEvent
+    from outrider.session._connection.tasks import Loop, Signal, Task
     from outrider.session._store.link import StoreLink
-    from outrider.transports import Transport
+    from outrider.transports import ProcessTransport, Transport
+    from outrider.transports._process.pipes import LoopPipes
     from outrider.wire import JsonObject, RequestId
     from outrider.wire.control import Request
 
@@ -70,16 +73,14 @@ if TYPE_CHECKING:
 class Pending:
     """The place where the outcome of a request is waited for."""
 
-    def __init__(self) -> None:
+    def __init__(self, signal: Signal) -> None:
         self.event: RequestEvent | None = None
-        self._is_set = anyio.Event()
+        self._signal = signal
+        self.wait = signal.wait
 
     def set(self, event: RequestEvent) -> None:
         self.event = event
-        self._is_set.set()
-
-    async def wait(self) -> None:
-        await self._is_set.wait()
+        self._signal.set()
 
 
 def failure_of_request(
@@ -172,17 +173,50 @@ class Reading:
     async def run(self) -> None:
         """Read to the end. Raises what the transport raises, and `TransportClosed` if too much is unread."""
         connection, peer, flow = self._connection, self._peer, self._connection.flow
-        receive = connection.transport.receive
+        receive, loop, pipes = connection.transport.receive, connection.loop, connection.pipes
         while True:
             if flow.is_full and self._may_pause():
                 await self._pause()
             flow.check_ceiling()
             if peer.has_more:
                 await self._go_on()
+            elif pipes is not None and isinstance(loop, AsyncioLoop):
+                if not await self._watch(loop, pipes):
+                    pipes = None
             elif data := await receive():
                 connection.take(peer.begin(data), len(data))
             else:
                 return
+
+    async def _watch(self, loop: AsyncioLoop, pipes: LoopPipes) -> bool:
+        """Have the event loop read, until there is something to do between two reads. False: the end is in
+        sight, and the rest has to be received."""
+        left: asyncio.Future[bool] = loop.native.create_future()
+        connection, peer, flow = self._connection, self._peer, self._connection.flow
+        may_go_on = False
+
+        def take(data: bytes) -> bool:
+            nonlocal may_go_on
+            try:
+                connection.take(peer.begin(data), len(data))
+                # `run` looks at all of these.
+                may_go_on = peer.has_more or flow.is_full or flow.unread > flow.ceiling
+            except BaseException as error:  # noqa: BLE001 - for `run`
+                if not left.done():
+                    left.set_exception(error)
+                return False
+            return not may_go_on
+
+        def leave() -> None:
+            if not left.done():
+                left.set_result(may_go_on)
+
+        loop.enter()
+        stop = pipes.watch(loop.native, take, leave)
+        try:
+            return await left
+        finally:
+            stop()
 
     async def finish(self) -> None:
         """Take what is left once no more bytes come, such as a last line that has no end. What is more than
@@ -210,8 +244,7 @@ class Reading:
         self.is_paused = True
         try:
             while flow.is_full and self._may_pause():
-                with anyio.move_on_after(_PAUSE_SECONDS):
-                    await flow.wait_moved()
+                await flow.wait_moved(_PAUSE_SECONDS)
         finally:
             self.is_paused = False
             self._connection.was_excused()
@@ -227,6 +260,7 @@ _INTERRUPT_SECONDS: Final = 0.5
 """How long the agent may take to read a last request before its input is closed."""
 
 _REQUEST_EVENTS: Final = (RequestReceived, RequestWithdrawn, RequestAnswered, RequestRefused, RequestLost)
+_REQUEST_KINDS: Final = frozenset(_REQUEST_EVENTS)
 _SERVICE: Final = (KeepAlive, TranscriptMirror)
 _SPECIAL: Final[frozenset[type]] = frozenset((*_REQUEST_EVENTS, *_SERVICE, ApiRetryMessage, *CHANGES_INFO))
 """What means more than a message that is handed on."""
@@ -273,6 +307,11 @@ class Connection:
         self._peer = Peer("host", serves=handlers.serves, limit=options.max_buffer_size)
         self.answering = Answering(self, self._peer)
         self.on_end: Callable[[], None] = lambda: None
+        self.loop: Loop
+        """The event loop, once it is open."""
+        self.pipes: LoopPipes | None = None
+        """Those of the transport, if the event loop can use them itself."""
+        self._is_flush_due = False
         self._waiting: dict[RequestId, Pending] = {}
         self._tasks: TaskGroup | None = None
         self._watch = Watch(self)
@@ -296,11 +335,7 @@ class Connection:
     @property
     def is_here(self) -> bool:
         """Whether whoever asks runs in its event loop."""
-        try:
-            return current_token() == self.token
-        except RuntimeError:
-            # In a thread that has no event loop, or none any more.
-            return False
+        return self.loop.is_here
 
     @property
     def is_agent_excused(self) -> bool:
@@ -322,8 +357,10 @@ class Connection:
                 await self.transport.connect()
             if scope.cancelled_caught:
                 raise RequestTimedOut("initialize", limit, message="the transport did not connect")
-            self.token = self.flow.loop = current_token()
-            self._watch.heard_at = anyio.current_time()
+            self.loop = self.flow.loop = current_loop()
+            if isinstance(self.loop, AsyncioLoop) and hasattr(type(self.transport), "loop_pipes"):
+                self.pipes = cast("ProcessTransport", self.transport).loop_pipes()
+            self._watch.heard_at = self.loop.now()
             place = await background()
             await place.start(self._serve, name="outrider session", context=Context())
             await self._up.wait()
@@ -355,7 +392,7 @@ class Connection:
             # Cut short: it goes on without the caller.
             self.start(close_transport, self.transport)
             raise
-        if not self._up.is_set() or current_token() != self.token:
+        if not self._up.is_set() or not self.is_here:
             # Nothing to wait for yet, or on another loop, which may be long gone.
             return
         with anyio.move_on_after(_END_SECONDS, shield=True):
@@ -384,7 +421,7 @@ class Connection:
         self._is_closing = True
         is_ending = end_transport(self.transport, interrupt=bool(self.routing.outstanding))
         if (self.reading.is_paused or not is_ending) and self._up.is_set() and not self._done.is_set():
-            call_from_outside(self._cancel, self.token)
+            call_from_outside(self._cancel, self.loop.token)
 
     def end_with(self, crash: BaseException) -> None:
         """End it for what is meant for the whole program: whoever reads next raises it."""
@@ -396,6 +433,7 @@ class Connection:
     def _cancel(self) -> None:
         if self._tasks is not None:
             self._tasks.cancel_scope.cancel()
+        self.answering.cancel()
 
     async def _serve(self) -> None:
         error: BaseException | None = None
@@ -414,11 +452,12 @@ class Connection:
                 if is_lost:
                     # What is at the other end may not know.
                     await close_transport(self.transport)
-                self._tasks.cancel_scope.cancel()
+                self._cancel()
         finally:
             # It leads to the event loop, and so to what the program's main task raised, and its frames.
             self._tasks = None
             try:
+                await self.answering.end()
                 if not self._done.is_set():
                     # The event loop goes down with the session open, or it was abandoned.
                     self._why_closed = self._why_closed or "the event loop ended with the session open"
@@ -441,7 +480,7 @@ class Connection:
         self.error = told if is_failure else None
         self._end_error = self.crash or told
         self._told_everybody = self._end_error if is_failure or self.crash is not None else None
-        self.routing.receive_eof(self._end_error, anyio.current_time())
+        self.routing.receive_eof(self._end_error, self.loop.now())
         if self._store_link is None:
             self.routing.everything.end(self._told_everybody)
         self._done.set()
@@ -461,23 +500,27 @@ class Connection:
 
     def was_excused(self) -> None:
         """Until now the agent could not be expected to say anything."""
-        self._watch.kept_until = anyio.current_time()
+        self._watch.kept_until = self.loop.now()
 
     def take(self, events: list[Event], size: int) -> None:
         """Take what the agent said, in about so many bytes."""
-        now = anyio.current_time()
+        now = self.loop.now()
         self.flow.arrived(size)
         kinds = self._peer.kinds
-        if not self._special.isdisjoint(kinds):
+        if not events:
+            # A piece of a long one.
+            self._watch.heard_at = now
+        elif kinds <= _REQUEST_KINDS:
+            for event in events:
+                self._on_request_event(cast("RequestEvent", event))
+        elif not self._special.isdisjoint(kinds):
             self._sort(events, size // len(events), now)
         else:
-            # If there is none, it is a piece of a long one.
             self._watch.heard_at = now
-            if events:
-                self.routing.receive(cast("list[Message]", events), kinds, size, now)
+            self.routing.receive(cast("list[Message]", events), kinds, size, now)
         if self._peer.has_output:
-            # Refusals. Writing may take its time, and reading must go on meanwhile.
-            self.start(self.flush)
+            # Refusals.
+            self.flush()
 
     def _sort(self, events: list[Event], share: int, now: float) -> None:
         """Take events one by one. What an event means depends on the messages before it."""
@@ -530,17 +573,21 @@ class Connection:
         asked: Request[Any] = GenericRequest(request, fields) if isinstance(request, str) else request
         self.check_open()
         id = self._peer.request(asked)
-        answer = self._waiting[id] = Pending()
+        answer = self._waiting[id] = Pending(self.loop.make_signal())
         self.flow.moved()
+        output = self._peer.take_output()
         try:
-            with anyio.move_on_after(timeout):
-                await self._transmit(self._peer.take_output())
-                await answer.wait()
+            if self.pipes is not None and self.pipes.try_put(output):
+                await answer.wait(timeout)
+            else:
+                with anyio.move_on_after(timeout):
+                    await self._transmit(output)
+                    await answer.wait()
         finally:
             if answer.event is None:
                 self._waiting.pop(id, None)
                 self._peer.cancel(id)
-                self.start(self.flush)
+                self.flush()
         if isinstance(answer.event, RequestAnswered):
             return cast("T", asked.read_answer(answer.event.payload))
         if isinstance(answer.event, RequestLost):
@@ -552,10 +599,25 @@ class Connection:
         """Ask, and do not wait for the answer. Nothing happens once it is closed."""
         if not self.is_closed:
             self._peer.request(request)
-            self.start(self.flush)
+            self.flush()
 
-    async def flush(self) -> None:
-        """Have whatever there is sent: tasks may start in another order than they were begun.
+    def flush(self) -> None:
+        """Have whatever there is sent, without waiting. Replies to what came together go together."""
+        if self.pipes is None:
+            self.start(self._flush)
+        elif self.answering.count <= 1:
+            self._put_output()
+        elif not self._is_flush_due and isinstance(self.loop, AsyncioLoop):
+            self._is_flush_due = True
+            self.loop.native.call_soon(self._put_output)
+
+    def _put_output(self) -> None:
+        self._is_flush_due = False
+        if self.pipes is not None and (data := self._peer.take_output()):
+            self.pipes.put(data)
+
+    async def _flush(self) -> None:
+        """The same, by a transport that has to be waited for.
 
         One sends for all: an agent that asks and does not read would have thousands wait at the pipe, and all
         of them go on at once.
@@ -588,7 +650,7 @@ class Connection:
         self.check_open()
         self._peer.send(frame)
         output = self._peer.take_output()
-        self.routing.sent(state, uuid, anyio.current_time())
+        self.routing.sent(state, uuid, self.loop.now())
         self._watch.look_again()
         # An agent that waits for us to read does not read itself.
         with self.flow:
@@ -618,18 +680,32 @@ class Connection:
         context: Context | None = None,
     ) -> None:
         """Start a task of this connection, in a copy of a context."""
-        tasks = self._tasks
-        if tasks is not None and not self._done.is_set():
-            context = (context or Context()).copy()
-            context.run(_serves.set, self._gone)
-            _ = context.run(tasks.start_soon, function, *arguments)
+        if self._tasks is not None and not self._done.is_set():
+            _ = self._own_context(context).run(self._tasks.start_soon, function, *arguments)
+
+    def start_answer(
+        self,
+        function: Callable[..., Coroutine[Any, Any, object]],
+        *arguments: object,
+        context: Context | None,
+    ) -> Task | None:
+        """The same for what answers a request; gives its task, if it is for `Answering` to end it."""
+        if self._tasks is None or self._done.is_set():
+            return None
+        return self.loop.start(self._tasks, self._own_context(context), function, arguments)
+
+    def _own_context(self, context: Context | None) -> Context:
+        own = (context or Context()).copy()
+        own.run(_serves.set, self._gone)
+        own.run(self.loop.enter)
+        return own
 
     # Turns.
 
     def begin(self, until: Until) -> TurnState:
         """A turn that is about to be sent."""
         self.check_open()
-        self.routing.begin(state := TurnState(self.flow, until, anyio.current_time()))
+        self.routing.begin(state := TurnState(self.flow, until, self.loop.now()))
         self._watch.look_again()
         return state
 
@@ -641,7 +717,7 @@ class Connection:
             return
         if state.is_stopping:
             if grace is not None:
-                state.hurry(anyio.current_time(), grace)
+                state.hurry(self.loop.now(), grace)
             return
         state.is_stopping = True
         state.make_failure = make_failure

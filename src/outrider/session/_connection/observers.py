@@ -101,6 +101,10 @@ class EventFeed:
         self._subscriptions: weakref.WeakSet[_Subscription] = weakref.WeakSet()
         self._is_closed = False
 
+    def __bool__(self) -> bool:
+        """Whether anybody subscribes."""
+        return len(self._subscriptions) > 0
+
     def __call__(self, event: Handled) -> None:
         for subscription in list(self._subscriptions):
             subscription.put(event)

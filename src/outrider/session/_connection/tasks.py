@@ -1,14 +1,18 @@
-"""Tasks that belong to an event loop and to no task of its user's: those that serve connections.
+"""The event loop as a connection uses it, and tasks that belong to no task of its user's.
 
 A connection may be opened in one task and closed in another, and no scope of the user's may ever be
 cancelled by one, so nothing of it can live in a task group of the user's. Does not know what the tasks do.
+
+`Loop` works on every event loop that anyio knows. `AsyncioLoop` does the same with asyncio itself, for what
+is done for each request: by way of anyio each step looks up the library, the task and its scopes.
 """
 
 from __future__ import annotations
 
 import logging
-from contextvars import Context, copy_context
-from typing import TYPE_CHECKING
+import sys
+from contextvars import Context, ContextVar, copy_context
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
 from anyio import from_thread
@@ -18,11 +22,154 @@ from outrider._threads import start_thread
 from outrider.errors import LaunchError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    import asyncio
+    from collections.abc import Awaitable, Callable, Collection, Coroutine
+    from typing import TypeAlias
 
     from anyio.abc import TaskGroup
 
+    Function: TypeAlias = Callable[..., Coroutine[Any, Any, object]]
+    Task: TypeAlias = asyncio.Task[object]
+
 log = logging.getLogger("outrider.session")
+
+
+class Signal:
+    """Something that happens once."""
+
+    def __init__(self) -> None:
+        self._event = anyio.Event()
+
+    def set(self) -> None:
+        self._event.set()
+
+    async def wait(self, timeout: float | None = None) -> None:
+        """Wait for it, for so many seconds at most."""
+        if timeout is None:
+            await self._event.wait()
+            return
+        with anyio.move_on_after(timeout):
+            await self._event.wait()
+
+
+class AsyncioSignal(Signal):
+    """The same with futures."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._is_set = False
+        self._waiters: list[asyncio.Future[None]] = []
+
+    def set(self) -> None:
+        self._is_set = True
+        for waiter in self._waiters:
+            _wake(waiter)
+
+    async def wait(self, timeout: float | None = None) -> None:
+        if self._is_set:
+            return
+        waiter = self._loop.create_future()
+        self._waiters.append(waiter)
+        timer = None if timeout is None else self._loop.call_later(timeout, _wake, waiter)
+        try:
+            await waiter
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+class Loop:
+    """The event loop that a connection runs on."""
+
+    def __init__(self, token: EventLoopToken) -> None:
+        self.token = token
+        self.now: Callable[[], float] = anyio.current_time
+        """Its clock."""
+
+    @property
+    def is_here(self) -> bool:
+        """Whether whoever asks runs in it."""
+        try:
+            return current_token() == self.token
+        except RuntimeError:
+            # In a thread that has no event loop, or none any more.
+            return False
+
+    def make_signal(self) -> Signal:
+        return Signal()
+
+    def make_scope(self) -> anyio.CancelScope:
+        return anyio.CancelScope()
+
+    def enter(self) -> None:
+        """Let callbacks of the loop use anyio in this context."""
+
+    def start(
+        self, tasks: TaskGroup, context: Context, function: Function, arguments: tuple[object, ...]
+    ) -> Task | None:
+        """Start a task in a context. It is one of the group, or is given back."""
+        _ = context.run(tasks.start_soon, function, *arguments)
+        return None
+
+    async def wait_ended(self, tasks: Collection[Task]) -> None:
+        """Wait for tasks that `start` gave back."""
+
+
+class AsyncioLoop(Loop):
+    """The same, with asyncio itself."""
+
+    def __init__(self, token: EventLoopToken, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(token)
+        self.native: Final = loop
+        self.now = loop.time
+        self._scope_class = type(anyio.CancelScope())
+        """What anyio makes here: it looks up the library for each."""
+        if (sniffio := sys.modules.get("sniffio")) is not None:
+            # In a callback of the loop there is no task by which it could be told.
+            self._library: ContextVar[str | None] | None = sniffio.current_async_library_cvar
+        else:
+            self._library = None
+
+    @property
+    def is_here(self) -> bool:
+        try:
+            return sys.modules["asyncio"].get_running_loop() is self.native
+        except RuntimeError:
+            return False
+
+    def make_signal(self) -> Signal:
+        return AsyncioSignal(self.native)
+
+    def make_scope(self) -> anyio.CancelScope:
+        return self._scope_class()
+
+    def start(
+        self, tasks: TaskGroup, context: Context, function: Function, arguments: tuple[object, ...]
+    ) -> Task | None:
+        return self.native.create_task(function(*arguments), context=context)
+
+    async def wait_ended(self, tasks: Collection[Task]) -> None:
+        while left := [task for task in tasks if not task.done()]:
+            await sys.modules["asyncio"].wait(left)
+
+    def enter(self) -> None:
+        if self._library is not None:
+            self._library.set("asyncio")
+
+
+def current_loop() -> Loop:
+    """The event loop that runs here."""
+    token = current_token()
+    # Not imported here: on trio it is of no use, and takes its time.
+    library = sys.modules.get("asyncio")
+    if library is not None and isinstance(token.native_token, library.AbstractEventLoop):
+        return AsyncioLoop(token, cast("asyncio.AbstractEventLoop", token.native_token))
+    return Loop(token)
 
 
 class Background:

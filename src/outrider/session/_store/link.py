@@ -32,6 +32,7 @@ from outrider.session._connection.tasks import background
 from outrider.session._store.mirror import BATCH_ENTRIES, Keys, Mirror
 from outrider.session._store.restore_files import ConfigLocation, SessionFiles, locate_config
 from outrider.transcripts import StoreCalls, check_subpath, open_store, project_key
+from outrider.transcripts.stores._calls import to_key
 from outrider.transports import Transport, is_intercepted
 
 if TYPE_CHECKING:
@@ -47,10 +48,8 @@ if TYPE_CHECKING:
     )
     from outrider.wire import JsonObject
 
-if TYPE_CHECKING:
     _Session: TypeAlias = tuple[str, str]
     """Project, session."""
-
 
 log = logging.getLogger("outrider.session")
 
@@ -82,15 +81,17 @@ class Leases:
         """Have the session of a key for this connection alone. Raises `SessionBusy` or `LeaseLost` if another
         writer has it, a `StoreError` if the store cannot tell."""
         session = key["project_key"], key["session_id"]
+        held = self._held.get(session)
+        if held is not None and held.end > anyio.current_time():
+            return
         if (lost := self._lost.get(session)) is not None:
             raise lost
         if not self._calls.has_leases:
             return
-        held = self._held.get(session)
         try:
             if held is None:
                 await self._acquire(session)
-            elif held.end <= anyio.current_time():
+            else:
                 await self._renew(session, held.token)
         except (SessionBusy, LeaseLost) as error:
             if isinstance(error, SessionBusy) and error.holder == self._holder:
@@ -117,7 +118,7 @@ class Leases:
             end = anyio.current_time() + LEASE_SECONDS
             try:
                 with scope:
-                    token = await self._calls.acquire_lease(_named(session), self._holder, LEASE_SECONDS)
+                    token = await self._calls.acquire_lease(to_key(*session), self._holder, LEASE_SECONDS)
                     self._held[session] = _Held(token, end)
             except anyio.get_cancelled_exc_class():
                 raise
@@ -137,7 +138,7 @@ class Leases:
 
     async def _renew(self, session: _Session, token: str) -> None:
         end = anyio.current_time() + LEASE_SECONDS
-        await self._calls.renew_lease(_named(session), token, LEASE_SECONDS)
+        await self._calls.renew_lease(to_key(*session), token, LEASE_SECONDS)
         self._held[session] = _Held(token, end)
 
     async def renew(self) -> None:
@@ -159,13 +160,9 @@ class Leases:
         while self._held:
             session, held = self._held.popitem()
             try:
-                await self._calls.release_lease(_named(session), held.token)
+                await self._calls.release_lease(to_key(*session), held.token)
             except Exception as error:  # noqa: BLE001 - also what a store of the user's may raise
                 log.debug("the hold on the session %s could not be given back: %s", session[1], error)
-
-
-def _named(session: _Session) -> SessionListSubkeysKey:
-    return {"project_key": session[0], "session_id": session[1]}
 
 
 class Restored(NamedTuple):
@@ -191,9 +188,7 @@ class Restored(NamedTuple):
             len(entries),
             self.session_id,
         )
-        key = _key(self.project, self.session_id)
-        if part:
-            key["subpath"] = part
+        key = to_key(self.project, self.session_id, part or None)
         for start in range(0, len(entries), BATCH_ENTRIES):
             await self.calls.append(key, entries[start : start + BATCH_ENTRIES], uuid4().hex)
 
@@ -216,12 +211,12 @@ async def restore(calls: StoreCalls, leases: Leases, options: Options) -> Restor
     except FileNotFoundError:
         raise FolderNotFound(".") from None
     if options.session_id is not None:
-        await leases.ensure(_key(here, options.session_id))
+        await leases.ensure(to_key(here, options.session_id))
         await _check_new(calls, options.session_id, here)
     if not (options.resume or options.continue_conversation):
         return None
     session_id, project = await _find(calls, options.resume, here)
-    key = _key(project, session_id)
+    key = to_key(project, session_id)
     if not options.fork_session:
         await leases.ensure(key)
     main = await calls.load(key)
@@ -253,7 +248,7 @@ async def _load_parts(calls: StoreCalls, key: SessionKey) -> dict[str, list[Json
 
 async def _check_new(calls: StoreCalls, session_id: str, here: str) -> None:
     """A new session must not go on where another one is."""
-    key = _key(here, session_id)
+    key = to_key(here, session_id)
     if await calls.find_session(session_id) if calls.offers("find_session") else await calls.load(key):
         raise SessionExists(session_id, calls.name)
 
@@ -293,7 +288,7 @@ async def _latest(calls: StoreCalls, project: str) -> str:
         _require(calls, "list_sessions", "by which `continue_conversation` finds the latest session")
         found = []
         for one in _newest_first(await calls.list_sessions(project)):
-            entries = await calls.load(_key(project, one["session_id"]))
+            entries = await calls.load(to_key(project, one["session_id"]))
             if entries and entries[0].get("isSidechain") is not True:
                 found = [one]
                 break
@@ -329,10 +324,6 @@ def _not_found(calls: StoreCalls, session_id: str, project: str | None = None) -
     where = calls.name if project is None else f"{calls.name}, project {project}"
     hint = "List the sessions to see which there are; one that is only on disk has to be copied first."
     return SessionNotFound(session_id, searched=[where], hint=hint)
-
-
-def _key(project: str, session_id: str) -> SessionKey:
-    return {"project_key": project, "session_id": session_id}
 
 
 def _is_uuid(text: str) -> bool:

@@ -199,9 +199,8 @@ class Mirror:
         self._lost: set[str] = set()
         """Sessions that another writer has."""
         self._holds: deque[tuple[int, ResultHold]] = deque()
-        self._paths: dict[str, None] = {}
-        """The files whose entries came; kept in order."""
-        self._odd_paths: set[str] = set()
+        self._files: dict[str, SessionKey | None] = {}
+        """The files whose entries came, in order; without a key if it is no transcript."""
         self._had_answers = False
         self._is_cut_off = False
         self._is_down = False
@@ -224,13 +223,13 @@ class Mirror:
         return False
 
     def _take(self, frame: TranscriptMirror) -> None:
-        key = self.keys.key_of(frame.file_path)
-        if key is None:
-            if frame.file_path not in self._odd_paths:
-                self._odd_paths.add(frame.file_path)
-                log.warning("what is written to %r goes to no session store", frame.file_path)
+        path = frame.file_path
+        if path not in self._files:
+            self._files[path] = self.keys.key_of(path)
+            if self._files[path] is None:
+                log.warning("what is written to %r is not a transcript and is not stored", path)
+        if (key := self._files[path]) is None:
             return
-        self._paths[frame.file_path] = None
         size = len(frame.raw_json)
         if self._backlog and self._backlog.size + size > MEMORY_BYTES and not self._is_cut_off:
             if self._is_only_copy:
@@ -323,7 +322,7 @@ class Mirror:
                 return True
             except OptionsError as error:
                 # It will never take this, but may well take what comes next.
-                self._strand(batch, f"the store refuses an entry: {_words(error)}")
+                self._strand(batch, f"the store rejects an entry: {_words(error)}")
                 return True
             except OutriderError as error:
                 tries += 1
@@ -371,7 +370,7 @@ class Mirror:
         """The store is down: say so once, and let no result wait for it."""
         if not self._is_down:
             self._is_down = True
-            log.warning("the transcript does not reach the session store %s: %s", self._calls.name, words)
+            log.warning("the transcript is not reaching the session store %s: %s", self._calls.name, words)
             self._tell(key, words)
         self.release_results()
 
@@ -381,7 +380,7 @@ class Mirror:
         if session_id not in self._lost:
             self._lost.add(session_id)
             self._leases.lose(batch.key, error)
-            words = f"another writer has the session, so that no more of it is stored: {_words(error)}"
+            words = f"another writer has the session, so nothing more of it is stored: {_words(error)}"
         self._strand(batch, words)
 
     def _strand(self, batch: Batch, words: str) -> None:
@@ -405,8 +404,8 @@ class Mirror:
             return
         self._is_left = self._is_ending = True
         self.release_results()
-        if self._had_answers and not (self._paths or self._odd_paths or self._is_cut_off):
-            log.warning("the agent has not told what it writes, so that nothing is stored; it may be too old")
+        if self._had_answers and not (self._files or self._is_cut_off):
+            log.warning("Claude Code did not report what it writes, so nothing is stored; it may be too old")
         if self.is_idle and not self._is_incomplete:
             return
         key = None if self._current is None else self._current.key
@@ -417,7 +416,8 @@ class Mirror:
     def _rest(self) -> str:
         """Where what is left can be found."""
         if not self._is_only_copy:
-            return "it is on disk" + (f", in {', '.join(self._paths)}" if self._paths else "")
+            paths = ", ".join(path for path, key in self._files.items() if key is not None)
+            return f"it is on disk, in {paths}" if paths else "it is on disk"
         self._rescue_left()
         return self._rescue.describe()
 

@@ -7,11 +7,11 @@ two has. Does not read the store.
 from __future__ import annotations
 
 import os
-import tempfile
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
 
+from outrider._folders import replace_file
 from outrider._threads import run_sync
 from outrider.command import File
 from outrider.errors import MessageInvalid, OptionsError, TranscriptError
@@ -130,7 +130,7 @@ class SessionFiles:
         except MessageInvalid as error:
             # Without its words: they show what is in the transcript.
             raise TranscriptError(
-                f"the session {self.session_id!r} has an entry in the session store that is no JSON",
+                f"the session {self.session_id!r} has an entry in the session store that is not JSON",
                 session_id=self.session_id,
                 hint="Delete it there, or repair it.",
             ) from error
@@ -210,7 +210,8 @@ class SessionFiles:
                 for above in Path(name).parents[:-1]:
                     refuse_link(folder / above)
                 _make_folder((folder / name).parent, user)
-                _replace(folder / name, content, user)
+                owner = None if user is None else (user.uid, user.gid)
+                replace_file(folder / name, content, owner=owner)
 
 
 def _entries(data: bytes) -> list[SessionStoreEntry]:
@@ -277,20 +278,3 @@ def _make_folder(folder: Path, user: UserId | None) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)
         if user is not None:
             os.chown(folder, user.uid, user.gid, follow_symlinks=False)
-
-
-def _replace(path: Path, content: bytes, user: UserId | None) -> None:
-    """Write a file whole, or leave the old one."""
-    number, name = tempfile.mkstemp(prefix=".outrider-", dir=path.parent)
-    try:
-        with os.fdopen(number, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-            if user is not None:
-                # Not by its name: the folder is that user's.
-                os.fchown(file.fileno(), user.uid, user.gid)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

@@ -175,12 +175,17 @@ class Routing:
     @property
     def _oldest(self) -> TurnState | None:
         """The first turn that the agent owes something: none that waits for prompts of its user."""
-        return next((state for state in self.outstanding if not state.is_waiting_for_prompts), None)
+        for state in self.outstanding:
+            if not state.is_waiting_for_prompts:
+                return state
+        return None
 
     @property
     def front(self) -> TurnState | None:
         """The first of them."""
-        return next(iter(self.foremost), None)
+        if self._current is not None:
+            return self._current[0] if self._current else None
+        return self._oldest or (self.outstanding[0] if self.outstanding else None)
 
     def is_behind_another(self, state: TurnState) -> bool:
         """Whether an interrupt would hit another turn."""

@@ -13,17 +13,17 @@ from operator import length_hint
 from typing import TYPE_CHECKING, Final, cast
 
 import anyio
-from anyio.lowlevel import checkpoint, current_token
+from anyio.lowlevel import checkpoint
 
 from outrider.errors import TransportClosed, UsageError
+from outrider.session._connection.tasks import Signal
 from outrider.wire import OversizedMessage, ResultMessage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Self
 
-    from anyio.lowlevel import EventLoopToken
-
+    from outrider.session._connection.tasks import Loop
     from outrider.session._streams.turn_state import TurnState
     from outrider.wire import Message
 
@@ -51,13 +51,13 @@ class Flow:
         self._hungry = 0
         self._new_bytes = 0
         self._unread = 0
-        self._moved: anyio.Event | None = None
-        self.loop: EventLoopToken | None = None
+        self._moved: Signal | None = None
+        self.loop: Loop | None = None
         """The event loop that it belongs to, once it is open."""
 
     def check_loop(self) -> None:
         """Raises `UsageError` in another event loop, where waiting would never end."""
-        if self.loop is not None and current_token() != self.loop:
+        if self.loop is not None and not self.loop.is_here:
             raise UsageError(
                 "the session was opened in another event loop",
                 hint="Use it in the loop that opened it, one session for each loop, or `outrider.sync`, "
@@ -102,10 +102,13 @@ class Flow:
             self._moved.set()
             self._moved = None
 
-    async def wait_moved(self) -> None:
+    async def wait_moved(self, timeout: float | None = None) -> None:
         if self._moved is None:
-            self._moved = anyio.Event()
-        await self._moved.wait()
+            self._moved = self.make_signal()
+        await self._moved.wait(timeout)
+
+    def make_signal(self) -> Signal:
+        return Signal() if self.loop is None else self.loop.make_signal()
 
     def __enter__(self) -> None:
         """Somebody waits."""
@@ -164,7 +167,7 @@ class Stream:
         """Why it ended, if that is for the readers to know."""
         self._last = Link(0)
         self._positions: weakref.WeakSet[Position] = weakref.WeakSet()
-        self._arrival: anyio.Event | None = None
+        self._arrival: Signal | None = None
         flow.add(self)
 
     def append(
@@ -216,7 +219,7 @@ class Stream:
         """Wait until it is woken: by messages, by its end, or because something else changed."""
         self.flow.check_loop()
         if self._arrival is None:
-            self._arrival = anyio.Event()
+            self._arrival = self.flow.make_signal()
         with self.flow:
             await self._arrival.wait()
 
@@ -272,8 +275,9 @@ class Reader:
     async def _advance(self) -> None:
         """Go on to the next messages, once there are some."""
         stream, position = self._stream, self._position
-        # Also where nothing has to be waited for: whoever fills the stream wants its turn.
-        await checkpoint()
+        if position.link.is_ready or stream.is_ended:
+            # Nothing has to be waited for, and whoever fills the stream wants its turn.
+            await checkpoint()
         while not position.link.is_ready and not length_hint(self._rest):
             if stream.is_ended and position.link.following is None:
                 raise StopAsyncIteration if stream.error is None else _again(stream.error)

@@ -12,7 +12,7 @@ from itertools import chain, count, islice
 from typing import Any, Final, TypeVar, cast
 
 from outrider.errors import OptionsError
-from outrider.handlers._tools.json_schema import JsonSchema
+from outrider.handlers._tools.shape_errors import JsonSchema
 from outrider.wire import Json, JsonObject
 
 __all__ = ["sample", "text_for"]

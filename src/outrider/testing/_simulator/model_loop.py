@@ -14,7 +14,7 @@ from uuid import uuid4
 import anyio
 import msgspec
 
-from outrider.handlers._tools.json_schema import JsonSchema
+from outrider.handlers._tools.shape_errors import JsonSchema
 from outrider.testing._simulator import frames
 from outrider.testing._simulator.context import Outcome, ToolCall, ToolFailed, ToolSpec, as_object
 from outrider.testing._simulator.frames import Tally, displayed, reminder

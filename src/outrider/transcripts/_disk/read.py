@@ -89,7 +89,7 @@ class Search:
             self._pattern = re.compile(text if regex else re.escape(text), flags)
         except (re.error, RecursionError, OverflowError) as error:
             raise OptionsError(
-                f"{text!r} is no regular expression: {error}",
+                f"{text!r} is not a regular expression: {error}",
                 hint="Correct it, or search for it as it is, with regex=False.",
             ) from error
         plain = [] if regex else _PLAIN.findall(text)

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import errno
 import os
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
-from outrider._folders import remove_folder
+from outrider._folders import remove_folder, replace_file, sync_folder
 from outrider.errors import SessionExists, SessionNotFound, TranscriptError
 from outrider.transcripts._describe import now
 from outrider.transcripts._disk.files import check_project_key, check_subpath, refuse_link
@@ -64,7 +63,7 @@ def append(file: SessionFile, entries: Sequence[JsonObject]) -> None:
             if _append_once(number, file.path, data):
                 return
         raise TranscriptError(
-            f"{file.path} could not be added to: its last line is cut off each time",
+            f"{file.path} could not be appended to: its last line is cut off each time",
             hint="End what writes to it, and try again.",
             session_id=file.path.stem,
         )
@@ -83,13 +82,7 @@ def archive(file: SessionFile, *, archived: bool) -> None:
             raise SessionNotFound(file.path.stem, searched=[str(file.path.parent)])
         refuse_link(folder)
         _make_folders(folder)
-        temporary = folder / f".archived.{uuid4().hex}.tmp"
-        try:
-            _write_new(temporary, [_line(note)])
-            temporary.replace(folder / "archived.json")
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+        replace_file(folder / "archived.json", _line(note))
         if not file.path.exists():
             # It was deleted meanwhile: leave nothing of it.
             (folder / "archived.json").unlink(missing_ok=True)
@@ -150,7 +143,8 @@ def put(config: Path, bundle: Bundle, project_key: str) -> Path:
             _take_name(beside, place)
             has_parts = True
         _link(main, path)
-        _sync_folder(folder)
+        with suppress(OSError):
+            sync_folder(folder)
     except BaseException as error:
         if has_parts:
             _take_back(place, parts)
@@ -296,17 +290,6 @@ def _make_folders(folder: Path) -> None:
         missing.append(missing[-1].parent)
     for path in reversed(missing):
         path.mkdir(mode=0o700, exist_ok=True)
-
-
-def _sync_folder(folder: Path) -> None:
-    if sys.platform == "win32":
-        return
-    with suppress(OSError):
-        number = os.open(folder, os.O_RDONLY | _CLOSED_IN_CHILDREN)
-        try:
-            os.fsync(number)
-        finally:
-            os.close(number)
 
 
 def _failed(path: Path, error: OSError) -> TranscriptError:

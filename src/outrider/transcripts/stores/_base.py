@@ -26,7 +26,7 @@ class SessionListSubkeysKey(TypedDict):
 
 
 class SessionStoreEntry(TypedDict):
-    """One line of a transcript: any JSON object. Only these fields mean something to a store."""
+    """One line of a transcript: any JSON object. A store looks at these fields only."""
 
     type: str
     uuid: NotRequired[str]
@@ -38,7 +38,7 @@ class SessionStoreListEntry(TypedDict):
 
     session_id: str
     mtime: int
-    """When it last got an entry, in milliseconds since 1970."""
+    """When an entry was last added, in milliseconds since 1970."""
 
 
 class SessionSummaryEntry(TypedDict):
@@ -46,90 +46,90 @@ class SessionSummaryEntry(TypedDict):
 
     session_id: str
     mtime: int
-    """As listed, when this summary was made; an older one is out of date."""
+    """As in lists when this summary was made. If the list has a later time, the summary is out of date."""
     data: dict[str, object]
-    """Made and read by the SDK; a JSON object to the store."""
+    """Any JSON object; the SDK makes and reads it."""
 
 
 class SessionStore(Protocol):
-    """Keeps transcripts. Derive from it: `append` and `load` have to be written, the others are optional.
+    """Stores transcripts. Subclass it and implement `append` and `load`; the other methods are optional.
 
-    * Entries come back as they were given, in the order in which they were appended; the order of the fields
-      of an entry may change.
-    * An entry that has a `uuid` is kept once for each key: a batch that is sent again, because its answer got
-      lost, changes nothing. Entries without one are always kept.
-    * Keys are opaque text, and each is a transcript of its own.
-    * What is given out and what was given can be changed by others without effect.
+    * `load` returns entries as they were appended, in the same order. The order of the fields of an entry may
+      change.
+    * An entry with a `uuid` is stored once for each key, so appending the same batch again changes nothing.
+      Entries without a `uuid` are always stored.
+    * Keys are opaque strings. Each key is a separate transcript.
+    * Changing an object that was passed in or returned does not change what is stored.
 
-    Any exception is a failure; the session goes on. `outrider.testing.check_store` checks a store of yours.
+    Any exception counts as a failure of the store; the session continues. `outrider.testing.check_store`
+    checks your own store against this contract.
 
-    The methods from `append_batch` on make a store strict: nothing is kept twice, one writer at a time. All
-    stores that come with Outrider have them; without them the rest works.
+    The methods from `append_batch` on make a store strict: nothing is stored twice, and there is one writer
+    at a time. All stores that come with Outrider have them. They are optional.
     """
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
-        """Add entries to the end of a transcript, which is made if it is not there. No entries: nothing."""
+        """Add entries to the end of a transcript, creating it if needed. An empty list does nothing."""
         ...
 
     async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
-        """All entries of a transcript; None if it is not there."""
+        """Return all entries of a transcript, or None if there is no such transcript."""
         ...
 
     async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
-        """The sessions of a project that have a main transcript, in any order. Optional."""
+        """Return the sessions of a project that have a main transcript, in any order. Optional."""
         return _refuse("list_sessions")
 
     async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
-        """What is known about the sessions of a project, for fast lists. Optional."""
+        """Return summaries of the sessions of a project, for fast lists. Optional."""
         return _refuse("list_session_summaries")
 
     async def delete(self, key: SessionKey) -> None:
-        """Remove a transcript, and with the main one all parts of the session. Optional.
+        """Delete a transcript; deleting the main transcript deletes all parts of the session. Optional.
 
-        What is not there is no error.
+        Deleting what does not exist is not an error.
         """
         _refuse("delete")
 
     async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
-        """The subpaths of a session, in any order. Optional."""
+        """Return the subpaths of a session, in any order. Optional."""
         return _refuse("list_subkeys")
 
     async def append_batch(self, key: SessionKey, entries: list[SessionStoreEntry], batch: str) -> None:
-        """As `append`, for a batch that may have come before: if one with this id was added to this
-        transcript, nothing is added, whether its entries have uuids or not. Optional."""
+        """As `append`, but do nothing if a batch with this id was appended to this transcript before, whether
+        its entries have uuids or not. Optional."""
         _refuse("append_batch")
 
     async def list_projects(self) -> list[str]:
-        """The keys of all projects that have a session, in any order. Optional."""
+        """Return the keys of all projects that have a session, in any order. Optional."""
         return _refuse("list_projects")
 
     async def find_session(self, session_id: str) -> list[str]:
-        """The keys of the projects that have a session of this id, in any order. Optional."""
+        """Return the keys of the projects that have a session with this id, in any order. Optional."""
         return _refuse("find_session")
 
     async def acquire_lease(self, key: SessionListSubkeysKey, holder: str, seconds: float) -> str:
-        """Become the only writer of a session, which need not be there yet, for so long; gives a token.
-        `holder` is for people to read. Optional.
+        """Become the only writer of a session for some seconds, and return a token. The session need not
+        exist yet. `holder` is for people to read. Optional.
 
-        Raises `SessionBusy` if there is another writer, be it by this same object. While a lease runs, all
-        that would write to the session through another object (`append`, `append_batch`, `delete`) raises
-        `SessionBusy`; so does a writer whose own has run out if somebody else has it now. With no lease,
-        anybody may write.
+        Raises `SessionBusy` if there is another writer, even one that uses this same object. While a lease
+        runs, `append`, `append_batch` and `delete` through any other object raise `SessionBusy`; so they do
+        for a writer whose own lease has expired and was taken over. Without a lease, anybody may write.
         """
         _refuse("acquire_lease")
         return ""
 
     async def renew_lease(self, key: SessionListSubkeysKey, token: str, seconds: float) -> None:
-        """Let a lease run for so long from now on. One that has run out, and that nobody else took, is had
-        again. Raises `LeaseLost` if somebody did, or if it was released. Optional."""
+        """Extend a lease to some seconds from now. An expired lease that nobody else took is renewed. Raises
+        `LeaseLost` if another writer took it, or if it was released. Optional."""
         _refuse("renew_lease")
 
     async def release_lease(self, key: SessionListSubkeysKey, token: str) -> None:
-        """End a lease. One that is not there any more is no error. Optional."""
+        """End a lease. It is not an error if it has ended already. Optional."""
         _refuse("release_lease")
 
     async def close(self) -> None:
-        """Let go of connections and files. What is asked afterwards may connect again. Optional."""
+        """Close connections and files. Later calls may connect again. Optional."""
         _refuse("close")
 
 
@@ -139,12 +139,12 @@ def _refuse(method: str) -> list[Any]:
 
 
 _PASSED_ON: Final = frozenset(("list_sessions", "list_session_summaries", "delete", "list_subkeys"))
-"""What counts even if only the object has it: wrappers pass on all that they do not know. The others have to
-be in the class, as of a mock anything at all can be asked."""
+"""Methods that count even if only the object has them, since wrappers often forward unknown attributes. The
+others have to be in the class, because a mock has every attribute."""
 
 
 def offers(store: object, method: str) -> bool:
-    """Whether a store has one of the optional methods, and not only inherits the contract's."""
+    """Whether a store implements an optional method, and does not just inherit it from `SessionStore`."""
     own = getattr(type(store), method, None)
     if own is None and method in _PASSED_ON:
         own = getattr(store, method, None)

@@ -52,7 +52,7 @@ Listed: TypeAlias = tuple[str, int, bytes | str | None]
 
 DEFAULT_TIMEOUT: Final = 30.0
 _TO_TELL: Final = 0.9
-"""The part of the time that a driver may wait for others, so that it can still say what it waited for."""
+"""The share of the timeout that a driver may wait, so that there is time to report what it waited for."""
 _THREADS: Final = 8
 """How many calls of one store run at once in one event loop."""
 
@@ -64,12 +64,12 @@ _limiters: RunVar[WeakKeyDictionary[BlockingStore, anyio.CapacityLimiter]] = Run
 
 
 class BlockingStore(SessionStore, ABC):
-    """A strict `SessionStore` over blocking methods, which are the ones to write.
+    """A strict `SessionStore` with a blocking driver. Subclasses implement the methods with an underscore.
 
-    Those with an underscore run in a worker thread, several of them at once. They raise what their driver
-    raises, `SessionBusy` or `LeaseLost`. A call that takes longer than `timeout` seconds, or that is
-    cancelled, returns at once, and its thread is left to end by itself: give the driver a timeout too. What
-    it is at may still be done; what it waited for is not begun any more (`raise_if_abandoned`).
+    These run in worker threads, several at once. They raise what their driver raises, `SessionBusy` or
+    `LeaseLost`. A call that takes longer than `timeout` seconds, or that is cancelled, returns at once, and
+    its thread is abandoned: it may finish what it is doing, but must not start anything new
+    (`raise_if_abandoned`). Drivers should have a timeout too.
 
     May be used from several tasks, threads and event loops, and after a fork.
     """
@@ -179,17 +179,17 @@ class BlockingStore(SessionStore, ABC):
         await self._run("release_lease", self._release, Place.of(key).main, token)
 
     async def close(self) -> None:
-        """Let go of connections and files; what is asked afterwards connects again."""
+        """Close connections and files. Later calls connect again."""
         await self._run("close", self._close)
 
-    # What a store has to write. All of it blocks.
+    # What a store has to implement. All of it blocks.
 
     @abstractmethod
     def _append(self, place: Place, lines: list[Line], batch: str | None) -> None:
-        """Add the lines whose uuid is not there yet, all or none, unless a batch of this id was added to this
-        transcript before. There is at least one line. In the same transaction: the lease is checked
-        (`_check_lease`), the batch id is kept, and if lines were added to a main transcript, its summary is
-        folded from these and its mtime is `later`."""
+        """Add the lines whose uuid is new, all or none, unless a batch with this id was added to this
+        transcript before. There is at least one line. In the same transaction, check the lease
+        (`_check_lease`), store the batch id, and if lines were added to a main transcript, fold them into its
+        summary and set its mtime (`later`)."""
 
     @abstractmethod
     def _load(self, place: Place) -> list[SessionStoreEntry] | None: ...
@@ -200,7 +200,7 @@ class BlockingStore(SessionStore, ABC):
 
     @abstractmethod
     def _delete(self, place: Place) -> None:
-        """Checks the lease as `_append` does; a lease itself is not removed. Batch ids and uuids are."""
+        """Check the lease as `_append` does. Remove batch ids and uuids, but keep the lease."""
 
     @abstractmethod
     def _list_subkeys(self, session: Place) -> list[str]: ...
@@ -221,24 +221,23 @@ class BlockingStore(SessionStore, ABC):
 
     @abstractmethod
     def _forget(self) -> None:
-        """In a new process after a fork, where no other thread runs: forget connections, files and locks of
-        the parent's without closing them, which would disturb the parent."""
+        """Forget the connections, files and locks of the parent process, in a new process after a fork.
+        Closing them would disturb the parent."""
 
     def _before_fork(self) -> None:
-        """In a process that is about to be forked."""
+        """Called in a process that is about to be forked."""
 
     def _after_fork(self) -> None:
-        """In the parent, after that."""
+        """Called in the parent process after a fork."""
 
     @abstractmethod
     def _explain(self, error: Exception) -> Explained | None:
-        """What went wrong, without a password in it, whether it may pass, and if it can be said what to do
-        next; None if this is no failure of the store."""
+        """Explain an error without showing a password; None if it is not a failure of the store."""
 
     # For those.
 
     def _token(self, session: Place) -> str | None:
-        """The token of the lease that this object has, or had."""
+        """The token of this object's lease, which may have expired."""
         return self._tokens.get(session.main)
 
     def _check_lease(self, place: Place, lease: Lease | None) -> None:
@@ -247,7 +246,7 @@ class BlockingStore(SessionStore, ABC):
 
     @property
     def _patience(self) -> float:
-        """How many seconds the driver should wait for others, and for its server."""
+        """How many seconds the driver should wait for other writers and for its server."""
         return (self._timeout or DEFAULT_TIMEOUT) * _TO_TELL
 
     # Within.

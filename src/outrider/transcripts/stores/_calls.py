@@ -160,7 +160,7 @@ class StoreCalls:
         except msgspec.ValidationError as error:
             hint = "Correct the store; `outrider.testing.check_store` tells what else it has to do."
             raise StoreError(
-                self.name, operation, f"what it gives is no answer: {error}", hint=hint
+                self.name, operation, f"it returned something unexpected: {error}", hint=hint
             ) from None
 
     def _trusts(self, operation: str) -> bool:

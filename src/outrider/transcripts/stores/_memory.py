@@ -42,8 +42,8 @@ class _Lease(NamedTuple):
 class MemoryStore:
     """A complete `SessionStore` for tests, and for sessions that need not outlive the process.
 
-    May be used from several tasks and threads. `MemoryStore(store)` is another object on the same data, as
-    another process would have one on a database: to the leases they are two writers.
+    May be used from several tasks and threads. `MemoryStore(store)` is another object with the same data, as
+    another process would have for a database: for leases they are two writers.
     """
 
     def __init__(self, same_as: MemoryStore | None = None, /) -> None:

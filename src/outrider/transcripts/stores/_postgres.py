@@ -334,16 +334,16 @@ class _Session(NamedTuple):
 
 
 class PostgresStore(BlockingStore):
-    """Keeps sessions in a PostgreSQL database, with psycopg 3.
+    """Stores sessions in a PostgreSQL database, with psycopg 3.
 
         PostgresStore("postgresql://user:password@host/database")
 
-    The tables are made on first use, named with `prefix`, in `schema` (the user's own, if None). All that one
-    call writes is one transaction. Up to `pool_size` connections are open at once. A connection that turns
-    out to be dead is made anew once, unless what it did cannot be done twice: an `append` with entries that
-    have no uuid.
+    The tables are created on first use. Their names begin with `prefix`; they are in `schema`, by default the
+    user's own. Each call writes in one transaction. Up to `pool_size` connections are open at once. If a
+    connection turns out to be dead, the call is tried once more on a new one, unless it must not be repeated:
+    an `append` with entries that have no uuid.
 
-    Fails with a `StoreError`, whose `retryable` tells whether it may pass.
+    Raises `StoreError` if it fails; `retryable` says whether a later call may succeed.
     """
 
     def __init__(
@@ -359,12 +359,14 @@ class PostgresStore(BlockingStore):
         hint = "Write postgresql://user:password@host:5432/database."
         if not url.startswith(("postgresql://", "postgres://")):
             # What the driver takes besides is not shown: the password in it would not be found.
-            raise OptionsError("this is no URL of a PostgreSQL database", hint=hint)
+            raise OptionsError("this is not the URL of a PostgreSQL database", hint=hint)
         try:
             conninfo_to_dict(url)
         except psycopg.ProgrammingError:
             # The driver's text may hold a piece of the password.
-            raise OptionsError(f"{self._name!r} is no address of a PostgreSQL database", hint=hint) from None
+            raise OptionsError(
+                f"{self._name!r} is not the address of a PostgreSQL database", hint=hint
+            ) from None
         if pool_size < 1:
             raise OptionsError(f"`pool_size` is {pool_size}; give at least 1")
         self._of = Tables(schema, prefix)

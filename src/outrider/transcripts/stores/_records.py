@@ -47,7 +47,7 @@ class Place(NamedTuple):
         names: tuple[object, ...] = (None,) if place is None else (*place[:2], place.subpath or "")
         if place is None or not all(isinstance(name, str) for name in names):
             raise UsageError(
-                f"{key!r} is no key of a transcript",
+                f"{key!r} is not the key of a transcript",
                 hint="Give a dict with the texts `project_key` and `session_id`, and perhaps `subpath`.",
             )
         return place
@@ -118,7 +118,7 @@ def fold_summary(place: Place, known: bytes | str | None, lines: Sequence[Line])
 def encode(value: object) -> bytes:
     """JSON in UTF-8, on one line, without NUL; any text and any number comes back from `decode` as it was.
 
-    Raises `UsageError` if it is no JSON.
+    Raises `UsageError` if it is not JSON.
     """
     try:
         try:
@@ -127,7 +127,7 @@ def encode(value: object) -> bytes:
             # A surrogate without its other half has no UTF-8.
             return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise UsageError(f"an entry cannot be stored, it is no JSON: {error}") from error
+        raise UsageError(f"an entry cannot be stored because it is not JSON: {error}") from error
 
 
 def decode(data: bytes | str) -> SessionStoreEntry:
@@ -138,7 +138,7 @@ def decode(data: bytes | str) -> SessionStoreEntry:
     except (RecursionError, TypeError) as error:
         raise ValueError(str(error)) from error
     if not isinstance(found, dict):
-        raise ValueError("no JSON object")  # noqa: TRY004 - the contents are wrong, not a caller
+        raise ValueError("not a JSON object")  # noqa: TRY004 - the contents are wrong, not a caller
     return cast("SessionStoreEntry", found)
 
 
@@ -259,9 +259,9 @@ def explain_os_error(error: OSError) -> tuple[str, bool, str]:
     """What went wrong, whether it may pass, and what to do."""
     what, hint = (error.strerror or str(error)).lower(), ""
     if error.errno in _NO_ROOM:
-        what, hint = f"there is no room left on its disk ({what})", MAKE_ROOM
+        what, hint = f"there is no space left on its disk ({what})", MAKE_ROOM
     elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        what, hint = f"this process has no right to it ({what})", "Give it the right to write there."
+        what, hint = f"this process may not access it ({what})", "Let it write there."
     elif error.errno in (errno.ENOENT, errno.ENOTDIR):
         hint = "Make the folder that it should be in, or give another path."
     where = f": {error.filename}" if error.filename else ""

@@ -216,17 +216,16 @@ class _Looked:
 
 
 class RedisStore(BlockingStore):
-    """Keeps sessions in Redis, or what is the same to a client, with redis-py.
+    """Stores sessions in Redis or a compatible server, with redis-py.
 
         RedisStore("redis://:password@host:6379/0")
         RedisStore("rediss://host:7000", cluster=True)
 
-    All keys begin with `prefix`; those of a session are in one slot of a cluster. What one call writes, the
-    server does in one go. What was written outlives a crash of the server only if the server says so: set
-    `appendonly yes`, and `appendfsync always` where not even a second may be lost; and no `maxmemory-policy`
-    that drops keys.
+    All keys begin with `prefix`; those of a session are in one slot of a cluster. Each call writes
+    atomically. Whether that survives a crash of the server depends on its settings: set `appendonly yes`, and
+    `appendfsync always` where not even a second may be lost. Do not set a `maxmemory-policy` that drops keys.
 
-    Fails with a `StoreError`, whose `retryable` tells whether it may pass.
+    Raises `StoreError` if it fails; `retryable` says whether a later call may succeed.
     """
 
     def __init__(
@@ -251,7 +250,7 @@ class RedisStore(BlockingStore):
         except (ValueError, TypeError, AttributeError, self._driver.RedisError):
             # The driver's text may hold a piece of the password.
             raise OptionsError(
-                f"{self._name!r} is no address of a Redis server",
+                f"{self._name!r} is not the address of a Redis server",
                 hint="Write redis://:password@host:6379/0, rediss://… or unix:///path; what follows a `?` has"
                 " to be a parameter of the driver.",
             ) from None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from msgspec.structs import astuple
 
-from outrider._folders import refuse_planted
+from outrider._folders import refuse_planted, sync_folder
 from outrider.errors import StoreError
 from outrider.transcripts.stores._blocking import (
     DEFAULT_TIMEOUT,
@@ -136,7 +136,7 @@ def _version(connection: sqlite3.Connection, name: str) -> int:
         [tables] = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         if application or version or tables:
             raise StoreError(
-                name, "open", "it is a database of another program", hint="Give the path of a new one."
+                name, "open", "the database belongs to another program", hint="Give the path of a new one."
             )
         return 0
     check_version(name, "its tables are", version, len(MIGRATIONS), "database")
@@ -307,14 +307,8 @@ def _make(path: Path) -> None:
         except FileExistsError:
             return
         os.close(made)
-    if os.name == "nt":
-        return
     # The name has to be on the disk too.
-    folder = os.open(path.parent, os.O_RDONLY | _CLOSED_BY_EXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync_folder(path.parent)
 
 
 # The store.
@@ -325,10 +319,10 @@ _IO: Final = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_FULL
 
 
 class SqliteStore(BlockingStore):
-    """Keeps sessions in a SQLite database, which is made if it is not there; only its owner can read it.
+    """Stores sessions in a SQLite database, which is created on first use; only its owner can read it.
 
-    Several processes of one machine may use it at once. What was acknowledged outlives a loss of power. Do
-    not put it on a network file system: SQLite's locks do not work on all of them.
+    Several processes of one machine may use it at once. What was acknowledged survives a power loss. Do not
+    put it on a network file system: SQLite's locks do not work on all of them.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, timeout: float | None = DEFAULT_TIMEOUT) -> None:
@@ -468,10 +462,10 @@ class SqliteStore(BlockingStore):
         if code == sqlite3.SQLITE_CANTOPEN and self._path.is_dir():
             return f"{self._path} is a folder ({error})", False, "Give the path of a file in it."
         if code == sqlite3.SQLITE_READONLY:
-            what = f"this process has no right to write to it, or to its folder ({error})"
+            what = f"this process may not write to it, or to its folder ({error})"
             return what, False, "SQLite writes there to read, too: give it the right, or a copy of its own."
         if code in _IO and not has_room(self._path.parent):
-            return f"there is no room left on its disk ({error})", True, MAKE_ROOM
+            return f"there is no space left on its disk ({error})", True, MAKE_ROOM
         return str(error), code == sqlite3.SQLITE_FULL
 
     def _read(self, statement: str, *values: str) -> list[tuple[Any, ...]]:

@@ -64,7 +64,7 @@ def take_parameters(
     left: list[tuple[str, str]] = []
     for name, value in parse_qsl(query.partition("#")[0], keep_blank_values=True):
         if name in taken:
-            raise OptionsError(f"{name!r} is twice in {shown(url)!r}", hint="Give it once.")
+            raise OptionsError(f"{name!r} appears twice in {shown(url)!r}", hint="Give it once.")
         if name in known:
             try:
                 taken[name] = known[name].read(value)
@@ -74,8 +74,8 @@ def take_parameters(
             left.append((name, value))
         else:
             raise OptionsError(
-                f"{shown(url)!r} has the parameter {name!r}, which means nothing here",
-                hint=f"There {'are' if len(known) > 1 else 'is'}: {', '.join(known)}.",
+                f"{shown(url)!r} has the parameter {name!r}, which is not known here",
+                hint=f"Known: {', '.join(known) or 'none'}.",
             )
     return f"{place}?{urlencode(left)}" if left else place, taken
 
@@ -88,7 +88,7 @@ def local_path(url: str) -> str:
     try:
         parts = urlsplit(url, allow_fragments=False)
     except ValueError as error:
-        raise OptionsError(f"{shown(url)!r} is no URL: {error}") from error
+        raise OptionsError(f"{shown(url)!r} is not a URL: {error}") from error
     if parts.netloc not in ("", "localhost"):
         host = parts.netloc.rpartition("@")[2]
         raise OptionsError(
@@ -113,7 +113,7 @@ def absolute_path(given: str, what: str, hint: str) -> Path:
         reason = ""
     except (RuntimeError, ValueError, OSError) as error:
         reason = f": {error}"
-    raise OptionsError(f"{given!r} is no path of {what}{reason}", hint=hint)
+    raise OptionsError(f"{given!r} is not a path of {what}{reason}", hint=hint)
 
 
 class _Kind(NamedTuple):
@@ -129,7 +129,7 @@ _REDIS: Final = _Kind("_redis", "RedisStore", "redis", "redis")
 
 _KINDS: Final[Mapping[str, _Kind]] = {
     "sqlite": _Kind("_sqlite", "SqliteStore"),
-    "file": _Kind("_file.store", "FileStore"),
+    "file": _Kind("_file", "FileStore"),
     "memory": _Kind("_memory", "MemoryStore"),
     "postgresql": _POSTGRES,
     "postgres": _POSTGRES,
@@ -144,7 +144,7 @@ _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+):")
 
 
 def open_store(place: SessionStore | str | os.PathLike[str]) -> SessionStore:
-    """The store that a URL or a path stands for; a store is given back as it is.
+    """Return the store for a URL or a path. A store is returned as it is.
 
     * `sqlite:///agents.db` (relative), `sqlite:////srv/agents.db` (absolute), or a plain path
     * `file:///srv/sessions`: a folder
@@ -153,8 +153,8 @@ def open_store(place: SessionStore | str | os.PathLike[str]) -> SessionStore:
     * `s3://bucket/prefix`
     * `memory:`, or `memory://name` for one that is shared within this process
 
-    All but the last take `?timeout=10`: seconds that a call may take. Nothing is connected or made before the
-    store is used. Close it with `await store.close()`.
+    All but the last accept `?timeout=10`, the seconds that a call may take. Nothing is connected or created
+    until the store is used. Close it with `await store.close()`.
 
     Raises `OptionsError` if there is no such store, or if its driver is not installed.
     """
@@ -166,12 +166,12 @@ def open_store(place: SessionStore | str | os.PathLike[str]) -> SessionStore:
         if callable(getattr(place, "append", None)) and callable(getattr(place, "load", None)):
             return place
         raise OptionsError(
-            f"a {type(cast('object', place)).__name__} is no session store",
+            f"a {type(cast('object', place)).__name__} is not a session store",
             hint="Give a SessionStore, a URL or the path of a SQLite database.",
         )
     if not place:
         raise OptionsError(
-            "the session store is an empty text", hint="Give a URL, or the path of a SQLite database."
+            "the session store is an empty string", hint="Give a URL, or the path of a SQLite database."
         )
     kind = _KINDS.get(place.partition(":")[0].lower())
     if kind is None:

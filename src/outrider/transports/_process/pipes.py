@@ -10,6 +10,7 @@ import os
 import select
 import sys
 from collections import deque
+from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +19,7 @@ from anyio import wait_readable
 from outrider.transports._process.wakeup import ThreadEvent, WakeupFd, forget_in_forks
 
 if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
     from collections.abc import Callable
 
 READ_SIZE: Final = 65536
@@ -26,6 +28,8 @@ ENDING_LIMIT: Final = 64 * 1024 * 1024
 """So much is kept of what a child writes while it is being ended; the rest is only counted."""
 LEFT_LIMIT: Final = 1024 * 1024
 """So much is read after the exit at most: no pipe holds more, so the rest is not the child's."""
+PIPE_BUF: Final = 512 if sys.platform == "win32" else select.PIPE_BUF
+"""A pipe takes so much all at once, or nothing of it."""
 
 
 class Ticket:
@@ -98,6 +102,20 @@ class Input:
             self._queue.append(ticket)
         self._wake()
         return ticket
+
+    def try_put(self, data: bytes) -> bool:
+        """Send if the pipe takes all of it now. False: nothing was sent."""
+        if len(data) > PIPE_BUF:
+            return False
+        with self._lock:
+            if self._refusal is not None or self._queue:
+                return False
+            try:
+                os.write(self._number, data)
+            except OSError:
+                # If it is broken, the next piece that is put will tell.
+                return False
+        return True
 
     def withdraw(self, ticket: Ticket) -> None:
         """Take back a piece that nobody waits for any more, if nothing of it has gone out yet."""
@@ -242,6 +260,34 @@ class Output:
         """Wait until `take` may have something."""
         await self._readiness.wait()
 
+    def watch(
+        self, loop: AbstractEventLoop, take: Callable[[bytes], bool], leave: Callable[[], None]
+    ) -> Callable[[], None]:
+        """Have the event loop itself read, and give `take` what came, until that returns False or the end is
+        in sight. Then `leave` is called, and the rest is for `take` and `wait`. Gives what ends it earlier.
+        """
+        number = self._readiness.fileno()
+        is_watching = True
+
+        def stop() -> None:
+            nonlocal is_watching
+            if is_watching:
+                is_watching = False
+                loop.remove_reader(number)
+
+        def read() -> None:
+            with self._lock:
+                is_ending = self._kept or self._is_over or self._is_handed_over or self._is_closed
+                data = b"" if is_ending else self._read()
+                self._is_drained = False
+            # None: somebody else was faster.
+            if data is not None and not (data and take(data)):
+                stop()
+                leave()
+
+        loop.add_reader(number, read)
+        return stop
+
     # The supervisor's side.
 
     def hand_over(self) -> None:
@@ -309,6 +355,20 @@ class Output:
             os.close(number)
 
 
+class LoopPipes:
+    """Both pipes, for a reader and writer on asyncio that uses the event loop itself."""
+
+    def __init__(self, input: Input, output: Output) -> None:
+        self.try_put = input.try_put
+        self.watch = output.watch
+        self._input = input
+
+    def put(self, data: bytes) -> None:
+        """Send without waiting. What can no longer be sent is dropped: whoever reads is told why."""
+        with suppress(InputClosed):
+            self._input.put(data)
+
+
 class Readiness:
     """One descriptor that is readable when any of several is, so that a task waits for one thing only."""
 
@@ -338,6 +398,9 @@ class Readiness:
         """Close it in a forked process: the kernel has one for both, and taken out of here is taken out
         there."""
         self._poller.close()
+
+    def fileno(self) -> int:
+        return self._poller.fileno()
 
     async def wait(self) -> None:
         await wait_readable(self._poller.fileno())

@@ -25,7 +25,7 @@ from outrider.errors import (
     UsageError,
 )
 from outrider.transports._process.child import Child, ShutdownTimeouts
-from outrider.transports._process.pipes import InputClosed
+from outrider.transports._process.pipes import InputClosed, LoopPipes
 from outrider.transports._process.supervisor import supervisor
 from outrider.transports._process.wakeup import FreshLock
 from outrider.transports._transport import Inbox, Messages, Receiver, Sendable, Transport, line_of
@@ -238,6 +238,14 @@ class ProcessTransport(Transport):
         nothing.
         """
         await self._connected().send(data)
+
+    def loop_pipes(self) -> LoopPipes | None:
+        """Its pipes, to be used from the event loop itself; None in a subclass with ways of its own."""
+        kind = type(self)
+        is_plain = kind.send is ProcessTransport.send and kind.receive is ProcessTransport.receive
+        if self._link is None or self._is_split or not is_plain:
+            return None
+        return LoopPipes(self._link.child.input, self._link.child.output)
 
     async def end_input(self) -> None:
         """Close stdin, after all that is on its way. Does nothing before `connect` and the second time."""

@@ -140,13 +140,13 @@ class _Known(NamedTuple):
 
 
 class S3Store(BlockingStore):
-    """Keeps sessions in a bucket, with boto3: `S3Store("s3://bucket/prefix")`.
+    """Stores sessions in a bucket, with boto3: `S3Store("s3://bucket/prefix")`.
 
-    Credentials are found as boto3 finds them, or given. For another service than Amazon's give its
+    Credentials are given, or found as boto3 finds them. For a service other than Amazon's give its
     `endpoint`; it has to support conditional writes (`If-Match` and `If-None-Match` of `PutObject`), which is
-    checked on first use. An append takes two requests; a list of sessions, one for each of them.
+    checked on first use. An append takes two requests, and a list one request for each session.
 
-    Fails with a `StoreError`, whose `retryable` tells whether it may pass.
+    Raises `StoreError` if it fails; `retryable` says whether a later call may succeed.
     """
 
     def __init__(
@@ -168,13 +168,13 @@ class S3Store(BlockingStore):
             parts = urlsplit("")
         if parts.scheme != "s3" or not parts.netloc or "@" in parts.netloc or parts.query:
             raise OptionsError(
-                f"{self._name!r} is no place in a bucket",
+                f"{self._name!r} is not a place in a bucket",
                 hint="Write s3://bucket/prefix, and give credentials by the environment or the arguments.",
             )
         if endpoint is not None and not _is_endpoint(endpoint):
             # Not shown: there may be a password in it.
             raise OptionsError(
-                "`endpoint` is no address of a server", hint="Give https://host:port, without a user."
+                "`endpoint` is not the address of a server", hint="Give https://host:port, without a user."
             )
         limit = None if timeout is None else timeout + _GRACE
         self._access = Access(
@@ -432,7 +432,7 @@ class S3Store(BlockingStore):
         raise StoreError(
             self._name,
             "set up",
-            "the endpoint does not heed conditional writes (If-Match, If-None-Match)",
+            "the endpoint does not support conditional writes (If-Match, If-None-Match)",
             hint="Two writers would overwrite each other. Update the service, or take another one.",
         )
 

@@ -1,19 +1,20 @@
-"""Defines the reference SDK's functions for sessions in a store, and its store in memory.
+"""Has the reference SDK's functions for sessions in a store, and its store in memory.
 
-Exceptions of a store are raised unchanged. Lists are in `listing`.
-"""
+Exceptions of a store are raised unchanged."""
 
 from __future__ import annotations
 
+import json
+import logging
 import os
 import time
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from outrider._threads import run_sync
-from outrider.compat._sessions.sessions import project_key_for_directory
-from outrider.compat._sessions.values import (
+from outrider.compat._sessions import (
     check_id,
     check_message_id,
     check_tag,
@@ -21,16 +22,17 @@ from outrider.compat._sessions.values import (
     fork_of,
     is_id,
     page,
+    project_key_for_directory,
     to_info,
     to_messages,
 )
-from outrider.compat._stores.listing import listed, read_entries, size_of
-from outrider.compat._types.messages import ForkSessionResult
+from outrider.compat._types.messages import ForkSessionResult, SDKSessionInfo
 from outrider.errors import SessionNotFound
 from outrider.transcripts import (
     BlockingSessions,
     Bundle,
     MemoryStore,
+    StoreCalls,
     conversation,
     dated,
     offers,
@@ -44,30 +46,119 @@ from outrider.transcripts import (
 from outrider.transcripts import fold_session_summary as fold
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
     from outrider.compat._types.messages import (
-        SDKSessionInfo,
         SessionKey,
         SessionMessage,
         SessionStore,
         SessionStoreEntry,
         SessionSummaryEntry,
     )
+    from outrider.transcripts import SessionStore as NativeStore
     from outrider.wire import JsonObject
 
-__all__ = [
-    "InMemorySessionStore",
-    "delete_session_via_store",
-    "fold_session_summary",
-    "fork_session_via_store",
-    "get_session_info_from_store",
-    "get_session_messages_from_store",
-    "get_subagent_messages_from_store",
-    "import_session_to_store",
-    "list_sessions_from_store",
-    "list_subagents_from_store",
-    "rename_session_via_store",
-    "tag_session_via_store",
-]
+log = logging.getLogger("outrider.compat")
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A session that may have to be loaded to be described."""
+
+    session_id: str
+    mtime: int
+    data: Mapping[str, Any] | None
+    """What the store remembers of it, if that is up to date."""
+
+
+async def listed(
+    store: SessionStore, project: str, limit: int | None, offset: int, *, folder: str
+) -> list[SDKSessionInfo]:
+    """The sessions of a project, newest first.
+
+    Those that are not up to date in the summaries are counted for a page before they are loaded, and then
+    left out if they have no place in lists. Raises `ValueError` for a store that cannot list.
+    """
+    summaries = await _summaries(store, project)
+    rows = await _rows(store, project, summaries)
+    calls = StoreCalls(cast("NativeStore", store))
+    start = max(offset, 0)
+    wanted = start + limit if limit is not None and limit > 0 else None
+
+    async def describe(row: _Row) -> SDKSessionInfo | None:
+        return await _described(store, project, row, folder)
+
+    if summaries is not None:
+        known = [row for row in rows if row.data is None or _is_listed(row.data)]
+        told = await calls.each(describe, known[start:wanted])
+        return [info for info in told if info is not None]
+    found: list[SDKSessionInfo] = []
+    while rows and (wanted is None or len(found) < wanted):
+        count = len(rows) if wanted is None else wanted - len(found)
+        some, rows = rows[:count], rows[count:]
+        found += [info for info in await calls.each(describe, some) if info is not None]
+    return found[start:wanted]
+
+
+def _is_listed(data: Mapping[str, object]) -> bool:
+    return to_info(data, session_id="", last_modified=0) is not None
+
+
+async def _summaries(store: SessionStore, project: str) -> list[SessionSummaryEntry] | None:
+    """What the store remembers of sessions; None if it does not."""
+    if not offers(store, "list_session_summaries"):
+        return None
+    try:
+        return await store.list_session_summaries(project)
+    except NotImplementedError:
+        return None
+
+
+async def _rows(store: SessionStore, project: str, summaries: list[SessionSummaryEntry] | None) -> list[_Row]:
+    """The sessions of a project, newest first, each once."""
+    known = {summary["session_id"]: summary for summary in summaries or ()}
+    found: list[_Row] = []
+    if offers(store, "list_sessions"):
+        for entry in await store.list_sessions(project):
+            summary = known.get(entry["session_id"])
+            is_fresh = summary is not None and summary["mtime"] >= entry["mtime"]
+            data = summary["data"] if summary is not None and is_fresh else None
+            found.append(_Row(entry["session_id"], entry["mtime"], data))
+    elif summaries is None:
+        raise ValueError(
+            "session_store implements neither list_session_summaries() nor list_sessions() -- cannot list "
+            "sessions. Provide a store with at least one of those methods."
+        )
+    else:
+        found = [_Row(id, summary["mtime"], summary["data"]) for id, summary in known.items()]
+    found.sort(key=lambda row: row.mtime)
+    newest = {row.session_id: row for row in found}
+    return sorted(newest.values(), key=lambda row: row.mtime, reverse=True)
+
+
+async def _described(store: SessionStore, project: str, row: _Row, folder: str) -> SDKSessionInfo | None:
+    data, size = row.data, None
+    if data is None:
+        key: SessionKey = {"project_key": project, "session_id": row.session_id}
+        try:
+            entries = read_entries(await store.load(key))
+        except Exception as error:  # noqa: BLE001 - a store may raise anything; the others are listed still
+            log.warning("the session %s could not be loaded for a list: %s", row.session_id, error)
+            return SDKSessionInfo(session_id=row.session_id, summary="", last_modified=row.mtime)
+        data = fold(None, key, cast("list[SessionStoreEntry]", entries))["data"]
+        size = size_of(entries)
+    return to_info(data, session_id=row.session_id, last_modified=row.mtime, size=size, folder=folder)
+
+
+def read_entries(loaded: Iterable[object] | None) -> list[JsonObject]:
+    """What a store has loaded, without what no entry can be."""
+    return [cast("JsonObject", entry) for entry in loaded or () if isinstance(entry, dict)]
+
+
+def size_of(entries: Sequence[JsonObject]) -> int:
+    """How many bytes the entries have as a file."""
+    return sum(len(json.dumps(entry, separators=(",", ":"))) + 1 for entry in entries)
+
 
 _BATCH: Final = 500
 _AGENTS: Final = "subagents/"
