@@ -20,7 +20,7 @@ from outrider.errors import ProcessExited
 from outrider.fleet import Outcome, Report
 from outrider.testing import ContractBroken, conversation
 from outrider.testing._contracts.contract import Broken
-from outrider.testing._script.words import ExpectationFailed
+from outrider.testing._script.script import ExpectationFailed
 from outrider.transcripts import Bundle
 from outrider.transcripts._export.turns import exported
 from tests.attacks.hostile import HIDDEN, POISON

@@ -1,9 +1,10 @@
 """Where the simulated agent is not as the program, on purpose: each with its place and its reason.
 
 Out of scope, so that no scenario is about it: what tools other than Bash, Read, Write and Edit do, pictures
-and notebooks that are read, one-shot runs, what the program makes of the paths and parts of a shell command,
-patterns in rules, commands with a slash other than `/clear` and `/compact`, and requests that only tell of
-the program itself, for dialogs. The script gives the results of other tools.
+and notebooks that are read, one-shot runs, how the program judges commands, files and sites, commands with a
+slash other than `/clear`, and requests that only tell of the program itself, for dialogs. Rules count here by
+the name of a tool, and for Bash by the text of the command; settings files are not read; `auto` asks as
+`default` does. The script gives the results of other tools; `RealAgent` has the program's own judgement.
 
 An entry that is no longer needed fails the tests, as does a difference that has none.
 """

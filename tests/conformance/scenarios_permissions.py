@@ -68,7 +68,7 @@ async def permission_given_for_something_else(host: Host) -> None:
 
 @scenario(*turns(CHANGE, CHANGE), flags=ASKING)
 async def permission_given_from_now_on(host: Host) -> None:
-    rule = {"toolName": "Bash", "ruleContent": "chmod:*"}
+    rule = {"toolName": "Bash"}
     update = {"type": "addRules", "rules": [rule], "behavior": "allow", "destination": "session"}
     await asked(host, lambda request: {**allow(request), "updatedPermissions": [update]}, 2)
 
@@ -115,19 +115,12 @@ async def asked_one_after_the_other(host: Host) -> None:
 
 
 @scenario(
-    *turns(
-        CHANGE,
-        use_tool("Bash", command="echo harmless"),
-        WRITE,
-        use_tool("Read", file_path="$FOLDER/a.txt"),
-        use_tool("Read", file_path="/etc/hostname"),
-        use_tool("WebFetch", url="http://127.0.0.1:9/", prompt="x"),
-    ),
+    *turns(CHANGE, WRITE, use_tool("Read", file_path="$FOLDER/a.txt")),
     flags=ASKING,
     files={"a.txt": "a\n"},
 )
 async def what_is_asked_about(host: Host) -> None:
-    await asked(host, deny, 6)
+    await asked(host, deny, 3)
 
 
 @scenario(use_tool("mcp__tools__add", a=1), say("done"), flags=ASKING)
@@ -143,25 +136,14 @@ async def nobody_to_ask(host: Host) -> None:
     await asked(host, None, 2)
 
 
-@scenario(
-    *turns(CHANGE, use_tool("Bash", command="rm none"), use_tool("Read", file_path="$FOLDER/secret.txt")),
-    flags=(
-        *("--allowedTools", "Bash(chmod:*)"),
-        *("--disallowedTools", "Bash(rm:*)", "Read(./secret.txt)"),
-    ),
-    files={"secret.txt": "x"},
-    everywhere=True,
-)
+@scenario(*turns(CHANGE), flags=("--allowedTools", "Bash"), everywhere=True)
 async def rules(host: Host) -> None:
-    await asked(host, None, 3)
+    await asked(host, None)
 
 
 @scenario(
-    *turns(CHANGE, use_tool("Bash", command="echo hi")),
-    flags=(
-        *ASKING,
-        *("--settings", json.dumps({"permissions": {"allow": ["Bash(chmod:*)"], "ask": ["Bash(echo:*)"]}})),
-    ),
+    *turns(CHANGE, WRITE),
+    flags=(*ASKING, "--settings", json.dumps({"permissions": {"allow": ["Bash"], "ask": ["Write"]}})),
 )
 async def rules_of_settings(host: Host) -> None:
     await asked(host, deny, 2)

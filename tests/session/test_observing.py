@@ -101,7 +101,7 @@ async def test_all_turns_are_ended_with_the_failure_that_it_makes() -> None:
         return LimitReached("budget.usd", 1, messages=messages, session_id=session_id)
 
     with anyio.fail_after(DEADLINE):
-        async with Session(transport=Simulator([hang(), hang(), hang()])) as session:
+        async with Session(transport=Simulator([], otherwise=hang())) as session:
             observed = observe(session, notes)
             assert observed.end_turns(failure, 5) == 0
             turns = [await session.send("think") for _ in range(3)]

@@ -29,7 +29,7 @@ from outrider.redaction import Redaction
 from outrider.session import Session
 from outrider.testing import Gate, RealAgent, answer, hang, say, use_tool
 from outrider.testing._replay.cassette import Replay, record, replay
-from outrider.testing._replay.matching import ReplayMismatch
+from outrider.testing._replay.replay import ReplayMismatch
 from outrider.transports import Transport, intercept, read_trace
 from outrider.wire import StreamEvent
 from tests.real_program import require_program

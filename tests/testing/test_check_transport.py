@@ -17,8 +17,7 @@ from outrider.command import Command
 from outrider.errors import ConnectionLost, OptionsError, OutriderError, TransportClosed
 from outrider.testing._contracts.contract import ContractBroken
 from outrider.testing._contracts.transport import ECHOING, FAILING, STUCK, check_transport
-from outrider.testing._faults.faults import Faults
-from outrider.testing._faults.faulty import Faulty
+from outrider.testing._faults.faults import Faults, Faulty
 from outrider.transports import ProcessTransport, Transport, memory_pair
 
 pytestmark = pytest.mark.anyio

@@ -17,8 +17,7 @@ from outrider.command import Command
 from outrider.errors import ConnectionLost, OptionsError, ProcessExited, TransportClosed, TurnTimedOut
 from outrider.options import Timeouts
 from outrider.session import Session
-from outrider.testing._faults.faults import KINDS, Fault, Faults, Mangler, Pause
-from outrider.testing._faults.faulty import Faulty
+from outrider.testing._faults.faults import KINDS, Fault, Faults, Faulty, Mangler, Pause
 from outrider.transports import MemoryTransport, ProcessTransport, Transport, memory_pair
 from outrider.wire import AssistantMessage, MalformedLine, UnknownMessage, UserMessage
 from tests.cases import every_case
@@ -373,7 +372,7 @@ async def test_pieces_that_nobody_takes_do_not_hold_up_a_cancelled_sender(
         async def send(self, data: bytes) -> None:
             await anyio.sleep_forever()
 
-    monkeypatch.setattr("outrider.testing._faults.faulty._PIECES_SECONDS", 0.01)
+    monkeypatch.setattr("outrider.testing._faults.faults._PIECES_SECONDS", 0.01)
     async with ends(lambda inner: Faulty(Stuck(inner), seed=1, outbound=Faults(split=1.0))) as (host, _):
         with anyio.move_on_after(0.01) as scope:
             await host.send(FRAMES[0])

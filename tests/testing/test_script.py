@@ -26,8 +26,7 @@ from outrider.testing import (
     say,
     use_tool,
 )
-from outrider.testing._script.script import Script
-from outrider.testing._script.words import ExpectationFailed, exit_plan_mode, expect, subagent, when
+from outrider.testing._script.script import ExpectationFailed, Script, exit_plan_mode, expect, subagent, when
 from tests.cases import every_case
 from tests.testing.client import ask
 from tests.testing.talking import asked, called, result, said, text, user

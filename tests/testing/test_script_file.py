@@ -15,8 +15,8 @@ import yaml
 from outrider.errors import OptionsError
 from outrider.testing import answer, drop, fail, hang, refuse, say, think, use_tool
 from outrider.testing._script.file import EXPECTED, KEYS, ItemReader, read_script
-from outrider.testing._script.script import Script
-from outrider.testing._script.words import (
+from outrider.testing._script.script import (
+    Script,
     ask_question,
     background_task,
     exit_plan_mode,

@@ -11,7 +11,7 @@ import pytest
 import outrider
 from outrider.testing import RealAgent, Request, Step, answer, fail, hang, say, use_tool
 from outrider.testing._api.requests import text_of
-from outrider.testing._script.words import (
+from outrider.testing._script.script import (
     ExpectationFailed,
     ask_question,
     background_task,

@@ -12,7 +12,13 @@ import pytest
 
 from outrider.errors import OptionsError
 from outrider.testing import Answer, ToolUse, say
-from outrider.testing._script.words import ask_question, background_task, exit_plan_mode, structured, subagent
+from outrider.testing._script.script import (
+    ask_question,
+    background_task,
+    exit_plan_mode,
+    structured,
+    subagent,
+)
 
 
 def block(step: Answer) -> ToolUse:

@@ -21,16 +21,26 @@ if TYPE_CHECKING:
     from outrider.testing._contracts.transport import check_transport as check_transport
     from outrider.testing._faults.faults import Fault as Fault
     from outrider.testing._faults.faults import Faults as Faults
-    from outrider.testing._faults.faulty import Faulty as Faulty
+    from outrider.testing._faults.faults import Faulty as Faulty
     from outrider.testing._replay.cassette import Replay as Replay
     from outrider.testing._replay.cassette import conversation as conversation
     from outrider.testing._replay.cassette import record as record
     from outrider.testing._replay.cassette import replay as replay
-    from outrider.testing._replay.matching import ReplayMismatch as ReplayMismatch
+    from outrider.testing._replay.replay import ReplayMismatch as ReplayMismatch
+    from outrider.testing._script.script import Expectation as Expectation
+    from outrider.testing._script.script import ExpectationFailed as ExpectationFailed
     from outrider.testing._script.script import Item as Item
     from outrider.testing._script.script import Script as Script
     from outrider.testing._script.script import Scripted as Scripted
     from outrider.testing._script.script import ScriptSource as ScriptSource
+    from outrider.testing._script.script import When as When
+    from outrider.testing._script.script import ask_question as ask_question
+    from outrider.testing._script.script import background_task as background_task
+    from outrider.testing._script.script import exit_plan_mode as exit_plan_mode
+    from outrider.testing._script.script import expect as expect
+    from outrider.testing._script.script import structured as structured
+    from outrider.testing._script.script import subagent as subagent
+    from outrider.testing._script.script import when as when
     from outrider.testing._script.steps import CREDIT_TOO_LOW as CREDIT_TOO_LOW
     from outrider.testing._script.steps import PROMPT_TOO_LONG as PROMPT_TOO_LONG
     from outrider.testing._script.steps import Answer as Answer
@@ -51,16 +61,6 @@ if TYPE_CHECKING:
     from outrider.testing._script.steps import say as say
     from outrider.testing._script.steps import think as think
     from outrider.testing._script.steps import use_tool as use_tool
-    from outrider.testing._script.words import Expectation as Expectation
-    from outrider.testing._script.words import ExpectationFailed as ExpectationFailed
-    from outrider.testing._script.words import When as When
-    from outrider.testing._script.words import ask_question as ask_question
-    from outrider.testing._script.words import background_task as background_task
-    from outrider.testing._script.words import exit_plan_mode as exit_plan_mode
-    from outrider.testing._script.words import expect as expect
-    from outrider.testing._script.words import structured as structured
-    from outrider.testing._script.words import subagent as subagent
-    from outrider.testing._script.words import when as when
     from outrider.testing._simulator.transport import SIMULATED_VERSION as SIMULATED_VERSION
     from outrider.testing._simulator.transport import Simulator as Simulator
 else:

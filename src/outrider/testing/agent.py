@@ -1,7 +1,7 @@
-"""The simulated agent as a program: `python -m outrider.testing.agent`, wherever a `claude` is expected.
+"""Owns the simulated agent as a program: `python -m outrider.testing.agent`, wherever a `claude` is expected.
 
-Its script is in the file that the variable `OUTRIDER_AGENT_SCRIPT` names; without one it is automatic. Takes
-the arguments of the program, and does what that does with them.
+Its script is in the file that the variable `OUTRIDER_AGENT_SCRIPT` names; without one it is automatic.
+It takes the arguments of Claude Code.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from outrider.testing._simulator.program.invocation import Invocation
+    from outrider.testing._simulator.program import Invocation
 
 __all__ = ["main"]
 
@@ -53,7 +53,7 @@ def _open_closed_streams() -> None:
 
 def _run(arguments: list[str], environment: Mapping[str, str], version: str) -> int:
     from outrider.errors import OptionsError
-    from outrider.testing._simulator.program.invocation import StartFailed, read_invocation
+    from outrider.testing._simulator.program import StartFailed, read_invocation
 
     try:
         try:
@@ -64,10 +64,10 @@ def _run(arguments: list[str], environment: Mapping[str, str], version: str) -> 
                 "Start Claude Code from an existing directory."
             ) from None
         invocation = read_invocation(arguments, environment, cwd)
-        if invocation.asks_version:
+        if invocation.version:
             print(f"{version} (Claude Code)")  # noqa: T201 - what it is asked for
             return 0
-        if invocation.asks_help:
+        if invocation.help:
             print(_HELP, end="")  # noqa: T201 - what it is asked for
             return 0
         return _play(invocation, environment, cwd, version)
@@ -79,7 +79,7 @@ def _run(arguments: list[str], environment: Mapping[str, str], version: str) -> 
 def _play(invocation: Invocation, environment: Mapping[str, str], cwd: Path, version: str) -> int:
     import anyio
 
-    from outrider.testing._simulator.program.process import play
+    from outrider.testing._simulator.program import play
 
     return anyio.run(play, invocation, environment, cwd, version)
 

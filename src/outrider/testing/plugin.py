@@ -1,6 +1,6 @@
-"""The plugin for pytest: agents as fixtures, a guard against real ones, and what was said in a failed test.
+"""Owns the plugin for pytest: agents as fixtures, a guard against real ones, what was said in a failed test.
 
-Owns how pytest is told of the test kit; the kit itself is elsewhere. It is loaded in every run of pytest
+The test kit itself is elsewhere. The plugin is loaded in every run of pytest
 where Outrider is installed, so it imports the rest only where a test needs it.
 """
 

@@ -36,11 +36,6 @@ async def on_agent(input_data: Any, tool_use_id: str | None, context: Any) -> di
     return {}
 
 
-async def on_compact(input_data: Any, tool_use_id: str | None, context: Any) -> dict[str, Any]:
-    print("compact:", input_data["trigger"])
-    return {}
-
-
 async def main() -> None:
     options = ClaudeAgentOptions(
         cli_path=os.environ["AGENT"],
@@ -50,11 +45,10 @@ async def main() -> None:
             "Stop": [HookMatcher(hooks=[on_stop])],
             "SubagentStart": [HookMatcher(hooks=[on_agent])],
             "SubagentStop": [HookMatcher(hooks=[on_agent])],
-            "PreCompact": [HookMatcher(matcher="manual", hooks=[on_compact])],
         },
     )
     async with ClaudeSDKClient(options) as client:
-        for prompt in ("Which day is it?", "Tell me a secret", "Look around", "/compact"):
+        for prompt in ("Which day is it?", "Tell me a secret", "Look around"):
             await client.query(prompt)
             async for message in client.receive_response():
                 if isinstance(message, AssistantMessage) and message.parent_tool_use_id is None:

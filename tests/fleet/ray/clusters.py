@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from outrider.options import Options, Timeouts
-from outrider.testing._simulator.program.process import write_launcher
+from outrider.testing._simulator.program import write_launcher
 
 AGENT = Path(__file__).with_name("far_agent.py")
 QUICK = Timeouts(connect=60, close=0.5, terminate=0.5, interrupt=5)

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 import anyio
 import anyio.lowlevel
 
+from outrider.testing._simulator.context import Refused, ToolCall, ToolSpec
 from outrider.testing._simulator.host.hooks import Hooks
-from outrider.testing._simulator.mcp.servers import McpServers
-from outrider.testing._simulator.permissions.permissions import Permissions
-from outrider.testing._simulator.permissions.questions import Questions
-from outrider.testing._simulator.program.invocation import read_invocation
-from outrider.testing._simulator.world import Refused, ToolCall, ToolSpec
+from outrider.testing._simulator.host.permissions import Permissions
+from outrider.testing._simulator.program import read_invocation
+from outrider.testing._simulator.tools.mcp import McpServers
+from outrider.testing._simulator.tools.tools import Questions
 from outrider.wire import JsonObject
 
 if TYPE_CHECKING:
@@ -86,9 +86,6 @@ class Asked:
 
     def complain(self, line: str) -> None:
         self.lines.append(line)
-
-    def on_end_of_turn(self, later: Callable[[], None]) -> None:
-        later()
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[Self]:

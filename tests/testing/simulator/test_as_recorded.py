@@ -52,7 +52,6 @@ RUNS = [
     ("13-max-turns-raw-continue", 0),
     ("19-ask-user-question", 0),
     ("19-todo-and-task-tools", 0),
-    ("20-compact-sdk", 0),
 ]
 
 

@@ -13,14 +13,14 @@ import pytest
 
 import outrider
 from outrider.testing import RealAgent, Simulator, background_task, say, use_tool
-from outrider.testing._simulator.world import Outcome, ToolCall
+from outrider.testing._simulator.context import Outcome, ToolCall
 from outrider.wire import CommandLifecycleMessage, Frame, JsonObject
 from tests.real_program import Conversation, require_program
 from tests.testing.simulator.world import World
 
 pytestmark = pytest.mark.anyio
 
-AGENT_CALL = ToolCall(id="toolu_agent", name="Agent", input={})
+AGENT_CALL = ToolCall(id="toolu_agent", name="Agent", input={"prompt": "SUB", "description": "d"})
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def is_idle(event: object) -> bool:
 
 async def test_a_command_in_the_background_is_told_of_from_its_start_to_its_end(world: World) -> None:
     heard: list[tuple[str, JsonObject]] = []
-    world.background.notifications = lambda text, origin: heard.append((text, origin))
+    world.background.on_end = lambda text, origin: heard.append((text, origin))
     async with world.running():
         outcome = await world.use(
             "Bash", command="echo out; exit 3", run_in_background=True, description="Slow thing"
@@ -123,7 +123,7 @@ async def test_what_a_command_has_said_so_far_can_be_asked_for(world: World) -> 
 async def test_a_command_can_be_stopped_with_all_that_it_started(
     world: World, tmp_path: Path, who: str
 ) -> None:
-    world.background.notifications = lambda text, origin: pytest.fail("the model was told")
+    world.background.on_end = lambda text, origin: pytest.fail("the model was told")
     async with world.running():
         command = f": ; sleep 600 & echo $! > {tmp_path}/pid; wait"
         task = task_of(await world.use("Bash", command=command, run_in_background=True))
@@ -176,7 +176,7 @@ async def test_a_run_that_is_cut_off_leaves_no_command(world: World, tmp_path: P
 
 async def test_a_command_in_the_background_does_not_run_for_ever(world: World) -> None:
     heard: list[str] = []
-    world.background.notifications = lambda text, origin: heard.append(text)
+    world.background.on_end = lambda text, origin: heard.append(text)
     async with world.running():
         await world.use("Bash", command="sleep 600", run_in_background=True, timeout=100)
         await world.background.wait_idle()
@@ -186,7 +186,7 @@ async def test_a_command_in_the_background_does_not_run_for_ever(world: World) -
 async def test_a_command_in_the_foreground_is_told_of_when_it_takes_long(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("outrider.testing._simulator.tools.bash._ANNOUNCED_AFTER", 0.05)
+    monkeypatch.setattr("outrider.testing._simulator.tools.background._ANNOUNCED_AFTER", 0.05)
     async with world.running():
         outcome = await world.use("Bash", command="sleep 0.5; echo done", description="Wait")
         assert outcome.content == "done"
@@ -198,7 +198,7 @@ async def test_a_command_in_the_foreground_is_told_of_when_it_takes_long(
 async def test_a_command_in_the_foreground_can_be_stopped_by_the_host(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("outrider.testing._simulator.tools.bash._ANNOUNCED_AFTER", 0.01)
+    monkeypatch.setattr("outrider.testing._simulator.tools.background._ANNOUNCED_AFTER", 0.01)
     outcomes: list[Outcome] = []
 
     async def call() -> None:
@@ -220,7 +220,7 @@ async def test_a_command_in_the_foreground_can_be_stopped_by_the_host(
 async def test_a_command_in_the_foreground_can_be_moved_to_the_background(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("outrider.testing._simulator.tools.bash._ANNOUNCED_AFTER", 0.05)
+    monkeypatch.setattr("outrider.testing._simulator.tools.background._ANNOUNCED_AFTER", 0.05)
     outcomes: list[Outcome] = []
 
     async def call() -> None:
@@ -244,14 +244,12 @@ async def test_a_command_in_the_foreground_can_be_moved_to_the_background(
 async def test_a_subagent_in_the_background_is_told_of_and_can_be_stopped(world: World) -> None:
     heard: list[str] = []
     stopped: list[str] = []
-    world.background.notifications = lambda text, origin: heard.append(text)
+    world.background.on_end = lambda text, origin: heard.append(text)
     usage: JsonObject = {"total_tokens": 15, "tool_uses": 1, "duration_ms": 7}
 
     def start() -> str:
         return world.background.start_agent(
             AGENT_CALL,
-            prompt="SUB",
-            description="d",
             subagent_type="helper",
             is_backgrounded=True,
             stop=lambda: stopped.append("stopped"),
@@ -263,7 +261,9 @@ async def test_a_subagent_in_the_background_is_told_of_and_can_be_stopped(world:
         assert world.frames[0]["tasks"][0]["subagent_type"] == "helper"
         assert world.frames[1]["prompt"] == "SUB"
         world.background.progress(first, description="Running x", usage=usage, last_tool_name="Bash")
-        world.background.finish_agent(first, status="completed", summary="sub said", usage=usage)
+        world.background.finish_agent(
+            first, status="completed", summary="sub said", usage=usage, result="sub said"
+        )
         assert [frame["subtype"] for frame in world.frames[2:]] == [
             "task_progress",
             "task_updated",
@@ -276,19 +276,19 @@ async def test_a_subagent_in_the_background_is_told_of_and_can_be_stopped(world:
         assert await world.background.stop(second)
         assert stopped == ["stopped"]
         # The core hears of the end of what it was told to stop.
-        world.background.finish_agent(second, status="killed", summary="", usage=usage)
+        world.background.finish_agent(second, status="killed", summary="", usage=usage, result="")
         assert [frame["status"] for frame in world.of("task_notification")] == ["completed", "stopped"]
         assert len(heard) == 1
 
 
 async def test_a_subagent_in_the_foreground_is_no_background_task(world: World) -> None:
-    world.background.notifications = lambda text, origin: pytest.fail("the model was told")
+    world.background.on_end = lambda text, origin: pytest.fail("the model was told")
     async with world.running():
         task = world.background.start_agent(
-            AGENT_CALL, prompt="SUB", description="d", subagent_type="helper", is_backgrounded=False
+            AGENT_CALL, subagent_type="helper", is_backgrounded=False, stop=lambda: None
         )
         assert not world.background.is_busy
-        world.background.finish_agent(task, status="completed", summary="said", usage={})
+        world.background.finish_agent(task, status="completed", summary="said", usage={}, result="said")
     assert [frame["subtype"] for frame in world.frames] == [
         "task_started",
         "task_updated",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from outrider.testing._simulator.program.invocation import Invocation, StartFailed, read_invocation
+from outrider.testing._simulator.program import Invocation, StartFailed, read_invocation
 from tests.cases import every_case
 
 STREAMING = ["--output-format", "stream-json", "--verbose", "--input-format", "stream-json"]
@@ -144,8 +144,6 @@ def test_values_are_read_in_every_form(tmp_path: Path) -> None:
     assert (found.model, found.max_turns, found.settings) == ("sonnet", 3, {"model": "opus"})
     assert found.mcp_config == {"tools": {"type": "sdk", "name": "tools"}}
     assert (found.resume, found.fork_session, found.permission_mode) == ("abc", True, "default")
-    assert found.setting_sources == ()
-    assert found.is_streaming
 
 
 def test_a_settings_file_that_is_broken_counts_for_nothing(tmp_path: Path) -> None:

@@ -13,9 +13,8 @@ import pytest
 
 import outrider
 from outrider.testing import say, use_tool
-from outrider.testing._simulator.mcp.servers import outcome_of
+from outrider.testing._simulator.context import Outcome
 from outrider.testing._simulator.transport import Simulator
-from outrider.testing._simulator.world import Outcome
 from outrider.wire import JsonObject
 from tests.testing.simulator.asked import Asked, Reply, call
 from tests.testing.simulator.replayed import Alike, recorded, replay, shown
@@ -138,12 +137,12 @@ async def test_the_list_of_tools_is_asked_for_again_when_it_has_changed(tmp_path
         await run.mcp.start()
         await run.mcp.settle()
         host.answers["tools/list"] = {"tools": [{"name": "new"}]}
-        await run.mcp.receive("my server", {"method": "notifications/tools/list_changed"})
+        run.mcp.receive("my server", {"method": "notifications/tools/list_changed"})
         while not run.mcp.owns("mcp__my_server__new"):
             await anyio.lowlevel.checkpoint()
-        await run.mcp.receive("nobody", {"method": "ping", "id": 1})
-        await run.mcp.receive("my server", {"method": "ping", "id": "p"})
-        await run.mcp.receive("my server", {"method": "roots/list", "id": "r"})
+        run.mcp.receive("nobody", {"method": "ping", "id": 1})
+        run.mcp.receive("my server", {"method": "ping", "id": "p"})
+        run.mcp.receive("my server", {"method": "roots/list", "id": "r"})
         while methods(run).count("answer") < 2:
             await anyio.lowlevel.checkpoint()
     pong, refused = sorted(
@@ -244,7 +243,7 @@ CONTENT: list[tuple[JsonObject, Any, Any]] = [
 def test_results_become_what_the_program_makes_of_them(
     result: JsonObject, content: Any, detail: Any, tmp_path: Path
 ) -> None:
-    outcome = outcome_of(result, tool="T", server="s", folder=tmp_path / "kept")
+    outcome = Outcome.of_server(result, tool="T", server="s", folder=tmp_path / "kept")
     text = json.dumps([outcome.content, outcome.detail])
     for kept in tmp_path.glob("kept/*"):
         assert kept.name.startswith("mcp-s-blob-")
@@ -264,7 +263,7 @@ def test_results_become_what_the_program_makes_of_them(
     ],
 )
 def test_errors_of_tools_are_told_as_text(blocks: list[JsonObject], text: str, tmp_path: Path) -> None:
-    outcome = outcome_of({"isError": True, "content": blocks}, tool="T", server="s", folder=tmp_path)
+    outcome = Outcome.of_server({"isError": True, "content": blocks}, tool="T", server="s", folder=tmp_path)
     assert (outcome.is_error, outcome.content, outcome.detail) == (True, text, f"Error: {text}")
 
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import anyio
 import anyio.lowlevel
 import pytest
 
-from outrider.testing._simulator.permissions.permissions import Allowed, Denied, ModeRefused
-from outrider.testing._simulator.permissions.rules import read_rule
-from outrider.testing._simulator.world import ToolSpec
+from outrider.testing._simulator.context import ToolSpec, covers_tool
+from outrider.testing._simulator.host.permissions import ModeRefused
 from outrider.wire import JsonObject
-from tests.cases import every_case
 from tests.testing.simulator.asked import WITH_HOST, Asked, Reply, bash, call
 from tests.testing.simulator.replayed import Alike, recorded, replay, shown
 
@@ -26,7 +23,7 @@ RECORDED = [
     ("04-can-use-tool-callback-raises", 0),
     ("04-can-use-tool-parallel", 0),
     ("04-can-use-tool-updated-input", 0),
-    *[("04-permission-no-prompt-surface", number) for number in (1, 2, 3, 4, 6, 7)],
+    *[("04-permission-no-prompt-surface", number) for number in (1, 2, 4, 6, 7)],
 ]
 
 
@@ -48,61 +45,19 @@ async def test_permissions_are_asked_for_as_by_the_real_agent(name: str, number:
 # Rules.
 
 
-@every_case(
-    "rule, command, is_covered",
-    [
-        ("Bash(npm test)", "npm test", True),
-        ("Bash(npm test)", "npm test all", False),
-        ("Bash(git push:*)", "git push", True),
-        ("Bash(git push:*)", "git push origin", True),
-        ("Bash(git push:*)", "git pushy", False),
-        ("Bash(make *)", "make", True),
-        ("Bash(make *)", "make all", True),
-        ("Bash(make *)", "makex", False),
-        ("Read(npm test)", "npm test", False),
-        ("Bash", "npm test", False),
-    ],
-)
-def test_a_rule_covers_commands(rule: str, command: str, is_covered: bool) -> None:
-    assert read_rule(rule, "session").covers(bash(command), Path("/project")) is is_covered
-
-
-@every_case(
+@pytest.mark.parametrize(
     "rule, tool, is_covered",
     [
         ("Bash", "Bash", True),
-        ("Bash(*)", "Bash", True),
-        ("Bash(ls)", "Bash", False),
-        ("Read(*)", "Read", False),
         ("Task", "Agent", True),
         ("mcp__s", "mcp__s__t", True),
         ("mcp__s", "mcp__st__t", False),
         ("mcp__s__*", "mcp__s__t", True),
-        ("mcp__s__t", "mcp__s__t", True),
         ("mcp__s__t", "mcp__s__u", False),
-        ("mcp__*", "mcp__s__t", True),
     ],
 )
-def test_a_rule_covers_tools(rule: str, tool: str, is_covered: bool) -> None:
-    assert read_rule(rule, "session").covers_tool(tool) is is_covered
-
-
-@every_case(
-    "pattern, path, is_covered",
-    [
-        ("//etc/**", "/etc/hosts", True),
-        ("//etc/**", "/etcetera", False),
-        (".env", "/project/.env", True),
-        (".env", "/elsewhere/.env", False),
-        ("src/**", "/project/src/a/b.py", True),
-        ("src/**", "/project/other/src/a.py", False),
-        ("./src/a.py", "/project/src/a.py", True),
-        ("/src/*", "/project/src/a.py", True),
-    ],
-)
-def test_a_rule_covers_files_by_name_and_by_beginning(pattern: str, path: str, is_covered: bool) -> None:
-    rule = read_rule(f"Read({pattern})", "session")
-    assert rule.covers(call("Read", file_path=path), Path("/project")) is is_covered
+def test_a_rule_names_tools(rule: str, tool: str, is_covered: bool) -> None:
+    assert covers_tool(rule, tool) is is_covered
 
 
 def settings(**permissions: list[str]) -> tuple[str, str]:
@@ -118,7 +73,7 @@ async def test_commands_that_only_look_run_and_others_are_asked_for(
 ) -> None:
     run = Asked(tmp_path, *WITH_HOST, answer=lambda subtype, fields: {"behavior": "allow"})
     decision = await run.permissions.decide(bash(command))
-    assert isinstance(decision, Allowed)
+    assert decision.is_allowed
     asked = [fields["decision_reason_type"] for fields in run.of("can_use_tool")]
     assert asked == ([] if runs else ["other"])
 
@@ -131,96 +86,69 @@ async def test_a_rule_does_not_allow_what_follows_the_command_that_it_names(tmp_
     assert len(run.of("can_use_tool")) == 1
 
 
-@pytest.mark.parametrize(
-    "command, rules",
-    [
-        ("npm run build", ["npm run *"]),
-        ("python3 x.py", ["python3 x.py"]),
-        ("make", ["make"]),
-        ("FOO=1 npm test", ["FOO=1 npm test"]),
-    ],
-)
-async def test_the_host_is_told_which_rule_would_save_the_question(
-    command: str, rules: list[str], tmp_path: Path
-) -> None:
-    run = Asked(tmp_path, *WITH_HOST, answer=lambda subtype, fields: {"behavior": "allow"})
-    await run.permissions.decide(bash(command))
-    (suggestion,) = run.of("can_use_tool")[0]["permission_suggestions"]
-    assert [rule["ruleContent"] for rule in suggestion["rules"]] == rules
-
-
-FILES: list[tuple[str, str, str, str]] = [
-    # mode, tool, path, what becomes of it
-    ("default", "Read", "a.txt", "mode"),
-    ("default", "Read", "/etc/hostname", "ask workingDir"),
-    ("default", "Write", "a.txt", "ask None"),
-    ("default", "Write", "/tmp/zz/a.txt", "ask workingDir"),
-    ("acceptEdits", "Write", "a.txt", "mode"),
-    ("acceptEdits", "Write", "/tmp/zz/a.txt", "ask workingDir"),
-    ("plan", "Read", "/etc/hostname", "mode"),
-    ("plan", "Write", "a.txt", "ask mode"),
-    ("plan", "Write", "{config}/plans/p.md", "other"),
-    ("dontAsk", "Read", "a.txt", "mode"),
-    ("dontAsk", "Write", "a.txt", "denied mode"),
-    ("bypassPermissions", "Write", "/tmp/zz/a.txt", "mode"),
+MODES: list[tuple[str, str, str]] = [
+    # mode, tool, what becomes of it
+    ("default", "Read", "mode"),
+    ("default", "Write", "ask None"),
+    ("acceptEdits", "Write", "mode"),
+    ("plan", "Read", "mode"),
+    ("plan", "Write", "ask mode"),
+    ("dontAsk", "Read", "mode"),
+    ("dontAsk", "Write", "denied mode"),
+    ("bypassPermissions", "Write", "mode"),
 ]
 
 
-@pytest.mark.parametrize("mode, tool, path, expected", FILES)
-async def test_files_are_judged_by_place_and_mode(
-    mode: str, tool: str, path: str, expected: str, tmp_path: Path
+@pytest.mark.parametrize("mode, tool, expected", MODES)
+async def test_tools_for_files_are_judged_by_the_mode(
+    mode: str, tool: str, expected: str, tmp_path: Path
 ) -> None:
     run = Asked(tmp_path, *WITH_HOST, answer=lambda subtype, fields: {"behavior": "allow"})
     run.permission_mode = mode
-    decision = await run.permissions.decide(call(tool, file_path=path.format(config=run.config_dir)))
+    decision = await run.permissions.decide(call(tool, file_path="a.txt"))
     assert decision.meta is not None
     found = str(decision.meta["permission_decision"].get("reason_type"))
     if asked := run.of("can_use_tool"):
         found = f"ask {asked[0].get('decision_reason_type')}"
-        whole = run.cwd / path
-        assert asked[0]["input"]["file_path"] == str(whole)
-    elif isinstance(decision, Denied):
+        assert asked[0]["input"]["file_path"] == str(run.cwd / "a.txt")
+    elif not decision.is_allowed:
         found = f"denied {found}"
         assert run.frames[-1]["subtype"] == "permission_denied"
     assert found == expected
 
 
 @pytest.mark.parametrize(
-    "rules, tool, expected",
+    "rules, message",
     [
-        (settings(deny=["Bash(rm x)"]), bash("rm x"), "rule"),
-        (settings(deny=["WebFetch(domain:a.com)"]), call("WebFetch", url="https://a.com/x"), "rule"),
-        (("--disallowedTools", "Bash(rm:*)"), bash("rm x"), "subcommandResults"),
+        (settings(deny=["Bash"]), "Permission to use Bash has been denied."),
+        (("--disallowedTools", "Bash(rm:*)"), "Permission to use Bash with command rm x has been denied."),
     ],
-    ids=["whole", "domain", "flag"],
+    ids=["settings", "flag"],
 )
 @pytest.mark.parametrize("mode", ["default", "bypassPermissions"])
 async def test_a_rule_denies_in_every_mode_and_the_host_is_told(
-    rules: tuple[str, str], tool: Any, expected: str, mode: str, tmp_path: Path
+    rules: tuple[str, str], message: str, mode: str, tmp_path: Path
 ) -> None:
     run = Asked(tmp_path, *WITH_HOST, *rules)
     run.permission_mode = mode
-    decision = await run.permissions.decide(tool)
-    assert isinstance(decision, Denied)
-    assert not decision.was_asked
+    decision = await run.permissions.decide(bash("rm x"))
+    assert (decision.is_allowed, decision.message) == (False, message)
     assert run.asked == []
     (told,) = run.frames
-    assert (told["subtype"], told["decision_reason_type"]) == ("permission_denied", expected)
-    assert told["message"] == decision.message
-    assert run.permissions.denials == [
-        {"tool_name": tool.name, "tool_use_id": "toolu_1", "tool_input": tool.input}
-    ]
+    assert (told["subtype"], told["decision_reason_type"]) == ("permission_denied", "rule")
+    assert told["message"] == message
+    denial = {"tool_name": "Bash", "tool_use_id": "toolu_1", "tool_input": {"command": "rm x"}}
+    assert run.permissions.denials == [denial]
 
 
-async def test_a_barred_file_is_refused_before_hooks_hear_of_it(tmp_path: Path) -> None:
-    run = Asked(tmp_path, *WITH_HOST, *settings(deny=["Read(.env)"]))
-    run.hooks.register({"PreToolUse": [{"hookCallbackIds": ["h"]}]})
-    decision = await run.permissions.decide(call("Read", file_path=".env"))
-    assert isinstance(decision, Denied)
-    assert decision.message.startswith("<tool_use_error>File is in a directory that is denied")
-    assert run.asked == []
-    assert run.frames == []
-    assert len(run.permissions.denials) == 1
+@pytest.mark.parametrize("behavior", ["allow", "deny"])
+async def test_a_rule_about_some_files_makes_the_tool_one_that_is_asked_about(
+    behavior: str, tmp_path: Path
+) -> None:
+    rules = settings(**{behavior: ["Write(./a.txt)"]})
+    run = Asked(tmp_path, *WITH_HOST, *rules, answer=lambda subtype, fields: {"behavior": "allow"})
+    assert (await run.permissions.decide(call("Write", file_path="a.txt"))).is_allowed
+    assert len(run.of("can_use_tool")) == 1
 
 
 async def test_an_ask_rule_asks_even_where_a_hook_and_the_mode_allow(tmp_path: Path) -> None:
@@ -233,23 +161,9 @@ async def test_an_ask_rule_asks_even_where_a_hook_and_the_mode_allow(tmp_path: P
     run.permission_mode = "bypassPermissions"
     run.hooks.register({"PreToolUse": [{"hookCallbackIds": ["h"]}]})
     decision = await run.permissions.decide(bash("ls -l"))
-    assert isinstance(decision, Denied)
+    assert not decision.is_allowed
     (asked,) = run.of("can_use_tool")
-    assert asked["decision_reason_type"] == "rule"
-    assert asked["decision_reason_rule_source"] == "flagSettings"
-
-
-async def test_rules_of_settings_files_count_as_far_as_the_sources_are_loaded(
-    folder: Path, tmp_path: Path
-) -> None:
-    place = folder / ".claude"
-    place.mkdir()
-    (place / "settings.json").write_text(json.dumps({"permissions": {"allow": ["Bash(npm test)"]}}))
-    run = Asked(tmp_path, *WITH_HOST)
-    assert isinstance(await run.permissions.decide(bash("npm test")), Allowed)
-    none = Asked(tmp_path, *WITH_HOST, "--setting-sources", "")
-    await none.permissions.decide(bash("npm test"))
-    assert (len(run.asked), len(none.asked)) == (0, 1)
+    assert asked["matched_ask_rule"] == {"source": "flagSettings", "tool_name": "Bash"}
 
 
 # What the host says.
@@ -271,10 +185,9 @@ async def test_a_refusal_and_an_unusable_answer_keep_the_call_from_running(
 ) -> None:
     run = Asked(tmp_path, *WITH_HOST, answer=lambda subtype, fields: answer)
     decision = await run.permissions.decide(bash("npm test"))
-    assert isinstance(decision, Denied)
+    assert not decision.is_allowed
     assert decision.message.startswith(message)
     assert decision.detail == f"Error: {decision.message}"
-    assert decision.was_asked
     assert decision.meta is not None
     told = decision.meta["permission_decision"]
     assert (told["source"], told.get("reason_type")) == meta
@@ -285,7 +198,7 @@ async def test_a_denial_that_interrupts_does_not_show_its_message_to_the_model(t
     answer = {"behavior": "deny", "message": "stop it", "interrupt": True}
     run = Asked(tmp_path, *WITH_HOST, answer=lambda subtype, fields: answer)
     decision = await run.permissions.decide(bash("npm test"))
-    assert isinstance(decision, Denied)
+    assert not decision.is_allowed
     assert decision.interrupt
     assert "stop it" not in decision.message
     assert decision.meta == {"id": "toolu_1", "non_execution_kind": "user-rejected"}
@@ -295,11 +208,11 @@ async def test_a_host_that_is_gone_denies(tmp_path: Path) -> None:
     run = Asked(tmp_path, *WITH_HOST)
     run.is_gone = True
     decision = await run.permissions.decide(bash("npm test"))
-    assert isinstance(decision, Denied)
+    assert not decision.is_allowed
     assert decision.message.endswith("AbortError: Tool permission stream closed before response received")
     run.hooks.register({"PreToolUse": [{"hookCallbackIds": ["h"]}]})
     decision = await run.permissions.decide(bash("ls"))
-    assert isinstance(decision, Denied)
+    assert not decision.is_allowed
     assert decision.meta == {"id": "toolu_1", "non_execution_kind": "cancelled"}
 
 
@@ -317,10 +230,10 @@ async def test_the_host_may_change_the_input_if_it_fits_the_tool(
     run = Asked(tmp_path, *WITH_HOST, answer=lambda subtype, fields: answer, offered=[SPEC])
     decision = await run.permissions.decide(bash("npm test"))
     if expected is not None:
-        assert isinstance(decision, Allowed)
+        assert decision.is_allowed
         assert decision.input == expected
         return
-    assert isinstance(decision, Denied)
+    assert not decision.is_allowed
     assert "The required parameter `command` is missing" in decision.message
     assert run.permissions.denials == []
 
@@ -331,7 +244,7 @@ async def test_changed_permissions_hold_for_what_follows(tmp_path: Path) -> None
 
     run = Asked(tmp_path, *WITH_HOST, answer=host)
     await run.permissions.decide(bash("npm test"))
-    await run.permissions.decide(bash("npm test all"))
+    await run.permissions.decide(bash("npm test"))
     assert len(run.asked) == 1
     await run.permissions.decide(call("Write", file_path="a.txt"))
     await run.permissions.decide(call("Write", file_path="b.txt"))
@@ -340,9 +253,6 @@ async def test_changed_permissions_hold_for_what_follows(tmp_path: Path) -> None
     assert run.frames == [
         {"type": "system", "subtype": "status", "status": None, "permissionMode": "acceptEdits"}
     ]
-    await run.permissions.decide(call("Write", file_path="/elsewhere/a.txt"))
-    await run.permissions.decide(call("Write", file_path="/elsewhere/b.txt"))
-    assert len(run.asked) == 3
 
 
 def test_updates_add_replace_and_remove(tmp_path: Path) -> None:
@@ -405,7 +315,7 @@ async def test_a_hook_that_is_faster_withdraws_the_question_to_the_host(tmp_path
     run.hooks.register({"PermissionRequest": [{"hookCallbackIds": ["h"]}]})
     async with run.running():
         decision = await run.permissions.decide(bash("npm test"))
-        assert isinstance(decision, Denied)
+        assert not decision.is_allowed
         assert (decision.message, decision.source) == ("hook says no", "hook")
         assert [kind for kind, _ in run.asked] == ["can_use_tool", "hook_callback"]
         assert run.withdrawn == ["can_use_tool"]
@@ -419,7 +329,7 @@ async def test_a_host_that_is_faster_leaves_the_hook_alone(tmp_path: Path) -> No
     run.hooks.register({"PermissionRequest": [{"hookCallbackIds": ["h"]}]})
     async with run.running():
         decision = await run.permissions.decide(bash("npm test"))
-        assert isinstance(decision, Allowed)
+        assert decision.is_allowed
         assert decision.source == "user_temporary"
         assert run.withdrawn == []
 
@@ -442,10 +352,10 @@ async def test_both_questions_end_with_the_turn(tmp_path: Path) -> None:
 async def test_a_hook_can_allow_where_nobody_can_be_asked(argv: tuple[str, ...], tmp_path: Path) -> None:
     run = Asked(tmp_path, *argv, answer=lambda subtype, fields: deciding(behavior="allow"))
     decision = await run.permissions.decide(bash("npm test"))
-    assert isinstance(decision, Denied)
+    assert not decision.is_allowed
     assert run.frames[0]["subtype"] == "permission_denied"
     run.hooks.register({"PermissionRequest": [{"hookCallbackIds": ["h"]}]})
-    assert isinstance(await run.permissions.decide(bash("npm test")), Allowed)
+    assert (await run.permissions.decide(bash("npm test"))).is_allowed
 
 
 async def test_a_hook_puts_a_call_off(tmp_path: Path) -> None:
@@ -453,7 +363,7 @@ async def test_a_hook_puts_a_call_off(tmp_path: Path) -> None:
     run = Asked(tmp_path, answer=lambda subtype, fields: defer)
     run.hooks.register({"PreToolUse": [{"hookCallbackIds": ["h"]}]})
     decision = await run.permissions.decide(bash("ls"))
-    assert isinstance(decision, Denied)
+    assert not decision.is_allowed
     assert decision.deferred
     assert run.permissions.denials == []
 
@@ -467,5 +377,5 @@ async def test_a_hook_changes_the_input_and_rules_judge_what_it_made_of_it(tmp_p
     run = Asked(tmp_path, *WITH_HOST, *settings(deny=["Bash(rm:*)"]), answer=host)
     run.hooks.register({"PreToolUse": [{"hookCallbackIds": ["h"]}]})
     decision = await run.permissions.decide(bash("ls"))
-    assert isinstance(decision, Denied)
+    assert not decision.is_allowed
     assert decision.message == "Permission to use Bash with command rm x has been denied."

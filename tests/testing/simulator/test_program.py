@@ -18,7 +18,7 @@ import outrider
 from outrider.command import Command
 from outrider.errors import SessionNotFound
 from outrider.testing import Gate, Simulator, expect, hang, say, use_tool
-from outrider.testing._simulator.program.process import write_launcher
+from outrider.testing._simulator.program import write_launcher
 from outrider.transports import ProcessTransport
 from tests.testing.simulator.driving import STREAMING, Driver, user
 from tests.testing.simulator.recorded_host import kinds

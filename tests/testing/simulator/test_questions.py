@@ -10,8 +10,7 @@ import pytest
 
 import outrider
 from outrider.testing import say, use_tool
-from outrider.testing._script.words import ask_question, exit_plan_mode
-from outrider.testing._simulator.permissions.permissions import Allowed, Denied
+from outrider.testing._script.script import ask_question, exit_plan_mode
 from outrider.testing._simulator.transport import Simulator
 from outrider.wire import JsonObject
 from tests.testing.simulator.asked import WITH_HOST, Asked, Reply, call
@@ -46,12 +45,6 @@ ANSWERED: list[tuple[list[JsonObject], JsonObject, str]] = [
     (ONE, {"answers": {"Q1?": "a"}}, 'Your questions have been answered: "Q1?"="a". You can now'),
     (ONE, {}, "The user did not answer the questions."),
     (ONE, {"answers": {}, "response": "neither"}, "The user responded: neither"),
-    (ONE, {"answers": {"Q1?": "c"}}, 'The user answered: "Q1?"="c". Read the answers carefully'),
-    (
-        ONE,
-        {"answers": {"Q1?": "a"}, "annotations": {"Q1?": {"notes": "n", "preview": "p"}}},
-        'The user answered: "Q1?"="a" selected preview:\np notes: n. Read',
-    ),
     (
         [question("Q1?"), question("Q2?", multiple=True)],
         {"answers": {"Q1?": "b", "Q2?": "a, b"}},
@@ -60,7 +53,7 @@ ANSWERED: list[tuple[list[JsonObject], JsonObject, str]] = [
     (
         [question("Q2?", multiple=True)],
         {"answers": {"Q2?": ["a", "b"]}},
-        'Your questions have been answered: "Q2?"="a,b". You',
+        'Your questions have been answered: "Q2?"="a, b". You',
     ),
     (
         [question("Q1?"), question("Q2?")],
@@ -75,7 +68,7 @@ async def test_the_model_is_told_what_the_user_said(
     questions: list[JsonObject], given: JsonObject, text: str, tmp_path: Path
 ) -> None:
     run = Asked(tmp_path, *WITH_HOST)
-    outcome = await run.questions.perform(call("AskUserQuestion", questions=questions, **given))
+    outcome = run.questions.perform(call("AskUserQuestion", questions=questions, **given))
     assert isinstance(outcome.content, str)
     assert outcome.content.startswith(text)
     assert not outcome.is_error
@@ -89,7 +82,7 @@ async def test_a_question_without_a_choice_is_refused_before_anybody_sees_it(
     run = Asked(tmp_path, *WITH_HOST)
     run.hooks.register({"PreToolUse": [{"hookCallbackIds": ["h"]}]})
     decision = await run.permissions.decide(call("AskUserQuestion", questions=questions))
-    assert isinstance(decision, Denied)
+    assert not decision.is_allowed
     assert decision.message.startswith("<tool_use_error>InputValidationError: ")
     assert decision.meta is None
     assert run.asked == []
@@ -105,12 +98,12 @@ async def test_a_hook_can_answer_in_the_place_of_the_user_but_not_just_allow(tmp
 
     run = Asked(tmp_path, *WITH_HOST, answer=host)
     run.hooks.register({"PreToolUse": [{"hookCallbackIds": ["h"]}]})
-    assert isinstance(await run.permissions.decide(call("AskUserQuestion", questions=ONE)), Denied)
+    assert not (await run.permissions.decide(call("AskUserQuestion", questions=ONE))).is_allowed
     (asked,) = run.of("can_use_tool")
     assert asked["requires_user_interaction"] is True
     specific["updatedInput"] = {"questions": ONE, "answers": {"Q1?": "b"}}
     decision = await run.permissions.decide(call("AskUserQuestion", questions=ONE))
-    assert isinstance(decision, Allowed)
+    assert decision.is_allowed
     assert decision.source == "hook"
     assert len(run.of("can_use_tool")) == 1
 
@@ -143,15 +136,13 @@ async def test_an_approved_plan_goes_back_to_the_mode_before_it(before: str, tmp
         before,
         answer=lambda subtype, fields: {"behavior": "allow"},
     )
-    await run.questions.perform(call("EnterPlanMode"))
+    run.questions.perform(call("EnterPlanMode"))
     assert run.permission_mode == "plan"
-    assert str(run.questions.plan_path) in (run.questions.reminder() or "")
     leave = run.questions.filled(call("ExitPlanMode"))
     assert leave.input == {}
-    assert isinstance(await run.permissions.decide(leave), Allowed)
-    outcome = await run.questions.perform(leave)
+    assert (await run.permissions.decide(leave)).is_allowed
+    outcome = run.questions.perform(leave)
     assert run.permission_mode == before
-    assert run.questions.reminder() is None
     assert outcome.content == "User has approved exiting plan mode. You can now proceed."
     assert outcome.detail == {"plan": None, "isAgent": False, "filePath": str(run.questions.plan_path)}
     assert [frame["permissionMode"] for frame in run.frames] == ["plan", before]
@@ -160,15 +151,12 @@ async def test_an_approved_plan_goes_back_to_the_mode_before_it(before: str, tmp
 async def test_a_plan_is_read_from_its_file_and_may_be_edited_by_the_user(tmp_path: Path) -> None:
     run = Asked(tmp_path, *WITH_HOST, "--permission-mode", "plan")
     assert run.questions.plan() == {"exists": False}
-    written = call("Write", file_path=str(run.questions.plan_path), content="# Plan")
-    assert isinstance(await run.permissions.decide(written), Allowed)
-    assert run.asked == []
     run.questions.plan_path.parent.mkdir()
     run.questions.plan_path.write_text("# Plan")
     leave = run.questions.filled(call("ExitPlanMode", plan="# Another"))
     assert leave.input == {"plan": "# Plan", "planFilePath": str(run.questions.plan_path)}
     assert run.questions.plan()["content"] == "# Plan"
-    outcome = await run.questions.perform(call("ExitPlanMode", plan="# Edited"))
+    outcome = run.questions.perform(call("ExitPlanMode", plan="# Edited"))
     assert isinstance(outcome.detail, dict)
     assert outcome.detail["planWasEdited"] is True
     assert str(outcome.content).endswith("## Approved Plan (edited by user):\n# Edited")
@@ -177,7 +165,7 @@ async def test_a_plan_is_read_from_its_file_and_may_be_edited_by_the_user(tmp_pa
 async def test_a_plan_can_only_be_left_from_plan_mode(tmp_path: Path) -> None:
     run = Asked(tmp_path, *WITH_HOST)
     decision = await run.permissions.decide(run.questions.filled(call("ExitPlanMode", plan="x")))
-    assert isinstance(decision, Denied)
+    assert not decision.is_allowed
     assert decision.message.startswith("<tool_use_error>You are not in plan mode.")
     assert run.asked == []
 

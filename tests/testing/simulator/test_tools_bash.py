@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from outrider.testing._simulator.world import Outcome, ToolCall
+from outrider.testing._simulator.context import Outcome, ToolCall
 from tests.testing.simulator.test_background import is_running, pid_in, until
 from tests.testing.simulator.world import World
 
@@ -38,7 +38,7 @@ async def test_a_cancelled_call_kills_the_command_with_all_that_it_started(
 async def test_a_cancelled_call_that_was_told_of_is_told_to_have_ended(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("outrider.testing._simulator.tools.bash._ANNOUNCED_AFTER", 0.01)
+    monkeypatch.setattr("outrider.testing._simulator.tools.background._ANNOUNCED_AFTER", 0.01)
     async with world.running():
         async with anyio.create_task_group() as turn:
             turn.start_soon(lambda: world.use("Bash", command=": ; sleep 600"))

@@ -220,19 +220,6 @@ def test_a_call_that_was_never_answered_is_left_out_when_resumed(world: World) -
     assert messages == [{"role": "user", "content": "go"}, {"role": "assistant", "content": [text("I look")]}]
 
 
-def test_a_compacted_session_is_resumed_from_its_summary_on(world: World) -> None:
-    talk(world.transcript)
-    leaf = lines(world.transcript.path)[-1]["uuid"]
-    boundary = {"subtype": "compact_boundary", "content": "Conversation compacted"}
-    world.transcript.append_system(boundary, uuid=new_id())
-    world.transcript.append_user(user("In short: …"), uuid=new_id(), isCompactSummary=True, isMeta=True)
-    written = lines(world.transcript.path)
-    assert written[-2]["parentUuid"] is None
-    assert written[-2]["logicalParentUuid"] == leaf
-    _, messages = again(world).transcript.resume(world.session_id)
-    assert messages == [{"role": "user", "content": "In short: …"}]
-
-
 def test_the_cost_of_a_session_goes_on(world: World) -> None:
     talk(world.transcript)
     world.transcript.close({"totalCostUSD": 0.25})

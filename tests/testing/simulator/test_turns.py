@@ -370,19 +370,6 @@ async def test_clear_begins_another_conversation_under_another_id() -> None:
     assert after["total_cost_usd"] < before["total_cost_usd"] * 2
 
 
-async def test_compact_puts_a_summary_in_the_place_of_the_conversation() -> None:
-    script = Simulator([say("one"), say("we said hello"), say("two")])
-    async with driven(script) as host:
-        await host.ask("hello")
-        compacted = await host.ask("/compact")
-        await host.ask("go on")
-    assert compacted["local_command"] == "compact"
-    boundary = next(frame for frame in host.said if frame.get("subtype") == "compact_boundary")
-    assert boundary["compact_metadata"]["trigger"] == "manual"
-    assert "we said hello" in script.requests[2].messages[0]["content"]
-    assert len(script.requests[2].messages) == 2
-
-
 @pytest.mark.parametrize("prompt, fields", [("/no-such-command", {}), ("/clear", {"client_composed": True})])
 async def test_what_is_no_command_goes_to_the_model(prompt: str, fields: dict[str, Any]) -> None:
     script = Simulator([say("what?")])

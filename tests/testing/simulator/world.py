@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,11 +11,11 @@ from uuid import uuid4
 import anyio
 
 from outrider.testing import clean_environment
-from outrider.testing._simulator.program.invocation import Invocation
+from outrider.testing._simulator.context import Outcome, ToolCall
+from outrider.testing._simulator.program import Invocation
 from outrider.testing._simulator.tools.background import Background
 from outrider.testing._simulator.tools.tools import Tools
 from outrider.testing._simulator.transcript import Transcript
-from outrider.testing._simulator.world import Outcome, ToolCall
 from outrider.transcripts import project_folder
 from outrider.wire import JsonObject
 
@@ -62,9 +62,6 @@ class World:
 
     def complain(self, line: str) -> None:
         self.lines.append(line)
-
-    def on_end_of_turn(self, later: Callable[[], None]) -> None:
-        later()
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[World]:

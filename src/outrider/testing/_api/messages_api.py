@@ -1,173 +1,281 @@
-"""`MessagesApi`, a Messages API on this machine that answers from a script and keeps the requests.
+"""Owns `MessagesApi`, a Messages API on this machine that answers from a script, and its HTTP server.
 
-Sends each answer as one JSON object or as events. Does not check requests, and knows no agent.
+Does not check requests, and knows no agent.
 """
 
 from __future__ import annotations
 
 import json
 import secrets
+import selectors
+import socket
+import struct
+import sys
 import threading
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self, TypeAlias, assert_never, cast, get_args
+from http import HTTPStatus
+from http.client import HTTPException, parse_headers
+from typing import TYPE_CHECKING, Literal, Self, TypeAlias, assert_never, cast, get_args
 
 from outrider.errors import OptionsError, UsageError
-from outrider.testing._api.requests import Request, kind_of
-from outrider.testing._api.server import Exchange, Server
+from outrider.testing._api.requests import Request, RequestLog, kind_of
 from outrider.testing._script.script import NOT_OURS, Item, Script, Scripted, ScriptSource
 from outrider.testing._script.steps import (
     Answer,
-    Block,
     Drop,
     Failure,
     Gate,
     Hang,
     Step,
-    Text,
-    Thinking,
-    ToolUse,
+    count_pieces,
+    events_of,
     fail,
+    message_of,
     say,
-    split,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
+    from io import BufferedReader
     from types import TracebackType
 
     from outrider.wire import JsonObject
 
-__all__ = [
-    "Event",
-    "MessagesApi",
-    "Player",
-    "Scripted",
-    "SideKind",
-    "count_pieces",
-    "error_body",
-    "error_event",
-    "event_stream",
-    "message_body",
-]
+__all__ = ["Ended", "Exchange", "MessagesApi", "Server", "SideKind"]
 
 
-_USAGE: Final[JsonObject] = {
-    "input_tokens": 10,
-    "cache_creation_input_tokens": 0,
-    "cache_read_input_tokens": 0,
-    "output_tokens": 5,
-}
+# Enough for a whole test run on one machine.
+_BACKLOG = 64
+# Some clients send nothing of a large body before they are told to.
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
-class Event(NamedTuple):
-    """A server-sent event."""
-
-    data: bytes
-    is_piece: bool = False
-    """Whether it carries a piece of a block: gates and delays are counted by these."""
+class Ended(Exception):
+    """The exchange cannot go on: the client has left, or the server closes."""
 
 
-def message_body(answer: Answer, *, id: str, model: str) -> JsonObject:
-    """The answer as one JSON object. Calls of tools that have no id get one that follows from this one."""
-    blocks = [_block(block, f"{id.replace('msg', 'toolu')}_{at}") for at, block in enumerate(answer.blocks)]
-    uses_tool = any(isinstance(block, ToolUse) for block in answer.blocks)
-    body: JsonObject = {
-        "id": id,
-        "type": "message",
-        "role": "assistant",
-        "model": answer.model or model,
-        "content": blocks,
-        "stop_reason": answer.stop_reason or ("tool_use" if uses_tool else "end_turn"),
-        "stop_sequence": None,
-        "usage": {**_USAGE, **answer.usage},
-    }
-    if answer.stop_details is not None:
-        body["stop_details"] = dict(answer.stop_details)
-    return body
+class _Wakeup:
+    """Wakes a thread that waits for it, or for a socket."""
+
+    def __init__(self) -> None:
+        self._inside, self._outside = socket.socketpair()
+        self._outside.setblocking(False)
+
+    def set(self) -> None:
+        try:
+            self._outside.send(b"\0")
+        except OSError:
+            # Full, so it has rung; or closed, so nobody waits.
+            pass
+
+    def wait(self, other: socket.socket | None, timeout: float | None = None) -> bool:
+        """Wait until it is set or the other can be read; says whether the latter is so."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._inside, selectors.EVENT_READ)
+            if other is not None:
+                selector.register(other, selectors.EVENT_READ)
+            ready = [key.fileobj for key, _ in selector.select(timeout)]
+        if self._inside in ready:
+            self._inside.recv(1024)
+        return other in ready
+
+    def close(self) -> None:
+        self._inside.close()
+        self._outside.close()
 
 
-def _block(block: Block, id: str) -> JsonObject:
-    match block:
-        case Text(pieces):
-            return {"type": "text", "text": "".join(pieces)}
-        case Thinking(pieces, signature):
-            return {"type": "thinking", "thinking": "".join(pieces), "signature": signature}
-        case ToolUse(name, given, chosen):
-            return {"type": "tool_use", "id": chosen or id, "name": name, "input": dict(given)}
+class Exchange:
+    """One request, and the means to answer it."""
+
+    def __init__(
+        self, server: Server, connection: _Connection, method: str, path: str, headers: Mapping[str, str]
+    ) -> None:
+        self.method, self.path, self.headers = method, path, headers
+        self.body = b""
+        self._server, self._connection = server, connection
+
+    def send(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        """Answer at once."""
+        length = {"content-length": str(len(body))}
+        # An answer to HEAD says how long it would be.
+        self._write(_head(status, {**headers, **length}) + (b"" if self.method == "HEAD" else body))
+
+    def start(self, headers: Mapping[str, str]) -> None:
+        """Begin an answer in pieces."""
+        self._write(_head(200, {**headers, "transfer-encoding": "chunked"}))
+
+    def send_piece(self, piece: bytes) -> None:
+        self._write(b"%x\r\n%b\r\n" % (len(piece), piece))
+
+    def finish(self) -> None:
+        self._write(b"0\r\n\r\n")
+
+    def cut(self) -> None:
+        """End the connection where it is, with no goodbye."""
+        self._connection.reset()
+        raise Ended
+
+    def wake(self) -> None:
+        """Have `wait` look again. Any thread may call it."""
+        self._connection.wakeup.set()
+
+    def wait(self, is_over: Callable[[], bool], timeout: float | None = None) -> None:
+        """Wait until it is so, or the time is up. Raises `Ended` if the client or the server leaves."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not is_over():
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                return
+            self._connection.wait(left)
+            if self._server.is_closing:
+                raise Ended
+
+    def _write(self, data: bytes) -> None:
+        try:
+            self._connection.socket.sendall(data)
+        except OSError:
+            raise Ended from None
 
 
-def event_stream(answer: Answer, body: JsonObject) -> Iterator[Event]:
-    """The events that a message is streamed in; `body` is the same message whole."""
-    usage: JsonObject = body["usage"]
-    opening = {key: value for key, value in body.items() if key != "stop_details"}
-    # Before it has written anything, the model has counted one token.
-    opening |= {"content": [], "stop_reason": None, "usage": {**usage, "output_tokens": 1}}
-    yield _event("message_start", message=opening)
-    for index, block in enumerate(answer.blocks):
-        whole: JsonObject = body["content"][index]
-        yield _event("content_block_start", index=index, content_block=_empty(whole))
-        for delta in _deltas(block):
-            is_piece = delta["type"] != "signature_delta"
-            yield _event("content_block_delta", is_piece, index=index, delta=delta)
-        yield _event("content_block_stop", index=index)
-    ending = {key: body[key] for key in ("stop_reason", "stop_sequence", "stop_details") if key in body}
-    yield _event("message_delta", delta=ending, usage=usage)
-    yield _event("message_stop")
+def _head(status: int, headers: Mapping[str, str]) -> bytes:
+    known = {entry.value: entry.phrase for entry in HTTPStatus}
+    lines = [f"HTTP/1.1 {status} {known.get(status, 'Unknown')}"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
 
-def count_pieces(answer: Answer) -> int:
-    """How many pieces there are in its stream."""
-    return sum(
-        len(_input_pieces(block)) if isinstance(block, ToolUse) else len(block.pieces)
-        for block in answer.blocks
-    )
+class _Connection:
+    """A client's connection."""
+
+    def __init__(self, client: socket.socket) -> None:
+        self.socket = client
+        self.wakeup = _Wakeup()
+        self._is_watched = True
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def wait(self, timeout: float | None) -> None:
+        """Wait for the bell. Raises `Ended` if the client leaves."""
+        if self.wakeup.wait(self.socket if self._is_watched else None, timeout):
+            try:
+                has_left = not self.socket.recv(1, socket.MSG_PEEK)
+            except OSError:
+                has_left = True
+            if has_left:
+                raise Ended
+            # It has sent its next request already, behind which its end cannot be seen.
+            self._is_watched = False
+
+    def reset(self) -> None:
+        """Have the client see a reset, not an end, when it is closed."""
+        linger = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+
+    def end(self) -> None:
+        """Wake whoever reads from it or waits."""
+        try:
+            self.socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+        self.wakeup.set()
+
+    def close(self) -> None:
+        self.socket.close()
+        self.wakeup.close()
 
 
-def _empty(block: JsonObject) -> JsonObject:
-    """The block as it starts."""
-    blank: JsonObject = {"text": "", "thinking": "", "signature": "", "input": {}}
-    return {key: blank.get(key, value) for key, value in block.items()}
+class Server:
+    """Calls `respond` for each request, in a thread of the connection's.
+
+    What it raises, other than `Ended`, goes to `on_error`, and the connection ends.
+    """
+
+    def __init__(
+        self, respond: Callable[[Exchange], object], on_error: Callable[[Exception], object]
+    ) -> None:
+        self.is_closing = False
+        self._respond, self._on_error = respond, on_error
+        # Touched by the accepting thread alone, and by `close` once that has ended.
+        self._threads: dict[threading.Thread, _Connection] = {}
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=_BACKLOG)
+        self._listener.setblocking(False)
+        self.port: int = self._listener.getsockname()[1]
+        self._wakeup = _Wakeup()
+        # Daemons: a server that was forgotten does not keep a program from its end.
+        self._thread = threading.Thread(target=self._accept, name=f"messages-api-{self.port}", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End every connection, and wait until all threads have."""
+        self.is_closing = True
+        self._wakeup.set()
+        self._thread.join()
+        self._listener.close()
+        self._wakeup.close()
+        for connection in self._threads.values():
+            connection.end()
+        for thread in self._threads:
+            thread.join()
+
+    def _accept(self) -> None:
+        while not self.is_closing:
+            if not self._wakeup.wait(self._listener):
+                continue
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                # It left again.
+                continue
+            client.setblocking(True)
+            connection = _Connection(client)
+            thread = threading.Thread(
+                target=self._serve, args=(connection,), name=f"{self._thread.name}-client", daemon=True
+            )
+            self._threads = {each: its for each, its in self._threads.items() if each.is_alive()}
+            self._threads[thread] = connection
+            thread.start()
+
+    def _serve(self, connection: _Connection) -> None:
+        try:
+            with connection.socket.makefile("rb") as reader:
+                while not self.is_closing and (exchange := self._read(connection, reader)):
+                    self._respond(exchange)
+                    if exchange.headers.get("connection", "").lower() == "close":
+                        break
+        except (Ended, OSError):
+            pass
+        except Exception as error:  # noqa: BLE001 - told to whoever runs the server
+            self._on_error(error)
+        finally:
+            connection.close()
+
+    def _read(self, connection: _Connection, reader: BufferedReader) -> Exchange | None:
+        """The next request of a connection, if there is one."""
+        words = reader.readline(65536).decode("latin-1").split()
+        if not words:
+            return None
+        if len(words) != 3:
+            raise HTTPException(f"the first line of a request is {' '.join(words)[:80]!r}")
+        headers = {name.lower(): value for name, value in parse_headers(reader).items()}
+        exchange = Exchange(self, connection, words[0], words[1].partition("?")[0], headers)
+        if "transfer-encoding" in headers:
+            exchange.send(411, {"connection": "close"}, b"")
+            return None
+        if headers.get("expect", "").lower() == "100-continue":
+            connection.socket.sendall(_CONTINUE)
+        exchange.body = reader.read(int(headers.get("content-length") or 0))
+        return exchange
 
 
-def _deltas(block: Block) -> Iterator[JsonObject]:
-    match block:
-        case Text(pieces):
-            for piece in pieces:
-                yield {"type": "text_delta", "text": piece}
-        case Thinking(pieces, signature):
-            for piece in pieces:
-                yield {"type": "thinking_delta", "thinking": piece}
-            yield {"type": "signature_delta", "signature": signature}
-        case ToolUse():
-            for piece in _input_pieces(block):
-                yield {"type": "input_json_delta", "partial_json": piece}
-
-
-def _input_pieces(block: ToolUse) -> tuple[str, ...]:
-    return split(json.dumps(dict(block.input)), block.chunks)
-
-
-def error_body(failure: Failure, *, request_id: str) -> JsonObject:
-    error = {"type": failure.type, "message": failure.message}
-    return {"type": "error", "error": error, "request_id": request_id}
-
-
-def error_event(failure: Failure) -> bytes:
-    """The error in the middle of a stream."""
-    return _event("error", error={"type": failure.type, "message": failure.message}).data
-
-
-def _event(type: str, is_piece: bool = False, /, **fields: object) -> Event:
-    data = json.dumps({"type": type, **fields})
-    return Event(f"event: {type}\ndata: {data}\n\n".encode(), is_piece)
+def _event(data: JsonObject) -> bytes:
+    return f"event: {data['type']}\ndata: {json.dumps(data)}\n\n".encode()
 
 
 _JSON = "application/json"
 _EVENTS = "text/event-stream; charset=utf-8"
 
 
-class Player:
+class _Player:
     """Plays one step for one request. `id` ends the ids of all that it makes."""
 
     def __init__(self, exchange: Exchange, request: Request, *, id: str, hanging: Gate) -> None:
@@ -211,35 +319,36 @@ class Player:
             self._wait_at(gate)
         self._exchange.start(self._headers(_EVENTS, dict(answer.headers)))
         sent = 0
-        for event in event_stream(answer, body):
+        for event in events_of(answer, body):
             if event.is_piece:
                 self._exchange.wait(lambda: False, answer.delay)
                 sent += 1
-            self._exchange.send_piece(event.data)
+            self._exchange.send_piece(_event(event.data))
             if gate is not None and event.is_piece and sent == held_at:
                 self._wait_at(gate)
         self._exchange.finish()
 
     def _fail(self, failure: Failure) -> None:
+        error = {"type": failure.type, "message": failure.message}
         if failure.after is not None and self._is_streamed:
             self._begin(failure.after)
-            self._exchange.send_piece(error_event(failure))
+            self._exchange.send_piece(_event({"type": "error", "error": error}))
             self._exchange.finish()
         else:
-            body = error_body(failure, request_id=self._request_id)
+            body: JsonObject = {"type": "error", "error": error, "request_id": self._request_id}
             self.send_json(body, failure.status, dict(failure.headers))
 
     def _begin(self, text: str) -> None:
         """Stream a message as far as the end of this text."""
         self._exchange.start(self._headers(_EVENTS, {}))
         beginning = say(text)
-        for event in event_stream(beginning, self._body(beginning)):
-            self._exchange.send_piece(event.data)
+        for event in events_of(beginning, self._body(beginning)):
+            self._exchange.send_piece(_event(event.data))
             if event.is_piece:
                 return
 
     def _body(self, answer: Answer) -> JsonObject:
-        return message_body(answer, id=self._message_id, model=str(self._request.body.get("model", "")))
+        return message_of(answer, id=self._message_id, model=str(self._request.body.get("model", "")))
 
     def _wait_at(self, gate: Gate) -> None:
         gate.on_open(self._exchange.wake)
@@ -294,8 +403,7 @@ class MessagesApi:
                 hint = f"There are {', '.join(map(repr, get_args(SideKind)))}."
                 raise OptionsError(f"`side` has a kind of request that means nothing: {kind!r}", hint=hint)
             self._side[kind] = scripted
-        self._arrived = threading.Condition()
-        self._requests: list[Request] = []
+        self._requests = RequestLog()
         self._hanging = Gate(after=0)
         self._errors = self._script.errors
         self._server: Server | None = None
@@ -354,7 +462,7 @@ class MessagesApi:
 
     def release(self) -> None:
         """Let all requests go on that `hang()` holds now."""
-        with self._arrived:
+        with self._requests.arrived:
             hanging, self._hanging = self._hanging, Gate(after=0)
         hanging.open()
 
@@ -366,13 +474,12 @@ class MessagesApi:
     @property
     def requests(self) -> list[Request]:
         """All requests so far, in the order of their arrival."""
-        with self._arrived:
-            return list(self._requests)
+        return self._requests.all()
 
     @property
     def main_requests(self) -> list[Request]:
         """Those of the main conversation: one for each step that was taken."""
-        return [request for request in self.requests if request.kind == "main"]
+        return self._requests.main()
 
     def wait_for(self, what: int | Callable[[Request], bool], timeout: float = 30.0) -> Request:
         """Block this thread until a request is there: the n-th of the main conversation, from 1 on, or the
@@ -380,20 +487,7 @@ class MessagesApi:
 
         Raises `TimeoutError` if it does not come.
         """
-        deadline = time.monotonic() + timeout
-        with self._arrived:
-            while (found := self._find(what)) is None:
-                if not self._arrived.wait(deadline - time.monotonic()) and self._find(what) is None:
-                    came = ", ".join(request.kind for request in self._requests) or "none"
-                    wanted = f"main request {what}" if isinstance(what, int) else "the request"
-                    raise TimeoutError(f"{wanted} did not come within {timeout:g} s; those that did: {came}")
-        return found
-
-    def _find(self, what: int | Callable[[Request], bool]) -> Request | None:
-        if callable(what):
-            return next(filter(what, self._requests), None)
-        main = [request for request in self._requests if request.kind == "main"]
-        return main[what - 1] if 1 <= what <= len(main) else None
+        return self._requests.wait_for(what, timeout)
 
     # What becomes of a request.
 
@@ -403,15 +497,14 @@ class MessagesApi:
         request = Request(
             kind=kind, method=exchange.method, path=exchange.path, headers=exchange.headers, body=body
         )
-        with self._arrived:
-            self._requests.append(request)
+        with self._requests.arrived:
+            self._requests.add(request)
             number, hanging = len(self._requests), self._hanging
             # Which step it is follows from the order of arrival; a function in the script may take its time.
             is_side = kind not in ("main", "subagent")
             chosen = partial(self._beside, request) if is_side else self._script.reserve(request)
-            self._arrived.notify_all()
         step = chosen()
-        player = Player(exchange, request, id=f"{self._mark}{number:04}", hanging=hanging)
+        player = _Player(exchange, request, id=f"{self._mark}{number:04}", hanging=hanging)
         if kind == "count_tokens" and (step is None or isinstance(step, Answer)):
             player.send_json({"input_tokens": 10 if step is None else step.usage.get("input_tokens", 10)})
         elif exchange.method == "HEAD":

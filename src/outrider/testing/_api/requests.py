@@ -6,7 +6,9 @@ Does not answer it.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Callable, Mapping
 from itertools import takewhile
 from typing import Final, Literal, TypeAlias, cast
 
@@ -14,7 +16,7 @@ import msgspec
 
 from outrider.wire import JsonObject
 
-__all__ = ["Request", "RequestKind", "blocks_of", "kind_of", "text_of"]
+__all__ = ["Request", "RequestKind", "RequestLog", "blocks_of", "kind_of", "text_of"]
 
 RequestKind: TypeAlias = Literal["main", "subagent", "count_tokens", "probe", "title", "other"]
 """What a request is for: a round of the conversation or of a subagent's, the size of a prompt, whether a
@@ -189,3 +191,47 @@ def _output_format(body: JsonObject) -> object:
 
 def _object(value: object) -> JsonObject:
     return cast("JsonObject", value) if isinstance(value, dict) else {}
+
+
+class RequestLog:
+    """Requests in the order in which they were made."""
+
+    def __init__(self) -> None:
+        self._requests: list[Request] = []
+        self.arrived = threading.Condition()
+        """Held while one is added."""
+
+    def __len__(self) -> int:
+        return len(self._requests)
+
+    def add(self, request: Request) -> None:
+        with self.arrived:
+            self._requests.append(request)
+            self.arrived.notify_all()
+
+    def all(self) -> list[Request]:
+        with self.arrived:
+            return list(self._requests)
+
+    def main(self) -> list[Request]:
+        """Those of the main conversation."""
+        return [request for request in self.all() if request.kind == "main"]
+
+    def wait_for(self, what: int | Callable[[Request], bool], timeout: float) -> Request:
+        """Block this thread until one is there. Raises `TimeoutError` if it does not come."""
+        deadline = time.monotonic() + timeout
+        with self.arrived:
+            while (found := self._find(what)) is None:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    came = ", ".join(request.kind for request in self._requests) or "none"
+                    wanted = f"main request {what}" if isinstance(what, int) else "the request"
+                    raise TimeoutError(f"{wanted} did not come within {timeout:g} s; those that did: {came}")
+                self.arrived.wait(left)
+        return found
+
+    def _find(self, what: int | Callable[[Request], bool]) -> Request | None:
+        if callable(what):
+            return next(filter(what, self._requests), None)
+        main = [request for request in self._requests if request.kind == "main"]
+        return main[what - 1] if 1 <= what <= len(main) else None

@@ -1,4 +1,4 @@
-"""How a contract is checked clause by clause and reported, and the entries that stores are checked with.
+"""Owns how a contract is checked clause by clause and reported, and the entries that stores are checked with.
 
 Knows no clause.
 """

@@ -1,4 +1,4 @@
-"""`check_store`: checks that a session store keeps its contract, clause by clause.
+"""Owns `check_store`, which checks that a session store keeps its contract, clause by clause.
 
 The strict part (batches, projects, leases) is in `store_strict`.
 """

@@ -1,4 +1,4 @@
-"""`check_transport`: checks that a transport keeps its contract, in the order of `Transport`'s own text.
+"""Owns `check_transport`, which checks that a transport keeps its contract, in the order of its text.
 
 How a clause is checked and reported is in `contract`.
 """

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from outrider.errors import OptionsError, UsageError
 from outrider.redaction import DEFAULT, Redaction
-from outrider.testing._replay.matching import ReplayMismatch, read_ignored
-from outrider.testing._replay.replay import Player
+from outrider.testing._replay.replay import Player, ReplayMismatch, read_ignored
 from outrider.transports import Recording, Traced, TraceFile, Transport, intercept, read_trace, timeline
 
 if TYPE_CHECKING:

@@ -21,7 +21,17 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import msgspec
 
 from outrider.errors import OptionsError, OutriderError
-from outrider.testing._script.script import Script
+from outrider.testing._script.script import (
+    Match,
+    Script,
+    ask_question,
+    background_task,
+    exit_plan_mode,
+    expect,
+    structured,
+    subagent,
+    when,
+)
 from outrider.testing._script.steps import (
     Answer,
     Drop,
@@ -35,16 +45,6 @@ from outrider.testing._script.steps import (
     say,
     think,
     use_tool,
-)
-from outrider.testing._script.words import (
-    Match,
-    ask_question,
-    background_task,
-    exit_plan_mode,
-    expect,
-    structured,
-    subagent,
-    when,
 )
 
 if TYPE_CHECKING:

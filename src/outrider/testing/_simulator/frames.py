@@ -1,4 +1,4 @@
-"""Owns the frames of the program, and the lists in them that it tells of itself: commands, agents, models.
+"""Owns the frames of the program: their form, the lists in them, and what a run has used of tokens and money.
 
 Does not decide when a frame is written.
 """
@@ -6,43 +6,39 @@ Does not decide when a frame is written.
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import uuid4
 
 import msgspec
 
-from outrider.testing._simulator.program.invocation import DEFAULT_MODEL
 from outrider.wire import JsonObject
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from outrider.testing._simulator.world import ToolSpec
 
 __all__ = [
     "AGENTS",
-    "ALIASES",
     "CAPABILITIES",
     "COMMANDS",
     "INITIALIZE_CAPABILITIES",
     "INTERRUPTED",
     "INTERRUPTED_TOOL",
-    "Model",
+    "Meter",
     "OUTPUT_STYLES",
-    "PLUGINS",
     "SKILLS",
     "Speaker",
+    "Tally",
     "assistant",
+    "attachment",
     "commands",
+    "PLUGINS",
     "displayed",
-    "init",
+    "informational",
     "lifecycle",
-    "model_of",
     "models",
     "now",
+    "reminder",
     "replay",
     "resolve",
     "state_changed",
+    "stop_hook_error",
     "stream_event",
     "subagent_stats",
     "synthetic",
@@ -51,7 +47,11 @@ __all__ = [
 ]
 
 
-class Model(NamedTuple):
+DEFAULT_MODEL: Final = "claude-opus-5-5"
+"""The model of a session that names none."""
+
+
+class _Model(NamedTuple):
     """A model, with what a million tokens cost."""
 
     name: str
@@ -62,14 +62,14 @@ class Model(NamedTuple):
 
 # A million tokens of cache cost a tenth of those of input to read, and a quarter more to write.
 _MODELS: Final = (
-    Model("claude-opus-5-5", 4.0, 20.0),
-    Model("claude-sonnet-5-5", 2.0, 10.0),
-    Model("claude-haiku-5-5", 0.1, 0.5),
-    Model("claude-fable-5-2", 4.0, 20.0),
-    Model("claude-opus-5", 5.0, 25.0, 64_000),
-    Model("claude-opus-4-8", 5.0, 25.0, 64_000),
+    _Model("claude-opus-5-5", 4.0, 20.0),
+    _Model("claude-sonnet-5-5", 2.0, 10.0),
+    _Model("claude-haiku-5-5", 0.1, 0.5),
+    _Model("claude-fable-5-2", 4.0, 20.0),
+    _Model("claude-opus-5", 5.0, 25.0, 64_000),
+    _Model("claude-opus-4-8", 5.0, 25.0, 64_000),
 )
-ALIASES: Final = {
+_ALIASES: Final = {
     "default": DEFAULT_MODEL,
     "opus": "claude-opus-5-5",
     "fable": "claude-fable-5-2",
@@ -78,14 +78,14 @@ ALIASES: Final = {
 }
 
 
-def model_of(name: str) -> Model:
+def _model_of(name: str) -> _Model:
     """What is known of a model; one that is not known costs as much as the default one."""
-    return next((model for model in _MODELS if model.name == name), Model(name, 4.0, 20.0, 32_000))
+    return next((model for model in _MODELS if model.name == name), _Model(name, 4.0, 20.0, 32_000))
 
 
 def resolve(name: str | None) -> str:
     """The full name of a model."""
-    return DEFAULT_MODEL if name is None else ALIASES.get(name, name)
+    return DEFAULT_MODEL if name is None else _ALIASES.get(name, name)
 
 
 def displayed(name: str) -> str:
@@ -97,7 +97,7 @@ def displayed(name: str) -> str:
 def models() -> list[JsonObject]:
     """The models that can be chosen."""
     found: list[JsonObject] = []
-    for alias, name in ALIASES.items():
+    for alias, name in _ALIASES.items():
         shown = "Default (recommended)" if alias == "default" else alias.capitalize()
         model: JsonObject = {
             "value": alias,
@@ -335,6 +335,25 @@ def stream_event(event: JsonObject, **fields: object) -> JsonObject:
     return {"type": "stream_event", "event": event, "parent_tool_use_id": None, **fields}
 
 
+def informational(content: str, level: str) -> JsonObject:
+    return {"type": "system", "subtype": "informational", "content": content, "level": level}
+
+
+def stop_hook_error(event: str) -> JsonObject:
+    return {
+        "type": "system",
+        "subtype": "notification",
+        "key": "stop-hook-error",
+        "text": f"{event} hook error occurred · ctrl+o to see",
+        "priority": "immediate",
+    }
+
+
+def reminder(text: str) -> JsonObject:
+    """A block for the model that is the program's, not the user's."""
+    return {"type": "text", "text": f"<system-reminder>\n{text}\n</system-reminder>"}
+
+
 def lifecycle(uuid: str, state: str) -> JsonObject:
     return {"type": "command_lifecycle", "command_uuid": uuid, "state": state}
 
@@ -344,62 +363,9 @@ def state_changed(state: str, *, is_for_host: bool) -> JsonObject:
     return {"type": "system", "subtype": "session_state_changed", "state": state, **fields}
 
 
-def init(
-    *,
-    cwd: str,
-    session_id: str,
-    tools: Iterable[ToolSpec],
-    servers: Sequence[JsonObject],
-    model: str,
-    permission_mode: str,
-    version: str,
-    agents: Sequence[str],
-    memory: str,
-    folders: Sequence[str],
-    key_source: str,
-    uuids: Sequence[str] = (),
-) -> JsonObject:
-    """What each turn begins with."""
-    names = ["Task" if spec.name == "Agent" else spec.name for spec in tools]
-    frame: JsonObject = {
-        "type": "system",
-        "subtype": "init",
-        "cwd": cwd,
-        "session_id": session_id,
-        "tools": sorted(names, key=lambda name: (name != "Task", name.startswith("mcp__"), name)),
-        "mcp_servers": list(servers),
-        "model": model,
-        "permissionMode": permission_mode,
-        "slash_commands": [*SKILLS, *COMMANDS],
-        "terminal_slash_commands": ["doctor", "color", "focus", "reload-plugins"],
-        "apiKeySource": key_source,
-        "claude_code_version": version,
-        "output_style": "default",
-        "agents": list(agents),
-        "skills": list(SKILLS),
-        "plugins": [{"name": name, "path": "builtin", "source": f"{name}@builtin"} for name in PLUGINS],
-        "capabilities": list(CAPABILITIES),
-        "analytics_disabled": True,
-        "product_feedback_disabled": True,
-        "uuid": str(uuid4()),
-        "memory_paths": {"auto": memory},
-        "original_cwd": cwd,
-        "additional_directories": list(folders),
-        "fast_mode_state": "off",
-        "fast_mode_disabled_reason": "sdk_opt_in_required",
-        "per_turn_effort_active": True,
-        "ultrathink_available": False,
-        "ultrathink_typed_raises": False,
-        "view_mode": "default",
-    }
-    if uuids:
-        frame["user_message_uuids"] = list(uuids)
-    return frame
-
-
-def subagent_stats(spawned: int = 0, **counts: object) -> JsonObject:
-    stats: JsonObject = {
-        "spawned": spawned,
+def subagent_stats() -> JsonObject:
+    return {
+        "spawned": 0,
         "requested": {"background": 0, "foreground": 0, "unset": 0},
         "started_in_background": 0,
         "max_depth": 0,
@@ -410,4 +376,132 @@ def subagent_stats(spawned: int = 0, **counts: object) -> JsonObject:
         "refused": {"depth_limit": 0, "concurrency_limit": 0, "budget": 0},
         "by_type": {},
     }
-    return stats | counts
+
+
+# What was used.
+
+_TOKENS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+
+
+class Tally(msgspec.Struct):
+    """Tokens and money."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_input_tokens: int = 0
+    cache_creation_input_tokens: int = 0
+    cost_usd: float = 0.0
+
+    @property
+    def total_tokens(self) -> int:
+        return sum(getattr(self, field) for field in _TOKENS)
+
+    def add(self, other: Tally) -> None:
+        for field in (*_TOKENS, "cost_usd"):
+            setattr(self, field, getattr(self, field) + getattr(other, field))
+
+    def counts(self) -> JsonObject:
+        """The tokens alone."""
+        return {field: getattr(self, field) for field in _TOKENS}
+
+    def to_wire(self) -> JsonObject:
+        """As `usage` of a result."""
+        return {
+            "input_tokens": self.input_tokens,
+            "cache_creation_input_tokens": self.cache_creation_input_tokens,
+            "cache_read_input_tokens": self.cache_read_input_tokens,
+            "output_tokens": self.output_tokens,
+            "output_tokens_details": {"thinking_tokens": 0},
+            "server_tool_use": {"web_search_requests": 0, "web_fetch_requests": 0},
+            "service_tier": "standard",
+            "cache_creation": {
+                "ephemeral_1h_input_tokens": 0,
+                "ephemeral_5m_input_tokens": self.cache_creation_input_tokens,
+            },
+            "inference_geo": "",
+            "iterations": [],
+            "speed": "standard",
+            "fallback_credit": None,
+        }
+
+    def to_model_usage(self, name: str) -> JsonObject:
+        """As one entry of `modelUsage`."""
+        return {
+            "inputTokens": self.input_tokens,
+            "outputTokens": self.output_tokens,
+            "cacheReadInputTokens": self.cache_read_input_tokens,
+            "cacheCreationInputTokens": self.cache_creation_input_tokens,
+            "webSearchRequests": 0,
+            "costUSD": _money(self.cost_usd),
+            "contextWindow": 1_000_000,
+            "maxOutputTokens": _model_of(name).max_output,
+            "thinkingTokens": 0,
+            "cacheCreationEphemeral5mInputTokens": self.cache_creation_input_tokens,
+            "cacheCreationEphemeral1hInputTokens": 0,
+            "canonicalModel": name,
+            "provider": "firstParty",
+            "costBasis": "list",
+        }
+
+
+class Meter:
+    """Counts for one run."""
+
+    def __init__(self) -> None:
+        self.earlier_usd = 0.0
+        """What the session had cost before this run."""
+        self.turn = Tally()
+        """What the main conversation has used since its turn began."""
+        self.last: Tally | None = None
+        """What its last request has used."""
+        self.api_ms = 0
+        self._all: dict[str, Tally] = {}
+        self._new: dict[str, Tally] = {}
+
+    @property
+    def cost_usd(self) -> float:
+        return _money(self.earlier_usd + sum(tally.cost_usd for tally in self._all.values()))
+
+    def add(self, model: str, usage: JsonObject, *, is_main: bool) -> Tally:
+        """Count a request; gives back what it used."""
+        known = _model_of(model)
+        tally = Tally(**{field: _count(usage.get(field)) for field in _TOKENS})
+        tally.cost_usd = (
+            tally.input_tokens * known.input_usd
+            + tally.output_tokens * known.output_usd
+            + tally.cache_read_input_tokens * known.input_usd * 0.1
+            + tally.cache_creation_input_tokens * known.input_usd * 1.25
+        ) / 1e6
+        for counted in (self._all, self._new):
+            counted.setdefault(model, Tally()).add(tally)
+        if is_main:
+            self.turn.add(tally)
+            self.last = tally
+        return tally
+
+    def begin_turn(self) -> None:
+        self.turn = Tally()
+
+    def by_model(self) -> JsonObject:
+        """`modelUsage` of a result."""
+        return {name: tally.to_model_usage(name) for name, tally in self._all.items()}
+
+    def take_new(self) -> JsonObject:
+        """`model_usage_since_last_result` of a result, which ends with it."""
+        new, self._new = self._new, {}
+        return {name: tally.to_model_usage(name) for name, tally in new.items()}
+
+    def forget(self) -> None:
+        """Count from zero again, as after `/clear`."""
+        self.earlier_usd = 0.0
+        self._all.clear()
+        self._new.clear()
+
+
+def _money(usd: float) -> float:
+    """Without the tail that sums of such small numbers get."""
+    return round(usd, 10)
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) else 0

@@ -14,19 +14,18 @@ from uuid import uuid4
 import anyio
 import msgspec
 
-from outrider.testing._script.steps import Gate
+from outrider.handlers._tools.shape_errors import JsonSchema
 from outrider.testing._simulator import frames
-from outrider.testing._simulator.frames import displayed
+from outrider.testing._simulator.context import Outcome, ToolCall, ToolFailed, ToolSpec, as_object
+from outrider.testing._simulator.frames import Tally, displayed, reminder
 from outrider.testing._simulator.model import ApiError
-from outrider.testing._simulator.tools.calls import Calls, reminder
-from outrider.testing._simulator.usage import Tally, check_output
-from outrider.testing._simulator.world import Outcome, ToolCall, ToolSpec
+from outrider.testing._simulator.tools.calls import Calls
 from outrider.wire import JsonObject
 
 if TYPE_CHECKING:
     from outrider.testing._simulator.run import Run
 
-__all__ = ["Ended", "Hanging", "Refusals", "Talk"]
+__all__ = ["Ended", "ModelLoop", "check_schema"]
 
 
 _STOPPED: Final = (
@@ -37,16 +36,16 @@ _OTHER_MODELS: Final = {"cyber": "claude-opus-4-8"}
 _OTHER_MODEL: Final = "claude-opus-5"
 
 
-class Refusals:
+class _Refusals:
     """The refusals of one conversation."""
 
-    def __init__(self, run: Run, talk: Talk) -> None:
-        self._run, self._talk = run, talk
+    def __init__(self, run: Run, loop: ModelLoop) -> None:
+        self._run, self._loop = run, loop
         self._count = 0
 
     def take(self, body: JsonObject, request_id: str, prompt_uuid: str | None) -> None:
         """Take a message that is a refusal: the conversation goes on. Raises `ApiError` if it cannot."""
-        talk = self._talk
+        loop = self._loop
         details: JsonObject = body.get("stop_details") or {}
         facts: JsonObject = {
             "request_id": request_id,
@@ -55,23 +54,23 @@ class Refusals:
             "refused_user_message_uuid": prompt_uuid,
         }
         self._count += 1
-        talk.safety_stops += 1
-        shown = displayed(talk.model)
+        loop.safety_stops += 1
+        shown = displayed(loop.model)
         if self._count == 1 and body["content"]:
             text = f"{shown}'s safeguards stopped the response above · continuing once with that noted"
-            self._run.say({"type": "system", "subtype": "informational", "content": text, "level": "notice"})
-            talk.tell_model(_STOPPED, refused_message_id=body["id"])
+            self._run.say(frames.informational(text, "notice"))
+            loop.tell_model(_STOPPED, refused_message_id=body["id"])
             return
         other = _OTHER_MODELS.get(str(details.get("category")), _OTHER_MODEL)
-        if self._count <= 2 and talk.model not in (*_OTHER_MODELS.values(), other):
+        if self._count <= 2 and loop.model not in (*_OTHER_MODELS.values(), other):
             self._fall_back(other, facts)
             return
         self._give_up(body, details, facts)
 
     def _fall_back(self, other: str, facts: JsonObject) -> None:
-        talk = self._talk
+        loop = self._loop
         self._count = 2
-        shown = displayed(talk.model)
+        shown = displayed(loop.model)
         self._run.say(
             {
                 "type": "system",
@@ -79,20 +78,20 @@ class Refusals:
                 "trigger": "refusal",
                 "direction": "retry",
                 "scope": "session",
-                "original_model": talk.model,
+                "original_model": loop.model,
                 "fallback_model": other,
                 **facts,
-                "retracted_message_uuids": talk.retract(),
+                "retracted_message_uuids": loop.retract(),
                 "content": f"{shown}'s safeguards flagged this session; {displayed(other)} goes on.",
             }
         )
-        talk.model = other
+        loop.model = other
 
     def _give_up(self, body: JsonObject, details: JsonObject, facts: JsonObject) -> None:
-        talk = self._talk
+        loop = self._loop
         told: JsonObject = {"type": "system", "subtype": "model_refusal_no_fallback"}
-        self._run.say(told | {"original_model": talk.model, **facts, "content": ""})
-        text = f"{displayed(talk.model)}'s safeguards flagged this message. Change it, or use another model."
+        self._run.say(told | {"original_model": loop.model, **facts, "content": ""})
+        text = f"{displayed(loop.model)}'s safeguards flagged this message. Change it, or use another model."
         error = ApiError(f"API Error: {text}", error="invalid_request", request_id=str(facts["request_id"]))
         error.stop_details = {
             "type": "refusal",
@@ -124,7 +123,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     has_output: bool = False
 
 
-class Talk:
+class ModelLoop:
     """One conversation. `run` goes on with it until the model has nothing more to do."""
 
     def __init__(
@@ -183,7 +182,7 @@ class Talk:
         self._bad_outputs = 0
         self._nudges = 0
         self._cuts = 0
-        self._refusals = Refusals(run, self)
+        self._refusals = _Refusals(run, self)
         self._is_stop_hook_active = False
 
     # Rounds.
@@ -321,15 +320,7 @@ class Talk:
             self._is_stop_hook_active = True
             self.tell_model(f"{event} hook feedback:\n{verdict.blocked}")
             if speaker.is_main:
-                run.say(
-                    {
-                        "type": "system",
-                        "subtype": "notification",
-                        "key": "stop-hook-error",
-                        "text": f"{event} hook error occurred · ctrl+o to see",
-                        "priority": "immediate",
-                    }
-                )
+                run.say(frames.stop_hook_error(event))
             return None
         if verdict.additional_context:
             self._is_stop_hook_active = True
@@ -355,7 +346,7 @@ class Talk:
         block: JsonObject = {"type": "text", "text": text}
         uuid = str(uuid4())
         self.messages.append({"role": "user", "content": [block]})
-        self.count_user_frame()
+        self.num_turns += 1
         if self.speaker.is_main:
             self._run.say(frames.user([block], self.speaker, uuid=uuid, isSynthetic=True, **fields))
         self._run.transcript.append_user(
@@ -370,17 +361,19 @@ class Talk:
 
     def take_output(self, call: ToolCall) -> Outcome:
         """The structured answer."""
-        wrong = check_output(call.input, self._schema or {})
+        wrong = _check_output(call.input, self._schema or {})
         if wrong is not None:
             self._bad_outputs += 1
             text = f"Output does not match required schema: {wrong}"
-            return Outcome(content=text, is_error=True, detail=f"Error: {text}")
+            return ToolFailed(text).outcome()
         self._output.append(call.input)
         text = "Structured output provided successfully"
         return Outcome(content=text, detail=text)
 
-    def count_user_frame(self) -> None:
-        self.num_turns += 1
+    def count(self, body: JsonObject) -> None:
+        """Count what a message has used."""
+        tally = self._run.meter.add(str(body["model"]), body["usage"], is_main=self.speaker.is_main)
+        self.tally.add(tally)
 
     # What the model says, piece by piece.
 
@@ -418,8 +411,7 @@ class Talk:
         self._texts = []
         self.is_streaming = True
 
-    def begin_block(self, whole: JsonObject) -> None:
-        del whole
+    def begin_block(self) -> None:
         self._pieces = []
         self._open_block = self._block_count
 
@@ -440,8 +432,7 @@ class Talk:
         }
         verdict = await self._run.hooks.fire("MessageDisplay", fields, tool_use_id=f"{id}-0")
         for output in verdict.output:
-            specific = output.get("hookSpecificOutput")
-            shown = cast("JsonObject", specific).get("displayContent") if isinstance(specific, dict) else None
+            shown = as_object(output.get("hookSpecificOutput")).get("displayContent")
             if isinstance(shown, str):
                 return {**block, "text": shown}
         return block
@@ -500,7 +491,9 @@ class Talk:
             self._has_marked = True
         if call is not None and (meta := run.mcp.tool_meta(call)) is not None:
             more["tool_use_meta"] = [meta]
-        is_told = call is not None or speaker.is_main or speaker.is_background or run.offer.forwards_text
+        is_told = (
+            call is not None or speaker.is_main or speaker.is_background or run.introspection.forwards_text
+        )
         if is_told and speaker.is_shown:
             run.show_prompts()
             told = {**message, "content": [shown]}
@@ -515,10 +508,8 @@ class Talk:
             id=str(block["id"]),
             name=name,
             input=block["input"],
-            parent_tool_use_id=speaker.parent_tool_use_id,
             agent_id=speaker.agent_id,
             agent_type=speaker.agent_type,
-            message_id=str(self._body["id"]),
         )
         if name == "Edit":
             filled = {**call.input, "replace_all": call.input.get("replace_all", False)}
@@ -528,9 +519,8 @@ class Talk:
     def finish_message(self, body: JsonObject) -> None:
         """The message is there: count it, and keep it for the next request."""
         self.is_streaming = False
-        usage: JsonObject = body["usage"]
-        self._first_usage = self._first_usage or usage
-        self._run.count(self, str(body["model"]), usage)
+        self._first_usage = self._first_usage or body["usage"]
+        self.count(body)
         limit = self._run.invocation.max_budget_usd
         if self.calls is not None and (limit is None or self._run.meter.cost_usd < limit):
             self._start_calls(self.calls)
@@ -566,13 +556,45 @@ class Talk:
             self._run.script_model.abandon(self, self._body, self._cut_at)
 
 
-class Hanging:
-    """The gate that requests wait at now. Any thread may use it."""
+# Structured output.
 
-    def __init__(self) -> None:
-        self.gate = Gate(after=0)
+_SCHEMA_TYPES: Final = frozenset(["object", "array", "string", "integer", "number", "boolean", "null"])
+_SCHEMA_TEXTS: Final = {
+    "additionalProperties": "must NOT have additional properties",
+    "const": "must be equal to constant",
+    "enum": "must be equal to one of the allowed values",
+}
 
-    def release(self) -> None:
-        """Let all go on that wait; later ones wait at another gate."""
-        gate, self.gate = self.gate, Gate(after=0)
-        gate.open()
+
+def check_schema(schema: JsonObject) -> str | None:
+    """What is wrong with a schema, if it is not one."""
+    if all(kind in _SCHEMA_TYPES for kind in _listed(schema.get("type", "object"))):
+        return None
+    return (
+        "data/type must be equal to one of the allowed values, data/type must be array, "
+        "data/type must match a schema in anyOf"
+    )
+
+
+def _check_output(value: object, schema: JsonObject) -> str | None:
+    """The first thing that does not fit, as `/path: what`; none if all does.
+
+    Raises `OptionsError` if `jsonschema` is not installed.
+    """
+    found = next(iter(JsonSchema(schema, extra="testing").errors(value)), None)
+    if found is None:
+        return None
+    path = "".join(f"/{step}" for step in found.absolute_path) or "root"
+    match found.validator:
+        case "type":
+            return f"{path}: must be {','.join(map(str, _listed(found.validator_value)))}"
+        case "required":
+            names = set(cast("JsonObject", found.instance))
+            missing = next(name for name in _listed(found.validator_value) if name not in names)
+            return f"{path}: must have required property '{missing}'"
+        case keyword:
+            return f"{path}: {_SCHEMA_TEXTS.get(keyword or '', found.message)}"
+
+
+def _listed(value: object) -> list[object]:
+    return cast("list[object]", value) if isinstance(value, list) else [value]

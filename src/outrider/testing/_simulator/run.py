@@ -15,36 +15,40 @@ from uuid import uuid4
 import anyio
 
 from outrider.testing._simulator import frames
-from outrider.testing._simulator.frames import resolve
-from outrider.testing._simulator.host.control import Control, Offer
+from outrider.testing._simulator.frames import Meter, Tally, resolve
+from outrider.testing._simulator.host.control import (
+    CONTROL_TYPES,
+    HostLine,
+    Requests,
+    Streams,
+    current_owner,
+)
 from outrider.testing._simulator.host.hooks import Hooks
-from outrider.testing._simulator.host.line import CONTROL_TYPES, HostLine, Streams, current_owner
-from outrider.testing._simulator.mcp.servers import McpServers
+from outrider.testing._simulator.host.introspection import Introspection
+from outrider.testing._simulator.host.permissions import Permissions
 from outrider.testing._simulator.model import Model
-from outrider.testing._simulator.permissions.permissions import Permissions
-from outrider.testing._simulator.permissions.questions import Questions
-from outrider.testing._simulator.program.invocation import Invocation, StartFailed
+from outrider.testing._simulator.model_loop import ModelLoop, check_schema
+from outrider.testing._simulator.program import Invocation, StartFailed
 from outrider.testing._simulator.tools.background import Background
+from outrider.testing._simulator.tools.mcp import McpServers
 from outrider.testing._simulator.tools.subagents import Subagents
-from outrider.testing._simulator.tools.tools import Tools
+from outrider.testing._simulator.tools.tools import Questions, Tools
 from outrider.testing._simulator.transcript import Transcript
 from outrider.testing._simulator.turn import Deferred, Prompt, PromptQueue, Turn
-from outrider.testing._simulator.usage import Meter, Tally, check_schema
-from outrider.testing._simulator.world import ToolSpec
 from outrider.wire import JsonObject
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
+    from outrider.testing._api.requests import RequestLog
     from outrider.testing._script.script import Script
-    from outrider.testing._simulator.model_loop import Hanging, Talk
-    from outrider.testing._simulator.world import RequestLog
-    from outrider.wire import RequestId
+    from outrider.testing._simulator.context import ToolSpec
+    from outrider.testing._simulator.model import Hanging
 
-__all__ = ["Run", "open_session"]
+__all__ = ["Run"]
 
 
-def open_session(run: Run) -> bool:
+def _open_session(run: Run) -> bool:
     """Begin. False if there is no such session, which was said. Raises `StartFailed` for other mistakes."""
     found = run.invocation
     if found.json_schema is not None and (wrong := check_schema(found.json_schema)) is not None:
@@ -150,19 +154,21 @@ class Run:
         elif invocation.permission_mode is None:
             self.permission_mode = self.permissions.settings_mode or "default"
         self.questions: Questions = Questions(self, self.permissions)
-        self.background = Background(self)
-        self.background.notifications = self._notified
+        self.background: Background = Background(self)
+        self.background.on_end = lambda text, origin: self.add_prompt(Prompt(content=text, origin=origin))
         self.tools = Tools(self, self.background)
         self.transcript = Transcript(self)
         self.transcript_path = self.transcript.path
         self.subagents = Subagents(self)
-        self.offer: Offer = Offer(self)
-        self.control: Control = Control(self)
+        self.introspection: Introspection = Introspection(self)
+        self.offered: Callable[[], list[ToolSpec]] = self.introspection.tools
+        """The tools that the model is told of."""
+        self.requests: Requests = Requests(self)
         self.deferred: Deferred = Deferred(self)
         self.script_model = Model(self, script, requests, hanging)
 
         self._streams = streams
-        self._line = HostLine(self, streams)
+        self.line = HostLine(self, streams)
         self._held: list[tuple[str, list[JsonObject]]] = []
         self._held_results: list[JsonObject] = []
         self._results = 0
@@ -176,7 +182,6 @@ class Run:
         self._wake = anyio.Event()
         self._starting = 0
         self._has_started = False
-        self._later: list[Callable[[], None]] = []
         self.is_ending = False
         self._deadline = math.inf
         """When what goes on after the end of stdin has to be over."""
@@ -191,8 +196,8 @@ class Run:
             try:
                 for line in self.invocation.warnings:
                     self.complain(line)
-                if open_session(self):
-                    self.tasks.start_soon(self._line.read, name="simulated stdin")
+                if _open_session(self):
+                    self.tasks.start_soon(self.line.read, name="simulated stdin")
                     await self._work()
             except StartFailed as failed:
                 self.complain(str(failed))
@@ -272,9 +277,6 @@ class Run:
             self._turn = None
             self._had_turn = True
             self._turn_over.set()
-        later, self._later = self._later, []
-        for call in later:
-            call()
         self._settle()
 
     def _settle(self) -> None:
@@ -308,7 +310,7 @@ class Run:
     @property
     def is_input_over(self) -> bool:
         """Whether the host can say nothing more."""
-        return self._line.is_input_over
+        return self.line.is_input_over
 
     def on_end_of_input(self) -> None:
         """Bring what goes on to its end."""
@@ -357,32 +359,20 @@ class Run:
             frame.setdefault("session_id", self.session_id)
             if kind in ("assistant", "user") and frame.get("parent_tool_use_id") is None:
                 self.last_uuid = str(frame["uuid"])
-        self._line.send(frame)
+        self.line.send(frame)
 
     def complain(self, line: str) -> None:
         self._streams.complain(line)
 
-    def respond(
-        self, id: RequestId, payload: JsonObject | None = None, beside: JsonObject | None = None
-    ) -> None:
-        """Answer a request of the host; `beside` is what stands beside the payload."""
-        self._line.respond(id, payload, beside)
-
-    def refuse(
-        self, id: RequestId, error: str, code: str | None = None, beside: JsonObject | None = None
-    ) -> None:
-        """Answer a request of the host with an error."""
-        self._line.refuse(id, error, code, beside)
-
     async def ask(self, subtype: str, fields: JsonObject) -> JsonObject:
         """Ask the host, and wait. Raises `Refused`, also once stdin has ended."""
         if subtype not in _QUESTIONS:
-            return await self._line.ask(subtype, fields)
+            return await self.line.ask(subtype, fields)
         self._open_questions += 1
         if not self.is_input_over:
             self._set_state("requires_action")
         try:
-            return await self._line.ask(subtype, fields)
+            return await self.line.ask(subtype, fields)
         finally:
             self._open_questions -= 1
             if not self._open_questions and not self.is_ending:
@@ -418,11 +408,13 @@ class Run:
         self._results += 1
         return self._results - 1
 
-    def on_end_of_turn(self, later: Callable[[], None]) -> None:
-        if self._turn is None:
-            later()
-        else:
-            self._later.append(later)
+    def later(self, function: Callable[[], None]) -> None:
+        """Call this once what is written now is."""
+
+        async def call() -> None:
+            function()
+
+        self.tasks.start_soon(call)
 
     @property
     def state(self) -> str:
@@ -433,8 +425,7 @@ class Run:
             return
         self._state = state
         is_for_host = bool(self.environment.get("CLAUDE_CODE_SDK_READS_SESSION_STATE"))
-        is_told = is_for_host or bool(self.environment.get("CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS"))
-        if is_told:
+        if is_for_host or self.environment.get("CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS"):
             self.say(frames.state_changed(state, is_for_host=is_for_host))
 
     # Turns.
@@ -456,7 +447,7 @@ class Run:
     def _interrupt_turn(self, why: Literal["interrupt", "now"]) -> None:
         if self._turn is not None:
             self._turn.interrupt(why)
-            self._line.withdraw(self._turn)
+            self.line.withdraw(self._turn)
 
     def take_latched_interrupt(self) -> bool:
         is_latched, self._is_latched = self._is_latched, False
@@ -485,19 +476,16 @@ class Run:
         self._beside += 1
         self.tasks.start_soon(go, name="simulated subagent")
 
-    def _notified(self, text: str, origin: JsonObject) -> None:
-        self.add_prompt(Prompt(content=text, origin=origin))
+    async def ask_beside(self, question: str) -> str:
+        """Ask the model something that does not become part of the conversation. Raises `ApiError`."""
+        messages = [*self.messages, {"role": "user", "content": question}]
+        system = self.introspection.system_prompt()
+        loop = ModelLoop(
+            self, frames.Speaker(), messages, model=self.model, tools=self.offered, system=system
+        )
+        return await self.script_model.text(loop)
 
-    # What the parts need to know.
-
-    def offered(self) -> list[ToolSpec]:
-        """The tools that the model is told of."""
-        return self.offer.tools()
-
-    def count(self, talk: Talk, model: str, usage: JsonObject) -> None:
-        """Count a request."""
-        tally = self.meter.add(model, usage, is_main=talk.speaker.is_main)
-        talk.tally.add(tally)
+    # What the parts change.
 
     def set_title(self, title: str) -> None:
         self.title = title

@@ -15,12 +15,12 @@ from uuid import UUID, uuid4
 
 import msgspec
 
-from outrider.testing._simulator.world import ToolCall, as_object, blocks_of
+from outrider.testing._simulator.context import ToolCall, as_object, blocks_of
 from outrider.transcripts import project_folder
 from outrider.wire import JsonObject, encode
 
 if TYPE_CHECKING:
-    from outrider.testing._simulator.world import Surroundings
+    from outrider.testing._simulator.context import RunContext
 
 __all__ = ["History", "Transcript"]
 
@@ -193,7 +193,7 @@ class Transcript:
     With `--no-session-persistence` nothing is written.
     """
 
-    def __init__(self, run: Surroundings) -> None:
+    def __init__(self, run: RunContext) -> None:
         self._run = run
         self._session_id = ""
         self._path: Path | None = None
@@ -346,14 +346,6 @@ class Transcript:
         """Write what stands beside the conversation: of a deferred call, what it takes to go on with it."""
         line: JsonObject = {"attachment": attachment, "type": "attachment", "uuid": uuid}
         self._append({}, {**line, "timestamp": _now()}, None)
-
-    def append_system(self, fields: JsonObject, *, uuid: str) -> None:
-        """Write a `system` line, `compact_boundary` for one: what comes after that starts a new chain."""
-        line: JsonObject = {"type": "system", **fields, "uuid": uuid, "timestamp": _now()}
-        if fields.get("subtype") == "compact_boundary":
-            line["logicalParentUuid"] = self._leaf
-            self._leaf = None
-        self._append({}, line, None)
 
     def note(self, kind: str, **fields: object) -> None:
         """Write a line that is not part of the conversation: `queue-operation`, `tools-used`, …"""

@@ -8,12 +8,14 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import tempfile
 import threading
 import traceback
 import weakref
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import Future
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from contextvars import Context
 from copy import copy
 from pathlib import Path
@@ -27,18 +29,17 @@ from outrider.command import Command
 from outrider.errors import FolderNotFound, LaunchError, ProcessExited, TransportClosed, UsageError
 from outrider.options import OptionFields, Options
 from outrider.testing._api.real_agent import KIT_VARIABLE
-from outrider.testing._api.requests import Request
+from outrider.testing._api.requests import Request, RequestLog
 from outrider.testing._script.script import Item, Script, Scripted, ScriptSource
-from outrider.testing._simulator.model_loop import Hanging
-from outrider.testing._simulator.program.invocation import StartFailed, read_invocation
-from outrider.testing._simulator.world import Places, RequestLog
+from outrider.testing._simulator.model import Hanging
+from outrider.testing._simulator.program import StartFailed, read_invocation
 from outrider.transports import ProcessTransport, Transport, Unreachable, intercept
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from outrider.errors import OutriderError
-    from outrider.testing._simulator.program.process import Launcher
+    from outrider.testing._simulator.program import Launcher
 
 __all__ = ["SIMULATED_VERSION", "Simulator"]
 
@@ -46,7 +47,7 @@ __all__ = ["SIMULATED_VERSION", "Simulator"]
 _provider: Final = BlockingPortalProvider(backend="asyncio")
 
 
-class Lease:
+class _Lease:
     """A share in the thread, which starts with the first and ends with the last. Any thread may use it."""
 
     def __init__(self) -> None:
@@ -82,28 +83,21 @@ _KEPT_LINES: Final = 200
 STREAMING: Final = ("claude", "--output-format", "stream-json", "--verbose", "--input-format", "stream-json")
 
 
-class Socket:
-    """The agent's end of a connection, as its stdin and stdout."""
+class _Pipe:
+    """The agent's stdin, stdout and stderr.
+
+    What it writes is kept here, so that it never waits for a reader; a byte in the socket says that there is
+    more, and the end of the socket that the agent has ended.
+    """
 
     def __init__(self, end: socket.socket) -> None:
         self._end = end
-        self.stderr: list[str] = []
-        self.left: list[bytes] = []
-        """What could not be sent before the end."""
-        self._waiting: list[bytes] = []
-        # Made in the thread where they are used: each belongs to an event loop.
-        self._has_more: anyio.Event
-        self._is_done: anyio.Event
-        self._is_broken = False
-        self._is_over = False
-        self.is_handed_over = False
-        """Set, from any thread, when what is written need not go through the connection any more."""
-
-    def open(self) -> None:
-        """Begin, in the event loop that it is used in."""
-        self._has_more, self._is_done = anyio.Event(), anyio.Event()
+        self._written: deque[bytes] = deque()
+        self.stderr: deque[str] = deque(maxlen=_KEPT_LINES)
 
     async def receive(self) -> bytes:
+        # What follows an answer is written before the host's next line is read.
+        await checkpoint()
         while True:
             try:
                 return self._end.recv(_READ_BYTES)
@@ -113,61 +107,26 @@ class Socket:
                 return b""
 
     def write(self, data: bytes) -> None:
-        self._waiting.append(data)
-        self._has_more.set()
+        self._written.append(data)
+        # If the socket is full there is a byte already; if it is closed, nobody reads.
+        with suppress(OSError):
+            self._end.send(b"\n")
+
+    def take(self) -> bytes:
+        """All that was written since the last time. For the host, in another thread."""
+        return b"".join(self._written.popleft() for _ in range(len(self._written)))
 
     def complain(self, line: str) -> None:
         self.stderr += line.splitlines()
-        del self.stderr[:-_KEPT_LINES]
-
-    async def send_all(self) -> None:
-        """Send what is written, until cancelled."""
-        try:
-            while True:
-                while self._waiting:
-                    data = b"".join(self._waiting)
-                    self._waiting.clear()
-                    await self._send(data)
-                self._is_done.set()
-                await self._has_more.wait()
-                self._has_more = anyio.Event()
-                self._is_done = anyio.Event()
-        finally:
-            # Whoever waits for the rest would wait for ever.
-            self._is_over = True
-            self._is_done.set()
-
-    async def _send(self, data: bytes) -> None:
-        left = memoryview(data)
-        while left and not self._is_broken:
-            if self.is_handed_over:
-                self.left.append(bytes(left))
-                return
-            try:
-                left = left[self._end.send(left) :]
-            except BlockingIOError:
-                try:
-                    # In steps: nobody may read any more, and who closes the connection says so elsewhere.
-                    with anyio.move_on_after(0.05):
-                        await anyio.wait_writable(self._end)
-                except BaseException:
-                    self.left.append(bytes(left))
-                    raise
-            except OSError:
-                self._is_broken = True
 
     async def drain(self) -> None:
-        while not self._is_over and (self._waiting or not self._is_done.is_set()):
-            self._has_more.set()
-            await self._is_done.wait()
+        pass
 
     def close(self) -> None:
-        if not self._is_broken:
-            self.left += self._waiting
         self._end.close()
 
 
-class Life:
+class _Life:
     """One run of a simulated agent in the background thread."""
 
     def __init__(
@@ -177,13 +136,13 @@ class Life:
         script: Script,
         requests: RequestLog,
         hanging: Hanging,
-        places: Places,
+        folders: _Folders,
         version: str,
         environment: Mapping[str, str],
     ) -> None:
         self._script, self._requests, self._hanging = script, requests, hanging
-        self._places, self._version = places, version
-        self._private = places.make_private()
+        self._folders, self._version = folders, version
+        self._private = folders.make_private()
         command = command or Command(STREAMING)
         for file in command.files:
             path = self._private / file.name
@@ -194,13 +153,13 @@ class Life:
             (self._private / folder).mkdir(parents=True, exist_ok=True)
         placed = command.placed(str(self._private))
         self._argv = placed.argv[1:]
-        self._cwd = Path(placed.cwd) if placed.cwd is not None else places.folder
+        self._cwd = Path(placed.cwd) if placed.cwd is not None else folders.folder
         env = dict(os.environ if placed.env is None else placed.env)
         env |= environment
         chosen = env.get("CLAUDE_CONFIG_DIR")
         # What a session inherits belongs to whoever runs the test: nothing is written there.
         is_inherited = chosen is None or chosen == os.environ.get("CLAUDE_CONFIG_DIR")
-        self._config = places.config_dir if is_inherited else Path(str(chosen))
+        self._config = folders.config_dir if is_inherited else Path(str(chosen))
         self._env = {**env, "CLAUDE_CONFIG_DIR": str(self._config)}
         _take_over(self._private / "config", self._config)
         self._has_begun = False
@@ -211,9 +170,9 @@ class Life:
         far.setblocking(False)
         self.end = near
         """The host's end."""
-        self.socket = Socket(far)
-        places.enter()
-        self._lease = Lease()
+        self.pipe = _Pipe(far)
+        folders.enter()
+        self._lease = _Lease()
         self._future: Future[int] = self._lease.start(self._main)
 
     @property
@@ -222,59 +181,47 @@ class Life:
 
     @property
     def stderr_tail(self) -> str:
-        return "\n".join(self.socket.stderr)
+        return "\n".join(self.pipe.stderr)
 
     async def _main(self) -> int:
         code = 1
         self._has_begun = True
-        self.socket.open()
         try:
             code = await self._run()
         except Exception as error:  # noqa: BLE001 - shown to whoever uses the transport
             self.crash = error
-            self.socket.complain("The simulated agent itself failed, which is a mistake in Outrider:")
-            self.socket.complain("".join(traceback.format_exception(error)))
+            self.pipe.complain("The simulated agent itself failed, which is a mistake in Outrider:")
+            self.pipe.complain("".join(traceback.format_exception(error)))
         finally:
             shutil.rmtree(self._private, ignore_errors=True)
             self.code = code
             # Last: whoever sees the end of the connection finds the rest.
-            self.socket.close()
+            self.pipe.close()
         return code
 
     async def _run(self) -> int:
         from outrider.testing._simulator.run import Run
 
-        code = 1
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self.socket.send_all)
-            try:
-                invocation = read_invocation(self._argv, self._env, self._cwd)
-            except StartFailed as failed:
-                self.socket.complain(str(failed))
-            else:
-                run = Run(
-                    invocation,
-                    self.socket,
-                    script=self._script,
-                    requests=self._requests,
-                    hanging=self._hanging,
-                    environment=self._env,
-                    cwd=self._cwd,
-                    config_dir=self._config,
-                    version=self._version,
-                )
-                code = await run.main()
-                await self.socket.drain()
-            tasks.cancel_scope.cancel()
-        return code
-
-    def hand_over(self) -> None:
-        """Do not wait for whoever reads."""
-        self.socket.is_handed_over = True
+        try:
+            invocation = read_invocation(self._argv, self._env, self._cwd)
+        except StartFailed as failed:
+            self.pipe.complain(str(failed))
+            return 1
+        run = Run(
+            invocation,
+            self.pipe,
+            script=self._script,
+            requests=self._requests,
+            hanging=self._hanging,
+            environment=self._env,
+            cwd=self._cwd,
+            config_dir=self._config,
+            version=self._version,
+        )
+        return await run.main()
 
     def cancel(self) -> None:
         """End it now. From any thread."""
-        self.hand_over()
         self._future.cancel()
 
     def leave(self) -> None:
@@ -283,9 +230,9 @@ class Life:
         self._lease.end()
         if not self._has_begun:
             # Cancelled before it could run: nothing else cleans up after it.
-            self.socket.close()
+            self.pipe.close()
             shutil.rmtree(self._private, ignore_errors=True)
-        self._places.leave()
+        self._folders.leave()
 
     def abandon(self) -> None:
         """End it, from any thread and at any time."""
@@ -300,6 +247,57 @@ def _take_over(given: Path, config: Path) -> None:
         if path.is_file():
             place.parent.mkdir(parents=True, exist_ok=True)
             path.replace(place)
+
+
+class _Folders:
+    """The folders of one agent, or of several that share them. Those that were not given are temporary."""
+
+    def __init__(
+        self, folder: str | os.PathLike[str] | None, config_dir: str | os.PathLike[str] | None
+    ) -> None:
+        self._given = None if folder is None else Path(folder).absolute()
+        self._given_config = None if config_dir is None else Path(config_dir).absolute()
+        self._root: Path | None = None
+        self._users = 0
+        self._lock = threading.Lock()
+
+    @property
+    def folder(self) -> Path:
+        if self._given is None:
+            return self._make("project")
+        self._given.mkdir(parents=True, exist_ok=True)
+        return self._given
+
+    @property
+    def config_dir(self) -> Path:
+        return self._make("config") if self._given_config is None else self._given_config
+
+    def make_private(self) -> Path:
+        """A folder for one agent alone, which removes it itself."""
+        return Path(tempfile.mkdtemp(prefix="outrider-simulator-"))
+
+    def enter(self) -> None:
+        """Keep them until as many times `leave` was called."""
+        with self._lock:
+            self._users += 1
+
+    def leave(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users > 0 or self._root is None:
+                return
+            root, self._root = self._root, None
+        shutil.rmtree(root, ignore_errors=True)
+
+    def _make(self, name: str) -> Path:
+        with self._lock:
+            if self._root is None:
+                # As the agent will say it: on some systems the folder for temporary files is a link.
+                self._root = Path(tempfile.mkdtemp(prefix="outrider-simulator-")).resolve()
+                weakref.finalize(self, shutil.rmtree, self._root, ignore_errors=True)
+            path = self._root / name
+            path.mkdir(exist_ok=True)
+        return path
 
 
 SIMULATED_VERSION: Final = "2.1.325"
@@ -353,7 +351,7 @@ class Simulator(Transport):
         self.version = version
         self._requests = RequestLog()
         self._hanging = Hanging()
-        self._places = Places(folder, config_dir)
+        self._folders = _Folders(folder, config_dir)
         self._environment = dict(environment or {})
         self._is_executable = executable
         self._fail_at_close = fail_at_close
@@ -361,13 +359,12 @@ class Simulator(Transport):
         self._reset()
 
     def _reset(self) -> None:
-        self._life: Life | None = None
+        self._life: _Life | None = None
         self._finalizer: weakref.finalize[[], Simulator] | None = None
         self._is_closed = False
         self._was_over = False
         self._is_input_over = False
         self._is_entered = False
-        self._kept: list[bytes] = []
         self._is_at_end = False
         self._reading = anyio.Lock()
         self._writing = anyio.Lock()
@@ -421,12 +418,12 @@ class Simulator(Transport):
     @property
     def folder(self) -> Path:
         """Where the agent works if the session has no `cwd`."""
-        return self._places.folder
+        return self._folders.folder
 
     @property
     def config_dir(self) -> Path:
         """Where it keeps its sessions."""
-        return self._places.config_dir
+        return self._folders.config_dir
 
     def add(self, *items: Item) -> None:
         """Add steps to the script."""
@@ -472,14 +469,14 @@ class Simulator(Transport):
 
     def _started(self) -> Launcher:
         if self._launcher is None or self._launcher.is_closed:
-            from outrider.testing._simulator.program.process import Launcher
+            from outrider.testing._simulator.program import Launcher
 
             self._launcher = Launcher(self.script, self._requests, self._hanging, version=self.version)
         return self._launcher
 
     def __enter__(self) -> Self:
         self._is_entered = True
-        self._places.enter()
+        self._folders.enter()
         return self
 
     def __exit__(
@@ -491,7 +488,7 @@ class Simulator(Transport):
             self._abandon()
         if self._launcher is not None:
             self._launcher.close()
-        self._places.leave()
+        self._folders.leave()
         if error is None:
             self.check()
 
@@ -514,12 +511,12 @@ class Simulator(Transport):
             return
         if self.command is not None and self.command.cwd is not None:
             _check_folder(self.command.cwd, self.command.argv)
-        self._life = Life(
+        self._life = _Life(
             self.command,
             script=self.script,
             requests=self._requests,
             hanging=self._hanging,
-            places=self._places,
+            folders=self._folders,
             version=self.version,
             environment=self._environment,
         )
@@ -530,27 +527,20 @@ class Simulator(Transport):
         await checkpoint()
         life = self._connected()
         async with self._reading:
-            data = self._kept.pop(0) if self._kept else await self._read(life)
+            while not (data := life.pipe.take()) and not self._is_at_end:
+                await self._wait(life)
         if not data and (error := self.exit_error) is not None:
             raise error
         return data
 
-    async def _read(self, life: Life) -> bytes:
-        while not self._is_at_end:
-            try:
-                data = life.end.recv(_READ_BYTES)
-            except BlockingIOError:
-                await anyio.wait_readable(life.end)
-                continue
-            except OSError:
-                data = b""
-            if data:
-                return data
+    async def _wait(self, life: _Life) -> None:
+        """Wait until the agent has written more, or has ended."""
+        try:
+            self._is_at_end = not life.end.recv(_READ_BYTES)
+        except BlockingIOError:
+            await anyio.wait_readable(life.end)
+        except OSError:
             self._is_at_end = True
-            # The agent hands over what it could not send while nobody read.
-            if left := b"".join(life.socket.left):
-                return left
-        return b""
 
     async def send(self, data: bytes) -> None:
         await checkpoint()
@@ -575,7 +565,7 @@ class Simulator(Transport):
         if self._life is not None:
             self._end_input(self._life)
 
-    def _end_input(self, life: Life) -> None:
+    def _end_input(self, life: _Life) -> None:
         if not self._is_input_over:
             self._is_input_over = True
             try:
@@ -593,33 +583,27 @@ class Simulator(Transport):
         self._is_closed = True
         if life is not None and self._finalizer is not None and self._finalizer.alive:
             self._end_input(life)
-            life.hand_over()
             with anyio.CancelScope(shield=True):
                 await self._wait_for_end(life)
             self._abandon()
         elif life is None and not self._is_entered and self._launcher is not None:
             self._launcher.close()
             # Its folders go with it, unless another run has them.
-            self._places.enter()
-            self._places.leave()
+            self._folders.enter()
+            self._folders.leave()
         await checkpoint()
         if failure is not None:
             self._fail_at_close = None
             raise failure
 
-    async def _wait_for_end(self, life: Life) -> None:
+    async def _wait_for_end(self, life: _Life) -> None:
         for seconds in (_GRACE_SECONDS, _CANCEL_SECONDS):
             with anyio.move_on_after(seconds):
-                await self._keep_rest(life)
+                while not self._is_at_end:
+                    async with self._reading:
+                        await self._wait(life)
                 return
             life.cancel()
-
-    async def _keep_rest(self, life: Life) -> None:
-        """Read to the end, for whoever asks later."""
-        while not self._is_at_end:
-            async with self._reading:
-                if data := await self._read(life):
-                    self._kept.append(data)
 
     def _abandon(self) -> None:
         if self._finalizer is not None:
@@ -627,7 +611,7 @@ class Simulator(Transport):
         if self._launcher is not None and not self._is_entered:
             self._launcher.close()
 
-    def _connected(self) -> Life:
+    def _connected(self) -> _Life:
         if self._life is None:
             raise TransportClosed("it has been closed" if self._is_closed else "it is not connected yet")
         return self._life

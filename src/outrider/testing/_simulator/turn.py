@@ -1,4 +1,4 @@
-"""Owns a turn of the main conversation, from its prompts to its result; also `/clear` and `/compact`.
+"""Owns a turn of the main conversation, from its prompts to its result; also `/clear`.
 
 How the model is asked and its tools are called is in `model_loop`.
 """
@@ -6,7 +6,6 @@ How the model is asked and its tools are called is in `model_loop`.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, Literal, cast
 from uuid import uuid4
 
@@ -14,14 +13,14 @@ import anyio
 import msgspec
 
 from outrider.testing._simulator import frames
+from outrider.testing._simulator.frames import reminder
 from outrider.testing._simulator.model import ApiError
-from outrider.testing._simulator.model_loop import Ended, Talk
-from outrider.testing._simulator.tools.calls import reminder
+from outrider.testing._simulator.model_loop import Ended, ModelLoop
 from outrider.wire import JsonObject
 
 if TYPE_CHECKING:
+    from outrider.testing._simulator.context import ToolCall
     from outrider.testing._simulator.run import Run
-    from outrider.testing._simulator.world import ToolCall
 
 __all__ = ["Deferred", "Prompt", "PromptQueue", "Turn"]
 
@@ -49,20 +48,19 @@ class Prompt(msgspec.Struct, kw_only=True):
         return "\n".join(text for text in texts if isinstance(text, str))
 
     @property
-    def command(self) -> tuple[str, str] | None:
-        """The name and the arguments, if it is a command."""
-        text = self.text.strip()
-        if self.is_verbatim or self.origin is not None or not text.startswith("/"):
-            return None
-        name, _, rest = text[1:].partition(" ")
-        return name, rest.strip()
+    def is_command(self) -> bool:
+        return self.text.strip().startswith("/") and not self.is_verbatim and self.origin is None
+
+    @property
+    def is_clear(self) -> bool:
+        return self.is_command and self.text.split()[0] in ("/clear", "/reset", "/new")
 
     def goes_with(self, other: Prompt) -> bool:
         """Whether both can be answered by one turn."""
         return (
             self.priority == other.priority
             and all(prompt.should_query for prompt in (self, other))
-            and all(prompt.command is None and prompt.origin is None for prompt in (self, other))
+            and not any(prompt.is_command or prompt.origin is not None for prompt in (self, other))
             and self.is_verbatim == other.is_verbatim
             and self.is_synthetic == other.is_synthetic
         )
@@ -124,7 +122,7 @@ class PromptQueue:
         folded = [
             prompt
             for prompt in self._waiting
-            if prompt.priority == "next" and prompt.should_query and prompt.command is None
+            if prompt.priority == "next" and prompt.should_query and not prompt.is_command
         ]
         self._waiting = [prompt for prompt in self._waiting if prompt not in folded]
         return folded
@@ -147,11 +145,7 @@ def joined(prompts: list[Prompt]) -> str | list[JsonObject]:
     """One content for several prompts."""
     if all(isinstance(prompt.content, str) for prompt in prompts):
         return "\n".join(cast("str", prompt.content) for prompt in prompts)
-    blocks: list[JsonObject] = []
-    for prompt in prompts:
-        content = prompt.content
-        blocks += [{"type": "text", "text": content}] if isinstance(content, str) else content
-    return blocks
+    return [block for prompt in prompts for block in _blocks(prompt.content)]
 
 
 _SUBTYPES = {
@@ -170,7 +164,7 @@ class Turn:
         self.content = joined(prompts)
         self.uuids = [prompt.uuid for prompt in prompts if prompt.uuid is not None]
         """Of its prompts, also those that it took up later."""
-        self.talk: Talk | None = None
+        self.loop: ModelLoop | None = None
         self._scope = anyio.CancelScope()
         self._why: Literal["interrupt", "now"] | None = None
         self._folded: list[str] = []
@@ -215,8 +209,8 @@ class Turn:
     async def _answer(self) -> JsonObject:
         run, first = self._run, self.prompts[0]
         await run.mcp.settle()
-        if (command := _LocalCommands(run, self).find(first)) is not None:
-            return await command()
+        if first.is_clear and not run.invocation.disable_slash_commands:
+            return await self._clear()
         if not first.should_query:
             self.begin()
             self.show()
@@ -232,27 +226,27 @@ class Turn:
             run.say(stopped)
             return self._local(str(stopped["content"]))
         self._keep(*stopped)
-        talk = self._begin_talk()
+        loop = self._begin_loop()
         if run.take_latched_interrupt():
             self.interrupt()
             await anyio.lowlevel.checkpoint()
-        ended = await talk.run()
-        return self._ended(talk, ended)
+        ended = await loop.run()
+        return self._ended(loop, ended)
 
-    def _begin_talk(self) -> Talk:
+    def _begin_loop(self) -> ModelLoop:
         run = self._run
-        self.talk = Talk(
+        self.loop = ModelLoop(
             run,
             frames.Speaker(),
             run.messages,
             model=run.model,
             tools=run.offered,
-            system=run.offer.system_prompt(),
+            system=run.introspection.system_prompt(),
             max_turns=run.invocation.max_turns,
-            schema=run.offer.schema,
+            schema=run.introspection.schema,
             uuids=self.uuids,
         )
-        return self.talk
+        return self.loop
 
     async def _submit(self) -> JsonObject | list[str]:
         """Ask the hooks about the prompt: what they add to it, or the notice that they hold it back."""
@@ -274,7 +268,7 @@ class Turn:
         """Write what a turn begins with, once."""
         if not self._is_begun:
             self._is_begun = True
-            self._run.say(self._run.offer.init_frame(self.uuids))
+            self._run.say(self._run.introspection.init_frame(self.uuids))
 
     def show(self) -> None:
         """Write the prompts back, once, if the host wants to see them."""
@@ -311,31 +305,28 @@ class Turn:
         run.transcript.append_user({"role": "user", "content": content}, uuid=uuid, **fields)
         reminders = [reminder(note) for note in notes]
         if reminders:
-            own: list[JsonObject] = (
-                [{"type": "text", "text": content}] if isinstance(content, str) else content
-            )
-            content = [*own, *reminders]
+            content = [*_blocks(content), *reminders]
         run.messages.append({"role": "user", "content": content})
 
     # How it ended.
 
-    def _ended(self, talk: Talk, ended: Ended) -> JsonObject:
+    def _ended(self, loop: ModelLoop, ended: Ended) -> JsonObject:
         fields: JsonObject = {
-            "stop_reason": talk.stop_reason,
+            "stop_reason": loop.stop_reason,
             "terminal_reason": ended.reason,
             "is_error": False,
-            "num_turns": talk.num_turns,
+            "num_turns": loop.num_turns,
             "subtype": "success",
             "api_error_status": None,
-            "result": talk.text,
+            "result": loop.text,
         }
         if ended.error is not None:
-            return fields | self._failed(talk, ended.error)
-        if ended.reason == "aborted_tools":
-            return self._interrupted(talk, "aborted_tools")
+            return fields | self._failed(loop, ended.error)
+        if ended.reason == "aborted_tools" and self._why != "now":
+            return self._interrupted(loop, "aborted_tools")
         if ended.reason in _SUBTYPES:
             fields |= {"is_error": True, "subtype": _SUBTYPES[ended.reason], "errors": list(ended.errors)}
-            if not talk.is_asked:
+            if not loop.is_asked:
                 fields["stop_reason"] = None
             del fields["result"], fields["api_error_status"]
         if ended.has_output:
@@ -346,27 +337,22 @@ class Turn:
             del fields["api_error_status"]
         return fields
 
-    def _failed(self, talk: Talk, error: ApiError) -> JsonObject:
+    def _failed(self, loop: ModelLoop, error: ApiError) -> JsonObject:
         """The message that the program writes in the place of the model, and what the result says."""
         run = self._run
         self.show()
         message = frames.synthetic(error.text, stop_reason=error.stop_reason)
         message["stop_details"] = error.stop_details
-        known: JsonObject = {"error": error.error}
-        known["is_api_error_message"] = True
-        facts: JsonObject = {}
-        if error.status is not None:
-            facts["api_error_status"] = error.status
-        if error.type is not None:
-            facts["api_error_type"] = error.type
-        if error.api_error is not None:
-            facts["api_error"] = error.api_error
-        known |= facts
+        named = {"status": error.status, "type": error.type, "": error.api_error}
+        facts: JsonObject = {
+            f"api_error_{name}".removesuffix("_"): value for name, value in named.items() if value is not None
+        }
+        known: JsonObject = {"error": error.error, "is_api_error_message": True, **facts}
         if error.cut is not None:
             known["api_error_params"] = {"cut": error.cut}
         if error.refused_message_id is not None:
             known["refused_message_id"] = error.refused_message_id
-        known |= talk.first_marks()
+        known |= loop.first_marks()
         uuid = str(uuid4())
         run.say(frames.assistant(message, frames.Speaker(), request_id=error.request_id, uuid=uuid, **known))
         run.transcript.append_assistant(message, uuid=uuid, isApiErrorMessage=True)
@@ -374,53 +360,47 @@ class Turn:
 
     def _aborted(self) -> JsonObject:
         """The turn was interrupted."""
-        run, talk = self._run, self.talk
+        run, loop = self._run, self.loop
         self.begin()
         self.show()
-        if talk is None:
+        if loop is None:
             self._keep()
-            talk = Talk(run, frames.Speaker(), run.messages, model=run.model, tools=run.offered, system="")
-            return self._interrupted(talk, "aborted_streaming")
-        has_calls = bool(talk.calls) and not talk.is_streaming
-        stop_reason = talk.stop_reason if has_calls else None
-        if talk.is_streaming:
-            talk.cut_off()
-        if talk.calls:
-            results = talk.calls.abort()
+            loop = ModelLoop(
+                run, frames.Speaker(), run.messages, model=run.model, tools=run.offered, system=""
+            )
+            return self._interrupted(loop, "aborted_streaming")
+        has_calls = bool(loop.calls) and not loop.is_streaming
+        stop_reason = loop.stop_reason if has_calls else None
+        if loop.is_streaming:
+            loop.cut_off()
+        if loop.calls:
+            results = loop.calls.abort()
             if results:
                 run.messages.append({"role": "user", "content": results})
-        talk.stop_reason = stop_reason
+        loop.stop_reason = stop_reason
         reason = "aborted_tools" if has_calls else "aborted_streaming"
         if self._why == "now":
-            talk.end_stream()
-            return {
-                "stop_reason": talk.stop_reason,
-                "terminal_reason": reason,
-                "is_error": False,
-                "num_turns": talk.num_turns,
-                "subtype": "success",
-                "api_error_status": None,
-                "result": talk.text,
-            }
-        return self._interrupted(talk, reason)
+            loop.end_stream()
+            return self._ended(loop, Ended(reason=reason))
+        return self._interrupted(loop, reason)
 
-    def _interrupted(self, talk: Talk, reason: str) -> JsonObject:
+    def _interrupted(self, loop: ModelLoop, reason: str) -> JsonObject:
         run = self._run
         text = frames.INTERRUPTED_TOOL if reason == "aborted_tools" else frames.INTERRUPTED
         block: JsonObject = {"type": "text", "text": text}
         uuid = str(uuid4())
         run.say(frames.user([block], frames.Speaker(), uuid=uuid))
-        talk.end_stream()
+        loop.end_stream()
         run.transcript.append_user({"role": "user", "content": [block]}, uuid=uuid)
         run.messages.append({"role": "user", "content": [block]})
-        talk.count_user_frame()
-        stop = "null" if talk.stop_reason is None else talk.stop_reason
+        loop.num_turns += 1
+        stop = "null" if loop.stop_reason is None else loop.stop_reason
         diagnosis = f"[ede_diagnostic] result_type=user last_content_type=n/a stop_reason={stop}"
         return {
-            "stop_reason": talk.stop_reason,
+            "stop_reason": loop.stop_reason,
             "terminal_reason": reason,
             "is_error": True,
-            "num_turns": talk.num_turns,
+            "num_turns": loop.num_turns,
             "subtype": "error_during_execution",
             "errors": [diagnosis],
         }
@@ -436,9 +416,26 @@ class Turn:
             **fields,
         }
 
-    def local(self, text: str, **fields: object) -> JsonObject:
-        """The same, for commands."""
-        return self._local(text, **fields)
+    async def _clear(self) -> JsonObject:
+        """Go on with an empty conversation of another id."""
+        run = self._run
+        await run.hooks.fire("SessionEnd", {"reason": "clear"}, subject="clear")
+        fresh = str(uuid4())
+        run.say(
+            {
+                "type": "conversation_reset",
+                "new_conversation_id": fresh,
+                "uuid": fresh,
+                "trigger": "clear",
+                "user_message_uuid": self.uuids[-1] if self.uuids else str(uuid4()),
+                "timestamp": frames.now(),
+            }
+        )
+        run.background.tell_running()
+        run.start_over()
+        await run.hooks.fire("SessionStart", {"source": "clear"}, subject="clear")
+        self.begin()
+        return self._local("", local_command="clear")
 
     def _whole(self, fields: JsonObject) -> JsonObject:
         """The result with what every one has. Its type does not come first, as in the program."""
@@ -461,8 +458,8 @@ class Turn:
         whole |= {
             "fast_mode_state": "off",
             "fast_mode_disabled_reason": "sdk_opt_in_required",
-            "subagent_stats": run.subagents.stats(),
-            "safety_stops": 0 if self.talk is None else self.talk.safety_stops,
+            "subagent_stats": run.subagents.stats,
+            "safety_stops": 0 if self.loop is None else self.loop.safety_stops,
         }
         whole |= fields
         is_timed = fields["subtype"] == "success" and not fields["is_error"] and bool(fields["num_turns"])
@@ -476,9 +473,9 @@ class Turn:
             own = [uuid for uuid in self.uuids if uuid not in self._folded]
             # A turn of the agent's own has none but those that came while it ran.
             whole |= {"user_message_uuid": (own or self.uuids)[-1], "user_message_uuids": list(self.uuids)}
-            if is_timed and self.talk is not None:
+            if is_timed and self.loop is not None:
                 whole["request_sent_wall_ms"] = int(self._began_wall * 1000)
-                whole |= self.talk.first_usage()
+                whole |= self.loop.first_usage()
         whole |= {"queued_turn_count": 0, "result_index": run.next_result_index()}
         whole["model_usage_since_last_result"] = run.meter.take_new()
         return whole
@@ -553,148 +550,15 @@ class _ContinuedTurn(Turn):
         self._run.say(frames.lifecycle(uuid, "completed"))
 
     async def _answer(self) -> JsonObject:
-        talk = self._begin_talk()
-        ended = await talk.carry_out(self._call)
+        loop = self._begin_loop()
+        ended = await loop.carry_out(self._call)
         # What follows is counted for itself.
-        talk.num_turns = 1
+        loop.num_turns = 1
         if ended is None:
             self.begin()
             self._keep(is_own=True)
-            ended = await talk.run()
-        fields = self._ended(talk, ended)
+            ended = await loop.run()
+        fields = self._ended(loop, ended)
         if ended.deferred is not None:
             del fields["terminal_reason"]
         return fields
-
-
-class _LocalCommands:
-    """The commands of one turn."""
-
-    def __init__(self, run: Run, turn: Turn) -> None:
-        self._run, self._turn = run, turn
-
-    def find(self, prompt: Prompt) -> Callable[[], Awaitable[JsonObject]] | None:
-        """What carries a prompt out; none if it is for the model. It gives the fields of the result."""
-        command = None if self._run.invocation.disable_slash_commands else prompt.command
-        if command is None:
-            return None
-        if command[0] in ("clear", "reset", "new"):
-            return self._clear
-        return (lambda: self._compact(command[1])) if command[0] == "compact" else None
-
-    async def _clear(self) -> JsonObject:
-        run = self._run
-        await run.hooks.fire("SessionEnd", {"reason": "clear"}, subject="clear")
-        fresh, uuids = str(uuid4()), self._turn.uuids
-        frame: JsonObject = {
-            "type": "conversation_reset",
-            "new_conversation_id": fresh,
-            "uuid": fresh,
-            "trigger": "clear",
-            "user_message_uuid": uuids[-1] if uuids else str(uuid4()),
-            "timestamp": frames.now(),
-        }
-        run.say(frame)
-        run.background.tell_running()
-        run.start_over()
-        await run.hooks.fire("SessionStart", {"source": "clear"}, subject="clear")
-        self._turn.begin()
-        return self._turn.local("", local_command="clear")
-
-    async def _compact(self, instructions: str) -> JsonObject:
-        run = self._run
-        if not run.messages:
-            self._turn.begin()
-            return self._failed(instructions, "Error: No messages to compact")
-        run.say(_status("compacting"))
-        verdict = await run.hooks.fire(
-            "PreCompact",
-            {"trigger": "manual", "custom_instructions": instructions or None},
-            subject="manual",
-        )
-        if verdict.blocked is not None:
-            told = "Compaction blocked by PreCompact hook: [callback]"
-            run.say(_status(None, compact_result="failed", compact_error=f"skipped: {told}"))
-            self._turn.begin()
-            return self._failed(instructions, told)
-        began, before = time.monotonic(), len(run.messages)
-        try:
-            summary = await self._summary(instructions)
-        except ApiError as error:
-            told = f"Error during compaction: {error.text}"
-            run.say(_status(None, compact_result="failed", compact_error=error.text))
-            self._turn.begin()
-            return self._failed(instructions, told)
-        run.say(_status(None, compact_result="success"))
-        self._turn.begin()
-        uuid, parent = str(uuid4()), run.last_uuid
-        boundary: JsonObject = {
-            "type": "system",
-            "subtype": "compact_boundary",
-            "uuid": str(uuid4()),
-            "compact_metadata": {
-                "trigger": "manual",
-                "pre_tokens": before * 50,
-                "post_tokens": 50,
-                "cumulative_dropped_tokens": 0,
-                "duration_ms": int((time.monotonic() - began) * 1000),
-            },
-        }
-        if parent is not None:
-            boundary["logical_parent_uuid"] = parent
-        run.say(boundary)
-        run.transcript.append_system(
-            {"subtype": "compact_boundary", "compactMetadata": boundary["compact_metadata"]},
-            uuid=boundary["uuid"],
-        )
-        text = f"This session is being continued from a previous conversation. Its summary:\n{summary}"
-        run.messages[:] = [{"role": "user", "content": text}]
-        run.say(frames.user(text, frames.Speaker(), uuid=uuid, isReplay=False, isSynthetic=True))
-        run.transcript.append_user(
-            {"role": "user", "content": text},
-            uuid=uuid,
-            isCompactSummary=True,
-            isVisibleInTranscriptOnly=True,
-        )
-        await run.hooks.fire("SessionStart", {"source": "compact"}, subject="compact")
-        await run.hooks.fire(
-            "PostCompact", {"trigger": "manual", "compact_summary": summary}, subject="manual"
-        )
-        run.say(frames.replay("<local-command-stdout>Compacted </local-command-stdout>"))
-        return self._turn.local("", local_command="compact")
-
-    async def _summary(self, instructions: str) -> str:
-        """Ask the model: the next step of the script is the summary."""
-        run = self._run
-        wanted = (
-            f"Your task is to create a detailed summary of the conversation so far. {instructions}".strip()
-        )
-        messages = [*run.messages, {"role": "user", "content": wanted}]
-        talk = Talk(
-            run,
-            frames.Speaker(),
-            messages,
-            model=run.model,
-            tools=run.offered,
-            system=run.offer.system_prompt(),
-        )
-        return await run.script_model.text(talk)
-
-    def _failed(self, arguments: str, text: str) -> JsonObject:
-        message = frames.synthetic(text, stop_reason="end_turn")
-        message["stop_sequence"] = None
-        frame = frames.assistant(
-            message,
-            frames.Speaker(),
-            request_id=None,
-            uuid=str(uuid4()),
-            local_command_source=f"<local-command-stderr>{text}</local-command-stderr>",
-            local_command_run={"command": "compact", "args": arguments},
-            local_command_outcome={"kind": "failed"},
-        )
-        self._run.say(frame)
-        return self._turn.local(text, local_command="compact")
-
-
-def _status(status: str | None, **fields: object) -> JsonObject:
-    return {"type": "system", "subtype": "status", "status": status, **fields}

@@ -8,30 +8,31 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, cast
 from uuid import uuid4
 
 import anyio
 import msgspec
 
 from outrider.testing._simulator import frames
-from outrider.testing._simulator.world import Refused
+from outrider.testing._simulator.context import Refused, as_object
 from outrider.wire import JsonObject
 
 if TYPE_CHECKING:
     from anyio.abc import TaskStatus
 
-    from outrider.testing._simulator.world import Surroundings, ToolCall
+    from outrider.testing._simulator.context import RunContext, ToolCall
 
-__all__ = ["HOOKS_ERROR", "HookAnswer", "Hooks", "Verdict", "combine", "read_answer"]
-
-
-Decision: TypeAlias = Literal["allow", "deny", "ask", "defer"]
+__all__ = ["HookAnswer", "Hooks", "Verdict", "combine", "read_answer"]
 
 _INVALID: Final = "the SDK host replied with an error or an invalid answer"
-_DECISIONS: Final[tuple[Decision, ...]] = ("deny", "defer", "ask", "allow")
+_FORM: Final = (
+    "initialize: hooks must map hook events to arrays of matchers carrying hookCallbackIds arrays and string"
+    " matchers"
+)
+_DECISIONS: Final = ("deny", "defer", "ask", "allow")
 """The strongest first."""
-_LEGACY: Final[dict[object, Decision]] = {"block": "deny", "approve": "allow"}
+_LEGACY: Final[dict[object, str]] = {"block": "deny", "approve": "allow"}
 
 _TYPES: Final[dict[str, type]] = {
     "continue": bool,
@@ -49,6 +50,17 @@ _SPECIFIC_TYPES: Final[dict[str, type]] = {
     "sessionTitle": str,
     "suppressOriginalPrompt": bool,
 }
+_TOOL_EVENTS: Final = frozenset({"PreToolUse", "PostToolUse", "PostToolUseFailure"})
+"""Their notices are written with the tool's result, by whoever writes that."""
+_WITH_EFFORT: Final = _TOOL_EVENTS | {
+    "PermissionRequest",
+    "PostToolBatch",
+    "Stop",
+    "StopFailure",
+    "SubagentStop",
+}
+_WITH_MODE: Final = (_WITH_EFFORT - {"StopFailure"}) | {"UserPromptExpansion", "UserPromptSubmit"}
+_NAMES: Final = re.compile(r"[A-Za-z0-9_|, -]+")
 
 
 class HookAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,27 +79,21 @@ class HookAnswer(msgspec.Struct, frozen=True, kw_only=True):
     other_event: str | None = None
     """The answer is for this event, which is not the one that was sent."""
 
-    @classmethod
-    def failed(cls, failure: str, *, is_gone: bool = False) -> Self:
-        return cls(failure=failure, is_gone=is_gone)
 
-
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class Verdict(msgspec.Struct, kw_only=True):
     """What the callbacks of one event answered, taken together."""
 
-    decision: Decision | None = None
+    decision: str | None = None
     reason: str | None = None
     updated_input: JsonObject | None = None
+    updated_output: object = None
     additional_context: tuple[str, ...] = ()
     stop_reason: str | None = None
     """Set, perhaps to an empty text, when a callback answered `continue: false`."""
-    system_messages: tuple[str, ...] = ()
     blocked: str | None = None
     """The reason of `decision: "block"`, or of a callback that had to answer and did not."""
-    updated_output: object = None
-    output: list[JsonObject] = []
+    output: tuple[JsonObject, ...] = ()
     """The answers as given."""
-
     notices: tuple[JsonObject, ...] = ()
     """Frames still to be written: those of `PreToolUse` right before the tool's result, those of
     `PostToolUse` and `PostToolUseFailure` right after it."""
@@ -107,24 +113,23 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 def read_answer(event: str, answer: object) -> HookAnswer:
     """Check an answer. One that is not valid is a failure."""
     if not isinstance(answer, dict):
-        return HookAnswer.failed("ZodError: expected an object")
+        return HookAnswer(failure="ZodError: expected an object")
     output = cast("JsonObject", answer)
     if output.get("async") is True:
         return HookAnswer(output=output)
-    specific = cast("JsonObject", output.get("hookSpecificOutput") or {})
-    wrong = [name for name, kind in _TYPES.items() if name in output and not isinstance(output[name], kind)]
-    if not wrong:
-        wrong = [
-            name
-            for name, kind in _SPECIFIC_TYPES.items()
-            if name in specific and not isinstance(specific[name], kind)
-        ]
+    specific = as_object(output.get("hookSpecificOutput"))
+    wrong = [
+        name
+        for value, types in ((output, _TYPES), (specific, _SPECIFIC_TYPES))
+        for name, kind in types.items()
+        if name in value and not isinstance(value[name], kind)
+    ]
     if specific.get("permissionDecision", "allow") not in _DECISIONS:
         wrong.append("permissionDecision")
     if output.get("decision", "block") not in _LEGACY:
         wrong.append("decision")
     if wrong:
-        return HookAnswer.failed(f"ZodError: invalid {', '.join(wrong)}")
+        return HookAnswer(failure=f"ZodError: invalid {', '.join(wrong)}")
     named = specific.get("hookEventName", event)
     return HookAnswer(output=output, other_event=str(named) if named != event else None)
 
@@ -132,35 +137,21 @@ def read_answer(event: str, answer: object) -> HookAnswer:
 def combine(event: str, subject: str | None, fields: JsonObject, answers: Sequence[HookAnswer]) -> Verdict:
     """What the answers, in the order of the callbacks, come to."""
     label = f"{event}:{subject}" if subject and "tool_name" in fields else event
-    sum_ = _Sum(event, label)
+    sum_ = _Sum(event, label, str(fields.get("prompt", "")))
     for answer in answers:
         sum_.add(answer)
-    verdict = sum_.verdict()
-    return (
-        _of_prompt(verdict, sum_, str(fields.get("prompt", ""))) if event == "UserPromptSubmit" else verdict
-    )
+    return sum_.verdict()
 
 
 class _Sum:
     """The answers so far."""
 
-    def __init__(self, event: str, label: str) -> None:
-        self.event, self.label = event, label
-        self.given: list[tuple[Decision, str | None]] = []
-        self.contexts: list[str] = []
-        self.reminders: list[str] = []
-        self.messages: list[str] = []
-        self.notices: list[JsonObject] = []
-        self.output: list[JsonObject] = []
-        self.updated_input: JsonObject | None = None
-        self.updated_output: object = None
-        self.stop: str | None = None
-        self.blocked: str | None = None
-        self.no_verdict: str | None = None
-        self.failure: str | None = None
-        self.title: str | None = None
-        self.hides_prompt = False
-        self.is_gone = False
+    def __init__(self, event: str, label: str, prompt: str) -> None:
+        self._event, self._label, self._prompt = event, label, prompt
+        self._made = Verdict()
+        self._given: list[tuple[str, str | None]] = []
+        self._no_verdict: str | None = None
+        self._hides_prompt = False
 
     def add(self, answer: HookAnswer) -> None:
         if answer.waited is not None:
@@ -173,154 +164,111 @@ class _Sum:
             self._answered(answer.output)
 
     def _timed_out(self, seconds: float) -> None:
-        if self.event == "PreToolUse":
-            self.failure = (
+        if self._event == "PreToolUse":
+            self._made.failure = (
                 "PreToolUse hook did not respond before its timeout (host client may be unreachable). The"
                 " tool call was not executed."
             )
-        elif self.event == "UserPromptSubmit":
-            self.blocked = f"UserPromptSubmit hook callback timed out after {seconds * 1000:.0f}ms"
-            self.no_verdict = "callback_timed_out"
-        elif self.event == "Stop":
-            self.message("The app driving this session didn't respond, so this turn ended without it.")
+        elif self._event == "UserPromptSubmit":
+            self._made.blocked = f"UserPromptSubmit hook callback timed out after {seconds * 1000:.0f}ms"
+            self._no_verdict = "callback_timed_out"
+        elif self._event == "Stop":
+            self._message("The app driving this session didn't respond, so this turn ended without it.")
 
     def _failed(self, answer: HookAnswer) -> None:
-        self.is_gone |= answer.is_gone
-        if self.event == "Stop" and not answer.is_gone:
-            self.notices.append(
-                {
-                    "type": "system",
-                    "subtype": "notification",
-                    "key": "stop-hook-error",
-                    "text": "Stop hook error occurred · ctrl+o to see",
-                    "priority": "immediate",
-                }
-            )
-        elif answer.is_blocking and not answer.is_gone:
-            self.block(
+        if answer.is_gone:
+            self._made.is_gone = True
+        elif self._event == "Stop":
+            self._notice(frames.stop_hook_error("Stop"))
+        elif answer.is_blocking:
+            self._block(
                 '[callback]: failed; blocking because onFailure is "block"\n'
                 f"Hook callback {answer.callback} failed: {_INVALID}."
             )
-            self.no_verdict = "hook_failed"
+            self._no_verdict = "hook_failed"
 
     def _misnamed(self, answer: HookAnswer) -> None:
-        if self.event == "PreToolUse":
-            self.failure = "PreToolUse hook failed with an unexpected error. The tool call was not executed."
-        elif self.event == "Stop":
+        if self._event == "PreToolUse":
+            self._made.failure = (
+                "PreToolUse hook failed with an unexpected error. The tool call was not executed."
+            )
+        elif self._event == "Stop":
             text = (
                 f"Stop hook failed: Hook returned incorrect event name: expected 'Stop' but got"
                 f" '{answer.other_event}'. Full stdout: {json.dumps(answer.output, indent=2)}"
             )
-            self.notices.append(_informational(text, "warning"))
+            self._notice(frames.informational(text, "warning"))
 
     def _answered(self, output: JsonObject) -> None:
-        self.output.append(output)
-        specific = cast("JsonObject", output.get("hookSpecificOutput") or {})
+        made, specific = self._made, as_object(output.get("hookSpecificOutput"))
+        made.output += (output,)
         reason = specific.get("permissionDecisionReason", output.get("reason"))
-        text = None if reason is None else str(reason)
         decision = specific.get("permissionDecision")
-        if self.event == "PreToolUse" and decision is None:
+        if self._event == "PreToolUse" and decision is None:
             decision = _LEGACY.get(output.get("decision"))
         if decision is not None:
-            self.given.append((cast("Decision", decision), text))
+            self._given.append((str(decision), None if reason is None else str(reason)))
         elif output.get("decision") == "block":
-            self.block(str(output.get("reason") or "Blocked by hook"))
+            self._block(str(output.get("reason") or "Blocked by hook"))
         if output.get("continue") is False:
-            self.stop = str(output.get("stopReason") or "")
-            self.reminders.append(f"{self.label} hook stopped continuation: {self.stop}")
+            made.stop_reason = str(output.get("stopReason") or "")
+            made.reminders += (f"{self._label} hook stopped continuation: {made.stop_reason}",)
         if output.get("systemMessage"):
-            self.message(str(output["systemMessage"]))
-        if "updatedInput" in specific:
-            self.updated_input = cast("JsonObject", specific["updatedInput"])
+            self._message(str(output["systemMessage"]))
+        made.updated_input = specific.get("updatedInput", made.updated_input)
         for name in ("updatedMCPToolOutput", "updatedToolOutput"):
-            self.updated_output = specific.get(name, self.updated_output)
+            made.updated_output = specific.get(name, made.updated_output)
         if specific.get("additionalContext"):
             context = str(specific["additionalContext"])
-            self.contexts.append(context)
-            self.reminders.append(f"{self.label} hook additional context: {context}")
-        self.title = cast("str | None", specific.get("sessionTitle", self.title))
-        self.hides_prompt |= specific.get("suppressOriginalPrompt") is True
+            made.additional_context += (context,)
+            made.reminders += (f"{self._label} hook additional context: {context}",)
+        made.session_title = specific.get("sessionTitle", made.session_title)
+        self._hides_prompt |= specific.get("suppressOriginalPrompt") is True
 
-    def block(self, reason: str) -> None:
-        if self.event == "PreToolUse":
-            self.given.append(("deny", reason))
+    def _block(self, reason: str) -> None:
+        if self._event == "PreToolUse":
+            self._given.append(("deny", reason))
             return
-        self.blocked = reason
-        self.reminders.append(f'{self.label} hook blocking error from command: "callback": {reason}')
+        self._made.blocked = reason
+        self._made.reminders += (f'{self._label} hook blocking error from command: "callback": {reason}',)
 
-    def message(self, text: str) -> None:
-        self.messages.append(text)
-        self.notices.append(_informational(f"{self.label} says: {text}", "notice"))
+    def _message(self, text: str) -> None:
+        self._notice(frames.informational(f"{self._label} says: {text}", "notice"))
+
+    def _notice(self, frame: JsonObject) -> None:
+        self._made.notices += (frame,)
 
     def verdict(self) -> Verdict:
-        chosen, reason = next(
-            (given for strongest in _DECISIONS for given in self.given if given[0] == strongest),
-            (None, None),
-        )
-        return Verdict(
-            decision=chosen,
-            reason=reason,
-            updated_input=self.updated_input,
-            additional_context=tuple(self.contexts),
-            stop_reason=self.stop,
-            system_messages=tuple(self.messages),
-            blocked=self.blocked,
-            updated_output=self.updated_output,
-            output=self.output,
-            notices=tuple(self.notices),
-            reminders=tuple(self.reminders),
-            session_title=self.title,
-            failure=self.failure,
-            is_gone=self.is_gone,
-        )
+        made = self._made
+        for strongest in _DECISIONS:
+            given = next((each for each in self._given if each[0] == strongest), None)
+            if given is not None:
+                made.decision, made.reason = given
+                break
+        if self._event == "UserPromptSubmit":
+            self._refuse_prompt()
+        return made
 
-
-def _of_prompt(verdict: Verdict, sum_: _Sum, prompt: str) -> Verdict:
-    """Whether the prompt runs, and what is written if it does not."""
-    outcome: JsonObject
-    if sum_.blocked is not None:
-        text = f"UserPromptSubmit operation blocked by hook:\n{sum_.blocked}"
-        if sum_.no_verdict is not None:
-            outcome = {"kind": "no_verdict", "prompt_kept": False, "no_verdict_kind": sum_.no_verdict}
+    def _refuse_prompt(self) -> None:
+        """Say what is written if the prompt does not run."""
+        made = self._made
+        outcome: JsonObject
+        if made.blocked is not None:
+            text = f"UserPromptSubmit operation blocked by hook:\n{made.blocked}"
+            if self._no_verdict is not None:
+                outcome = {"kind": "no_verdict", "prompt_kept": False, "no_verdict_kind": self._no_verdict}
+            else:
+                text += "" if self._hides_prompt else f"\n\nOriginal prompt: {self._prompt}"
+                outcome = {"kind": "blocked_by_hook", "prompt_kept": False, "reason": made.blocked}
+        elif (stop := made.stop_reason) is not None:
+            text = f"Operation stopped by hook: {stop}" if stop else "Operation stopped by hook"
+            outcome = {"kind": "stopped_by_hook", "prompt_kept": True}
+            outcome |= {"reason": stop} if stop else {}
+            made.prompt_kept = True
         else:
-            text += "" if sum_.hides_prompt else f"\n\nOriginal prompt: {prompt}"
-            outcome = {"kind": "blocked_by_hook", "prompt_kept": False, "reason": sum_.blocked}
-    elif sum_.stop is not None:
-        text = f"Operation stopped by hook: {sum_.stop}" if sum_.stop else "Operation stopped by hook"
-        outcome = {"kind": "stopped_by_hook", "prompt_kept": True}
-        outcome |= {"reason": sum_.stop} if sum_.stop else {}
-    else:
-        return verdict
-    notice = _informational(text, "warning")
-    notice |= {"prevent_continuation": True, "prompt_submit_outcome": outcome}
-    return msgspec.structs.replace(verdict, refusal=notice, prompt_kept=outcome["prompt_kept"] is True)
-
-
-def _informational(content: str, level: str) -> JsonObject:
-    return {"type": "system", "subtype": "informational", "content": content, "level": level}
-
-
-HOOKS_ERROR: Final = (
-    "initialize: hooks must map hook events to arrays of matchers carrying hookCallbackIds arrays and string"
-    " matchers"
-)
-
-_WITH_MODE: Final = frozenset(
-    {
-        "PermissionRequest",
-        "PostToolBatch",
-        "PostToolUse",
-        "PostToolUseFailure",
-        "PreToolUse",
-        "Stop",
-        "SubagentStop",
-        "UserPromptExpansion",
-        "UserPromptSubmit",
-    }
-)
-_WITH_EFFORT: Final = (_WITH_MODE | {"StopFailure"}) - {"UserPromptExpansion", "UserPromptSubmit"}
-# Their notices are written with the tool's result, by whoever writes that.
-_LATER: Final = frozenset({"PreToolUse", "PostToolUse", "PostToolUseFailure"})
+            return
+        more: JsonObject = {"prevent_continuation": True, "prompt_submit_outcome": outcome}
+        made.refusal = frames.informational(text, "warning") | more
 
 
 class _Matcher(
@@ -341,11 +289,11 @@ class _Matcher(
 class Hooks:
     """The hooks of one run."""
 
-    def __init__(self, run: Surroundings) -> None:
+    def __init__(self, run: RunContext) -> None:
         self._run = run
         self._matchers: dict[str, list[_Matcher]] = {}
         self.prompt_id: str | None = str(uuid4())
-        """Of the prompt that is at work: set by the core when a turn begins; part of each event."""
+        """Of the prompt that is at work: set when a turn begins; part of each event."""
         self.continued: str | None = None
         """The id of a deferred call, in a session that goes on with it."""
         self.is_late = False
@@ -359,7 +307,7 @@ class Hooks:
         try:
             self._matchers = msgspec.convert(hooks or {}, type=dict[str, list[_Matcher]])
         except msgspec.ValidationError:
-            raise ValueError(HOOKS_ERROR) from None
+            raise ValueError(_FORM) from None
 
     def has(self, event: str) -> bool:
         """Whether any callback waits for the event."""
@@ -380,10 +328,10 @@ class Hooks:
         program tells of the answers is written, but for `PreToolUse`, `PostToolUse` and `PostToolUseFailure`,
         where it is in `notices`.
         """
-        if subject is None and call is not None:
-            subject = call.name
-        if tool_use_id is None:
-            tool_use_id = _made_up_id(event) if call is None else call.id
+        if call is not None:
+            subject, tool_use_id = subject or call.name, tool_use_id or call.id
+        elif tool_use_id is None:
+            tool_use_id = f"hook-{uuid4()}" if event == "PostToolBatch" else str(uuid4())
         due = [
             (callback, matcher)
             for matcher in self._matchers.get(event, ())
@@ -394,62 +342,46 @@ class Hooks:
         if not due or (is_continued and self.is_late):
             return Verdict()
         request: JsonObject = {"input": self._input(event, fields, call), "tool_use_id": tool_use_id}
-        answers: list[HookAnswer | None] = [None] * len(due)
+        answers: dict[int, HookAnswer] = {}
 
-        async def put(place: int, *, task_status: TaskStatus[None]) -> None:
+        async def put(at: int, *, task_status: TaskStatus[None]) -> None:
             # Started here, so that the requests go out in order.
             task_status.started()
-            callback, matcher = due[place]
-            answers[place] = await self._ask(event, {"callback_id": callback, **request}, matcher)
+            callback, matcher = due[at]
+            answers[at] = await self._ask(event, {"callback_id": callback, **request}, matcher)
 
         async with anyio.create_task_group() as tasks:
-            for place in range(len(due)):
-                await tasks.start(put, place)
-        verdict = combine(event, subject, fields, [answer for answer in answers if answer is not None])
+            for at in range(len(due)):
+                await tasks.start(put, at)
+        verdict = combine(event, subject, fields, [answers[at] for at in sorted(answers)])
         if is_continued and verdict.decision != "deny":
             self._run.say(frames.attachment(_success(event, tool_use_id)))
-        if event in _LATER:
-            return verdict
-        for notice in verdict.notices:
-            self._run.say(notice)
-        return msgspec.structs.replace(verdict, notices=())
+        if event not in _TOOL_EVENTS:
+            for notice in verdict.notices:
+                self._run.say(notice)
+            verdict.notices = ()
+        return verdict
 
     async def _ask(self, event: str, request: JsonObject, matcher: _Matcher) -> HookAnswer:
         callback = str(request["callback_id"])
         with anyio.move_on_after(matcher.timeout):
             try:
-                answer = await self._run.ask("hook_callback", request)
+                made = read_answer(event, await self._run.ask("hook_callback", request))
             except Refused as refusal:
-                made = HookAnswer.failed(str(refusal), is_gone=getattr(refusal, "is_gone", False))
-            else:
-                made = read_answer(event, answer)
-            if made.failure is not None:
-                self._complain(event, callback, matcher, made)
+                made = HookAnswer(failure=str(refusal), is_gone=refusal.is_gone)
+            if made.failure is not None and not made.is_gone:
+                self._complain(event, callback, matcher, made.failure)
             return msgspec.structs.replace(made, callback=callback, is_blocking=matcher.is_blocking)
         return HookAnswer(callback=callback, waited=matcher.timeout)
 
-    def _complain(self, event: str, callback: str, matcher: _Matcher, answer: HookAnswer) -> None:
-        if answer.is_gone:
-            return
-        self._run.complain(f"Error in hook callback {callback}: {answer.failure}")
+    def _complain(self, event: str, callback: str, matcher: _Matcher, failure: str) -> None:
+        self._run.complain(f"Error in hook callback {callback}: {failure}")
+        meaning = "Its answer was treated as empty."
         # A turn that is over cannot be blocked.
         if matcher.is_blocking and event != "Stop":
             meaning = 'onFailure is "block", so this failure counts as a block.'
-        else:
-            meaning = "Its answer was treated as empty."
-        text = (
-            f"{event}: Hook callback {callback} failed: the SDK host replied with an error or an invalid"
-            f" answer. {meaning}"
-        )
-        self._run.say(
-            {
-                "type": "system",
-                "subtype": "informational",
-                "content": text,
-                "level": "warning",
-                "tag": "hook_callback_failed",
-            }
-        )
+        text = f"{event}: Hook callback {callback} failed: {_INVALID}. {meaning}"
+        self._run.say({**frames.informational(text, "warning"), "tag": "hook_callback_failed"})
 
     def _input(self, event: str, fields: JsonObject, call: ToolCall | None) -> JsonObject:
         run = self._run
@@ -464,9 +396,6 @@ class Hooks:
             made["permission_mode"] = run.permission_mode
         if call is not None and call.agent_id is not None:
             made |= {"agent_id": call.agent_id, "agent_type": call.agent_type or ""}
-        for name in ("agent_id", "agent_type"):
-            if name in fields:
-                made[name] = fields[name]
         if event in _WITH_EFFORT:
             made["effort"] = {"level": run.invocation.effort or "medium"}
         return {**made, "hook_event_name": event, **fields}
@@ -484,18 +413,10 @@ def _success(event: str, tool_use_id: str) -> JsonObject:
     }
 
 
-def _made_up_id(event: str) -> str:
-    return f"hook-{uuid4()}" if event == "PostToolBatch" else str(uuid4())
-
-
-_NAMES: Final = re.compile(r"[A-Za-z0-9_|, -]+")
-
-
 def _matches(pattern: str | None, subject: str | None) -> bool:
-    """A list of names, or else a regular expression to be found; what is none matches nothing."""
-    if pattern in (None, "", "*") or subject is None:
+    """A list of names, or else a regular expression to be found; one that is invalid matches nothing."""
+    if not pattern or pattern == "*" or subject is None:
         return True
-    assert pattern is not None
     if _NAMES.fullmatch(pattern):
         return subject in (name.strip() for name in re.split(r"[|,]", pattern))
     try:

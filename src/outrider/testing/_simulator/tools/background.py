@@ -1,13 +1,19 @@
-"""Owns what goes on beside a turn of the simulated agent: shells and subagents, their frames, their output.
+"""Owns the tool `Bash`, and what goes on beside a turn: commands and subagents, their frames, their output.
 
-Does not run subagents, nor the turn that follows a notification; the core does.
+Commands really run. Subagents, and the turn that follows a notification, are run elsewhere.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import secrets
+import shlex
+import shutil
+import signal
 import string
+import subprocess
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,52 +22,131 @@ from typing import TYPE_CHECKING, Final
 import anyio
 import msgspec
 
-from outrider.testing._simulator.tools.bash import Shell, Shells
-from outrider.testing._simulator.world import Surroundings, ToolCall
+from outrider.testing._simulator.context import Outcome, RunContext, ToolCall, ToolFailed
 from outrider.transcripts import project_key
 from outrider.wire import JsonObject
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from anyio.abc import Process
 
-__all__ = ["Background", "ShellTask"]
+__all__ = ["Background", "Bash", "ShellTask"]
 
-_NO_OUTPUT: Final = "get_task_output: no shell or Monitor task with that task_id in this session"
-_ALPHABET: Final = string.digits + string.ascii_lowercase
+_USUAL_LIMIT: Final = 120_000
+_HIGHEST_LIMIT: Final = 600_000
+_BACKGROUND_LIMIT: Final = 1_800_000
+_HIGHEST_BACKGROUND_LIMIT: Final = 7_200_000
+_ANNOUNCED_AFTER: Final = 3.0
+_MOST_TEXT: Final = 30_000
 _MOST_OUTPUT: Final = 1_000_000
+_MARK: Final = "OUTRIDER_SIMULATED_COMMAND"
+_ALPHABET: Final = string.digits + string.ascii_lowercase
+_BY_SIGNAL: Final[dict[int, int]] = {signal.SIGTERM: 144}
+"""The exit codes of commands that a signal ended, as the program tells them; 1 for the others."""
+_SILENT: Final = frozenset(
+    ["mv", "cp", "rm", "mkdir", "rmdir", "chmod", "chown", "chgrp", "touch", "ln", "cd", "export", "unset"]
+)
+_USAGE: Final = {"total_tokens": "subagent_tokens", "tool_uses": "tool_uses", "duration_ms": "duration_ms"}
+
+
+def _make_run_id() -> str:
+    number, digits = time.time_ns() // 10**6, ""
+    while number:
+        number, digit = divmod(number, 36)
+        digits = _ALPHABET[digit] + digits
+    return f"0{digits}-{secrets.token_hex(4)}"
 
 
 class _Task(msgspec.Struct, kw_only=True, eq=False):
     id: str
-    run_id: str
     call_id: str
     description: str
     is_backgrounded: bool
+    run_id: str = msgspec.field(default_factory=_make_run_id)
     is_announced: bool = False
     """Whether `task_started` was written."""
     is_over: bool = False
     subagent_type: str | None = None
     stop: Callable[[], None] | None = None
 
+    @property
+    def kind(self) -> str:
+        return "local_bash" if self.subagent_type is None else "local_agent"
+
 
 class ShellTask(_Task, kw_only=True, eq=False):
     """A command of the tool `Bash`."""
 
     command: str
-    shell: Shell
+    process: Process
+    output: Path
+    """Where both of its streams go."""
+    cwd_file: Path
+    ended: anyio.Event = msgspec.field(default_factory=anyio.Event)
     moved: anyio.Event = msgspec.field(default_factory=anyio.Event)
     """Set when a command in the foreground goes to the background."""
+    code: int = 0
+    """Its exit code, as the program tells it; 0 until it has ended."""
+    cwd: Path | None = None
+    """Where it went, if it succeeded."""
+    has_group: bool = True
+    """Whether processes of it may be there, also after its end."""
+
+    async def watch(self) -> None:
+        """Wait for the end. Cancelled, it kills the whole group."""
+        code = -signal.SIGKILL
+        try:
+            code = await self.process.wait()
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                self.kill()
+                await self.process.wait()
+            raise
+        finally:
+            # What the program says of a command that was killed.
+            self.code = code if code >= 0 else _BY_SIGNAL.get(-code, 1)
+            try:
+                where = self.cwd_file.read_text(encoding="utf-8", errors="surrogateescape").rstrip("\n")
+                self.cwd = Path(where) if where else None
+            except OSError:
+                pass
+            self.cwd_file.unlink(missing_ok=True)
+            # Without members, its number may soon be that of another group.
+            self._signal(0)
+            self.ended.set()
+
+    def kill(self) -> None:
+        """End all processes of its group, now."""
+        if self.has_group:
+            self._signal(signal.SIGKILL)
+
+    def _signal(self, number: int) -> None:
+        try:
+            os.killpg(self.process.pid, number)
+        except (ProcessLookupError, PermissionError):  # the last: macOS, when only zombies are left
+            self.has_group = False
+
+    def raw(self) -> bytes:
+        """What it has written so far."""
+        try:
+            return self.output.read_bytes()
+        except OSError:
+            return b""
+
+    def text(self) -> str:
+        """The same, without blank lines before it and white space behind it."""
+        return re.sub(r"\A(?:[^\S\n]*\n)+", "", self.raw().decode("utf-8", "replace")).rstrip()
 
 
 class Background:
     """The tasks of one run."""
 
-    def __init__(self, run: Surroundings) -> None:
+    def __init__(self, run: RunContext) -> None:
         self._run = run
         self._tasks: dict[str, _Task] = {}
+        self._started: list[ShellTask] = []
+        self._mark = secrets.token_hex(16)
         self._changed = anyio.Event()
-        self._shells: Shells | None = None
-        self.notifications: Callable[[str, JsonObject], None] | None = None
+        self.on_end: Callable[[str, JsonObject], None] = lambda text, origin: None
         """Called when a task has ended that the model is to hear of: the text of the user message, and the
         `origin` of the turn's result."""
 
@@ -78,70 +163,84 @@ class Background:
     def _live(self) -> list[_Task]:
         return [task for task in self._tasks.values() if task.is_backgrounded and not task.is_over]
 
-    # Shells
+    # Commands.
 
     async def open_shell(
         self, call: ToolCall, command: str, description: str, *, cwd: Path, is_backgrounded: bool
     ) -> ShellTask:
         """Start a command. Nothing is told of it unless it is in the background.
 
-        Raises `WentWrong` if it cannot be started.
+        Raises `ToolFailed` if it cannot be started.
         """
-        if self._shells is None:
-            self._shells = Shells(self._run.tasks, self._run.environment)
-        task_id = "b" + "".join(secrets.choice(_ALPHABET) for _ in range(8))
-        extra = self._variables()
-        shell = await self._shells.start(command, cwd=cwd, output=self.output_file(task_id), extra=extra)
+        id = "b" + "".join(secrets.choice(_ALPHABET) for _ in range(8))
+        output = self.output_file(id)
+        output.parent.mkdir(parents=True, exist_ok=True)
+        number, name = tempfile.mkstemp(prefix="cwd-", dir=output.parent)
+        os.close(number)
+        process = await self._start(command, cwd, output, name)
         task = ShellTask(
-            id=task_id,
-            run_id=_run_id(),
+            id=id,
             call_id=call.id,
             description=description,
             command=command,
-            shell=shell,
+            process=process,
+            output=output,
+            cwd_file=Path(name),
             is_backgrounded=is_backgrounded,
         )
-        self._tasks[task_id] = task
+        self._tasks[id] = task
+        self._started.append(task)
+        self._run.tasks.start_soon(task.watch)
         return task
 
-    def _variables(self) -> Mapping[str, str]:
-        return {
+    async def _start(self, command: str, cwd: Path, output: Path, cwd_file: str) -> Process:
+        if not hasattr(os, "killpg"):
+            raise ToolFailed(
+                "The simulated agent runs commands only where processes have groups: not on Windows."
+            )
+        bash = "/bin/bash" if os.access("/bin/bash", os.X_OK) else shutil.which("bash")
+        if bash is None:
+            raise ToolFailed("There is no bash on this machine, which the tool Bash needs.")
+        own = {
             "AI_AGENT": f"claude-code_{self._run.version.replace('.', '-')}_agent",
             "CLAUDECODE": "1",
             "CLAUDE_CODE_CHILD_SESSION": "1",
             "CLAUDE_CODE_SESSION_ID": self._run.session_id,
             "CLAUDE_PID": str(os.getpid()),
             "GIT_EDITOR": "true",
+            "SHELL": bash,
+            "PWD": str(cwd),
+            _MARK: self._mark,
         }
-
-    async def start_shell(
-        self,
-        call: ToolCall,
-        command: str,
-        description: str,
-        *,
-        cwd: Path | None = None,
-        limit: float | None = None,
-    ) -> str:
-        """Start a command in the background; gives the task's id. It is stopped after `limit` seconds.
-
-        Raises `WentWrong` if it cannot be started.
-        """
-        task = await self.open_shell(
-            call, command, description, cwd=cwd or self._run.cwd, is_backgrounded=True
-        )
-        self.tell_running()
-        self.announce(task)
-        self._run.tasks.start_soon(self._follow, task, limit)
-        return task.id
+        # Where the command went is told only if it succeeded, as in the program.
+        script = f"eval {shlex.quote(command)} < /dev/null && pwd -P >| {shlex.quote(cwd_file)}"
+        try:
+            with output.open("wb") as file:
+                return await anyio.open_process(
+                    [bash, "-c", script],
+                    stdin=subprocess.DEVNULL,
+                    stdout=file,
+                    stderr=file,
+                    cwd=cwd,
+                    env={**self._run.environment, **own},
+                    start_new_session=True,
+                )
+        except OSError as error:
+            os.unlink(cwd_file)  # noqa: PTH108
+            if isinstance(error, FileNotFoundError):
+                raise ToolFailed(
+                    f'Working directory "{cwd}" no longer exists, so shell commands cannot run until it is '
+                    "restored."
+                ) from error
+            raise ToolFailed(f"The shell could not be started in {cwd}: {error}") from error
 
     def announce(self, task: ShellTask) -> None:
         """Write `task_started` for a command."""
         task.is_announced = True
-        self._say("task_started", task, {"is_backgrounded": task.is_backgrounded, "task_type": "local_bash"})
+        self._say("task_started", task, {"is_backgrounded": task.is_backgrounded, "task_type": task.kind})
 
     def move(self, task: ShellTask, limit: float | None = None) -> None:
-        """Let a command in the foreground go on in the background."""
+        """Let a command go on in the background. It is stopped after `limit` seconds."""
         task.is_backgrounded = True
         self.tell_running()
         if task.is_announced:
@@ -172,110 +271,80 @@ class Background:
         """Forget a command that ended in the foreground."""
         was_stopped, task.is_over = task.is_over, True
         if task.is_announced and not was_stopped:
-            status = "failed" if task.shell.code else "completed"
+            status = "failed" if task.code else "completed"
             fields: JsonObject = {"status": status, "output_file": "", "summary": task.description}
             self._say("task_notification", task, fields)
-        task.shell.output.unlink(missing_ok=True)
+        task.output.unlink(missing_ok=True)
         del self._tasks[task.id]
 
     async def kill_foreground(self, task: ShellTask) -> None:
         """Kill a command whose call was cancelled, and forget it."""
         with anyio.CancelScope(shield=True):
-            task.shell.kill()
-            await task.shell.ended.wait()
+            task.kill()
+            await task.ended.wait()
             self.end_foreground(task)
 
     async def _follow(self, task: ShellTask, limit: float | None) -> None:
-        was_cut = True
-        with anyio.move_on_after(limit):
-            await task.shell.ended.wait()
-            was_cut = False
-        if was_cut:
-            task.shell.kill()
-            await task.shell.ended.wait()
+        with anyio.move_on_after(limit) as scope:
+            await task.ended.wait()
+        if scope.cancelled_caught:
+            task.kill()
+            await task.ended.wait()
         if task.is_over:
             return
-        code = task.shell.code
-        with task.shell.output.open("a", encoding="utf-8") as file:
-            file.write(f"\n[exited with code {code}]\n")
-        if was_cut:
-            how = "was stopped: it ran too long"
-        else:
-            how = f"failed with exit code {code}" if code else "completed (exit code 0)"
+        how = f"failed with exit code {task.code}" if task.code else "completed (exit code 0)"
+        how = "was stopped: it ran too long" if scope.cancelled_caught else how
+        with task.output.open("a", encoding="utf-8") as file:
+            file.write(f"\n[exited with code {task.code}]\n")
         summary = f'Background command "{task.description}" {how}'
-        self._finish(task, "failed" if code else "completed", summary)
+        self._finish(task, "failed" if task.code else "completed", summary)
 
-    # Subagents
+    # Subagents.
 
     def start_agent(
-        self,
-        call: ToolCall,
-        *,
-        prompt: str,
-        description: str,
-        subagent_type: str,
-        is_backgrounded: bool,
-        spawn_depth: int = 1,
-        parent_task_id: str | None = None,
-        stop: Callable[[], None] | None = None,
+        self, call: ToolCall, *, is_backgrounded: bool, stop: Callable[[], None], **fields: object
     ) -> str:
         """Tell of a subagent that starts; gives its id, which is the task's too.
 
-        `stop` is called by `stop(task_id)`; the core cancels the subagent then.
+        `stop` is called by `stop(task_id)`, and cancels the subagent.
         """
         task = _Task(
             id="a" + secrets.token_hex(8),
-            run_id=_run_id(),
             call_id=call.id,
-            description=description,
+            description=str(call.input["description"]),
             is_backgrounded=is_backgrounded,
             is_announced=True,
-            subagent_type=subagent_type,
+            subagent_type=str(fields["subagent_type"]),
             stop=stop,
         )
         self._tasks[task.id] = task
         if is_backgrounded:
             self.tell_running()
-        fields: JsonObject = {
-            "subagent_type": subagent_type,
-            "is_backgrounded": is_backgrounded,
-            "spawn_depth": spawn_depth,
-            "task_type": "local_agent",
-            "prompt": prompt,
-        }
-        if parent_task_id is not None:
-            fields["parent_task_id"] = parent_task_id
-        self._say("task_started", task, fields)
+        more: JsonObject = {"is_backgrounded": is_backgrounded, "task_type": task.kind, **fields}
+        self._say("task_started", task, {**more, "prompt": str(call.input["prompt"])})
         return task.id
 
-    def progress(self, task_id: str, *, description: str, usage: JsonObject, last_tool_name: str) -> None:
+    def progress(self, task_id: str, **fields: object) -> None:
         """Tell that a subagent calls a tool."""
         task = self._tasks[task_id]
-        fields: JsonObject = {
-            "description": description,
-            "subagent_type": task.subagent_type,
-            "usage": usage,
-            "last_tool_name": last_tool_name,
-        }
-        self._say("task_progress", task, fields)
+        self._say("task_progress", task, {"subagent_type": task.subagent_type, **fields})
 
     def finish_agent(
-        self, task_id: str, *, status: str, summary: str, usage: JsonObject, result: str | None = None
+        self, task_id: str, *, status: str, summary: str, usage: JsonObject, result: str
     ) -> None:
         """Tell that a subagent has ended ("completed", "failed", "killed"), and the model if it was in the
-        background. `summary` is what the subagent said last; `result` what the model is told instead."""
+        background. `summary` is what the subagent said last, `result` what the model is told."""
         task = self._tasks.get(task_id)
         if task is None or task.is_over:
             return
         if status == "killed":
             self._stopped(task)
         else:
-            self._finish(task, status, summary, usage, summary if result is None else result)
+            self._finish(task, status, summary, usage, result)
 
-    # All tasks
+    # All tasks.
 
     def run_id(self, task_id: str) -> str:
-        """The id of a task's run, for the frames of its turn. Raises `LookupError` if there is none."""
         return self._tasks[task_id].run_id
 
     def output_file(self, task_id: str) -> Path:
@@ -291,8 +360,8 @@ class Background:
             return False
         self._stopped(task)
         if isinstance(task, ShellTask):
-            task.shell.kill()
-            await task.shell.ended.wait()
+            task.kill()
+            await task.ended.wait()
         elif task.stop is not None:
             task.stop()
         return True
@@ -304,25 +373,29 @@ class Background:
                 self._stopped(task, at_end=True)
                 if task.stop is not None:
                     task.stop()
-            if self._shells is not None:
-                await self._shells.end_all()
+            for shell in self._started:
+                # Also what a command that has ended has left behind.
+                shell.kill()
+                await shell.ended.wait()
+            _kill_marked(f"{_MARK}={self._mark}".encode())
 
     def find(self, task_id: str) -> JsonObject | None:
         """What `TaskStop` says of a task that runs."""
         task = self._tasks.get(task_id)
         if task is None or task.is_over:
             return None
-        if isinstance(task, ShellTask):
-            return {"task_id": task.id, "task_type": "local_bash", "command": task.command}
-        return {"task_id": task.id, "task_type": "local_agent", "command": task.description}
+        command = task.command if isinstance(task, ShellTask) else task.description
+        return {"task_id": task.id, "task_type": task.kind, "command": command}
 
     def output(self, task_id: str) -> JsonObject:
         """The answer to `get_task_output`. Raises `LookupError` with the program's text."""
         task = self._tasks.get(task_id)
         if not isinstance(task, ShellTask):
             # To whoever asks it is a task that is not there.
-            raise LookupError(_NO_OUTPUT)  # noqa: TRY004
-        raw = task.shell.raw()
+            raise LookupError(  # noqa: TRY004
+                "get_task_output: no shell or Monitor task with that task_id in this session"
+            )
+        raw = task.raw()
         text = raw[-_MOST_OUTPUT:].decode("utf-8", "replace")
         return {"output": text, "total_bytes": len(raw), "truncated": len(raw) > _MOST_OUTPUT}
 
@@ -330,8 +403,7 @@ class Background:
         """The tasks in the background, as `background_tasks_changed` has them."""
         told: list[JsonObject] = []
         for task in self._live():
-            kind = "local_bash" if isinstance(task, ShellTask) else "local_agent"
-            one: JsonObject = {"task_id": task.id, "run_id": task.run_id, "task_type": kind}
+            one: JsonObject = {"task_id": task.id, "run_id": task.run_id, "task_type": task.kind}
             if task.subagent_type is not None:
                 one["subagent_type"] = task.subagent_type
             told.append({**one, "description": task.description})
@@ -346,7 +418,7 @@ class Background:
         while self._live():
             await self._changed.wait()
 
-    # Frames
+    # Frames.
 
     def _say(self, subtype: str, task: _Task, fields: JsonObject) -> None:
         frame: JsonObject = {"type": "system", "subtype": subtype, "task_id": task.id, "run_id": task.run_id}
@@ -372,43 +444,14 @@ class Background:
         self._end(task)
         self._updated(task, status)
         self._notified(task, status, summary, usage)
-        if task.is_backgrounded:
-            self.tell_running()
-            if self.notifications is not None:
-                origin: JsonObject = {
-                    "kind": "task-notification",
-                    "producer": "session-task",
-                    "runId": task.run_id,
-                }
-                self.notifications(self._text(task, status, summary, result, usage or {}), origin)
-
-    def _stopped(self, task: _Task, *, at_end: bool = False) -> None:
-        self._end(task)
-        if at_end:
-            self._notified(task, "stopped", task.description, None)
-            self._updated(task, "killed")
-        else:
-            self._updated(task, "killed")
-            self._notified(task, "stopped", task.description, None)
-        if task.is_backgrounded:
-            self.tell_running()
-
-    def _updated(self, task: _Task, status: str) -> None:
-        self._say("task_updated", task, {"patch": {"status": status, "end_time": int(time.time() * 1000)}})
-
-    def _notified(self, task: _Task, status: str, summary: str, usage: JsonObject | None) -> None:
-        fields: JsonObject = {
-            "status": status,
-            "output_file": str(self.output_file(task.id)),
-            "summary": summary,
-        }
-        self._say("task_notification", task, fields if usage is None else {**fields, "usage": usage})
-
-    def _text(self, task: _Task, status: str, summary: str, result: str | None, usage: JsonObject) -> str:
+        if not task.is_backgrounded:
+            return
+        self.tell_running()
+        more: list[str] = []
         if result is not None:
             summary = f'Agent "{task.description}" {"finished" if status == "completed" else status}'
-        words = {"total_tokens": "subagent_tokens", "tool_uses": "tool_uses", "duration_ms": "duration_ms"}
-        spent = "".join(f"<{word}>{usage.get(name, 0)}</{word}>" for name, word in words.items())
+            spent = (f"<{word}>{(usage or {}).get(name, 0)}</{word}>" for name, word in _USAGE.items())
+            more = [f"<result>{result}</result>", f"<usage>{''.join(spent)}</usage>"]
         lines = [
             "<task-notification>",
             f"<task-id>{task.id}</task-id>",
@@ -416,15 +459,166 @@ class Background:
             f"<output-file>{self.output_file(task.id)}</output-file>",
             f"<status>{status}</status>",
             f"<summary>{summary}</summary>",
-            *([] if result is None else [f"<result>{result}</result>", f"<usage>{spent}</usage>"]),
+            *more,
             "</task-notification>",
         ]
-        return "\n".join(lines)
+        origin = {"kind": "task-notification", "producer": "session-task", "runId": task.run_id}
+        self.on_end("\n".join(lines), origin)
+
+    def _stopped(self, task: _Task, *, at_end: bool = False) -> None:
+        self._end(task)
+        if not at_end:
+            self._updated(task, "killed")
+        self._notified(task, "stopped", task.description, None)
+        if at_end:
+            self._updated(task, "killed")
+        if task.is_backgrounded:
+            self.tell_running()
+
+    def _updated(self, task: _Task, status: str) -> None:
+        self._say("task_updated", task, {"patch": {"status": status, "end_time": int(time.time() * 1000)}})
+
+    def _notified(self, task: _Task, status: str, summary: str, usage: JsonObject | None) -> None:
+        path = str(self.output_file(task.id))
+        fields: JsonObject = {"status": status, "output_file": path, "summary": summary}
+        self._say("task_notification", task, fields if usage is None else {**fields, "usage": usage})
 
 
-def _run_id() -> str:
-    number, digits = int(time.time() * 1000), ""
-    while number:
-        number, digit = divmod(number, 36)
-        digits = _ALPHABET[digit] + digits
-    return f"0{digits}-{secrets.token_hex(4)}"
+def _kill_marked(mark: bytes) -> None:
+    """End processes with this variable: they may have left their group. Needs `/proc`."""
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark in (entry / "environ").read_bytes().split(b"\0"):
+                os.kill(int(entry.name), signal.SIGKILL)
+        except OSError:
+            continue
+
+
+class Bash:
+    """Runs commands, one after the other in the folder that the last one went to."""
+
+    def __init__(self, run: RunContext, background: Background) -> None:
+        self._run, self._background = run, background
+        self._cwd: Path | None = None
+
+    @property
+    def cwd(self) -> Path:
+        """Where the next command runs, and what paths count from."""
+        return self._cwd if self._cwd is not None and self._cwd.is_dir() else self._run.cwd
+
+    async def perform(self, call: ToolCall) -> Outcome:
+        command: str = call.input["command"]
+        description: str = call.input.get("description") or command
+        background, timeout = self._background, call.input.get("timeout")
+        in_background = bool(call.input.get("run_in_background"))
+        task = await background.open_shell(
+            call, command, description, cwd=self.cwd, is_backgrounded=in_background
+        )
+        if in_background:
+            limit = _within(timeout, _BACKGROUND_LIMIT, _HIGHEST_BACKGROUND_LIMIT)
+            background.move(task, limit / 1000)
+            content = (
+                f"Command running in background with ID: {task.id}. Output is being written to: "
+                f"{task.output}. You will be notified when it completes. "
+                "To check interim output, use Read on that file path."
+            )
+            return Outcome(content=content, detail=_detail("", task.id))
+        limit = _within(timeout, _USUAL_LIMIT, _HIGHEST_LIMIT)
+        try:
+            has_ended = await self._wait(task, limit / 1000)
+        except BaseException:
+            if not task.is_backgrounded:
+                await background.kill_foreground(task)
+            raise
+        if has_ended:
+            # A subagent is back where it was after each command.
+            return self._ended(task, follows=call.agent_id is None)
+        if task.is_backgrounded:
+            content = (
+                f"Command was manually backgrounded by user with ID: {task.id}. Output is being written to: "
+                f"{task.output}. If it is still running after 30m in the background, it will be stopped "
+                "and you will be notified."
+            )
+            return Outcome(content=content, detail={**_detail("", task.id), "backgroundedByUser": True})
+        background.move(task, _BACKGROUND_LIMIT / 1000)
+        text = task.text()
+        content = (
+            f"Command did not complete within its {_duration(-(-limit // 1000))} timeout and was moved to "
+            f"the background (ID: {task.id}). Output is being written to: {task.output}. You will be "
+            "notified when it completes. If it is no longer needed, stop it with TaskStop. To check interim "
+            "output, use Read on that file path."
+        )
+        detail = {**_detail(text, task.id), "timedOutAfterMs": limit}
+        return Outcome(content=f"{text}\n{content}" if text else content, detail=detail)
+
+    async def _wait(self, task: ShellTask, limit: float) -> bool:
+        """Whether it ended before the limit, and before somebody moved it to the background."""
+        with anyio.move_on_after(limit):
+            with anyio.move_on_after(_ANNOUNCED_AFTER):
+                await task.ended.wait()
+                return True
+            self._background.announce(task)
+            async with anyio.create_task_group() as group:
+
+                async def cancel_after(event: anyio.Event) -> None:
+                    await event.wait()
+                    group.cancel_scope.cancel()
+
+                group.start_soon(cancel_after, task.ended)
+                group.start_soon(cancel_after, task.moved)
+        return task.ended.is_set() and not task.is_backgrounded
+
+    def _ended(self, task: ShellTask, *, follows: bool) -> Outcome:
+        text = task.text()
+        self._background.end_foreground(task)
+        if task.code:
+            raise ToolFailed(_shortened(f"Exit code {task.code}\n{text}".removesuffix("\n")))
+        note = self._follow(task.cwd) if follows else ""
+        parts = re.split(r"\|\||&&|[;|&\n]", task.command)
+        detail: JsonObject = {
+            "stdout": _shortened(text),
+            "stderr": note,
+            "interrupted": False,
+            "isImage": False,
+            "noOutputExpected": all(part.split()[0] in _SILENT for part in parts if part.split()),
+        }
+        content = "\n".join(part for part in (_shortened(text), note.strip()) if part)
+        return Outcome(content=content or "(Bash completed with no output)", detail=detail)
+
+    def _follow(self, cwd: Path | None) -> str:
+        """Go where the command went, unless that is outside: then it says that it does not."""
+        if cwd is None:
+            return ""
+        allowed = [self._run.cwd, *(self._run.cwd / given for given in self._run.invocation.add_dirs)]
+        is_allowed = any(cwd.is_relative_to(folder.resolve()) for folder in allowed)
+        self._cwd = cwd if is_allowed else None
+        return "" if is_allowed else f"\nShell cwd was reset to {self._run.cwd}"
+
+
+def _detail(text: str, task_id: str) -> JsonObject:
+    return {
+        "stdout": text,
+        "stderr": "",
+        "interrupted": False,
+        "isImage": False,
+        "noOutputExpected": False,
+        "backgroundTaskId": task_id,
+    }
+
+
+def _within(given: object, usual: int, highest: int) -> int | float:
+    return min(given, highest) if isinstance(given, (int, float)) and given > 0 else usual
+
+
+def _shortened(text: str) -> str:
+    if len(text) <= _MOST_TEXT:
+        return text
+    half = _MOST_TEXT // 2
+    return f"{text[:half]}\n\n... [{len(text) - _MOST_TEXT} characters truncated] ...\n\n{text[-half:]}"
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    if not minutes:
+        return f"{rest}s"
+    return f"{minutes}m {rest}s" if rest else f"{minutes}m"

@@ -1,4 +1,4 @@
-"""Owns the built-in tools of the simulated agent: which there are, and those that read and write files.
+"""Owns the built-in tools of the simulated agent: which there are, and those for files and for questions.
 
 Does not ask whether a call is allowed; `permissions` does.
 """
@@ -10,29 +10,34 @@ import errno
 import json
 import os
 import re
+import secrets
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from outrider.testing._simulator.tools.bash import Bash
-from outrider.testing._simulator.world import (
+import msgspec
+
+from outrider.testing._simulator.context import (
     Outcome,
     ToolCall,
+    ToolFailed,
     ToolSpec,
     Unusable,
-    WentWrong,
     as_list,
     as_object,
     check_input,
+    covers_tool,
     no_such_tool,
 )
+from outrider.testing._simulator.tools.background import Bash
 from outrider.wire import JsonObject
 
 if TYPE_CHECKING:
+    from outrider.testing._simulator.context import RunContext
+    from outrider.testing._simulator.host.permissions import Permissions
     from outrider.testing._simulator.tools.background import Background
-    from outrider.testing._simulator.world import Surroundings
 
-__all__ = ["Files", "SPECS", "Tools"]
+__all__ = ["Questions", "Tools"]
 
 _CONTEXT: Final = 3
 _CURRENT: Final = " (file state is current in your context — no need to Read it back)"
@@ -59,7 +64,7 @@ class Files:
         path = self._find(given["file_path"])
         text = self._load(path)
         if text is None:
-            raise WentWrong(self._missing())
+            raise ToolFailed(self._missing())
         offset = max(int(given.get("offset", 1)), 0)
         limit: int | None = given.get("limit") or None
         lines, first = text.split("\n"), max(offset - 1, 0)
@@ -165,16 +170,16 @@ class Files:
         except FileNotFoundError:
             return None
         except IsADirectoryError:
-            raise WentWrong(f"EISDIR: illegal operation on a directory, read '{path}'") from None
+            raise ToolFailed(f"EISDIR: illegal operation on a directory, read '{path}'") from None
         except OSError as error:
-            raise WentWrong(_system_error(error, path)) from error
+            raise ToolFailed(_system_error(error, path)) from error
 
     def _save(self, path: Path, text: str) -> None:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(text.encode("utf-8", "replace"))
         except OSError as error:
-            raise WentWrong(_system_error(error, path)) from error
+            raise ToolFailed(_system_error(error, path)) from error
 
 
 def _warning(text: str) -> str:
@@ -263,79 +268,38 @@ _KNOWN: Final = (
     _spec("TaskStop", "Stops what runs in the background.", task_id=_TEXT, shell_id=_TEXT),
     _spec("Write", "Writes a file.", ("file_path", "content"), file_path=_TEXT, content=_TEXT),
 )
-
-_NAMED_ONLY: Final = (
-    "CronCreate",
-    "CronDelete",
-    "CronList",
-    "EnterWorktree",
-    "ExitWorktree",
-    "Glob",
-    "Grep",
-    "ListAgents",
-    "Monitor",
-    "NotebookEdit",
-    "ReportFindings",
-    "ScheduleWakeup",
-    "SendMessage",
-    "Skill",
-    "TaskCreate",
-    "TaskGet",
-    "TaskList",
-    "TaskUpdate",
-    "ToolSearch",
-    "WebFetch",
-    "WebSearch",
-    "Workflow",
+_SCRIPTED: Final = (
+    *("CronCreate", "CronDelete", "CronList", "EnterWorktree", "ExitWorktree", "Glob", "Grep", "ListAgents"),
+    *("Monitor", "NotebookEdit", "ReportFindings", "ScheduleWakeup", "SendMessage", "Skill", "TaskCreate"),
+    *("TaskGet", "TaskList", "TaskUpdate", "ToolSearch", "WebFetch", "WebSearch", "Workflow"),
 )
-
-CARRIED_OUT: Final = frozenset(spec.name for spec in _KNOWN)
-"""The tools that do something here."""
-
-ONLY_BY_NAME: Final = frozenset({"Glob", "Grep", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate"})
+"""The tools whose results the script gives."""
+_ONLY_BY_NAME: Final = frozenset({"Glob", "Grep", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate"})
 """Those that a session has only if `--tools` names them."""
-
-WITHOUT_BASH: Final = frozenset({"Glob", "Grep"})
+_WITHOUT_BASH: Final = frozenset({"Glob", "Grep"})
 """Those of them that a session without `Bash` has all the same."""
+_FORMER: Final = frozenset(["TodoWrite"])
+"""Those of older programs, which the program still knows by name."""
 
-SPECS: Final = {
-    spec.name: spec
-    for spec in sorted(
-        [
-            *_KNOWN,
-            *(
-                ToolSpec(
-                    name=name,
-                    description="Its result is given by the script.",
-                    input_schema={"type": "object"},
-                )
-                for name in _NAMED_ONLY
-            ),
-        ],
-        key=lambda spec: spec.name,
+_SPECS: Final = {spec.name: spec for spec in _KNOWN} | {
+    name: ToolSpec(
+        name=name, description="Its result is given by the script.", input_schema={"type": "object"}
     )
+    for name in _SCRIPTED
 }
-"""All of them, by name, in the order in which the program lists them."""
-
-BY_DEFAULT: Final = frozenset(SPECS) - ONLY_BY_NAME
-"""Those that a session has if nothing is said."""
-
 _FOR_THE_SYSTEM: Final = ("command", "file_path", "notebook_path", "path")
 _NO_TEXT: Final = re.compile("[\0\ud800-\udfff]")
-
-# Those of older programs, which the program still knows by name.
-_FORMER: Final = frozenset(["TodoWrite"])
 
 
 class Tools:
     """The built-in tools of one run."""
 
-    def __init__(self, run: Surroundings, background: Background) -> None:
-        self._run = run
-        self._background = background
+    def __init__(self, run: RunContext, background: Background) -> None:
+        self._run, self._background = run, background
         self._bash = Bash(run, background)
         self._files = Files(run.environment, lambda: self._bash.cwd)
-        self._simple: dict[str, Callable[[JsonObject], Outcome]] = {
+        self.mark_read = self._files.mark_read
+        self._file_tools: dict[str, Callable[[JsonObject], Outcome]] = {
             "Edit": self._files.edit,
             "Read": self._files.read,
             "Write": self._files.write,
@@ -346,30 +310,25 @@ class Tools:
         }
 
     def specs(self) -> list[ToolSpec]:
-        """The tools that the model is told of, as `--tools` and `--disallowedTools` leave them, in the order
-        of the program.
+        """The tools that the model is told of, as `--tools` and `--disallowedTools` leave them, by name.
 
         `Agent`, `AskUserQuestion`, `EnterPlanMode`, `ExitPlanMode` and `StructuredOutput` are not among
         them: other parts have those.
         """
-        names = self._names()
-        return [spec for name, spec in SPECS.items() if name in names]
+        return [_SPECS[name] for name in sorted(self._names()) if name in _SPECS]
 
     def _names(self) -> frozenset[str]:
         invocation = self._run.invocation
-        given = invocation.tools
-        if given is not None and "default" not in given:
-            return frozenset(given) - _barred(invocation.disallowed_tools)
+        if invocation.tools is not None and "default" not in invocation.tools:
+            return frozenset(invocation.tools) - _barred(invocation.disallowed_tools)
         denied = as_list(as_object(invocation.settings.get("permissions")).get("deny"))
         barred = _barred([*invocation.disallowed_tools, *map(str, denied)])
-        names = BY_DEFAULT - barred
-        if "Bash" not in names:
-            names = (names | (WITHOUT_BASH - barred)) - {"Monitor"}
-        return names
+        names = frozenset(_SPECS) - _ONLY_BY_NAME - barred
+        return names if "Bash" in names else (names | (_WITHOUT_BASH - barred)) - {"Monitor"}
 
     def owns(self, name: str) -> bool:
         """Whether a call of this name is for `perform`; true also for a tool that is switched off."""
-        return name in SPECS or name in _FORMER
+        return name in _SPECS or name in _FORMER
 
     def check(self, call: ToolCall) -> Outcome | None:
         """What is wrong with a call that the program refuses before it asks anybody: a tool that is not
@@ -377,65 +336,53 @@ class Tools:
 
         The frame of such a result has no `tool_result_meta`, and no hook hears of the call.
         """
+        name, given = call.name, call.input
+        if name not in self._names():
+            return no_such_tool(name, self._absence(name))
         try:
-            self._read(call)
+            check_input(_SPECS[name], given)
+            for key in _FOR_THE_SYSTEM:
+                if _NO_TEXT.search(str(given.get(key, ""))):
+                    raise Unusable(f"`{key}` has a character in it that the system does not take.")
+            if check := self._checks.get(name):
+                check(given)
         except Unusable as error:
             return error.outcome()
-        except _Missing as error:
-            return no_such_tool(call.name, str(error))
-        except (OSError, WentWrong):
+        except (OSError, ToolFailed):
             # Told by whoever carries it out.
             return None
         return None
 
     async def perform(self, call: ToolCall) -> Outcome:
         """Carry a call out. Cancelled, it leaves no process behind."""
+        if (unusable := self.check(call)) is not None:
+            # A hook or the host may have changed the input.
+            return unusable
         try:
-            given = self._read(call)
             if call.name == "Bash":
-                return await self._bash.perform(call, given)
+                return await self._bash.perform(call)
             if call.name == "TaskStop":
-                return await self._stop(given)
-            if call.name not in CARRIED_OUT:
-                told = (
-                    f"The simulated agent does not run {call.name}. Give its result in the script: "
-                    f'`use_tool("{call.name}", …, tool_result="…")`.'
-                )
-                self._run.complain(told)
-                raise WentWrong(told)
-            return self._simple[call.name](given)
-        except WentWrong as error:
+                return await self._stop(call.input)
+            if call.name in self._file_tools:
+                return self._file_tools[call.name](call.input)
+        except ToolFailed as error:
             return error.outcome()
-        except _Missing as error:
-            return no_such_tool(call.name, str(error))
         except OSError as error:
-            return WentWrong(str(error)).outcome()
-
-    def mark_read(self, path: str) -> None:
-        """Take a file for read, as `seed_read_state` asks."""
-        self._files.mark_read(path)
-
-    def _read(self, call: ToolCall) -> JsonObject:
-        name = call.name
-        if name not in self._names():
-            raise _Missing(self._absence(name))
-        given = call.input
-        check_input(SPECS[name], given)
-        for key in _FOR_THE_SYSTEM:
-            if _NO_TEXT.search(str(given.get(key, ""))):
-                raise Unusable(f"`{key}` has a character in it that the system does not take.")
-        if check := self._checks.get(name):
-            check(given)
-        return given
+            return ToolFailed(str(error)).outcome()
+        told = (
+            f"The simulated agent does not run {call.name}. Give its result in the script: "
+            f'`use_tool("{call.name}", …, tool_result="…")`.'
+        )
+        self._run.complain(told)
+        return ToolFailed(told).outcome()
 
     def _absence(self, name: str) -> str:
-        is_chosen = self._run.invocation.tools is not None
-        if name in WITHOUT_BASH:
-            if is_chosen:
+        if name in _WITHOUT_BASH:
+            if self._run.invocation.tools is not None:
                 return f". {name} is disabled for this session."
             instead = "find files with `find`" if name == "Glob" else "search file contents with `grep`"
             return f". {name} is not available in this session — {instead} via the Bash tool instead."
-        if name in BY_DEFAULT | ONLY_BY_NAME | _FORMER:
+        if self.owns(name):
             return f". {name} is disabled for this session, in subagents as well as here."
         return ""
 
@@ -455,10 +402,151 @@ class Tools:
         return Outcome(content=json.dumps(detail, separators=(",", ":"), ensure_ascii=False), detail=detail)
 
 
-class _Missing(Exception):
-    pass
-
-
 def _barred(rules: Iterable[str]) -> frozenset[str]:
     """The tools that rules take away altogether: those named without a bracket."""
     return frozenset(rule for rule in rules if "(" not in rule)
+
+
+# Tools that ask the user.
+
+_ENTERED: Final = (
+    "Entered plan mode. You should now focus on exploring the codebase and designing an implementation"
+    " approach."
+)
+_WORDS: Final = ("calm", "curious", "eager", "gentle", "lantern", "meadow", "patient", "river", "summit")
+_QUESTIONS: Final = (
+    ToolSpec(
+        name="AskUserQuestion",
+        description="Ask the user to choose between options.",
+        input_schema={
+            "type": "object",
+            "properties": {"questions": {"type": "array", "minItems": 1, "maxItems": 4}},
+            "required": ["questions"],
+            "additionalProperties": False,
+        },
+    ),
+    ToolSpec(
+        name="EnterPlanMode",
+        description="Change to plan mode, to design before anything is changed.",
+        input_schema={"type": "object", "properties": {}, "additionalProperties": False},
+    ),
+    ToolSpec(
+        name="ExitPlanMode",
+        description="Put the plan in the plan file before the user.",
+        input_schema={"type": "object", "properties": {"allowedPrompts": {"type": "array"}}},
+    ),
+)
+
+
+class Questions:
+    """AskUserQuestion, EnterPlanMode and ExitPlanMode. They are offered only if somebody can be asked."""
+
+    def __init__(self, run: RunContext, permissions: Permissions) -> None:
+        self._run, self._permissions = run, permissions
+        name = "-".join(secrets.choice(_WORDS) for _ in range(3))
+        self.plan_path: Path = run.config_dir / "plans" / f"{name}.md"
+        """Where the model keeps its plan."""
+        self._tools: dict[str, Callable[[JsonObject], Outcome]] = {
+            "AskUserQuestion": _answered,
+            "EnterPlanMode": self._enter,
+            "ExitPlanMode": self._exit,
+        }
+
+    def specs(self) -> list[ToolSpec]:
+        found = self._run.invocation
+        if found.permission_prompt_tool is None:
+            return []
+        return [
+            spec
+            for spec in _QUESTIONS
+            if (found.tools is None or {"default", spec.name} & set(found.tools))
+            and not any(covers_tool(rule, spec.name) for rule in found.disallowed_tools)
+        ]
+
+    def owns(self, name: str) -> bool:
+        return name in self._tools
+
+    def plan(self) -> JsonObject:
+        """The answer to `get_plan`."""
+        text = self._plan_text()
+        if text is None:
+            return {"exists": False}
+        return {"exists": True, "content": text, "path": str(self.plan_path)}
+
+    def _plan_text(self) -> str | None:
+        try:
+            return self.plan_path.read_text(encoding="utf-8")
+        except OSError:
+            return None
+
+    def filled(self, call: ToolCall) -> ToolCall:
+        """The call with what the program adds to its input before anybody sees it: the plan.
+
+        A plan that the script gives, and that no file holds, is put into the file.
+        """
+        if call.name == "AskUserQuestion":
+            return call
+        rest = {name: call.input[name] for name in call.input if name != "plan"}
+        given = call.input.get("plan")
+        if call.name == "ExitPlanMode" and self._run.permission_mode == "plan":
+            if isinstance(given, str) and self._plan_text() is None:
+                self.plan_path.parent.mkdir(parents=True, exist_ok=True)
+                self.plan_path.write_text(given, encoding="utf-8")
+            if (text := self._plan_text()) is not None:
+                rest |= {"plan": text, "planFilePath": str(self.plan_path)}
+        return msgspec.structs.replace(call, input=rest)
+
+    def perform(self, call: ToolCall) -> Outcome:
+        """Carry the call out, with the input that was allowed."""
+        return self._tools[call.name](call.input)
+
+    def _enter(self, given: JsonObject) -> Outcome:
+        del given
+        self._permissions.set_mode("plan")
+        text = f"{_ENTERED}\n\nExplore, and call ExitPlanMode with the plan. Do not change any files yet."
+        return Outcome(content=text, detail={"message": _ENTERED})
+
+    def _exit(self, given: JsonObject) -> Outcome:
+        if self._run.permission_mode == "plan":
+            self._permissions.set_mode(self._permissions.mode_before_plan)
+        kept, plan = self._plan_text(), given.get("plan")
+        text = plan if isinstance(plan, str) else kept
+        path = str(self.plan_path)
+        detail: JsonObject = {"plan": text, "isAgent": False, "filePath": path}
+        if text is None:
+            return Outcome(content="User has approved exiting plan mode. You can now proceed.", detail=detail)
+        title = "Approved Plan"
+        if text != kept:
+            detail["planWasEdited"] = True
+            title += " (edited by user)"
+        told = (
+            "User has approved your plan. You can now start coding.\n\nYour plan has been saved to:"
+            f" {path}\n\n## {title}:\n{text}"
+        )
+        return Outcome(content=told, detail=detail)
+
+
+def _answered(given: JsonObject) -> Outcome:
+    questions, answers = as_list(given.get("questions")), as_object(given.get("answers"))
+    detail: JsonObject = {"questions": questions, "answers": answers}
+    detail |= {name: given[name] for name in ("annotations", "response") if name in given}
+    if given.get("response"):
+        return Outcome(content=f"The user responded: {given['response']}", detail=detail)
+    asked = [str(as_object(question).get("question")) for question in questions]
+    told = [f'"{text}"="{_joined(answers[text])}"' for text in asked if text in answers]
+    if not told:
+        return Outcome(content="The user did not answer the questions.", detail=detail)
+    options = [
+        as_object(each) for question in questions for each in as_list(as_object(question).get("options"))
+    ]
+    labels = {str(option.get("label")) for option in options}
+    if given.get("annotations") or not set(", ".join(map(_joined, answers.values())).split(", ")) <= labels:
+        text = f"The user answered: {', '.join(told)}. Read the answers carefully, and do what they say."
+        return Outcome(content=text, detail=detail)
+    text = f"Your questions have been answered: {', '.join(told)}."
+    return Outcome(content=f"{text} You can now continue with these answers in mind.", detail=detail)
+
+
+def _joined(answer: object) -> str:
+    parts: list[object] = [*as_list(answer)] or [answer]
+    return ", ".join(map(str, parts))
