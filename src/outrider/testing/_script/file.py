@@ -307,7 +307,7 @@ def _match(value: object, place: str) -> Match:
     try:
         return re.compile(pattern)
     except re.error as error:
-        raise Misplaced(f"{place}.pattern", f"{pattern!r} is no regular expression: {error}") from error
+        raise Misplaced(f"{place}.pattern", f"{pattern!r} is not a regular expression: {error}") from error
 
 
 _TOP: Final = ("script", "subagents", "otherwise")

@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Final, Protocol, cast
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import ReferenceType, WeakKeyDictionary, WeakSet, ref
 
 import anyio
 from anyio.lowlevel import checkpoint, current_token
@@ -214,7 +214,8 @@ class LoopWaker:
             self._calls.popleft()()
 
 
-_wakers: WeakKeyDictionary[AbstractEventLoop, LoopWaker] = WeakKeyDictionary()
+_wakers: WeakKeyDictionary[AbstractEventLoop, ReferenceType[LoopWaker]] = WeakKeyDictionary()
+"""Each belongs to its loop, and goes when that is closed, whoever still holds it."""
 
 
 async def wait_until_woken(begin: Callable[[Callable[[], object]], object], number: int = -1) -> None:
@@ -249,12 +250,14 @@ async def wait_until_woken(begin: Callable[[Callable[[], object]], object], numb
 
 def caller_in(loop: AbstractEventLoop) -> Callable[[Callable[[], object]], object]:
     """A function that has another called in an event loop of asyncio, from any thread."""
-    waker = _wakers.get(loop)
+    found = _wakers.get(loop)
+    waker = None if found is None else found()
     if waker is None or not waker.is_open:
         try:
-            waker = _wakers[loop] = LoopWaker(loop)
+            waker = LoopWaker(loop)
         except OSError:  # no more files can be opened
             return loop.call_soon_threadsafe
+        _wakers[loop] = ref(waker)
     return waker.call
 
 
