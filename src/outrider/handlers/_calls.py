@@ -184,6 +184,8 @@ async def attempt(
     except BaseException as error:
         if not _is_cancellation(error):
             raise
+        # Before others have their turn.
+        request.is_cancelled = True
         await checkpoint()
         return Attempt(outcome="failed", error=error)
     finally:
