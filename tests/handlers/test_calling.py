@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
-from outrider.handlers._calls import CallContext, CallTimedOut, call, is_async
+from outrider.handlers._calls import CallContext, CallTimedOut, attempt, call, is_async
 from tests.cases import every_case
 
 pytestmark = pytest.mark.anyio
@@ -168,3 +168,25 @@ async def test_a_generator_is_no_answer() -> None:
     made = await call(generate)
     assert isinstance(made, Generator)
     assert list(made) == [5]
+
+
+async def test_a_request_is_cancelled_before_others_have_their_turn() -> None:
+    request = CallContext(Nowhere())
+    seen: list[bool] = []
+
+    async def look() -> None:
+        seen.append(request.is_cancelled)
+
+    async def wait(_: object) -> None:
+        began.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            others.start_soon(look)
+
+    began = anyio.Event()
+    async with anyio.create_task_group() as others, anyio.create_task_group() as tasks:
+        tasks.start_soon(attempt, wait, request)
+        await began.wait()
+        tasks.cancel_scope.cancel()
+    assert seen == [True]
