@@ -12,7 +12,7 @@ from uuid import uuid4
 import anyio
 
 from outrider.transcripts import PostgresStore, SessionKey, SessionStore, SessionStoreEntry, SqliteStore
-from outrider.transcripts.stores._records import encode
+from outrider.transcripts.stores._base import encode
 from tests.transcripts.stores import servers
 
 ENTRY_SIZE = 2000

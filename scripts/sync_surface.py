@@ -20,10 +20,8 @@ SOURCES = ROOT / "src" / "outrider"
 TARGETS = ROOT / "src" / "outrider" / "sync"
 
 LAYOUT: dict[str, dict[str, tuple[str, ...]]] = {
-    "_requests": {
-        "session._requests": ("Requests",),
-    },
     "_surface": {
+        "session._requests": ("Requests",),
         "session._streams.stream": ("Reader",),
         "session._connection.observers": ("EventReader",),
         "session._turn": ("TextReader", "Queued", "Turn"),
@@ -45,7 +43,6 @@ ATTRIBUTES = {"Session": {"options": "Options"}, "Queued": {"turn": "Turn"}}
 MADE_BY_USERS = ("Session", "Sessions")
 
 HEADS = {
-    "_requests": "What a session can ask the agent, without `await`.",
     "_surface": "Sessions and turns, without `await`.",
     "_run": "`run` and `stream`, without `await`.",
     "_transcripts": "Sessions that are kept, without `await`.",

@@ -119,8 +119,8 @@ RUN_TABLE RunMoved RunSignal RunState TurnBegan TurnEnded TurnEvent Turns""",
 Result UnfinishedTask ._run: TurnContext run stream ._session: Session SessionState ._streams.stream:
 Reader ._turn: CancelReceipt Queued TextReader Turn ._usage: Usage""",
     "outrider.sync": """
-._requests: Requests ._run: TurnContext run stream ._surface: EventReader Queued Reader Session
-TextReader Turn ._transcripts: Hits Sessions""",
+._run: TurnContext run stream ._surface: EventReader Queued Reader Requests Session TextReader Turn
+._transcripts: Hits Sessions""",
     "outrider.testing": """
 ._api.messages_api: MessagesApi SideKind ._api.real_agent: KIT_VARIABLE RealAgent clean_environment
 ._api.requests: Request RequestKind ._contracts.contract: ContractBroken ._contracts.store: check_store
@@ -136,7 +136,7 @@ SIMULATED_VERSION Simulator""",
 project_folder project_key ._entries: TranscriptEntry to_entry ._export.turns: ExportFormat
 ._library.disk: BlockingSessions ._sessions: Sessions ._values: Bundle Hits SearchHit SessionQuery
 StoredSession .stores._base: SessionKey SessionListSubkeysKey SessionStore SessionStoreEntry
-SessionStoreListEntry SessionSummaryEntry offers .stores._calls: StoreCalls .stores._file: FileStore
+SessionStoreListEntry SessionSummaryEntry offers .stores._blocking: StoreCalls .stores._file: FileStore
 .stores._memory: MemoryStore .stores._postgres: PostgresStore .stores._redis: RedisStore
 .stores._s3.store: S3Store .stores._sqlite: SqliteStore .stores._urls: open_store""",
     "outrider.transports": """

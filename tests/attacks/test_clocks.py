@@ -14,7 +14,7 @@ from outrider.errors import LeaseLost, SessionBusy
 from outrider.fleet import Gate
 from outrider.fleet._resilient.retry import Clock
 from outrider.transcripts import FileStore, SessionKey, SqliteStore
-from outrider.transcripts.stores import _records
+from outrider.transcripts.stores import _base as _records
 from tests.transcripts.stores.remote import REMOTES, Remote, make_key
 
 Store: TypeAlias = FileStore | SqliteStore

@@ -65,7 +65,7 @@ async def test_times_in_memory_grow_with_each_batch() -> None:
 
 @pytest.mark.anyio
 async def test_times_in_memory_are_never_given_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("outrider.transcripts.stores._records.now", lambda: 1)
+    monkeypatch.setattr("outrider.transcripts.stores._base.now", lambda: 1)
     store = InMemorySessionStore()
     times: list[int] = []
     for number in (1, 2):

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from outrider.errors import UsageError
-from outrider.session import _attachments
-from outrider.session._attachments import document, file_block, image
+from outrider.session import _prompts as _attachments
+from outrider.session._prompts import document, file_block, image
 from outrider.wire import DocumentBlock, ImageBlock
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)

@@ -11,7 +11,7 @@ from anyio.lowlevel import checkpoint
 
 from outrider.errors import LeaseLost, SessionBusy
 from outrider.transcripts import MemoryStore, SessionKey, SessionStoreEntry
-from outrider.transcripts.stores._records import Place
+from outrider.transcripts.stores._base import Place
 
 
 class Forgets(MemoryStore):

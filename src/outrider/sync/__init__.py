@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from outrider._lazy import lazily
 
 if TYPE_CHECKING:
-    from outrider.sync._requests import Requests as Requests
     from outrider.sync._run import TurnContext as TurnContext
     from outrider.sync._run import run as run
     from outrider.sync._run import stream as stream
     from outrider.sync._surface import EventReader as EventReader
     from outrider.sync._surface import Queued as Queued
     from outrider.sync._surface import Reader as Reader
+    from outrider.sync._surface import Requests as Requests
     from outrider.sync._surface import Session as Session
     from outrider.sync._surface import TextReader as TextReader
     from outrider.sync._surface import Turn as Turn

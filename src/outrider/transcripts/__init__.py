@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from outrider.transcripts.stores._base import SessionStoreListEntry as SessionStoreListEntry
     from outrider.transcripts.stores._base import SessionSummaryEntry as SessionSummaryEntry
     from outrider.transcripts.stores._base import offers as offers
-    from outrider.transcripts.stores._calls import StoreCalls as StoreCalls
+    from outrider.transcripts.stores._blocking import StoreCalls as StoreCalls
     from outrider.transcripts.stores._file import FileStore as FileStore
     from outrider.transcripts.stores._memory import MemoryStore as MemoryStore
     from outrider.transcripts.stores._postgres import PostgresStore as PostgresStore

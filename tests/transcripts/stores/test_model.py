@@ -15,7 +15,7 @@ from outrider.transcripts import (
     SessionStoreEntry,
     SqliteStore,
 )
-from outrider.transcripts.stores._records import Place
+from outrider.transcripts.stores._base import Place
 from tests.transcripts.stores.model import StoreMachine, check_model
 
 

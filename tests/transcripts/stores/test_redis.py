@@ -11,7 +11,7 @@ import pytest
 
 from outrider.errors import OptionsError, SessionBusy, StoreError
 from outrider.transcripts import SessionKey, open_store
-from outrider.transcripts.stores._records import Line, Place
+from outrider.transcripts.stores._base import Line, Place
 from outrider.transcripts.stores._redis import RedisStore
 from tests.transcripts.stores import servers
 from tests.transcripts.stores.remote import make_batch, make_key

@@ -16,7 +16,7 @@ import pytest
 
 from outrider.errors import OptionsError, StoreError
 from outrider.transcripts import SessionKey, open_store
-from outrider.transcripts.stores._records import Place
+from outrider.transcripts.stores._base import Place
 from outrider.transcripts.stores._s3 import bucket as _s3_objects
 from outrider.transcripts.stores._s3 import store as _s3
 from outrider.transcripts.stores._s3.bucket import START, Batch, Names, chain

@@ -17,8 +17,8 @@ import pytest
 
 from outrider.errors import OptionsError, SessionBusy, StoreError, StoreTimedOut, UsageError
 from outrider.transcripts import FileStore, SqliteStore, open_store
+from outrider.transcripts.stores._base import Place
 from outrider.transcripts.stores._file import locked
-from outrider.transcripts.stores._records import Place
 from tests.transcripts.stores.local import KEY, LOCAL, Local, Make, noted, numbered
 
 pytestmark = pytest.mark.anyio

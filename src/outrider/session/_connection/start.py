@@ -34,7 +34,7 @@ from outrider.launch import (
 )
 from outrider.options import JsonSchemaFormat, SdkServer
 from outrider.redaction import preview
-from outrider.session._connection.start_errors import startup_failure
+from outrider.session._failures import startup_failure
 from outrider.transcripts import check_can_continue, config_folder
 from outrider.transports import (
     ProcessTransport,

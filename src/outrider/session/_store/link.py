@@ -32,7 +32,7 @@ from outrider.session._connection.tasks import background
 from outrider.session._store.mirror import BATCH_ENTRIES, Keys, Mirror
 from outrider.session._store.restore_files import ConfigLocation, SessionFiles, locate_config
 from outrider.transcripts import StoreCalls, check_subpath, open_store, project_key
-from outrider.transcripts.stores._calls import to_key
+from outrider.transcripts.stores._blocking import to_key
 from outrider.transports import Transport, is_intercepted
 
 if TYPE_CHECKING:

@@ -41,7 +41,7 @@ from outrider.transcripts._disk.files import check_subpath, project_key, worktre
 from outrider.transcripts._disk.read import Search
 from outrider.transcripts._entries import to_entry, to_line, to_time
 from outrider.transcripts._values import Bundle, SearchHit, StoredSession
-from outrider.transcripts.stores._calls import StoreCalls, to_key
+from outrider.transcripts.stores._blocking import StoreCalls, to_key
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence

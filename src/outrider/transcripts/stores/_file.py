@@ -26,14 +26,7 @@ from msgspec.structs import asdict
 from outrider._folders import remove_folder, replace_file, sync_folder
 from outrider.errors import StoreError
 from outrider.transcripts._describe import fold_session_summary
-from outrider.transcripts.stores._blocking import (
-    DEFAULT_TIMEOUT,
-    BlockingStore,
-    Explained,
-    Listed,
-    raise_if_abandoned,
-)
-from outrider.transcripts.stores._records import (
+from outrider.transcripts.stores._base import (
     RESTORE,
     WAIT_LONGER,
     Lease,
@@ -48,6 +41,13 @@ from outrider.transcripts.stores._records import (
     later,
     to_bytes,
     to_text,
+)
+from outrider.transcripts.stores._blocking import (
+    DEFAULT_TIMEOUT,
+    BlockingStore,
+    Explained,
+    Listed,
+    raise_if_abandoned,
 )
 from outrider.transcripts.stores._urls import SECONDS, absolute_path, local_path, take_parameters
 

@@ -13,8 +13,8 @@ from uuid import uuid4
 
 from outrider.errors import LeaseLost, SessionBusy
 from outrider.transcripts._describe import fold_session_summary
+from outrider.transcripts.stores._base import Place, later
 from outrider.transcripts.stores._blocking import check_seconds
-from outrider.transcripts.stores._records import Place, later
 from outrider.transcripts.stores._urls import take_parameters
 
 if TYPE_CHECKING:

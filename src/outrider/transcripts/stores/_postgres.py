@@ -19,14 +19,7 @@ from psycopg.rows import TupleRow
 from psycopg.waiting import Ready
 
 from outrider.errors import OptionsError
-from outrider.transcripts.stores._blocking import (
-    DEFAULT_TIMEOUT,
-    BlockingStore,
-    Listed,
-    is_abandoned,
-    raise_if_abandoned,
-)
-from outrider.transcripts.stores._records import (
+from outrider.transcripts.stores._base import (
     Lease,
     Place,
     check_version,
@@ -36,14 +29,20 @@ from outrider.transcripts.stores._records import (
     to_bytes,
     to_text,
 )
+from outrider.transcripts.stores._blocking import (
+    DEFAULT_TIMEOUT,
+    BlockingStore,
+    Listed,
+    is_abandoned,
+    raise_if_abandoned,
+)
 from outrider.transcripts.stores._urls import SECONDS, TEXT, Parameter, shown, take_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
     from typing import Self
 
-    from outrider.transcripts.stores._base import SessionStoreEntry
-    from outrider.transcripts.stores._records import Line
+    from outrider.transcripts.stores._base import Line, SessionStoreEntry
 
 # Connections.
 

@@ -12,8 +12,7 @@ from urllib.parse import quote_from_bytes
 from uuid import uuid4
 
 from outrider.errors import OptionsError, SessionBusy
-from outrider.transcripts.stores._blocking import DEFAULT_TIMEOUT, BlockingStore, Listed, raise_if_abandoned
-from outrider.transcripts.stores._records import (
+from outrider.transcripts.stores._base import (
     Lease,
     Place,
     check_version,
@@ -23,14 +22,14 @@ from outrider.transcripts.stores._records import (
     to_bytes,
     to_text,
 )
+from outrider.transcripts.stores._blocking import DEFAULT_TIMEOUT, BlockingStore, Listed, raise_if_abandoned
 from outrider.transcripts.stores._urls import FLAG, SECONDS, TEXT, shown, take_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import Self
 
-    from outrider.transcripts.stores._base import SessionStoreEntry
-    from outrider.transcripts.stores._records import Line
+    from outrider.transcripts.stores._base import Line, SessionStoreEntry
 
 _PARAMETERS: Final = {"prefix": TEXT, "cluster": FLAG, "timeout": SECONDS}
 _GRACE: Final = 0.25

@@ -16,14 +16,7 @@ from msgspec.structs import astuple
 
 from outrider._folders import refuse_planted, sync_folder
 from outrider.errors import StoreError
-from outrider.transcripts.stores._blocking import (
-    DEFAULT_TIMEOUT,
-    BlockingStore,
-    Explained,
-    Listed,
-    raise_if_abandoned,
-)
-from outrider.transcripts.stores._records import (
+from outrider.transcripts.stores._base import (
     MAKE_ROOM,
     RESTORE,
     WAIT_LONGER,
@@ -39,6 +32,13 @@ from outrider.transcripts.stores._records import (
     later,
     plain,
     restored,
+)
+from outrider.transcripts.stores._blocking import (
+    DEFAULT_TIMEOUT,
+    BlockingStore,
+    Explained,
+    Listed,
+    raise_if_abandoned,
 )
 from outrider.transcripts.stores._urls import SECONDS, absolute_path, local_path, take_parameters
 

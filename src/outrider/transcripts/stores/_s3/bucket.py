@@ -14,13 +14,13 @@ from email.utils import parsedate_to_datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias, cast
 
+from outrider.transcripts.stores._base import to_bytes
 from outrider.transcripts.stores._blocking import raise_if_abandoned
-from outrider.transcripts.stores._records import to_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from outrider.transcripts.stores._records import Place
+    from outrider.transcripts.stores._base import Place
 
 _AT_ONCE: Final = 16
 """Requests of one call."""

@@ -16,8 +16,7 @@ from uuid import uuid4
 import msgspec
 
 from outrider.errors import OptionsError, StoreError
-from outrider.transcripts.stores._blocking import DEFAULT_TIMEOUT, BlockingStore, Listed, raise_if_abandoned
-from outrider.transcripts.stores._records import (
+from outrider.transcripts.stores._base import (
     Lease,
     Place,
     check_version,
@@ -28,6 +27,7 @@ from outrider.transcripts.stores._records import (
     plain,
     restored,
 )
+from outrider.transcripts.stores._blocking import DEFAULT_TIMEOUT, BlockingStore, Listed, raise_if_abandoned
 from outrider.transcripts.stores._s3.bucket import (
     DRIVERS,
     LOST,
@@ -48,8 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from typing import Self
 
-    from outrider.transcripts.stores._base import SessionStoreEntry
-    from outrider.transcripts.stores._records import Line
+    from outrider.transcripts.stores._base import Line, SessionStoreEntry
 
 # The head of a session.
 
