@@ -6,8 +6,8 @@ VENV ?= .venv
 PYTHON ?=
 # How long to fuzz.
 SECONDS ?= 60
-# Tests wait for processes about as much as they compute, so there are half as many again as cores.
-WORKERS ?= $(shell echo $$(( ($$(getconf _NPROCESSORS_ONLN) * 3 + 1) / 2 )))
+# Tests wait for processes more than they compute, so there are more than twice as many as cores.
+WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) * 5 / 2 )))
 # How many sessions `make soak` runs.
 SESSIONS ?= 2000
 # More arguments for pytest: make test ARGS="-k framing -x"

@@ -147,12 +147,22 @@ def leaves_one_without_environment() -> None:
 
 def leaves_a_hidden_one() -> None:
     """What the agent's shell tool does on macOS: a session of its own, an environment that is hidden."""
+    _start_a_hidden_one()
+    polite()
+
+
+def stays_with_a_hidden_one() -> None:
+    """The same, with an agent that is still there when somebody looks for what it has started."""
+    _start_a_hidden_one()
+    signal.pause()
+
+
+def _start_a_hidden_one() -> None:
     pid = os.fork()
     if pid == 0:
         os.setsid()
         os.execve("/bin/sleep", ["sleep", str(FOREVER)], {})
     say(f'{{"type":"grandchild","pid":{pid}}}')
-    polite()
 
 
 def leaves_a_daemon() -> None:

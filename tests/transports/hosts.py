@@ -64,7 +64,7 @@ def waits_with_a_daemon(name: str = "leaves_a_daemon") -> None:
 
 def waits_with_a_hidden_one() -> None:
     """The same, but its parent is there."""
-    waits_with_a_daemon("leaves_a_hidden_one")
+    waits_with_a_daemon("stays_with_a_hidden_one")
 
 
 def is_killed_while_its_worker_lives() -> None:
