@@ -1,11 +1,11 @@
-"""Write the state diagrams in ARCHITECTURE.md, from the tables that the code follows."""
+"""Write the state diagrams in docs/internals/parts.md, from the tables that the code follows."""
 
 import re
 from pathlib import Path
 
 from outrider.protocol import MESSAGE_TABLE, RUN_TABLE
 
-PAGE = Path(__file__).parents[1] / "ARCHITECTURE.md"
+PAGE = Path(__file__).parents[1] / "docs" / "internals" / "parts.md"
 BLOCK = re.compile(r"```mermaid\n.*?```", re.DOTALL)
 
 

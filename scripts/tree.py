@@ -15,8 +15,8 @@ ROOT = Path(__file__).parents[1] / "src" / "outrider"
 MOST_IN_A_FOLDER = 12
 MOST_LINES = 700
 # Only ever made smaller.
-MOST_MODULES = 300
-MOST_LINES_IN_ALL = 93_000
+MOST_MODULES = 238
+MOST_LINES_IN_ALL = 86_500
 
 
 def modules(folder: Path) -> list[Path]:

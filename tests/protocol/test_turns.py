@@ -761,6 +761,6 @@ def test_every_state_is_reached_and_every_target_has_a_row(table: Any) -> None:
 
 @pytest.mark.parametrize("table", [MESSAGE_TABLE, RUN_TABLE])
 def test_the_diagrams_in_the_documentation_are_those_of_the_tables(table: Any) -> None:
-    text = (Path(__file__).parents[2] / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "docs" / "internals" / "parts.md").read_text(encoding="utf-8")
     diagrams = re.findall(r"```mermaid\n(stateDiagram.*?)\n```", text, re.DOTALL)
     assert table.diagram() in diagrams
