@@ -429,9 +429,11 @@ async def test_a_command_in_the_background_wakes_the_model(playing: Playing) -> 
         say("it is over"),
     ]
     async with playing(*script) as (_, session):
+        # Before: what comes together with the first result would be over when that is there.
+        everything = aiter(session)
         turn = await session.send("go")
         result = await turn.result()
         assert result.text in ("it has begun", "it is over")
-        async for message in session:
+        async for message in everything:
             if isinstance(message, ResultMessage) and message.result == "it is over":
                 break
