@@ -10,6 +10,7 @@ import pexpect
 import pytest
 
 from outrider.app._flags import Code
+from outrider.app._terminal import UNICODE
 from outrider.testing import answer, ask_question, exit_plan_mode, hang, say, use_tool
 from tests.app.machines import KINDS, Kind, machine
 
@@ -82,6 +83,7 @@ def test_a_question_of_the_agent_is_put() -> None:
         with here.screen("run", "Ask me") as screen:
             screen.see("Which database?")
             screen.see("empty for none")
+            screen.see(UNICODE.prompt)
             screen.press("2\n")
             assert screen.end() == Code.OK
         results = here.requests[1].tool_results

@@ -260,6 +260,7 @@ def test_a_question_of_the_agent_stands_in_the_gutter() -> None:
     asked = ask_question(f"Which?\n{FORGED}", [f"one\n{FORGED}", "two"])
     with machine(asked, say("Good.")) as here, here.screen("run", "Ask me", size=(40, 90)) as screen:
         screen.see("empty for none")
+        screen.see(UNICODE.prompt)
         screen.press("2\n")
         assert screen.end() == Code.OK
         lines = screen.lines

@@ -75,7 +75,7 @@ def many_files() -> Generator[None]:
 @pytest.mark.anyio
 async def test_a_host_with_more_than_a_thousand_open_files_ends_what_left_the_group() -> None:
     with many_files():
-        async with impatient("leaves_an_escaped_one") as transport:
+        async with impatient("leaves_an_escaped_one", grace=10) as transport:
             await anext(transport.messages())
         assert own_processes() == []
         assert transport.returncode == 0
@@ -100,7 +100,7 @@ async def test_whatever_of_a_start_fails_for_want_of_files_nothing_is_left(free:
 
 @pytest.mark.anyio
 async def test_with_no_file_left_to_open_close_ends_everything_and_waits_for_it() -> None:
-    transport = impatient("leaves_an_escaped_one")
+    transport = impatient("leaves_an_escaped_one", grace=10)
     await transport.connect()
     await anext(transport.messages())
     with few_files():
