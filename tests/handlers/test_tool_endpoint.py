@@ -397,7 +397,8 @@ async def test_a_tool_that_never_returns_is_stopped() -> None:
 async def test_a_thread_that_never_returns_is_left_to_itself() -> None:
     release, seen = threading.Event(), threading.Event()
 
-    @tool(timeout=0.01)
+    # Long enough for its thread to begin.
+    @tool(timeout=0.5)
     def block(ctx: ToolContext) -> None:
         release.wait(10)
         if ctx.is_cancelled:

@@ -88,7 +88,8 @@ async def test_readiness_liveness_pid_and_exit_code_can_be_asked() -> None:
     await transport.connect()
     assert transport.pid == own_processes()[0]
     assert (transport.is_ready, transport.is_alive) == (True, True)
-    assert transport.resident_bytes() > 1_000_000
+    # It has begun, and may not be loaded yet.
+    wait_for(lambda: transport.resident_bytes() > 1_000_000)
     await transport.end_input()
     assert (transport.is_ready, await transport.wait_exited()) == (False, 0)
     assert (transport.is_alive, transport.returncode) == (False, 0)
