@@ -86,10 +86,10 @@ async def test_readiness_liveness_pid_and_exit_code_can_be_asked() -> None:
     assert before == (None, None, False, False)
     assert (transport.stderr_tail, transport.resident_bytes(), transport.dropped_bytes) == ("", 0, 0)
     await transport.connect()
-    assert transport.pid == own_processes()[0]
-    assert (transport.is_ready, transport.is_alive) == (True, True)
-    # It has begun, and may not be loaded yet.
+    # It has begun, and the system may still be loading it.
+    wait_for(lambda: own_processes() == [transport.pid])
     wait_for(lambda: transport.resident_bytes() > 1_000_000)
+    assert (transport.is_ready, transport.is_alive) == (True, True)
     await transport.end_input()
     assert (transport.is_ready, await transport.wait_exited()) == (False, 0)
     assert (transport.is_alive, transport.returncode) == (False, 0)
