@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,14 @@ TURN_VARIABLE = "BENCH_TURN"
 UNNAMED_VARIABLE = "BENCH_UNNAMED"
 """If it is set, the prompts that a turn answers are not named, as with an older program."""
 
+PAUSE_VARIABLE = "BENCH_PAUSE"
+"""If it is set, each line of a turn is written by itself, so many seconds after the one before."""
+
+REPEAT_VARIABLE = "BENCH_REPEAT"
+"""How often the lines of a turn are written."""
+
 _IDS = {"uuid": "00000000-0000-4000-8000-000000000001", "session_id": "00000000-0000-4000-8000-000000000002"}
-_INIT: dict[str, Any] = {
+INIT: dict[str, Any] = {
     "type": "system",
     "subtype": "init",
     "cwd": "/",
@@ -32,7 +39,7 @@ _INIT: dict[str, Any] = {
     "claude_code_version": "2.1.325",
     **_IDS,
 }
-_RESULT: dict[str, Any] = {
+RESULT: dict[str, Any] = {
     "type": "result",
     "subtype": "success",
     "is_error": False,
@@ -45,6 +52,8 @@ _RESULT: dict[str, Any] = {
     **_IDS,
 }
 
+ANSWER: dict[str, Any] = {"claude_code_version": "2.1.325", "commands": [], "mcpServers": []}
+"""To a control request, whatever it asks."""
 
 SERVER = "bench"
 """The server whose tool it calls."""
@@ -62,10 +71,16 @@ def main() -> None:
             what, _, count = str(frame["message"]["content"]).partition(" ")
             is_named = frame.get("uuid") and UNNAMED_VARIABLE not in os.environ
             uuids = {"user_message_uuids": [frame["uuid"]]} if is_named else {}
-            _write(_line(_INIT | uuids))
+            _write(_line(INIT | uuids))
             if what in ASKED:
                 _ask(what, int(count), hook)
-            _write(turn + _line(_RESULT | uuids))
+            pause = float(os.environ.get(PAUSE_VARIABLE, "0"))
+            for _ in range(int(os.environ.get(REPEAT_VARIABLE, "1")) - 1):
+                _write(turn)
+            for piece in turn.splitlines(keepends=True) if pause else ():
+                _write(piece)
+                time.sleep(pause)
+            _write((b"" if pause else turn) + _line(RESULT | uuids))
         elif frame["type"] == "control_request":
             if hooks := frame["request"].get("hooks"):
                 hook = hooks["PreToolUse"][0]["hookCallbackIds"][0]
@@ -128,8 +143,7 @@ _SETUP: dict[str, Any] = {
 
 
 def _answer(frame: dict[str, Any]) -> dict[str, Any]:
-    answer = {"claude_code_version": "2.1.325", "commands": [], "mcpServers": []}
-    return {"subtype": "success", "request_id": frame["request_id"], "response": answer}
+    return {"subtype": "success", "request_id": frame["request_id"], "response": ANSWER}
 
 
 def _line(frame: dict[str, Any]) -> bytes:

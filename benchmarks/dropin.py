@@ -15,6 +15,7 @@ import os
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 sdk: Any = importlib.import_module(sys.argv[1])
@@ -47,14 +48,26 @@ async def texts(count: int) -> None:
     assert characters == 10 * count, characters
 
 
-async def conversation(count: int) -> None:
+async def conversation(count: int, rest: float = 0.0) -> None:
     """A client's loop as its users write it."""
     left = count + 2
     async with sdk.ClaudeSDKClient(options(include_partial_messages=True)) as client:
         await client.query("go")
         async for _ in client.receive_response():
             left -= 1
+            if rest and not left % 1000:
+                await asyncio.sleep(rest)
     assert not left, left
+
+
+async def slow(count: int) -> None:
+    """The same loop where it cannot keep up: it rests for longer than it reads."""
+    await conversation(count, rest=0.003)
+
+
+async def kept(count: int) -> None:
+    messages = [message async for message in sdk.query(prompt="go", options=options())]
+    assert len(messages) == count + 2, len(messages)
 
 
 async def hooks(count: int) -> None:
@@ -104,6 +117,7 @@ WORK: dict[str, Callable[[int], Awaitable[float | None]]] = {
     "messages": messages,
     "events": conversation,
     "unnamed": conversation,
+    "trickle": conversation,
     "assistants": conversation,
     "texts": texts,
     "hooks": hooks,
@@ -111,7 +125,15 @@ WORK: dict[str, Callable[[int], Awaitable[float | None]]] = {
     "requests": requests,
     "first": first,
     "whole": whole,
+    "slow": slow,
+    "kept": kept,
 }
+
+
+def peak_bytes() -> int:
+    """Not `ru_maxrss`: it survives exec, so a child begins with the figure of its parent."""
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
 
 
 async def main() -> None:
@@ -120,7 +142,7 @@ async def main() -> None:
         await requests(1)
     cpu, wall = time.process_time(), time.perf_counter()
     best = await WORK[sys.argv[2]](int(sys.argv[3]))
-    took = {"cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall}
+    took = {"cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall, "peak": peak_bytes()}
     if sys.argv[2] == "whole":
         took["cpu"] = time.process_time()
     print(json.dumps(took if best is None else {"cpu": best, "wall": best}))

@@ -25,14 +25,15 @@ def interpreter() -> Path:
     except OSError:
         pass
     print(f"installing {PIN.read_text(encoding='utf-8').strip()} in build/bench/reference …", file=sys.stderr)
-    _run(sys.executable, "-m", "venv", "--clear", str(FOLDER))
+    run(sys.executable, "-m", "venv", "--clear", str(FOLDER))
     pip = (str(python), "-m", "pip", "--disable-pip-version-check", "--retries", "1")
-    _run(*pip, "install", "--quiet", "--requirement", str(PIN))
+    run(*pip, "install", "--quiet", "--requirement", str(PIN))
     stamp.write_text(wanted, encoding="utf-8")
     return python
 
 
-def _run(*command: str) -> None:
+def run(*command: str) -> None:
+    """Run a program of the set-up; raises `Unavailable` with the last that it says."""
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     except OSError as error:

@@ -49,6 +49,7 @@ NAMES = (
     "session",
     "many",
     "answers",
+    "telemetry",
     "dropin",
     "transcripts",
     "appends",
@@ -84,6 +85,12 @@ CLOSE_GOAL = 1.5
 
 ANSWER_GOALS = {"hooks": 1.2, "tools": 8.0}
 """The same, for answers to the agent."""
+
+STREAM_GOAL = 0.05
+"""Telemetry may take so much more of the CPU time of a turn of stream events."""
+
+TOOL_GOAL = 100e-6
+"""Seconds that telemetry may add to a hook, or to a call of a tool."""
 
 KEPT_GOALS = {"list": 10.0, "last": 10.0, "whole": 3.0}
 """The same, for sessions on disk."""
@@ -178,6 +185,8 @@ class Bench:
             yield from self._many()
         if "answers" in wanted:
             yield from self._answers()
+        if "telemetry" in wanted:
+            yield from self._telemetry()
         if "dropin" in wanted:
             yield from self._dropin()
         if "transcripts" in wanted:
@@ -347,13 +356,13 @@ class Bench:
 
     def _many(self) -> Iterator[str]:
         """Sessions at once: what one of them takes, and whether it takes more when there are more."""
-        few, usual, most = (5, 20, 40) if self._quick else (10, 100, 300)
+        few, usual, most = (10, 100, 150) if self._quick else (10, 100, 300)
         short, _ = work.Work("short", "", lambda: work.stream_events(100)).write(self._folder)
-        program = work.agent(self._folder, short)
+        program = work.light_agent(self._folder, short)
         yield header("sessions at once, a turn each", self.title)
         costs: dict[int, float] = {}
         for count in (few, usual, most):
-            best = self._best_session(program, "many", count, 3 if count < most else 2)
+            best = self._best_session(program, "many", count, 5 if count < most else 3)
             costs[count] = best["ours"]["cpu"] / count
             for key, title in (("cpu", f"CPU of one of {count}"), ("wall", "  wall time of all")):
                 share = count if key == "cpu" else 1
@@ -390,17 +399,34 @@ class Bench:
         nothing.unlink()
         yield ""
 
+    def _telemetry(self) -> Iterator[str]:
+        # Imported here: nothing else needs it.
+        try:
+            from benchmarks import telemetry_rows
+        except ImportError:
+            yield note("OpenTelemetry is not installed, so telemetry is left out")
+            return
+        yield header("with telemetry, CPU time", "without")
+        for one in telemetry_rows.measure(self._folder, quick=self._quick):
+            added = (one.on - one.off) / one.number
+            goal, is_met = f"+{added * 1e6:.1f} µs each, ≤ {TOOL_GOAL * 1e6:.0f}", added <= TOOL_GOAL
+            if one.name == "stream":
+                goal, is_met = f"≤ +{STREAM_GOAL:.0%}", one.on <= one.off * (1 + STREAM_GOAL)
+            figure = Figure(f"telemetry-{one.name}", one.title, "seconds", one.on, one.off, goal, is_met)
+            yield row(self._add(figure), milliseconds)
+        yield ""
+
     def _dropin(self) -> Iterator[str]:
         yield header("a program for the reference, CPU time", self.title)
         pythons = {side: str(python) for side, (python, *_) in self._sides.items()}
         for one in dropin_rows.measure(self._folder, pythons, quick=self._quick):
             figure = Figure(
-                f"dropin-{one.name}", one.title, "seconds", one.best["ours"], one.best.get("theirs")
+                f"dropin-{one.name}", one.title, one.unit, one.best["ours"], one.best.get("theirs")
             )
             if one.goal is not None:
                 is_met = None if figure.ratio is None else figure.ratio >= one.goal
                 figure = replace(figure, goal=f"≥ {one.goal:g}{TIMES}", is_met=is_met)
-            yield row(self._add(figure), milliseconds)
+            yield row(self._add(figure), megabytes if one.unit == "bytes" else milliseconds)
         names = "query, ClaudeSDKClient, ClaudeAgentOptions, tool, AssistantMessage"
         packages = {
             side: (python, f"from {dropin_rows.PACKAGES[side]} import {names}")

@@ -126,6 +126,9 @@ async def outrider_ways() -> dict[str, Way]:
                 await run("x", agent.options())
         return 0
 
+    # Made before: a script is not on the way of a hook.
+    steps = [use_tool("Bash", command="true") for _each in range(MANY)]
+
     async def hooks(times: int, counting: Counting) -> int:
         depths: list[int] = []
 
@@ -133,8 +136,7 @@ async def outrider_ways() -> dict[str, Way]:
         async def look(call: PreToolUseInput) -> None:
             depths.append(counting.depth())
 
-        steps = [use_tool("Bash", command="true") for _each in range(times)]
-        with Simulator([*steps, say("done")], executable=True) as agent:
+        with Simulator([*steps[:times], say("done")], executable=True) as agent:
             options = agent.options(hooks=[look], permission_mode="bypassPermissions")
             async with Session(options.replace(env={**options.env, "IS_SANDBOX": "1"})) as session:
                 await session.ask("x")

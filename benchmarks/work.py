@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from shlex import quote
 from typing import Any
 from uuid import UUID
 
-from benchmarks.agent import TURN_VARIABLE
+from benchmarks.agent import ANSWER, INIT, RESULT, TURN_VARIABLE
 from tests import tapes
 
 REPEATS = 10
@@ -76,6 +77,19 @@ def agent(folder: Path, turn: Path) -> Path:
         folder / f"agent-{turn.stem}",
         f"{TURN_VARIABLE}='{turn}' exec '{sys.executable}' -I -S '{script}'",
     )
+
+
+def light_agent(folder: Path, turn: Path) -> Path:
+    """The same as a shell script, which asks nothing: see `light_agent.sh`."""
+    script = Path(__file__).with_name("light_agent.sh")
+    values = {
+        "init": json.dumps(INIT)[:-1],
+        "turn": turn.read_text(encoding="utf-8"),
+        "result": json.dumps(RESULT)[:-1],
+        "answer": json.dumps(ANSWER),
+    }
+    lines = [f"{name}={quote(value)}" for name, value in values.items()]
+    return _script(folder / f"light-agent-{turn.stem}", "\n".join([*lines, f". '{script}'"]))
 
 
 def _program(path: Path, line: str) -> Path:

@@ -2,15 +2,17 @@
 
 It is there after the first run, and stays until the version changes or `make clean`. Where it cannot be had
 (no npm, no network, no build for this machine), one line says so, and the tests that need it are skipped with
-the same reason: that is no failure.
+the same reason: that is no failure. The variable `OUTRIDER_TEST_AGENT` names another program for the tests.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
+from functools import cache
 from pathlib import Path
 
 from outrider.testing import clean_environment
@@ -20,6 +22,11 @@ VERSION = "2.1.325"
 
 ROOT = Path(__file__).resolve().parents[1] / ".agent"
 
+OTHERS = ROOT.parent / "build" / "agents"
+"""Where other versions are, a folder for each."""
+
+PROGRAM_VARIABLE = "OUTRIDER_TEST_AGENT"
+
 # Some 370 MB. Without a network, npm would try for minutes.
 INSTALL_SECONDS = 600.0
 NPM = ("install", "--no-save", "--no-package-lock", "--no-audit", "--no-fund", "--loglevel=error")
@@ -27,9 +34,24 @@ NPM_PATIENCE = ("--fetch-retries=1", "--fetch-retry-mintimeout=1000", "--fetch-t
 PROBE_SECONDS = 30.0
 
 
+class Failed(Exception):
+    """A version of the program cannot be had here; says why."""
+
+
 def program(root: Path = ROOT) -> Path:
     """Where the program is, if it is there."""
-    return in_folder(root / VERSION)
+    other = os.environ.get(PROGRAM_VARIABLE)
+    return Path(other) if other and root == ROOT else in_folder(root / VERSION)
+
+
+@cache
+def version() -> str:
+    """The version of the program that the tests use."""
+    if not os.environ.get(PROGRAM_VARIABLE):
+        return VERSION
+    with tempfile.TemporaryDirectory() as home:
+        said = subprocess.check_output([program(), "--version"], env=clean_environment(home), text=True)
+    return said.split()[0]
 
 
 def in_folder(folder: Path) -> Path:
@@ -48,15 +70,14 @@ def last_line(text: str) -> str:
     return lines[-1] if lines else "it said nothing"
 
 
-def install(folder: Path) -> str:
-    """Install into the folder. Returns why it did not work, or nothing."""
-    npm = shutil.which("npm")
-    if npm is None:
-        return "npm is missing"
-    print(f"== installing the real program for the tests ({PACKAGE} {VERSION})", flush=True)
+def npm(*arguments: str) -> str:
+    """What npm prints. Raises `Failed` if it does not work."""
+    path = shutil.which("npm")
+    if path is None:
+        raise Failed("npm is missing")
     try:
         done = subprocess.run(
-            [npm, *NPM, *NPM_PATIENCE, f"--prefix={folder}", f"{PACKAGE}@{VERSION}"],
+            [path, *arguments, *NPM_PATIENCE],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -66,19 +87,20 @@ def install(folder: Path) -> str:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return f"npm took longer than {INSTALL_SECONDS:g} s"
+        raise Failed(f"npm took longer than {INSTALL_SECONDS:g} s") from None
     except OSError as error:
-        return f"npm cannot be run: {error.strerror}"
+        raise Failed(f"npm cannot be run: {error.strerror}") from None
     if done.returncode:
         errors = [
             line for line in done.stdout.splitlines() if "error" in line and "A complete log" not in line
         ]
-        return f"npm failed: {last_line(errors[0] if errors else done.stdout)}"
-    return probe(folder)
+        raise Failed(f"npm failed: {last_line(errors[0] if errors else done.stdout)}")
+    return done.stdout
 
 
-def probe(folder: Path) -> str:
-    """Why the program does not run here, or nothing: npm does not mind if there is no build for a machine."""
+def probe(folder: Path, number: str) -> None:
+    """Raise `Failed` if the program does not run here: npm does not mind if there is no build for a
+    machine."""
     with tempfile.TemporaryDirectory() as home:
         try:
             done = subprocess.run(
@@ -92,35 +114,54 @@ def probe(folder: Path) -> str:
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            return f"it does not run here: {error}"
-    if done.returncode or not done.stdout.startswith(VERSION):
-        return f"it does not run here: {last_line(done.stderr + done.stdout)}"
-    return ""
+            raise Failed(f"it does not run here: {error}") from None
+    if done.returncode or not done.stdout.startswith(number):
+        raise Failed(f"it does not run here: {last_line(done.stderr + done.stdout)}")
+
+
+def install(root: Path, number: str) -> Path:
+    """Install a version into a folder of its own, unless it is there. Raises `Failed`."""
+    there = in_folder(root / number)
+    if there.exists():
+        return there
+    root.mkdir(parents=True, exist_ok=True)
+    # Filled aside and put in place whole, so that no other run sees a half of it.
+    aside = Path(tempfile.mkdtemp(dir=root, prefix="new-"))
+    try:
+        npm(*NPM, f"--prefix={aside}", f"{PACKAGE}@{number}")
+        probe(aside, number)
+        if not there.exists():
+            # Tests may start it as another user.
+            aside.chmod(0o755)
+            aside.rename(root / number)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return there
+
+
+def newest() -> str:
+    """The version that npm would install. Raises `Failed`."""
+    return last_line(npm("view", PACKAGE, "version", "--loglevel=error"))
 
 
 def main(root: Path = ROOT) -> None:
     if program(root).exists():
         return
-    root.mkdir(exist_ok=True)
-    # Filled aside and put in place whole, so that no other run sees a half of it.
-    aside = Path(tempfile.mkdtemp(dir=root, prefix="new-"))
     try:
-        reason = install(aside)
-        if not reason:
-            for other in root.iterdir():
-                if other.is_dir() and not other.name.startswith("new-") and other.name != VERSION:
-                    shutil.rmtree(other, ignore_errors=True)
-            missing(root).unlink(missing_ok=True)
-            if not program(root).exists():
-                # Tests may start it as another user.
-                aside.chmod(0o755)
-                aside.rename(root / VERSION)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
-    if reason:
-        missing(root).write_text(reason, encoding="utf-8")
+        if shutil.which("npm"):
+            told = f"Claude Code {VERSION} for the tests, 370 MB from npm; AGENT=no does without"
+            print(f"== installing {told}", flush=True)
+        install(root, VERSION)
+    except Failed as reason:
+        root.mkdir(exist_ok=True)
+        missing(root).write_text(str(reason), encoding="utf-8")
         print(f"== the real program is not here ({reason}): its tests are skipped", flush=True)
+        return
+    for other in root.iterdir():
+        if other.is_dir() and not other.name.startswith("new-") and other.name != VERSION:
+            shutil.rmtree(other, ignore_errors=True)
+    missing(root).unlink(missing_ok=True)
 
 
-if __name__ == "__main__":
+if __name__ == "__main__" and "--without" not in sys.argv[1:]:
     main()

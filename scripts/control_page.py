@@ -17,8 +17,8 @@ PAGE = Path(__file__).parents[1] / "docs" / "control.md"
 START, END = "<!-- tables -->\n", "<!-- end of tables -->\n"
 
 HEADINGS = {
-    "_session": "Requests about the session, the conversation, files and background tasks",
-    "_settings": "Requests about settings, what is loaded, and consumption",
+    "_session": "Requests about the session, files and background tasks",
+    "_settings": "Requests about settings, plugins, models and usage",
     "_mcp": "Requests about MCP servers",
 }
 """Over the requests of each module of `outrider.wire.control`."""
@@ -117,9 +117,7 @@ def tables() -> str:
     for each in rows():
         sections.setdefault(each.heading, []).append(each)
     for heading, listed in sections.items():
-        parts.append(
-            f"## {heading}\n\n| call, and the request on the wire | what it does | answer |\n|---|---|---|\n"
-        )
+        parts.append(f"## {heading}\n\n| call and wire name | what it does | answer |\n|---|---|---|\n")
         for each in listed:
             cells = f"`{each.call}`<br>`{each.request}`", each.text, f"`{each.answer}`"
             escaped = (cell.replace("|", "\\|") for cell in cells)

@@ -10,7 +10,7 @@ PICTURE = Path(__file__).parents[1] / "docs" / "demo.svg"
 
 def make(path: Path) -> None:
     """Run the demo, say yes, and keep the picture."""
-    arguments = ["-m", "outrider.app", "demo", "--speed", "10", "--svg", str(path)]
+    arguments = ["-m", "outrider", "demo", "--speed", "10", "--svg", str(path)]
     demo = pexpect.spawn(sys.executable, arguments, dimensions=(60, 100), timeout=60)
     demo.expect_exact(b" no  ")
     demo.send("y")

@@ -89,7 +89,7 @@ def tables() -> str:
     accepted = forms()
     parts: list[str] = []
     for heading, listed in sections().items():
-        parts.append(f"## {heading}\n\n| option | what it does | how it reaches the agent |\n|---|---|---|\n")
+        parts.append(f"## {heading}\n\n| option | what it does | passed on |\n|---|---|---|\n")
         for field in listed:
             form = f"`{field.name}`<br>`{accepted[field.name]}`, default `{field.default}`"
             reached = "; ".join(dict.fromkeys(places[field.name]))

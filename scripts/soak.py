@@ -13,6 +13,7 @@ import argparse
 import gc
 import logging
 import os
+import queue
 import sys
 import threading
 import time
@@ -20,6 +21,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from random import Random
+from types import FrameType
 from typing import Any, Final, NamedTuple, cast
 
 import anyio
@@ -387,7 +389,24 @@ def _held() -> Held:
         descriptors = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - names only
     except OSError:
         descriptors = 0
-    return Held(len(anyio.get_running_tasks()), threading.active_count(), descriptors, len(live_processes()))
+    return Held(len(anyio.get_running_tasks()), _busy_threads(), descriptors, len(live_processes()))
+
+
+def _busy_threads() -> int:
+    """The threads, without those that anyio and trio keep for the next function and that do nothing now."""
+    frames = sys._current_frames()
+    return sum(1 for thread in threading.enumerate() if not _is_idle(frames.get(thread.ident or 0)))
+
+
+def _is_idle(frame: FrameType | None) -> bool:
+    """Whether a worker thread waits for the next function, in its queue or at its lock."""
+    while frame is not None and frame.f_code.co_filename == threading.__file__:
+        frame = frame.f_back
+    if frame is None:
+        return False
+    if frame.f_code.co_filename == queue.__file__ and frame.f_back is not None:
+        return frame.f_back.f_globals.get("__name__") == "anyio._backends._asyncio"
+    return (frame.f_globals.get("__name__"), frame.f_code.co_name) == ("trio._core._thread_cache", "_work")
 
 
 async def _left(before: Held) -> str:

@@ -28,7 +28,7 @@ LAYOUT: dict[str, dict[str, tuple[str, ...]]] = {
         "session._session": ("Session",),
     },
     "_run": {
-        "session._run": ("TurnContext", "run", "stream"),
+        "session._run": ("TurnContext", "run", "go_on", "stream", "resolve_settings"),
     },
     "_transcripts": {
         "transcripts._values": ("Hits",),
@@ -44,7 +44,7 @@ MADE_BY_USERS = ("Session", "Sessions")
 
 HEADS = {
     "_surface": "Sessions and turns, without `await`.",
-    "_run": "`run` and `stream`, without `await`.",
+    "_run": "`run`, `go_on`, `stream` and `resolve_settings`, without `await`.",
     "_transcripts": "Sessions that are kept, without `await`.",
 }
 
@@ -176,13 +176,9 @@ def made_class(source: str, node: ast.ClassDef) -> Iterator[str]:
     generic = next((ast.unparse(base) for base in node.bases if isinstance(base, ast.Subscript)), "")
     kind = f"{source}.{node.name}{generic.removeprefix('Generic')}"
     yield f"class {node.name}({', '.join(filter(None, [*(bases or ['Wrapper']), generic]))}):"
-    lines = [
-        *docstring(node, depth=1),
-        "",
-        "@property",
-        f"def _async(self) -> {kind}:",
-        f"    return cast({kind}, self._wrapped)",
-    ]
+    # Narrower than in the class that it derives from: nobody sets it but the constructor.
+    ignored = "  # pyright: ignore[reportIncompatibleVariableOverride]" if bases else ""
+    lines = [*docstring(node, depth=1), "", f"_async: {kind}{ignored}"]
     for name, kind in ATTRIBUTES.get(node.name, {}).items():
         lines += ["", "@property", f"def {name}(self) -> {kind}:"]
         lines.append(f"    return {of(kind, f'self._read(lambda: self._async.{name})')}")
@@ -271,13 +267,13 @@ def made_function(source: str, node: Function, overloads: list[Function]) -> Ite
     yield f"{INDENT}return {of(returns, f'loop.{way}({passed})', 'loop')}"
 
 
-def of(kind: str, value: str, loop: str = "self._portal") -> str:
+def of(kind: str, value: str, loop: str = "") -> str:
     """The wrapper of a value, if it is to have one."""
     assert not re.search("Async|Await|Coroutine", kind), f"{kind} has to be given a form without `await`"
     plain = kind.partition("[")[0]
     if plain not in WRAPPED:
         return value
-    wrapped = f"wrap({plain}, {value}, {loop})"
+    wrapped = f"wrap({plain}, {value}, {loop})" if loop else f"self._wrap({plain}, {value})"
     return wrapped if plain == kind else f'cast("{kind}", {wrapped})'
 
 

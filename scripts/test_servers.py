@@ -1,8 +1,11 @@
-"""Bring the servers that the tests of the stores start, PostgreSQL and Redis, onto this machine.
+"""Bring what tests start onto this machine: PostgreSQL and Redis for the stores, Chromium for pages.
 
-Nothing is done where they are. Else, as root on a Debian-like system, its packages are installed, in such a
-way that no server is started and no database is made. Where they cannot be had (no root, no apt-get, no
-network), one line says so, and the tests that need them are skipped: that is no failure.
+    python scripts/test_servers.py          # say what is missing
+    python scripts/test_servers.py --apt    # install it
+
+Nothing is done where they are. With `--apt`, as root on a Debian-like system, its packages are installed, in
+such a way that no server is started and no database is made. Where they cannot be had (no root, no apt-get,
+no network), one line says so, and the tests that need them are skipped: that is no failure.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 # Without a network, apt-get would try for minutes.
@@ -43,9 +47,19 @@ def redis_program() -> Path | None:
     return Path(on_path) if on_path else None
 
 
+def browser_program() -> Path | None:
+    """Chromium, or one that is the same to a test."""
+    on_path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    return Path(on_path) if on_path else None
+
+
 def missing() -> list[str]:
     """The packages that are not there."""
-    packages = {"postgresql": postgres_folder(), "redis-server": redis_program()}
+    packages = {
+        "postgresql": postgres_folder(),
+        "redis-server": redis_program(),
+        "chromium": browser_program(),
+    }
     return [package for package, found in packages.items() if found is None]
 
 
@@ -80,7 +94,7 @@ def install(packages: list[str]) -> str:
         return "apt-get is missing"
     if os.geteuid() != 0:
         return "only root may install packages"
-    print(f"== installing the servers for the tests ({', '.join(packages)})", flush=True)
+    print(f"== installing what tests start ({', '.join(packages)})", flush=True)
     made = []
     try:
         # No server of the system's is started, and no database is made for one.
@@ -101,12 +115,14 @@ def install(packages: list[str]) -> str:
             path.unlink()
 
 
-def main() -> None:
+def main(*arguments: str) -> None:
     packages = missing()
-    reason = install(packages) if packages else ""
+    if not packages:
+        return
+    reason = install(packages) if "--apt" in arguments else "APT=yes installs them with apt-get"
     if reason:
         print(f"== {' and '.join(packages)}: not here ({reason}); their tests are skipped", flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

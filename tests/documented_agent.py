@@ -11,11 +11,16 @@ import zlib
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final, cast
 
+import msgspec
 import pytest
 
+from outrider.session import Queued, Turn
+from outrider.session._prompts import Prompt
 from outrider.testing import (
+    Answer,
+    Gate,
     MessagesApi,
     Request,
     Simulator,
@@ -33,8 +38,11 @@ from tests.real_program import require_program
 SUBAGENT_REQUESTS: Final = 100
 """More than any example leads to."""
 
+STEERED: Final = ".steered"
+"""A pipe: who reads a line of it waits until the example has steered its turn."""
+
 ANSWERS: Final[Mapping[str, tuple[Step, ...]]] = {
-    # The README.
+    # The tour.
     "Explain the build": (
         answer(say("Let me look."), use_tool("Bash", command="ls", description="Look")),
         say("There is none: src is run as it is."),
@@ -45,7 +53,7 @@ ANSWERS: Final[Mapping[str, tuple[Step, ...]]] = {
     "Think for ever": (hang(),),
     # Turns.
     "How many TODOs are in src?": (
-        use_tool("Bash", command="grep -c TODO src/*", description="Count them"),
+        use_tool("Bash", command="grep -c TODO src/* | sort", description="Count them"),
         say("There are ", "2 TODOs ", "in src."),
     ),
     "My name is Ada.": (say("Hello, Ada."),),
@@ -56,13 +64,13 @@ ANSWERS: Final[Mapping[str, tuple[Step, ...]]] = {
         use_tool("Agent", description="Look at it", prompt="Read notes.txt to the end."),
         say("Somebody looks at it."),
     ),
-    "Read notes.txt to the end.": (say("It says to ship on Friday.", delay=0.3),),
+    "Read notes.txt to the end.": (say("It says to ship on Friday."),),
     "<task-notification>": (say("They say: ship on Friday."),),
-    "Go through the code.": (say("This will take a while, line by line.", delay=0.2),),
+    "Go through the code.": (say("This will take a while, line by line."),),
     "Then write the tests.": (say("Written."),),
     "Then write the docs.": (say("Never."),),
     "Clean up, step by step.": (
-        use_tool("Bash", command="true; sleep 1", description="Take a step"),
+        use_tool("Bash", command=f"head -n 1 {STEERED}", description="Take a step"),
         say("Done, and the changelog too."),
     ),
     "Keep a changelog.": (say("Done, and the changelog too."),),
@@ -117,6 +125,11 @@ ANSWERS: Final[Mapping[str, tuple[Step, ...]]] = {
     ),
     "Is it safe?": (use_tool("StructuredOutput", value="yes"), say("Said.")),
     "Is it really safe?": (say("That depends."),),
+    # Approvals.
+    "Deploy it.": (
+        use_tool("Bash", command="./deploy.sh", description="Deploy"),
+        say("It is deployed."),
+    ),
     # Hooks.
     "Empty the folder.": (
         use_tool("Bash", command="rm -r src", description="Delete it"),
@@ -178,9 +191,73 @@ def model(request: Request) -> Step:
         # Prompts that come together are one message: the last of them counts.
         prompt = max(ANSWERS, key=text.rfind)
         if prompt in text:
-            return ANSWERS[prompt][min(rounds, len(ANSWERS[prompt]) - 1)]
+            return _held(prompt, ANSWERS[prompt][min(rounds, len(ANSWERS[prompt]) - 1)])
     asked = [_text(message)[-300:] for message in request.messages if message.get("role") == "user"]
     raise LookupError(f"`ANSWERS` has no line for any of {asked}")
+
+
+def _held(prompt: str, step: Step) -> Step:
+    """The step, but not before the example has done what it shows meanwhile."""
+    if prompt == "Clean up, step by step.":
+        _meanwhile.make_pipe()
+    gates = {
+        "Go through the code.": _meanwhile.withdrawn,
+        "Read notes.txt to the end.": _meanwhile.has_result,
+    }
+    if prompt in gates and isinstance(step, Answer):
+        return msgspec.structs.replace(step, gate=gates[prompt])
+    return step
+
+
+class _Meanwhile:
+    """What an example does while a turn runs."""
+
+    def __init__(self) -> None:
+        self.withdrawn = Gate(after=0)
+        self.has_result = Gate(after=0)
+        self._steered = -1
+
+    def make_pipe(self) -> None:
+        if self._steered < 0:
+            os.mkfifo(STEERED)
+            # Both ends, so that neither waits for the other.
+            self._steered = os.open(STEERED, os.O_RDWR)
+
+    @contextmanager
+    def watched(self, monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
+        self.withdrawn, self.has_result = Gate(after=0), Gate(after=0)
+        steer, withdraw, result = Turn.steer, Queued.withdraw, Turn.result
+
+        async def noted_steer(turn: Turn[Any], prompt: Prompt) -> Queued:
+            queued = await steer(turn, prompt)
+            if self._steered >= 0:
+                os.write(self._steered, b"\n")
+            return queued
+
+        async def noted_withdraw(queued: Queued) -> bool:
+            try:
+                return await withdraw(queued)
+            finally:
+                self.withdrawn.open()
+
+        async def noted_result(turn: Turn[Any], **given: Any) -> Any:
+            try:
+                return await result(turn, **given)
+            finally:
+                self.has_result.open()
+
+        monkeypatch.setattr(Turn, "result", noted_result)
+        monkeypatch.setattr(Turn, "steer", noted_steer)
+        monkeypatch.setattr(Queued, "withdraw", noted_withdraw)
+        try:
+            yield
+        finally:
+            if self._steered >= 0:
+                os.close(self._steered)
+                self._steered = -1
+
+
+_meanwhile: Final = _Meanwhile()
 
 
 def _text(message: JsonObject) -> str:
@@ -208,7 +285,8 @@ def documented_agent(folder: Path, monkeypatch: pytest.MonkeyPatch, *, is_real: 
         if name.startswith(("ANTHROPIC_", "CLAUDE")) or name.upper().endswith("_PROXY"):
             monkeypatch.delenv(name)
     monkeypatch.chdir(project)
-    with _real(folder, monkeypatch) if is_real else _simulated(home, project, monkeypatch):
+    agent = _real(folder, monkeypatch) if is_real else _simulated(home, project, monkeypatch)
+    with _meanwhile.watched(monkeypatch), agent:
         yield
 
 

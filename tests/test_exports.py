@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import importlib
+import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import pytest
 
 import outrider
+from outrider._lazy import lazily
 from tests.cases import every_case
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = [
     "outrider",
     "outrider.answers",
+    "outrider.approvals",
     "outrider.command",
     "outrider.errors",
     "outrider.handlers",
@@ -30,6 +34,7 @@ PACKAGES = [
     "outrider.runners",
     "outrider.session",
     "outrider.sync",
+    "outrider.telemetry",
     "outrider.testing",
     "outrider.transcripts",
     "outrider.transports",
@@ -109,18 +114,8 @@ INTERNAL = {
     "outrider.transports._process.child": {"Callback", "Child", "ShutdownTimeouts", "StderrLog"},
     "outrider.transports._process.pipes": {"Input", "InputClosed", "LoopPipes", "Output", "Ticket"},
     "outrider.transports._process.processes": {
-        *("ProcTable", "ProcessTable", "PsutilTable", "Stat", "environment_of"),
-        *(
-            "Leader",
-            "Tree",
-            "process_entries",
-            "process_ids",
-            "processes",
-            "put_tag",
-            "stat_of",
-            "tag_of",
-            "use_psutil",
-        ),
+        *("Leader", "ProcTable", "ProcessTable", "PsutilTable", "Stat", "Tree"),
+        *("processes", "put_tag", "use_psutil"),
     },
     "outrider.transports._process.removal": {"is_name", "lock", "new_name", "remove_tree", "sweep"},
     "outrider.transports._process.spawn": {
@@ -129,13 +124,14 @@ INTERNAL = {
     },
     "outrider.transports._process.supervisor": {"Supervisor", "supervisor"},
     "outrider.transports._process.wakeup": {
-        *("Descriptor", "FreshLock", "Inherited", "LoopWaker", "Poller", "ThreadEvent", "WakeupFd"),
-        *("caller_in", "forget_in_forks", "wait_until_woken"),
+        *("AsideLog", "AsideThread", "Descriptor", "FreshLock", "Inherited", "LoopWaker", "Poller"),
+        *("ThreadEvent", "WakeupFd"),
+        *("caller_in", "forget_in_forks", "process_log", "wait_until_woken"),
     },
     "outrider.transports._process.watchdog": {"Watchdog"},
     "outrider.transports._process.watchdog_main": {
         *("clean_up", "end_all", "end_groups", "is_signalled", "main", "signal_all", "signal_while_there"),
-        "wait_for_death",
+        *("sweep_all", "wait_for_death"),
     },
     "outrider.transports._trace.writer": {"Lines", "Masking", "RunTrace", "new_trace_path", "open_trace"},
     "outrider.transports._transport": {"Inbox", "Pipe", "line_of"},
@@ -152,7 +148,7 @@ INTERNAL = {
         "typed_frame",
     },
     "outrider.wire._tolerant": {"convert_leniently", "fields_of", "is_object"},
-    "outrider.wire._value": {"Line", "Received", "dumps", "loads"},
+    "outrider.wire._value": {"Line", "PlainObject", "Received", "dumps", "loads"},
 }
 
 
@@ -165,6 +161,8 @@ def test_the_extra_all_names_every_extra() -> None:
     extras: dict[str, list[str]] = project["optional-dependencies"]
     (everything,) = extras.pop("all")
     assert everything == f"outrider[{','.join(sorted(extras))}]"
+    page = (ROOT / "docs/install.md").read_text(encoding="utf-8")
+    assert [name for name in extras if not re.search(rf"^\| (`\w+`, )*`{name}`", page, re.MULTILINE)] == []
     needed = [name.partition(">")[0] for name in project["dependencies"] if "sys_platform" not in name]
     assert needed == ["anyio", "msgspec"]
 
@@ -180,6 +178,19 @@ def test_importing_loads_nothing_that_is_not_needed(name: str) -> None:
         f"outrider.wire.{part}" for part in ("choices", "control", "hooks", "permissions", "shapes", "tools")
     }
     assert unwanted & set(loaded) == set()
+
+
+def test_a_store_without_its_driver_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    load = lazily("outrider.transcripts")[0]
+    for package, module, store, extra in (
+        ("psycopg", "_postgres", "PostgresStore", "postgres"),
+        ("botocore.exceptions", "_s3", "S3Store", "s3"),
+        ("redis", "_redis", "RedisStore", "redis"),
+    ):
+        monkeypatch.setitem(sys.modules, package, None)
+        monkeypatch.delitem(sys.modules, f"outrider.transcripts.stores.{module}", raising=False)
+        with pytest.raises(ImportError, match=re.escape(f"pip install 'outrider[{extra}]'")):
+            cast("Callable[[str], object]", load(store))("x")
 
 
 def test_the_package_is_typed() -> None:

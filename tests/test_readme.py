@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import inspect
 import io
+import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 
 import outrider
 from outrider import errors
+from outrider.compat._alias import remove_alias
 from outrider.options import Timeouts
 from outrider.session import Requests
 from outrider.wire.control import REQUESTS
@@ -28,7 +30,7 @@ EXAMPLES = {
     for number, example in enumerate(EXAMPLE.findall(page.read_text(encoding="utf-8")), 1)
 }
 TALKS = re.compile(
-    r"\boutrider\.(?:sync\.)?(?:run|stream|Session)\(|\bquery\(prompt=|\bClaudeSDKClient\("
+    r"\boutrider\.(?:sync\.)?(?:run|stream|Session|resolve_settings)\(|\bquery\(prompt=|\bClaudeSDKClient\("
     r"|\b(?:Pool|ResilientSession|fleet\.map)\("
 )
 """What shows that an example needs an agent."""
@@ -36,6 +38,8 @@ TALKS = re.compile(
 ABOUT_THE_PROGRAM = {
     # Where it is looked for, and its process.
     *("errors.md 3", "errors.md 4"),
+    # How it merges settings.
+    "settings.md 3",
     # They put something in the way themselves.
     *("cassettes.md 1", "cassettes.md 2"),
 }
@@ -53,6 +57,19 @@ def cases() -> Iterator[tuple[str, str]]:
             yield name, "real"
 
 
+@contextlib.contextmanager
+def process_as_it_was() -> Generator[None]:
+    """Examples set up logs and telemetry for the whole process, as programs do."""
+    log = logging.getLogger("outrider")
+    level, handlers = log.level, log.handlers[:]
+    try:
+        yield
+    finally:
+        outrider.telemetry.uninstrument()
+        log.setLevel(level)
+        log.handlers[:] = handlers
+
+
 @pytest.mark.parametrize("name, agent", list(cases()))
 def test_an_example_prints_what_is_shown(
     name: str, agent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -60,9 +77,11 @@ def test_an_example_prints_what_is_shown(
     code, shown = EXAMPLES[name]
     printed = io.StringIO()
     with contextlib.ExitStack() as stack:
+        stack.callback(remove_alias)
         if agent != "none":
             stack.enter_context(documented_agent(tmp_path, monkeypatch, is_real=agent == "real"))
         stack.enter_context(contextlib.redirect_stdout(printed))
+        stack.enter_context(process_as_it_was())
         exec(compile(code, name, "exec", dont_inherit=True), {"__name__": "example"})
     assert printed.getvalue() == shown
 
@@ -88,10 +107,17 @@ def test_every_example_shows_what_it_prints(page: Path) -> None:
     assert len(EXAMPLE.findall(text)) == text.count("```python") >= 1
 
 
-@every_case("page", [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")], ids=lambda page: page.name)
-def test_every_link_leads_somewhere(page: Path) -> None:
-    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
-    assert [link for link in links if not (page.parent / link).exists()] == []
+def test_every_link_leads_somewhere_and_every_page_is_on_the_site() -> None:
+    from scripts.documentation import links
+
+    assert links.problems() == []
+
+
+def test_the_tables_of_messages_are_those_of_the_code() -> None:
+    from scripts import messages_page
+
+    page = messages_page.PAGE.read_text(encoding="utf-8")
+    assert messages_page.page() == page, "run `.venv/bin/python -m scripts.messages_page`"
 
 
 def test_the_tables_of_options_are_those_of_the_code() -> None:
@@ -122,6 +148,34 @@ def test_every_deadline_is_in_the_table() -> None:
         for name in re.findall(r"\w+", names)
     }
     assert told == {name: getattr(Timeouts(), name) for name in Timeouts.__struct_fields__}
+    picture = (ROOT / "docs" / "pictures" / "turn.svg").read_text(encoding="utf-8")
+    drawn = re.findall(r">(\w+)</text>\s*<text[^>]*>(\d+) s", picture)
+    assert len(drawn) == 6
+    assert {name: float(seconds) for name, seconds in drawn} == {name: told[name] for name, _ in drawn}
+
+
+def test_the_picture_of_a_session_has_its_states() -> None:
+    picture = (ROOT / "docs" / "pictures" / "session.svg").read_text(encoding="utf-8")
+    assert re.findall(r">([A-Z]+)</text>", picture) == [state.name for state in outrider.SessionState]
+
+
+def test_the_picture_of_the_layers_has_those_that_there_are() -> None:
+    picture = (ROOT / "docs" / "pictures" / "layers.svg").read_text(encoding="utf-8")
+    drawn = set(re.findall(r'class="name"[^>]*>(\w+)</text>', picture))
+    packages = {path.parent.name for path in (ROOT / "src" / "outrider").glob("*/__init__.py")}
+    assert len(drawn) > 10
+    assert drawn <= {*packages, "errors"}
+
+
+def test_the_version_of_claude_code_that_pages_install_is_the_tested_one() -> None:
+    from scripts.agent_program import VERSION
+
+    named = {
+        version
+        for page in PAGES
+        for version in re.findall(r"claude-code@([\d.]+)", page.read_text(encoding="utf-8"))
+    }
+    assert named == {VERSION}
 
 
 def test_every_error_is_in_the_table() -> None:

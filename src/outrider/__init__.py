@@ -15,6 +15,7 @@ from outrider._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from outrider import answers as answers
+    from outrider import approvals as approvals
     from outrider import command as command
     from outrider import compat as compat
     from outrider import errors as errors
@@ -26,10 +27,14 @@ if TYPE_CHECKING:
     from outrider import runners as runners
     from outrider import session as session
     from outrider import sync as sync
+    from outrider import telemetry as telemetry
     from outrider import testing as testing
     from outrider import transcripts as transcripts
     from outrider import transports as transports
     from outrider import wire as wire
+    from outrider.approvals import Approval as Approval
+    from outrider.approvals import Approvals as Approvals
+    from outrider.approvals import SessionParked as SessionParked
     from outrider.errors import AgentNotFound as AgentNotFound
     from outrider.errors import ApiFailed as ApiFailed
     from outrider.errors import ConnectionLost as ConnectionLost
@@ -83,7 +88,9 @@ if TYPE_CHECKING:
     from outrider.session import Turn as Turn
     from outrider.session import Usage as Usage
     from outrider.session import document as document
+    from outrider.session import go_on as go_on
     from outrider.session import image as image
+    from outrider.session import resolve_settings as resolve_settings
     from outrider.session import run as run
     from outrider.session import stream as stream
     from outrider.transcripts import Sessions as Sessions

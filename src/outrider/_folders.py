@@ -11,7 +11,6 @@ import errno
 import os
 import shutil
 import stat
-import sys
 import tempfile
 from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager, suppress
@@ -30,10 +29,29 @@ _ATTEMPTS: Final = 3
 _CHUNK: Final = 1 << 18
 
 _NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-_FOLDER: Final = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _NO_LINK
+FOLDER: Final = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _NO_LINK
 # A pipe that takes the place of a file must not be waited for.
 _READING: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | _NO_LINK
-_WRITING: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK
+NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK
+
+
+@contextmanager
+def opened(path: StrPath, flags: int, mode: int = 0o600, *, dir_fd: int | None = None) -> Generator[int]:
+    """Open a file or a folder, not for children, and close it again. Gives the descriptor."""
+    number = os.open(path, flags | getattr(os, "O_CLOEXEC", 0), mode, dir_fd=dir_fd)
+    try:
+        yield number
+    finally:
+        os.close(number)
+
+
+def make_folders(folder: Path, owner: tuple[int, int] | None = None) -> None:
+    """Make a folder, and those above it that are missing; only their owner can read them."""
+    if not folder.is_dir():
+        make_folders(folder.parent, owner)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if owner is not None:
+            os.chown(folder, *owner, follow_symlinks=False)
 
 
 def remove_folder(path: StrPath, *, dir_fd: int | None = None) -> None:
@@ -42,9 +60,6 @@ def remove_folder(path: StrPath, *, dir_fd: int | None = None) -> None:
     What cannot be removed is left, with the folders that it is in; when all else is gone, the first reason is
     raised as an `OSError`. `dir_fd`: an open folder that a relative path starts from.
     """
-    if sys.platform == "win32":
-        _remove_on_windows(Path(path))
-        return
     for attempts_left in reversed(range(_ATTEMPTS)):
         try:
             _remove(path, dir_fd)
@@ -69,9 +84,6 @@ def copy_folder(
     each name; the folders in `without` and the target itself are left out wherever they are met. Raises
     `OSError` at the first thing that cannot be copied, and leaves what it has made.
     """
-    if sys.platform == "win32":
-        _copy_on_windows(source, target, is_left_out, without)
-        return
     os.mkdir(target, 0o700)  # noqa: PTH102
     # To name a link as the source is the caller's choice; one in it is an entry.
     with _OpenFolder(os.path.realpath(source)) as there, _OpenFolder(target) as here:
@@ -140,7 +152,7 @@ class _OpenFolder:
 
     def leave(self) -> str:
         """Go back up; gives the name of the folder that was left. Raises `OSError` if it is elsewhere now."""
-        outside = os.open("..", _FOLDER, dir_fd=self.number)
+        outside = os.open("..", FOLDER, dir_fd=self.number)
         if _identity(os.fstat(outside)) != self._above[-1]:
             os.close(outside)
             raise OSError(errno.EBUSY, "The folder was moved while it was worked on", self._path())
@@ -163,12 +175,12 @@ class _OpenFolder:
 
     def _open(self, path: StrPath, dir_fd: int | None) -> int:
         try:
-            number = os.open(path, _FOLDER, dir_fd=dir_fd)
+            number = os.open(path, FOLDER, dir_fd=dir_fd)
         except PermissionError:
             if not self._is_ours:
                 raise
             _let_owner_in(path, dir_fd)
-            number = os.open(path, _FOLDER, dir_fd=dir_fd)
+            number = os.open(path, FOLDER, dir_fd=dir_fd)
         if self._is_ours and os.fstat(number).st_mode & stat.S_IRWXU != stat.S_IRWXU:
             with suppress(OSError):
                 os.fchmod(number, stat.S_IRWXU)
@@ -185,11 +197,8 @@ def _let_owner_in(path: StrPath, dir_fd: int | None) -> None:
         os.chmod(path, stat.S_IRWXU, dir_fd=dir_fd, follow_symlinks=False)
         return
     # Linux has no such call, but can change what is open, even if only as a place.
-    number = os.open(path, os.O_PATH | _FOLDER, dir_fd=dir_fd)
-    try:
+    with opened(path, os.O_PATH | FOLDER, dir_fd=dir_fd) as number:
         os.chmod(f"/proc/self/fd/{number}", stat.S_IRWXU)  # noqa: PTH101
-    finally:
-        os.close(number)
 
 
 # Removing
@@ -236,7 +245,7 @@ def _unlink_entries(folder: _OpenFolder, failed: list[OSError]) -> list[str]:
 
 @contextmanager
 def _noting(failed: list[OSError]) -> Generator[None]:
-    """Keep the first reason why something is left, and go on. What is gone already is not left."""
+    """Keep the first error, and continue. What is gone already is no error."""
     try:
         yield
     except FileNotFoundError:
@@ -276,7 +285,7 @@ def _copy_file(name: str, there: _OpenFolder, here: _OpenFolder) -> None:
         told = os.fstat(reading.fileno())
         if not stat.S_ISREG(told.st_mode):
             return
-        with open(os.open(name, _WRITING, 0o600, dir_fd=here.number), "wb") as writing:  # noqa: PTH123
+        with open(os.open(name, NEW_FILE, 0o600, dir_fd=here.number), "wb") as writing:  # noqa: PTH123
             shutil.copyfileobj(reading, writing, _CHUNK)
             writing.flush()
             _set_look(writing.fileno(), told)
@@ -286,38 +295,6 @@ def _set_look(number: int, told: os.stat_result) -> None:
     # The owner of the copy is another one: nobody gets to run a file as this user.
     os.fchmod(number, told.st_mode & 0o777)
     os.utime(number, ns=(told.st_atime_ns, told.st_mtime_ns))
-
-
-# Windows, where folders cannot be opened.
-
-
-def _remove_on_windows(path: Path) -> None:
-    def make_writable(remove: Callable[[str], object], name: str, _: object) -> None:
-        with suppress(FileNotFoundError):
-            os.chmod(name, stat.S_IRWXU)  # noqa: PTH101
-            remove(name)
-
-    if path.is_symlink() or not path.is_dir():
-        path.unlink(missing_ok=True)
-        return
-    try:
-        shutil.rmtree(path, onerror=make_writable)
-    except RecursionError as error:
-        raise OSError(errno.ENAMETOOLONG, "The folder is too deep to be removed", str(path)) from error
-
-
-def _copy_on_windows(
-    source: StrPath, target: StrPath, is_left_out: Callable[[str], bool], without: Collection[StrPath]
-) -> None:
-    met = {os.path.realpath(folder) for folder in (target, *without)}
-
-    def left_out(folder: str, names: list[str]) -> set[str]:
-        return {name for name in names if is_left_out(name) or os.path.join(folder, name) in met}  # noqa: PTH118
-
-    try:
-        shutil.copytree(os.path.realpath(source), target, symlinks=True, ignore=left_out)
-    except RecursionError as error:
-        raise OSError(errno.ENAMETOOLONG, "The folder is too deep to be copied", str(source)) from error
 
 
 # Files.
@@ -366,21 +343,14 @@ def replace_file(
 
 def sync_folder(path: Path) -> None:
     """Have the names in a folder outlive a loss of power."""
-    if sys.platform == "win32":
-        return
-    number = os.open(path, _FOLDER)
-    try:
+    with opened(path, FOLDER) as number:
         os.fsync(number)
-    finally:
-        os.close(number)
 
 
 def refuse_planted(path: Path) -> None:
     """Raises `PermissionError` if a file is another user's, where all may make files: what is written to it
     would be theirs to read, and a lock on it theirs to keep. Linux does the same, for files that may have to
     be made."""
-    if not hasattr(os, "geteuid"):
-        return
     owner = path.lstat().st_uid
     is_open_to_all = path.parent.stat().st_mode & stat.S_IWOTH
     if is_open_to_all and owner not in (0, os.geteuid()):

@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple, cast
 
-from outrider._folders import remove_folder, walk
+from outrider._folders import FOLDER, NEW_FILE, opened, remove_folder, walk
 
 _SHORT: Final = 1 << 16
 """Bytes of a file that holds a path or a ref: more than the longest one."""
@@ -29,10 +29,7 @@ _SECONDS_TO_LOOK: Final = 60.0
 _SECONDS_TO_CHECK_OUT: Final = 600.0
 """For a large repository on a slow disk."""
 
-_NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-_FOLDER: Final = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _NO_LINK
 _READING: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
-_WRITING: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK
 
 _CONFIG: Final = "[core]\n\trepositoryFormatVersion = {}\n\tbare = false\n"
 _OBJECT_FORMAT: Final = "[extensions]\n\tobjectFormat = sha256\n"
@@ -69,30 +66,30 @@ class Repository(NamedTuple):
         commit, index = self._check_out(making, ref)
         (self.common / "worktrees").mkdir(exist_ok=True)
         name = _worktree_name(path)
-        with _open_folder(self.common / "worktrees") as worktrees:
+        with opened(self.common / "worktrees", FOLDER) as worktrees:
             remove_folder(name, dir_fd=worktrees)
             os.mkdir(name, dir_fd=worktrees)
-            with _open_folder(name, worktrees) as folder:
+            with opened(name, FOLDER, dir_fd=worktrees) as folder:
                 # First: git removes what has no worktree yet, unless it is locked.
                 _write(folder, "locked", b"being made")
                 _write(folder, "HEAD", commit + b"\n")
                 _write(folder, "commondir", b"../..\n")
                 _write(folder, "gitdir", os.fsencode(path / ".git") + b"\n")
                 _write(folder, "index", index)
-        with _open_folder(making) as folder:
+        with opened(making, FOLDER) as folder:
             _write(folder, ".git", b"gitdir: " + os.fsencode(self.common / "worktrees" / name) + b"\n")
 
     def unlock_worktree(self, path: Path) -> None:
         """Say that a worktree is made. Raises `OSError`."""
         with (
-            _open_folder(self.common / "worktrees") as worktrees,
-            _open_folder(_worktree_name(path), worktrees) as folder,
+            opened(self.common / "worktrees", FOLDER) as worktrees,
+            opened(_worktree_name(path), FOLDER, dir_fd=worktrees) as folder,
         ):
             os.unlink("locked", dir_fd=folder)
 
     def forget_worktree(self, path: Path) -> None:
         """Take a worktree that `add_worktree` has made off the list. Raises `OSError`."""
-        with suppress(FileNotFoundError), _open_folder(self.common / "worktrees") as worktrees:
+        with suppress(FileNotFoundError), opened(self.common / "worktrees", FOLDER) as worktrees:
             remove_folder(_worktree_name(path), dir_fd=worktrees)
 
     def _check_out(self, target: Path, ref: str) -> tuple[bytes, bytes]:
@@ -156,7 +153,7 @@ class Repository(NamedTuple):
         if self.common != self.folder and self.folder.parent != self.common / "worktrees":
             raise _refusal(self.folder, f"its `commondir` leads to {self.common}, of which it is no worktree")
         places = [self.folder / "HEAD", *(self.common / name for name in ("objects", "packed-refs", "refs"))]
-        # Who cannot name a commit of another repository cannot have it, wherever the objects are.
+        # Without its refs, commits of another repository cannot be named, wherever the objects are.
         places += [Path(at, each) for at, *inside in walk(places[-1]) for names in inside for each in names]
         for place in places:
             top = self.common if self.common in place.parents else self.folder
@@ -225,28 +222,16 @@ def _refusal(path: Path, reason: str) -> OSError:
 
 def _read(path: Path, size: int = _SHORT) -> bytes:
     """All of a file that is a short one. Raises `OSError`, also for what is no file."""
-    number = os.open(path, _READING)
-    try:
+    with opened(path, _READING) as number:
         told = os.fstat(number)
         if not stat.S_ISREG(told.st_mode) or told.st_size > size:
             raise OSError(errno.EINVAL, "Not a short file", str(path))
         return os.read(number, size)
-    finally:
-        os.close(number)
 
 
 def _write(folder: int, name: str, data: bytes) -> None:
-    with open(os.open(name, _WRITING, 0o666, dir_fd=folder), "wb") as file:  # noqa: PTH123
+    with open(os.open(name, NEW_FILE, 0o666, dir_fd=folder), "wb") as file:  # noqa: PTH123
         file.write(data)
-
-
-@contextmanager
-def _open_folder(path: Path | str, dir_fd: int | None = None) -> Generator[int]:
-    number = os.open(path, _FOLDER, dir_fd=dir_fd)
-    try:
-        yield number
-    finally:
-        os.close(number)
 
 
 # git

@@ -14,28 +14,33 @@ from typing import Final
 # Written by `scripts/lazy_names.py`: run that instead of changing it.
 NAMES: Final = {
     "outrider": """
-: answers command compat errors fleet handlers launch messages options runners session sync testing
-transcripts transports wire ._version: MINIMUM_AGENT_VERSION __version__ .errors: AgentNotFound ApiFailed
-ConnectionLost Denied LaunchError LimitReached OptionsError OutputInvalid OutriderError ProcessExited
-RequestFailed SessionNotFound StoreError ToolFailed TurnFailed TurnInterrupted TurnTimedOut UsageError
-.handlers: Answer HookContext Image PermissionRequest Plan Policy Question Rule Tool ToolContext
-ToolResult ToolServer allow deny hook tool .options: AgentDefinition HttpServer Isolation Options Sandbox
-SseServer StdioServer Timeouts Trace .session: CancelReceipt Prompt Queued Result Session SessionInfo
-SessionState Turn Usage document image run stream .transcripts: Sessions .wire: AssistantMessage
-ContentBlock InitMessage Message ResultMessage StreamEvent SystemMessage TextBlock ThinkingBlock
-ToolResultBlock ToolUseBlock UnknownMessage UserMessage""",
+: answers approvals command compat errors fleet handlers launch messages options runners session sync
+telemetry testing transcripts transports wire ._version: MINIMUM_AGENT_VERSION __version__ .approvals:
+Approval Approvals SessionParked .errors: AgentNotFound ApiFailed ConnectionLost Denied LaunchError
+LimitReached OptionsError OutputInvalid OutriderError ProcessExited RequestFailed SessionNotFound
+StoreError ToolFailed TurnFailed TurnInterrupted TurnTimedOut UsageError .handlers: Answer HookContext
+Image PermissionRequest Plan Policy Question Rule Tool ToolContext ToolResult ToolServer allow deny hook
+tool .options: AgentDefinition HttpServer Isolation Options Sandbox SseServer StdioServer Timeouts Trace
+.session: CancelReceipt Prompt Queued Result Session SessionInfo SessionState Turn Usage document go_on
+image resolve_settings run stream .transcripts: Sessions .wire: AssistantMessage ContentBlock InitMessage
+Message ResultMessage StreamEvent SystemMessage TextBlock ThinkingBlock ToolResultBlock ToolUseBlock
+UnknownMessage UserMessage""",
     "outrider.answers": """
 outrider.handlers: Answer add_context allow ask block defer deny later modify notify stop""",
+    "outrider.approvals": """
+._approval: Approval ._approvals: Approvals ._errors: ApprovalError ApprovalNotFound ApprovalSettled
+SessionParked""",
     "outrider.compat": """
-: _errors testing types ._client: ClaudeSDKClient ._errors: CLIConnectionError CLIJSONDecodeError
-CLINotFoundError ClaudeSDKError ProcessError ResultError ._query: query ._sessions: delete_session
-fork_session get_session_info get_session_messages get_subagent_messages list_sessions list_subagents
-project_key_for_directory rename_session tag_session ._stores: InMemorySessionStore
-delete_session_via_store fold_session_summary fork_session_via_store get_session_info_from_store
-get_session_messages_from_store get_subagent_messages_from_store import_session_to_store
-list_sessions_from_store list_subagents_from_store rename_session_via_store tag_session_via_store
-._tools: SdkMcpTool ToolAnnotations create_sdk_mcp_server tool ._transport: Transport .types:
-AgentDefinition AssistantMessage BackgroundTaskSummary BaseHookInput CanUseTool CanUseToolShadowedWarning
+: _cli_version _errors _internal _version client testing types ._errors: CLIConnectionError
+CLIJSONDecodeError CLINotFoundError ClaudeSDKError ProcessError ResultError ._sessions.disk:
+delete_session fork_session get_session_info get_session_messages get_subagent_messages list_sessions
+list_subagents project_key_for_directory rename_session tag_session ._sessions.stores:
+InMemorySessionStore delete_session_via_store fold_session_summary fork_session_via_store
+get_session_info_from_store get_session_messages_from_store get_subagent_messages_from_store
+import_session_to_store list_sessions_from_store list_subagents_from_store rename_session_via_store
+tag_session_via_store ._tools: SdkMcpTool ToolAnnotations create_sdk_mcp_server tool ._transport:
+Transport ._version: __version__ .client: ClaudeSDKClient .query: query .types: AgentDefinition
+AssistantMessage BackgroundTaskSummary BaseHookInput CanUseTool CanUseToolShadowedWarning
 ClaudeAgentOptions ContentBlock ContextUsageCategory ContextUsageResponse ConversationResetMessage
 CwdChangedHookSpecificOutput DeferredToolUse EffortLevel ElicitationHookSpecificOutput
 ElicitationResultHookSpecificOutput FastModeDisabledReason FastModeState FileChangedHookSpecificOutput
@@ -60,17 +65,18 @@ TaskNotificationOriginSubkind TaskNotificationStatus TaskProgressMessage TaskSta
 TaskUpdatedMessage TaskUpdatedStatus TaskUsage TextBlock ThinkingBlock ThinkingConfig
 ThinkingConfigAdaptive ThinkingConfigDisabled ThinkingConfigEnabled ToolPermissionContext ToolResultBlock
 ToolUseBlock UserMessage UserPromptExpansionHookSpecificOutput UserPromptSubmitHookInput
-UserPromptSubmitHookSpecificOutput WorktreeCreateHookSpecificOutput outrider._version: __version__""",
+UserPromptSubmitHookSpecificOutput WorktreeCreateHookSpecificOutput""",
+    "outrider.compat.testing": """.session_store_conformance: run_session_store_conformance""",
     "outrider.fleet": """
-._budget.account: Left Spent ._budget.budget: Budget BudgetWarning Gate ._budget.ledger: Ledger
-LedgerEntry ._engine: Assignment Attempted Engine LocalEngine Note Shared attempt_locally ._errors:
-ClusterNotFound JournalBusy JournalInvalid PoolClosed QueueFull QueueTimedOut WorkerLost WorkspaceFailed
-._fields: ResilientFields ._journal: Counts Entry Journal ._map: RunFields map resume ._pool.pool: Pool
-._pool.slots: PoolStats ._progress: Adaptive Progress Running ._ray.engine: RayEngine ._report.report:
-FailureKind Latency Part Report ._resilient.retry: CONTINUE Clock Restart Restarted Retry Retrying
-._resilient.session: ResilientReader ResilientSession ResilientState ResilientTurn
-._resilient.turn_runner: DirectStarter Starter ._run: Run ._task: Outcome Status Task read_lines
-._workspaces: Copy Empty Keep Workspace Worktree""",
+._budget.budget: Budget BudgetWarning Left Spent ._budget.ledger: Ledger LedgerEntry ._engine: Assignment
+Attempted Engine LocalEngine Note Shared attempt_locally ._errors: ClusterNotFound JournalBusy
+JournalInvalid PoolClosed QueueFull QueueTimedOut WorkerLost WorkspaceFailed ._fields: ResilientFields
+._journal: Counts Entry Journal ._map: RunFields map resume ._pool.pool: Pool ._pool.slots: PoolStats
+._progress: Adaptive Progress Running ._ray.engine: RayEngine ._report.report: FailureKind Latency Part
+Report ._resilient.retry: CONTINUE Clock Gate Restart Restarted Retry Retrying ._resilient.session:
+ResilientReader ResilientSession ResilientState ResilientTurn ._resilient.turn_runner: DirectStarter
+Starter ._run: Run ._task: Outcome Status Task read_lines ._workspaces: Copy Empty Keep Workspace
+Worktree""",
     "outrider.handlers": """
 ._answers: Answer add_context allow ask block defer deny later modify notify stop ._calls: CallContext
 CallTimedOut call name_of ._hooks.dispatch: HookNeverCalledWarning ._hooks.hook: Hook HookContext hook
@@ -83,8 +89,8 @@ RawToolServer ToolServer ._tools.shape: Shape ._tools.shape_errors: ShapeError .
 ToolContext as_tool tool""",
     "outrider.launch": """
 ._command: check_length look_up_user make_command make_environment make_initialize make_version_probe
-._program: AgentVersionUnknown MINIMUM_AGENT_VERSION Search Tried Version check_version find_agent
-search_agent ._runners: Docker Kubectl Local Prefix Ssh""",
+._program: AgentVersionUnknown MINIMUM_AGENT_VERSION Search Tried Version check_options check_version
+find_agent known_version remember_version search_agent ._runners: Docker Kubectl Local Prefix Ssh""",
     "outrider.messages": """
 outrider.wire: ActiveGoalMessage ApiRetryMessage AssistantMessage AttachmentMessage AuthStatusMessage
 AutocompactStateMessage BackgroundTasksChangedMessage BashCodeExecutionToolResultBlock
@@ -107,7 +113,8 @@ WebFetchToolResultBlock WebSearchToolResultBlock WorkerShuttingDownMessage""",
 ._checks: PermissionShadowedWarning check_place ._options: OptionFields Options ._servers:
 AgentDefinition HttpServer McpServer SdkServer SseServer StdioServer ._values: AdaptiveThinking
 CustomPrompt DisabledThinking EnabledThinking EnvPolicy FilePrompt Isolation JsonSchemaFormat LocalPlugin
-OptionValue PresetPrompt Sandbox SandboxFilesystem SandboxNetwork ThinkingDisplay Timeouts Trace""",
+OptionValue PresetPrompt SYSTEM_PROMPT_DYNAMIC_BOUNDARY Sandbox SandboxFilesystem SandboxNetwork
+ThinkingDisplay Timeouts Trace""",
     "outrider.protocol": """
 ._peer: Event Peer RequestAnswered RequestEvent RequestLost RequestReceived RequestRefused
 RequestWithdrawn Table ._turns: HOLDING_TASKS MESSAGE_TABLE MessageMoved MessageSignal MessageState
@@ -116,11 +123,13 @@ RUN_TABLE RunMoved RunSignal RunState TurnBegan TurnEnded TurnEvent Turns""",
     "outrider.session": """
 ._connection.observers: EventReader Observed Observer observe ._connection.tasks: Background background
 ._info: SessionInfo ._prompts: Prompt document image ._requests: Requests Timeout UNSET Unset ._result:
-Result UnfinishedTask ._run: TurnContext run stream ._session: Session SessionState ._streams.stream:
-Reader ._turn: CancelReceipt Queued TextReader Turn ._usage: Usage""",
+Result ToolRun UnfinishedTask ._run: TurnContext go_on resolve_settings run stream ._session: Session
+SessionState ._streams.stream: Reader ._turn: CancelReceipt Queued TextReader Turn ._usage: Usage""",
     "outrider.sync": """
-._run: TurnContext run stream ._surface: EventReader Queued Reader Requests Session TextReader Turn
-._transcripts: Hits Sessions""",
+._run: TurnContext go_on resolve_settings run stream ._surface: EventReader Queued Reader Requests
+Session TextReader Turn ._transcripts: Hits Sessions""",
+    "outrider.telemetry": """
+._logs: JsonFormatter LogContext ._telemetry: Telemetry TelemetryFields instrument uninstrument""",
     "outrider.testing": """
 ._api.messages_api: MessagesApi SideKind ._api.real_agent: KIT_VARIABLE RealAgent clean_environment
 ._api.requests: Request RequestKind ._contracts.contract: ContractBroken ._contracts.store: check_store
@@ -137,8 +146,8 @@ project_folder project_key ._entries: TranscriptEntry to_entry ._export.turns: E
 ._library.disk: BlockingSessions ._sessions: Sessions ._values: Bundle Hits SearchHit SessionQuery
 StoredSession .stores._base: SessionKey SessionListSubkeysKey SessionStore SessionStoreEntry
 SessionStoreListEntry SessionSummaryEntry offers .stores._blocking: StoreCalls .stores._file: FileStore
-.stores._memory: MemoryStore .stores._postgres: PostgresStore .stores._redis: RedisStore
-.stores._s3.store: S3Store .stores._sqlite: SqliteStore .stores._urls: open_store""",
+.stores._memory: MemoryStore .stores._postgres: PostgresStore .stores._redis: RedisStore .stores._s3:
+S3Store .stores._sqlite: SqliteStore .stores._urls: open_store""",
     "outrider.transports": """
 ._process.transport: Finished LiveProcess ProcessTransport live_processes run_to_end ._trace.format:
 Recording TimelineEntry TraceRecord TraceRun read_trace timeline ._trace.writer: TraceFile Traced traced
@@ -148,6 +157,19 @@ is_intercepted memory_pair outrider.command: Command""",
 # End of the table.
 """By package: modules, which are relative if they begin with a dot, each with the names that it has. Those of
 the package itself are modules."""
+
+
+_EXTRAS: Final = {"psycopg": "postgres", "redis": "redis", "boto3": "s3", "botocore": "s3"}
+"""The extra that brings a package."""
+
+
+def with_extra(error: ModuleNotFoundError, what: str) -> ModuleNotFoundError:
+    """The error of an import that `what` needs, with the extra to install, if one brings the package."""
+    missing = str(error.name).partition(".")[0]
+    if missing not in _EXTRAS:
+        return error
+    hint = f"Run: pip install 'outrider[{_EXTRAS[missing]}]'"
+    return ModuleNotFoundError(f"{what} needs {missing}, which is not installed. {hint}", name=missing)
 
 
 def lazily(package: str) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
@@ -165,7 +187,11 @@ def lazily(package: str) -> tuple[Callable[[str], object], Callable[[], list[str
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         if not home_of[name]:
             return import_module(f"{package}.{name}")
-        found: object = getattr(import_module(home_of[name], package), name)
+        try:
+            home = import_module(home_of[name], package)
+        except ModuleNotFoundError as error:
+            raise with_extra(error, f"{package}.{name}") from error
+        found: object = getattr(home, name)
         setattr(sys.modules[package], name, found)
         return found
 

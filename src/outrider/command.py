@@ -72,8 +72,9 @@ class Command(msgspec.Struct, frozen=True):
     @property
     def needs_folder(self) -> bool:
         """Whether a private folder has to be made for it."""
-        values = (*self.argv, *(self.env or {}).values())
-        return bool(self.files or self.folders) or any(FOLDER in value for value in values)
+        return bool(self.files or self.folders) or FOLDER in "\0".join(
+            (*self.argv, *(self.env or {}).values())
+        )
 
     def placed(self, folder: str) -> Command:
         """The command with the path of its private folder filled in."""

@@ -285,7 +285,8 @@ class StoreTimedOut(StoreError, TimeoutError):
 
 
 _SHOWN_LINES = 10
-_INSTALL = "npm install -g @anthropic-ai/claude-code"
+INSTALL = "npm install -g @anthropic-ai/claude-code"
+_WITHOUT_AGENT = "To try Outrider without it, pass `transport=outrider.testing.Simulator()`."
 # Those that have the same number on every system: the agent may run on another than this one.
 _SIGNALS = {1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 6: "SIGABRT", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
 _STOP_SIGNALS = (1, 2, 15)
@@ -315,27 +316,35 @@ class LaunchError(OutriderError):
 
 
 class AgentNotFound(LaunchError):
-    """The agent's program is at none of the paths `searched`."""
+    """Claude Code is at none of the paths `searched`."""
 
-    hint = f"Install it with `{_INSTALL}`, add its folder to PATH, or give its path as `cli_path`."
-    _what = "the agent's program was not found"
+    hint = f"Install it with `{INSTALL}`, add its folder to PATH, or give its path as `cli_path`."
+    _what = "Claude Code was not found"
 
     def __init__(self, searched: Sequence[str] = (), **told: Unpack[_Launch]) -> None:
         super().__init__(**told)
         self.searched: tuple[str, ...] = tuple(searched)
         if searched:
-            self._evidence = ("Searched:", *(f"  {path}" for path in searched), *self._evidence)
+            places = ("Searched:", *(f"  {path}" for path in searched))
+            self._evidence = (_WITHOUT_AGENT, *places, *self._evidence)
 
 
 class AgentTooOld(LaunchError):
-    """The agent's program is of a `version` below the `minimum` that Outrider can drive."""
+    """The agent's program is of a `version` below the `minimum`: that which Outrider can drive, or that which
+    has the `options` that are set."""
 
-    hint = f"Update it with `claude update` or `{_INSTALL}@latest`."
+    hint = f"Update it with `claude update` or `{INSTALL}@latest`."
 
-    def __init__(self, version: str, minimum: str, **told: Unpack[_Launch]) -> None:
+    def __init__(
+        self, version: str, minimum: str, options: Sequence[str] = (), **told: Unpack[_Launch]
+    ) -> None:
         super().__init__(**told)
         self.version, self.minimum = version, minimum
-        self._what = f"the agent's version is {version or 'unknown'}, and Outrider needs {minimum} or later"
+        self.options: tuple[str, ...] = tuple(options)
+        needs = f"{', '.join(f'`{name}`' for name in options)} needs" if options else "Outrider needs"
+        self._what = f"the agent's version is {version or 'unknown'}, and {needs} {minimum} or later"
+        if options:
+            self.hint = f"{type(self).hint[:-1]}, or leave the option out."
 
 
 class FolderNotFound(LaunchError):
@@ -456,7 +465,8 @@ class TransportClosed(ConnectionLost):
     def __init__(self, why: str, **told: Unpack[Told]) -> None:
         super().__init__(**told)
         self.why = why
-        self._what = _joined("the transport is not open", why)
+        # As it is: each session makes some of these, and secrets are hidden when one is shown.
+        self._what = f"the transport is not open: {why}" if why else "the transport is not open"
 
 
 class ProtocolError(OutriderError):

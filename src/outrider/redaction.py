@@ -40,7 +40,7 @@ _SECRET_NAMES = """
     token accesstokens apitokens authtokens refreshtokens secret secrets password passwords passwd passphrase
     passcode credential credentials authorization cookie cookies apikey apikeys accesskey secretkey privatekey
     signingkey encryptionkey masterkey accountkey authkey subscriptionkey secretkeybase clientkeydata
-    amzsignature googsignature
+    amzsignature googsignature otlpheaders otlptracesheaders
 """
 _HARMLESS_NAMES = """
     pertoken pagetoken nexttoken continuationtoken firsttoken eostoken bostoken padtoken stoptoken canceltoken
@@ -177,7 +177,7 @@ def found_in(pattern: re.Pattern[str], text: str, start: int) -> re.Match[str] |
         found = pattern.search(text, start, start + _SLICE + WINDOW)
         if found is None or found.start() >= start + _SLICE:
             start += _SLICE
-        # All of it: it may go on behind the window.
+        # All of it: it may extend beyond the window.
         elif (whole := pattern.match(text, found.start())) is not None:
             return whole
         else:
@@ -265,7 +265,8 @@ class Redaction:
 
     def mask(self, text: str) -> str:
         """The text with its secrets hidden."""
-        for _ in range(_PASSES):
+        # Most errors are made without a text of their own; to compile the patterns takes milliseconds.
+        for _ in range(_PASSES if text else 0):
             masked = self._mask_once(text)
             if masked == text:
                 break

@@ -39,7 +39,7 @@ SMOKE = ("simulated", pytest.param("real", marks=pytest.mark.smoke))
 """For those few that `make test` runs with the real program, too."""
 
 ROOT = Path(__file__).parents[2]
-COMMAND = (sys.executable, "-m", "outrider.app")
+COMMAND = (sys.executable, "-m", "outrider")
 DEADLINE = 45
 """Seconds for anything to be seen. The whole test has a deadline of its own."""
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from outrider.app._flags import Code
 from outrider.testing import say, use_tool
-from tests.app.machines import KINDS, SMOKE, Child, Kind, Screen, machine
+from tests.app.machines import KINDS, SMOKE, Child, Kind, Screen, machine, run
 
 PROMPT = "\N{HEAVY RIGHT-POINTING ANGLE QUOTATION MARK ORNAMENT}"
 
@@ -176,6 +178,13 @@ def test_with_a_pipe_each_line_is_a_prompt() -> None:
     assert code == Code.OK
     assert out == "One.\nTwo.\n"
     assert "\x1b" not in out + err
+
+
+def test_the_embedded_agent_needs_nothing(tmp_path: Path) -> None:
+    code, out, err = run("chat", "--agent", "simulated", stdin="Hi\n", environment={"PATH": str(tmp_path)})
+    assert (code, out) == (Code.OK, "You said: Hi\n")
+    assert "the embedded agent" in err
+    assert "--resume" not in err
 
 
 def test_an_agent_that_dies_ends_the_conversation() -> None:

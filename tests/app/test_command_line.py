@@ -58,6 +58,7 @@ def test_help_needs_nothing_of_the_library() -> None:
     "arguments, said",
     [
         (("fly",), "error: No such command 'fly'. Try `outrider --help`.\n"),
+        (("rnu",), "error: No such command 'rnu'. Did you mean 'run'? Try `outrider --help`.\n"),
         (("run", "--fly"), "error: No such option: --fly. Try `outrider run --help`.\n"),
         (("trace", "show"), "error: Missing argument 'FILE'. Try `outrider trace show --help`.\n"),
         (("demo", "--agent", "dreamt"), "error: Invalid value for '--agent'"),
@@ -116,6 +117,24 @@ def shell(line: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def test_the_shell_completes_it(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    # That of this process may be any.
+    monkeypatch.setattr("shellingham.detect_shell", lambda: ("bash", "/bin/bash"))
+    assert main(["--show-completion"]) == 0
+    assert "_OUTRIDER_COMPLETE=complete_bash" in capsys.readouterr().out
+    monkeypatch.setenv("_OUTRIDER_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "outrider sessions s")
+    monkeypatch.setenv("COMP_CWORD", "2")
+    assert main() == 0
+    assert capsys.readouterr().out.split() == ["show", "search"]
+
+
+def test_a_reader_that_has_enough_is_no_failure_of_the_demo() -> None:
+    done = shell("outrider demo | head -1; echo ${PIPESTATUS[0]}")
+    assert done.stdout.endswith("the embedded agent\n141\n")
+    assert done.stderr == ""
+
+
 @pytest.mark.parametrize(
     "line, code, said",
     [
@@ -159,5 +178,5 @@ def test_without_the_extra_it_says_how_to_get_it(
 
 
 def test_it_can_be_called_by_python() -> None:
-    assert COMMAND[1:] == ("-m", "outrider.app")
+    assert COMMAND[1:] == ("-m", "outrider")
     assert main(["--version"]) == 0

@@ -144,8 +144,9 @@ def test_every_place_that_was_searched_is_named(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("PATH", f"{tmp_path}/one:{tmp_path}/two")
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("CLAUDE_CODE_BUNDLED_CLI", raising=False)
-    search, check = program_check(None)
+    search, check = program_check(None, with_places=True)
     if search.found is None:
+        assert program_check(None, with_places=False)[1].text == "not found (-v lists the places)"
         assert f"{tmp_path}/one/claude (PATH): no such file" in check.text
         assert check.state == "problem"
     assert check.text == printable(check.text)

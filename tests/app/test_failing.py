@@ -45,7 +45,7 @@ def test_every_error_of_the_library_has_one_line() -> None:
     line = in_one_line(error, BY_OPTION)
     assert "\n" not in line
     assert "/bin/claude" not in line
-    assert line.startswith("The agent's program was not found. Install it")
+    assert line.startswith("Claude Code was not found. Install it")
 
 
 def test_options_are_called_by_their_flags() -> None:

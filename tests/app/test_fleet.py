@@ -7,10 +7,15 @@ import io
 import json
 import re
 import subprocess
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import anyio
 import pytest
 
+import outrider
+from outrider import fleet
 from outrider.app import main
 from outrider.app._fleet.reports import BatchFields, Settings
 from outrider.fleet import Journal, Report, Task
@@ -56,7 +61,7 @@ def test_a_batch_from_its_first_task_to_its_report(
         assert re.fullmatch(r"\[1/2\] done    mend  \d+\.\d s  \$0\.\d{4}", mended)
         assert re.fullmatch(r"\[2/2\] failed  b  \d+\.\d s  \$0\.0000  ApiFailed: The API call .*", broken)
         assert re.match(r"! 1 of 2 tasks done · 0:\d\d · \$0\.\d{4} · \d+ tokens\n✗ 1 ApiFailed  ", done.err)
-        assert "\nrun them again: outrider fleet retry-failed tasks.journal\n" in done.err
+        assert "\nTo run them again: outrider fleet retry-failed tasks.journal\n" in done.err
 
         monkeypatch.chdir(here.folder)
         assert look("status", "tasks.journal").startswith("2 of 2 tasks ended\n1 done · 1 failed\n$0.")
@@ -216,8 +221,8 @@ def begun(
             '{"prompt": "x", "cwd": "/", "workspace": "empty"}\n',
             "tasks.jsonl, line 1: 'cwd' is '/', which is not",
         ),
-        ("\n# Nothing.\n", "there is no task in tasks.jsonl. Write one a line, as JSON."),
-        ("", "there is no task in tasks.jsonl."),
+        ("\n# Nothing.\n", "There are no tasks in tasks.jsonl. Write one per line, as JSON."),
+        ("", "There are no tasks in tasks.jsonl."),
         ("\xff\xfe", "tasks.jsonl, line 1: "),
     ],
     ids=[
@@ -269,31 +274,63 @@ def test_a_batch_is_not_begun_twice(shell: Shell) -> None:
     write_tasks(shell.folder, "One")
     begun(shell.folder, Task("One"))
     assert shell.refuses("run", "tasks.jsonl") == (
-        "tasks.journal has a batch already. `outrider fleet resume tasks.journal` goes on with it;"
-        " for another one give another --journal."
+        "tasks.journal already has a batch. Continue it with `outrider fleet resume tasks.journal`,"
+        " or give another --journal."
     )
 
 
 def test_files_that_are_not_there_are_named(shell: Shell) -> None:
     assert shell.refuses("run", "tasks.jsonl") == "tasks.jsonl: No such file or directory."
-    assert shell.refuses("run", "-") == "tasks from standard input need a --journal FILE."
+    assert shell.refuses("run", "-") == "Tasks from standard input need --journal FILE."
     for command in ("status", "resume", "report", "retry-failed"):
         assert "cannot be used as a journal: there is no such file." in shell.refuses(command, "a.journal")
     write_tasks(shell.folder, "One")
-    assert "cannot be used as a journal: it is damaged, or something else." in shell.refuses(
+    assert "cannot be used as a journal: it is not a journal, or it is damaged." in shell.refuses(
         "status", "tasks.jsonl"
     )
     assert [path.name for path in shell.folder.iterdir()] == ["tasks.jsonl"]
 
 
-def test_a_journal_of_a_program_is_not_resumed_by_the_command(shell: Shell) -> None:
-    with Journal("run.db", writing=True) as journal:
-        journal.add([(0, Task("One", id="one"))])
-    assert shell.refuses("resume", "run.db").startswith("run.db was not begun by `outrider fleet run`. ")
-    # One that was killed before it had written its tasks down.
+async def begin_in_python(path: str, **fields: Any) -> None:
+    source = fleet.map([Task("One", id="one")], journal=path, **fields)._plan.source
+    await source.open()
+    await source.close()
+
+
+def test_a_journal_of_a_program_is_resumed_if_it_has_all_that_is_needed(
+    shell: Shell, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def continued() -> str:
+        assert main(["fleet", "status", "run.db"]) == 0
+        return capsys.readouterr().err.removeprefix("It is not running. To continue: ").rstrip()
+
+    @outrider.tool
+    def look() -> str:
+        """Look."""
+        return ""
+
+    anyio.run(partial(begin_in_python, "run.db", tools=[look], model="opus"))
+    assert continued() == "outrider.fleet.resume('run.db', …) in Python, with the same `model`, `tools`"
+    assert shell.refuses("resume", "run.db").startswith(
+        "The batch was begun in Python with 'tools', which no flag "
+    )
+    anyio.run(partial(begin_in_python, "run.db", model="opus", budget=fleet.Budget(usd=1)))
+    assert continued() == "outrider fleet resume run.db --model … --budget-usd …"
+    assert shell.refuses("resume", "run.db", "--budget-tokens", "9") == (
+        "The batch was begun in Python with 'model'. Give it as --model."
+    )
+    anyio.run(partial(begin_in_python, "run.db", concurrency=4))
+    assert continued() == "outrider fleet resume run.db"
+    with machine(say("Done.")) as here:
+        done = here.run("fleet", "resume", str(shell.folder / "run.db"))
+        assert done.out.startswith("[1/1] done    one  "), done.err
+
+
+def test_a_journal_without_tasks_is_begun_again(shell: Shell) -> None:
+    # It was killed before it had written its tasks down.
     begun(shell.folder)
     assert shell.refuses("resume", "tasks.journal").startswith(
-        "there is no task in tasks.journal. Begin it anew"
+        "There are no tasks in tasks.journal. Begin again"
     )
 
 
@@ -308,15 +345,17 @@ def test_a_journal_that_is_being_run_is_left_alone(shell: Shell, capsys: pytest.
     assert main(["fleet", "status", "tasks.journal"]) == 0
     out, err = capsys.readouterr()
     assert "\n0 done · 1 cut off\n" in out
-    assert err == "nobody runs it; go on with: outrider fleet resume tasks.journal\n"
+    assert err == "It is not running. To continue: outrider fleet resume tasks.journal\n"
 
 
-def test_what_may_be_a_secret_is_not_kept(shell: Shell) -> None:
+def test_what_may_be_a_secret_is_not_kept(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     path = begun(shell.folder, Task("One"), fields={"env": {"TOKEN": SECRET}, "model": "opus"})
     assert SECRET.encode() not in b"".join(each.read_bytes() for each in shell.folder.iterdir())
     assert shell.refuses("resume", str(path)) == (
-        "the batch was begun with --env TOKEN, whose value is not kept. Give it again."
+        "The batch was begun with --env TOKEN, whose value is not kept. `export` it, or give it again."
     )
+    monkeypatch.setenv("TOKEN", SECRET)
+    assert Settings.read(path).changed({}, {}).fields["env"] == {"TOKEN": SECRET}
     again = Settings.read(path).changed({}, {"env": {"TOKEN": SECRET}})
     assert again.fields == {"model": "opus", "env": {"TOKEN": SECRET}}
 

@@ -102,6 +102,12 @@ To look at:
 tests/test_agent.py:1: `claude_agent_sdk` is named here and left. The module is outrider.compat, the package \
 outrider. [mention]
 
+Also:
+Claude Code is not part of the package: npm install -g @anthropic-ai/claude-code.
+What imports claude_agent_sdk by itself (frameworks, tracing) works after `outrider.compat.install()`.
+Outrider's plugin for pytest has a simulated Claude Code. `outrider_forbid_real = true` in the configuration \
+of pytest refuses to start the real one; --outrider-compat does what `install` does.
+
 1 file, 2 imports changed; 1 place to look at. Nothing was written: --write makes the changes.
 """,
         "",
@@ -553,7 +559,6 @@ LEFT = (
     "import outrider.compat as claude_agent_sdk",
     "from claude_agent_sdk._internal.query import Query",
     "import claude_agent_sdk._internal.client",
-    "from claude_agent_sdk._internal import query",
     "patch('claude_agent_sdk.client')",
     "patch('claude_agent_sdk._internal.query.Query')",
     "# import claude_agent_sdk",
@@ -599,6 +604,17 @@ LISTED = {
     "TEMPLATE = '\\nfrom claude_agent_sdk import query'": "mention",
     "print('Try: pip install -U claude-agent-sdk.')": "mention",
     "x = 1  # as claude_agent_sdk does it": "mention",
+    "async def f(client): await client._transport.write('x')": "private",
+    "async for frame in self.client._query.receive_messages(): ...": "private",
+    "if type(m).__name__ == 'SystemMessage': ...": "class-name",
+    "kind = m.__class__.__name__": "class-name",
+    "match type(m).__name__:\n    case 'SystemMessage': ...": "class-name",
+    "HANDLERS.get(type(m).__name__)": "class-name",
+    "getattr(self, f'on_{type(m).__name__}')(m)": "class-name",
+    "type(m).__qualname__.endswith('Message')": "class-name",
+    "getattr(client, '_transport')": "private",
+    "class C(sdk.ClaudeSDKClient): x = lambda self: self._query": "private",
+    "async for m in query(prompt=p): hasattr(m, 'text')": "new-attribute",
 }
 FINE = (
     "import claude_agent_sdk\nclaude_agent_sdk.query, claude_agent_sdk.types.HookEvent",
@@ -606,6 +622,9 @@ FINE = (
     "from .types import Nonsense",
     "version('claude-agent-sdk-extras')",
     "my.claude_agent_sdk = 1",
+    "print(f'{type(error).__name__}: {error}')",
+    "self._transport = None",
+    "for block in blocks: hasattr(block, 'text')",
 )
 
 
@@ -619,6 +638,40 @@ def test_what_is_left_is_listed_with_its_line(text: str) -> None:
 @every_case("text", FINE)
 def test_what_needs_no_look_is_not_listed(text: str) -> None:
     assert found(text) == []
+
+
+def test_modules_that_programs_import_are_there() -> None:
+    before = """import claude_agent_sdk.client as c
+from claude_agent_sdk.client import ClaudeSDKClient
+from claude_agent_sdk._version import __version__
+from claude_agent_sdk._internal.message_parser import parse_message
+from claude_agent_sdk._internal import client, query
+import claude_agent_sdk._internal.message_parser
+"""
+    reading = read_code(before, counterpart())
+    assert (
+        reading.after
+        == """import outrider.compat.client as c
+from outrider.compat import ClaudeSDKClient
+from outrider.compat import __version__
+from outrider.compat._internal.message_parser import parse_message
+from outrider.compat._internal import client, query
+import claude_agent_sdk._internal.message_parser
+"""
+    )
+    rules = [(each.line, each.rule) for each in reading.findings]
+    assert rules == [(4, "private"), (5, "private"), (6, "import")]
+
+
+def test_what_no_line_says_is_said_beside_the_changes(migrate: Any) -> None:
+    put("agent.py")
+    assert "npm install -g @anthropic-ai/claude-code" in migrate().out
+    assert "outrider.compat.install()" in migrate().out
+    assert "pytest" not in migrate().out
+    put("test_agent.py")
+    assert "outrider_forbid_real" in json.loads(migrate("--json").out)["advice"][2]
+    assert "npm" not in migrate("--write").out.splitlines()[-1]
+    assert "npm" not in migrate().out
 
 
 def test_what_python_cannot_read_is_listed_with_its_line() -> None:

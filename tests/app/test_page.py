@@ -17,7 +17,7 @@ from outrider.fleet import Journal, Outcome, Task
 from outrider.session import Usage
 from outrider.testing import Request, Step, say, use_tool
 from outrider.transcripts import Bundle
-from scripts import command_page, demo_picture, report_picture
+from scripts import command_page, demo_picture, report_picture, trace_picture
 from tests import tapes
 from tests.app.machines import Machine, machine
 from tests.transcripts.keeping import KEY, put_on_disk
@@ -38,7 +38,9 @@ ANSWERS: dict[str, tuple[Step, ...]] = {
     "How many TODOs are there?": (use_tool("StructuredOutput", count=2), say("Counted.")),
     "Make a file": (use_tool("Bash", command="touch file", description="Make it"), say("I may not.")),
 }
-VARYING = re.compile(r"\d+\.\d s (?:· | )|\d:\d\d · |session [0-9a-f-]{36}| +$", re.MULTILINE)
+VARYING = re.compile(
+    r"\d+\.\d s (?:· | )|\d:\d\d · |session [0-9a-f-]{36}| +$|^  pip install /.*\n", re.MULTILINE
+)
 TASKS = """\
 {"prompt": "When do we ship?", "id": "ship", "tags": {"team": "core"}}
 {"prompt": "How many TODOs are there?", "id": "todos", "options": {"max_turns": 1}}
@@ -154,13 +156,18 @@ def test_the_tables_are_those_of_the_code() -> None:
 def test_every_command_is_on_the_page(capsys: pytest.CaptureFixture[str]) -> None:
     carry_out(["--help"])
     commands = re.findall(r"^  (\w+)  ", capsys.readouterr().out.partition("Commands:")[2], re.MULTILINE)
-    assert len(commands) == 9
+    assert len(commands) == 11
     assert [name for name in commands if f"| `outrider {name}" not in PAGE] == []
 
 
 def test_the_plot_is_that_of_a_report() -> None:
     drawn = report_picture.PICTURE.read_text(encoding="utf-8")
     assert report_picture.report().to_svg() == drawn, "run `.venv/bin/python scripts/report_picture.py`"
+
+
+def test_the_picture_of_a_trace_has_the_names_of_spans() -> None:
+    drawn = trace_picture.PICTURE.read_text(encoding="utf-8")
+    assert trace_picture.picture() == drawn, "run `.venv/bin/python scripts/trace_picture.py`"
 
 
 def test_the_picture_is_that_of_the_demo(tmp_path: Path) -> None:

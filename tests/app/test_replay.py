@@ -12,6 +12,7 @@ from outrider.app import main
 from outrider.app._trace import replay_file, show_trace
 from tests import tapes
 from tests.app.machines import Screen, run
+from tests.cases import every_case
 
 
 def recording(name: str) -> str:
@@ -31,12 +32,12 @@ def test_a_recording_is_shown_as_a_conversation() -> None:
     assert "\x1b" not in out
 
 
-@pytest.mark.parametrize("name", tapes.NAMES)
 @pytest.mark.parametrize(
     "command",
     [partial(replay_file, no_color=False, speed=0), partial(show_trace, no_color=False, with_partials=False)],
     ids=["replay", "trace"],
 )
+@every_case("name", tapes.NAMES)
 def test_any_recording_can_be_shown(
     name: str, command: Callable[[Path], int], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from itertools import product
 from pathlib import Path
+from threading import Thread, main_thread
+from traceback import walk_stack
 
 import pytest
 
@@ -14,7 +17,8 @@ from outrider.app._flags import Code
 from outrider.app._run import read_prompt
 from outrider.testing import answer, fail, hang, say, use_tool
 from outrider.wire import AssistantMessage, InitMessage, ResultMessage, decode
-from tests.app.machines import COMMAND, DEADLINE, KINDS, SMOKE, Kind, clean, machine
+from tests.app.machines import COMMAND, DEADLINE, KINDS, SMOKE, Kind, clean, machine, run
+from tests.transports.conftest import wait_for
 
 FRIDAY = (use_tool("Read", file_path="notes.txt"), say("It says **Friday**."))
 SCHEMA = {"type": "object", "properties": {"count": {"type": "integer"}}, "required": ["count"]}
@@ -29,6 +33,33 @@ def test_the_answer_alone_is_on_stdout(kind: Kind) -> None:
     assert "Read notes.txt\n" in err
     assert err.splitlines()[-1].startswith("2 model calls · ")
     assert "\x1b" not in out + err
+
+
+def test_without_claude_code_three_lines_say_what_to_do(tmp_path: Path) -> None:
+    alone = {"PATH": str(tmp_path), "HOME": str(tmp_path)}
+    code, out, err = run("run", "Hi", environment=alone, cwd=tmp_path)
+    assert (code, out) == (Code.NO_AGENT, "")
+    what, install, try_out = err.splitlines()
+    assert what == "error: Claude Code was not found. -v lists where it was searched for."
+    assert install.startswith("  Install it with `npm install -g @anthropic-ai/claude-code`; ")
+    assert try_out == "  To try Outrider without it: outrider run --agent simulated 'Hello'"
+    assert f"  {tmp_path}/claude (PATH): no such file\n" in run("run", "-v", "Hi", environment=alone).err
+    code, out, err = run("run", "--agent", "simulated", "Hello", environment=alone, cwd=tmp_path)
+    assert (code, out) == (Code.OK, "You said: Hello\n")
+    assert err.endswith(" · embedded agent\n")
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.real
+def test_claude_code_is_as_people_know_it_unless_it_is_to_be_bare() -> None:
+    with machine(say("Aye."), say("Yes."), kind="real") as here:
+        (here.folder / "CLAUDE.md").write_text("Speak like a pirate.")
+        assert here.run("run", "-q", "Hi").out == "Aye.\n"
+        assert here.run("run", "-q", "--bare", "Hi").out == "Yes.\n"
+        usual, bare = (request.body for request in here.requests)
+    assert "Speak like a pirate." in json.dumps(usual)
+    assert "Speak like a pirate." not in json.dumps(bare)
+    assert len(json.dumps(usual["system"])) > 2000 > len(json.dumps(bare["system"]))
 
 
 def test_quiet_says_nothing_but_the_answer() -> None:
@@ -93,8 +124,10 @@ def test_frames_are_printed_one_a_line() -> None:
 def test_an_answer_can_be_wanted_in_a_form(tmp_path: Path) -> None:
     schema = tmp_path / "schema.json"
     schema.write_text(json.dumps(SCHEMA))
-    with machine(use_tool("StructuredOutput", count=3), say("Counted.")) as here:
+    counted = (use_tool("StructuredOutput", count=number) for number in (3, 4))
+    with machine(*(step for each in counted for step in (each, say("Counted.")))) as here:
         assert here.run("run", "-q", "--output", str(schema), "Count") == (Code.OK, '{"count":3}\n', "")
+        assert here.run("run", "-q", "--output", json.dumps(SCHEMA), "Again").out == '{"count":4}\n'
 
 
 def test_an_answer_in_another_form_has_a_code(tmp_path: Path) -> None:
@@ -243,9 +276,20 @@ def test_a_working_folder_that_is_gone_is_said() -> None:
     assert err.startswith("error: The working folder '.' does not exist.")
 
 
+def functions_of(thread: Thread) -> list[str]:
+    """The functions that a thread is in."""
+    frame = sys._current_frames().get(thread.ident or 0)
+    return [] if frame is None else [each.f_code.co_name for each, _ in walk_stack(frame)]
+
+
 def test_ctrl_c_interrupts_the_turn() -> None:
     with machine(hang()) as here:
-        code, out, err = here.run("run", "Think", interrupt=lambda: here.simulator.wait_for_hang(DEADLINE))
+
+        def wait() -> None:
+            here.simulator.wait_for_hang(DEADLINE)
+            wait_for(lambda: "batch" in functions_of(main_thread()))
+
+        code, out, err = here.run("run", "Think", interrupt=wait)
     assert (code, out) == (Code.INTERRUPTED, "")
     assert err.startswith("interrupting (Ctrl-C again leaves)\n")
 

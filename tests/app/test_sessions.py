@@ -17,9 +17,9 @@ from outrider.app import main
 from outrider.app._sessions.sessions import columns
 from outrider.testing import say
 from outrider.transcripts import Bundle, StoredSession, project_key
-from tests.app.machines import Screen, machine
+from tests.app.machines import Screen, machine, show
 from tests.transcripts.keeping import bundle, put_on_disk
-from tests.transcripts.lines import prompt, session_id
+from tests.transcripts.lines import line, prompt, session_id
 
 ONE, TWO = session_id(1), session_id(2)
 
@@ -99,7 +99,27 @@ def test_lists_can_be_narrowed(shell: Shell, filters: tuple[str, str]) -> None:
     "filters", [("--title", "no"), ("--tag", "new"), ("--until", "2026-01-01"), ("--archived",)], ids=" ".join
 )
 def test_a_list_of_nothing_says_so(shell: Shell, filters: tuple[str, ...]) -> None:
-    assert "no such session of this folder; --all" in shell.said("list", *filters)
+    assert shell.said("list", *filters) == "No session matches in this folder. --all looks in all folders.\n"
+
+
+def test_where_there_is_nothing_yet_it_says_how_to_begin(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "none"))
+    assert shell.said("list", "--all") == "There are no sessions yet. `outrider chat` begins one.\n"
+    assert shell.said("list").startswith("There are no sessions yet in this folder. --all")
+
+
+def test_a_terminal_shows_markdown_as_it_is_meant(config: Path, tmp_path: Path) -> None:
+    words = "Found **two** leaks in <name>:\n\n1. `cache.py`\n\n```python\nx = 1\n```\n\n<div>end</div>"
+    message = {"role": "assistant", "id": "m1", "content": [{"type": "text", "text": words}]}
+    entries = [prompt("u1", None, "Where?"), line("assistant", "u2", "u1", message=message)]
+    put_on_disk(config, Bundle(session_id=session_id(9), project=project_key(tmp_path), entries=entries))
+    environment = {"CLAUDE_CONFIG_DIR": str(config)}
+    _, picture = show("sessions", "show", session_id(9), environment=environment, cwd=tmp_path)
+    assert "    user  Where?\n   agent  Found two leaks in <name>:\n\n           1 cache.py\n" in picture.text
+    assert "<div>end</div>" in picture.text
+    assert "```" not in picture.text
 
 
 def test_a_list_that_goes_on_says_how_to_see_more(shell: Shell) -> None:

@@ -142,7 +142,8 @@ def forks_while_a_thread_imports() -> None:
     os.register_at_fork(before=slow.is_forking.set)
 
     def use() -> None:
-        print(outrider.sync.run("Hello", cli_path=program).text, flush=True)
+        # In one piece: the parent and the child write at the same time, and `print` writes its end apart.
+        os.write(1, f"{outrider.sync.run('Hello', cli_path=program).text}\n".encode())
 
     thread = threading.Thread(target=use)
     thread.start()

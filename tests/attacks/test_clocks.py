@@ -66,8 +66,8 @@ async def test_a_lease_is_held_and_runs_out_whatever_is_done_to_the_clock(
         with pytest.raises(SessionBusy):
             await other.append(KEY, [{"type": "user"}])
         # And so it is after as many seconds.
-        up = _records._up
-        monkeypatch.setattr(_records, "_up", lambda: up() + 31)
+        up = _records.up
+        monkeypatch.setattr(_records, "up", lambda: up() + 31)
         await other.acquire_lease(KEY, "other", 30)
         with pytest.raises(LeaseLost):
             await one.renew_lease(KEY, token, 30)

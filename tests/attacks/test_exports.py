@@ -201,9 +201,12 @@ def test_html_has_no_tag_but_ours() -> None:
     shown = exported(session(words, f"```{words}\n{words}\n```\n`{words}` **{words}**"), "html")
     parser = Tags()
     parser.feed(shown)
-    ours = {"article", "style", "header", "h1", "dl", "dt", "dd", "section", "p", "time", "div", "details"}
-    assert parser.seen <= ours | {"summary", "b", "span", "pre", "code", "strong"}
-    assert parser.attributes == {"class"}
+    ours = {"html", "head", "meta", "title", "body", "article", "style", "header", "h1", "dl", "dt", "dd"}
+    ours |= {"section", "p", "time", "div", "details", "summary", "b", "span", "pre", "code", "strong"}
+    assert parser.seen <= ours
+    of_the_page = {"lang", "charset", "http-equiv", "content", "name"}
+    assert parser.attributes == {"class", *of_the_page}
+    assert "default-src 'none'" in shown
     assert not HIDDEN.search(shown)
 
 

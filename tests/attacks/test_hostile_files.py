@@ -335,7 +335,7 @@ def test_a_journal_that_does_more_than_keep_is_refused(
         Journal(path, writing=writing).open()
 
 
-DEEP = '{"a":' * 5000 + "1" + "}" * 5000
+DEEP = '{"a":' * 50_000 + "1" + "}" * 50_000
 
 
 @pytest.mark.parametrize(
@@ -361,7 +361,7 @@ async def test_a_store_that_does_more_than_keep_is_refused(tmp_path: Path, sessi
 
     async with Sessions(path) as sessions:
         await disk.copy(SESSION, to=sessions)
-    change(path, "CREATE TRIGGER t AFTER INSERT ON entries BEGIN DELETE FROM entries; END")
+    change(path, "CREATE TRIGGER t AFTER INSERT ON batches BEGIN DELETE FROM batches; END")
     async with Sessions(path) as sessions:
         with pytest.raises(StoreError, match="triggers or views"):
             await sessions.list()

@@ -242,7 +242,7 @@ def test_a_denied_address_is_denied_to_tools_of_servers(input: dict[str, Any]) -
 
 def test_a_shell_command_cannot_be_allowed_by_its_addresses() -> None:
     for condition in ({"domain": "example.com"}, {"url": "https://example.com/*"}):
-        with pytest.raises(OptionsError, match="does not tell which addresses it uses"):
+        with pytest.raises(OptionsError, match="does not show which addresses it uses"):
             Policy.of({"allow": "Bash", **condition})
         policy = Policy.of({"allow": "*", **condition})
         assert policy.explain("Bash", {"command": "curl https://example.com/x"}).decision == "ask"

@@ -878,7 +878,7 @@ AIMED = st.recursive(
     ),
     max_leaves=3,
 )
-MANY = max(settings.default.max_examples if settings.default else 0, 400)
+MANY = max(settings.default.max_examples if settings.default else 0, 250)
 # `·` ends each, so that blanks can be seen.
 FRAGMENTS = [
     each[:-1].replace("⇥", "\t").replace("␍", "\r").replace("␋", "\v")
@@ -1242,7 +1242,7 @@ def test_what_cannot_be_told_is_refused_and_explained(command: str) -> None:
     """The price: what is documented to be refused, with a reason that says why."""
     found, why = command_match("rm *", command)
     assert found is Match.MAYBE
-    assert "it cannot be told: " in why or "is in it" in why
+    assert "it is not certain: " in why or "is in it" in why
 
 
 # What is allowed.
@@ -1260,7 +1260,7 @@ def test_what_is_allowed_runs_nothing_but_the_allowed_program(sandbox: Sandbox, 
         assert allowed.decision != "allow" or not sandbox.runs_zap(command)
 
 
-@settings(max_examples=1000)
+@settings(max_examples=500)
 @given(st.text(max_size=40) | st.text(st.sampled_from("git zap'\"\\$`;&|<>(){}[]*?#=\n\t~! "), max_size=40))
 def test_no_text_is_allowed_that_is_more_than_one_command(text: str) -> None:
     found, _ = command_match("git *", f"git {text}")

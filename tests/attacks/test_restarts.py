@@ -16,6 +16,7 @@ from outrider.errors import SessionNotFound
 from outrider.fleet._engine import Assignment, Attempted, Tell, attempt_locally
 from outrider.fleet._errors import WorkerLost
 from outrider.fleet._resilient.retry import Restart, Retry
+from outrider.transports import ProcessTransport
 from tests.fleet.resilient import QUICK, Frail
 from tests.fleet.stub_engine import Stub
 from tests.transports.conftest import nothing_is_left
@@ -38,7 +39,8 @@ CRASHES: dict[str, list[str] | str] = {
 """How it crashes, and what the frail agent is told for that."""
 
 TWICE = Retry(max_tries=2, backoff=0.001, jitter=0.0)
-HASTY = msgspec.structs.replace(QUICK, connect=1.0, turn=0.5, interrupt=0.2)
+UNANSWERED = msgspec.structs.replace(QUICK, connect=0.3)
+HASTY = msgspec.structs.replace(QUICK, turn=0.5, interrupt=0.2)
 
 Drive: TypeAlias = Callable[[Frail, Restart | None], Awaitable[object]]
 
@@ -51,6 +53,22 @@ def anyio_backend() -> str:
 @pytest.fixture
 def frail(tmp_path: Path) -> Frail:
     return Frail(tmp_path)
+
+
+@pytest.fixture
+def connected(monkeypatch: pytest.MonkeyPatch) -> list[ProcessTransport]:
+    """What was started, also if it was ended before it could say so."""
+    found: list[ProcessTransport] = []
+    connect = ProcessTransport.connect
+
+    async def noted(transport: ProcessTransport) -> None:
+        # One that fails to start is asked for its version.
+        if transport.command.argv[-1] != "-v":
+            found.append(transport)
+        await connect(transport)
+
+    monkeypatch.setattr(ProcessTransport, "connect", noted)
+    return found
 
 
 class Losing(Stub):
@@ -125,18 +143,26 @@ TASKS: list[Drive] = [
 ]
 
 
-@pytest.mark.parametrize("how", CRASHES)
-@pytest.mark.parametrize("drive", [*SESSIONS, *TASKS], ids=lambda drive: drive.__name__)
+@pytest.mark.parametrize(
+    "drive, how",
+    [
+        pytest.param(drive, how, id=f"{drive.__name__}-{how}")
+        # Half of all pairs: each way to crash with three who drive it, and each of these with three ways.
+        for number, drive in enumerate([*SESSIONS, *TASKS])
+        for other, how in enumerate(CRASHES)
+        if (number + other) % 2 == 0
+    ],
+)
 async def test_a_crashing_agent_is_started_as_often_as_the_policy_says(
-    frail: Frail, drive: Drive, how: str
+    frail: Frail, drive: Drive, how: str, connected: list[ProcessTransport]
 ) -> None:
     frail.plan(*[CRASHES[how]] * 30)
-    frail.timeouts = HASTY if how.startswith("by never") else QUICK
+    frail.timeouts = UNANSWERED if how.startswith("by never") else QUICK
     with anyio.fail_after(DEADLINE):
         await drive(frail, AT_ONCE)
     # A turn that has acted is not sent again by a session, and a task is told to go on.
     is_final = how == "when it has called a tool" and drive in SESSIONS
-    assert len(frail.starts) == (2 if is_final else 4)
+    assert len(connected) == (2 if is_final else 4)
 
 
 @pytest.mark.parametrize("drive", [resilient, *SESSIONS, *TASKS], ids=lambda drive: drive.__name__)
@@ -191,7 +217,9 @@ async def test_an_agent_that_hangs_in_a_turn_is_ended_and_not_started_again(
     frail.timeouts = HASTY
     with anyio.fail_after(DEADLINE):
         await drive(frail, AT_ONCE)
-    assert len(frail.starts) == len(frail.prompts) == 1
+    assert len(frail.starts) == 1
+    # It may not have come to read it.
+    assert len(frail.prompts) <= 1
 
 
 async def test_failures_of_the_api_between_crashes_begin_no_new_count(frail: Frail) -> None:

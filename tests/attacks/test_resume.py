@@ -15,7 +15,7 @@ import pytest
 
 import outrider
 from outrider import compat
-from outrider.errors import ProcessExited
+from outrider.errors import AgentTooOld
 from outrider.handlers import allow, defer, deny
 from outrider.handlers._hooks.hook import Hook
 from outrider.options import Options, Timeouts
@@ -228,7 +228,9 @@ def _config_of(folder: Path, id: str) -> Path:
     return kept.parents[2]
 
 
-async def test_a_program_too_old_to_wait_is_not_asked_to_go_on(tmp_path: Path) -> None:
+async def test_a_program_too_old_to_wait_is_not_asked_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program = tmp_path / "claude"
     program.write_text(
         f"#!{sys.executable}\nimport sys\n"
@@ -237,11 +239,14 @@ async def test_a_program_too_old_to_wait_is_not_asked_to_go_on(tmp_path: Path) -
         "sys.exit(\"error: unknown option '--await-initialize'\")\n"
     )
     program.chmod(0o755)
-    options = Options(cli_path=program, cwd=tmp_path, resume="5e551011-0000-4000-8000-000000000001")
-    with anyio.fail_after(DEADLINE), pytest.raises(ProcessExited, match="--await-initialize") as caught:
-        async with Session(options):
-            pass
-    assert "claude update" in str(caught.value)
+    options = Options(cli_path=program, cwd=tmp_path, hooks=[Guard(deny("no")).hook])
+    options = options.replace(resume="5e551011-0000-4000-8000-000000000001")
+    monkeypatch.setenv("CLAUDE_AGENT_SDK_SKIP_VERSION_CHECK", "1")
+    # The first time it learns the version; the second time it knows it before the start.
+    for _ in range(2):
+        with anyio.fail_after(DEADLINE), pytest.raises(AgentTooOld, match="claude update") as caught:
+            await Session(options).connect()
+        assert caught.value.options == ("resume", "hooks")
 
 
 # What comes of it belongs to nobody.

@@ -17,6 +17,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import anyio
 import pytest
 import typer.main
 
@@ -109,11 +110,26 @@ OF_JOURNALS = {
         shown("report", NAME),
     ],
 }
+OF_APPROVALS = {
+    "approvals list": [shown("list"), shown("list", "--json", form="json"), shown("list", "--state", POISON)],
+    "approvals show": [
+        shown("show", "ID"),
+        shown("show", "ID", "--json", form="json"),
+        shown("show", POISON),
+    ],
+    "approvals allow": [shown("allow", "ID", "--by", POISON), shown("allow", "ID", "--input", POISON)],
+    "approvals deny": [shown("deny", "ID", POISON), shown("deny", POISON, "no")],
+}
 OF_FILES = {
     "migrate": [
         shown("migrate", "code"),
         shown("migrate", "code", "--json", form="whole json"),
         shown("migrate", NAME),
+    ],
+    "init": [
+        *(shown("init", NAME), shown("init", "bot", "--name", POISON)),
+        # The second time, its files exist.
+        *(shown("init", NAME, "--name", "bot"), shown("init", NAME, "--name", "bot")),
     ],
 }
 LIVE = {
@@ -137,7 +153,14 @@ LIVE = {
     "fleet retry-failed": [shown("fleet", "retry-failed", "tasks.journal")],
     "demo": [shown("demo", "--speed", "0"), shown("demo", "--agent", "real", "--program", NAME)],
 }
-COMMANDS: dict[str, list[Shown]] = {**OF_SESSIONS, **OF_RECORDINGS, **OF_JOURNALS, **OF_FILES, **LIVE}
+COMMANDS: dict[str, list[Shown]] = {
+    **OF_SESSIONS,
+    **OF_RECORDINGS,
+    **OF_JOURNALS,
+    **OF_APPROVALS,
+    **OF_FILES,
+    **LIVE,
+}
 
 
 def parsed(command: Any, name: str = "") -> Iterator[str]:
@@ -232,6 +255,26 @@ def test_no_field_of_a_session_commands_the_terminal(
         # What changes a session says its id, and is slow.
         if number == 0 or name.endswith(looking):
             attack(commands, capsys, "sessions")
+
+
+@pytest.mark.parametrize("tool", ["Bash", "AskUserQuestion", POISON])
+def test_nothing_that_waits_commands_the_terminal(
+    tool: str, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = str(place / "approvals.db")
+    monkeypatch.setenv("OUTRIDER_APPROVALS", url)
+
+    async def ask() -> str:
+        async with outrider.Approvals(url) as approvals:
+            questions = [{"question": POISON, "header": POISON, "options": []}]
+            input: dict[str, Any] = {"command": POISON, POISON: POISON, "questions": questions}
+            return (await approvals.ask(SESSION, tool, input, reason=POISON, cwd=POISON)).id
+
+    for commands in OF_APPROVALS.values():
+        id = anyio.run(ask)
+        for command in commands:
+            arguments = [id if argument == "ID" else argument for argument in command.arguments]
+            attack([command._replace(arguments=tuple(arguments))], capsys, "approvals")
 
 
 def recorded() -> list[dict[str, Any]]:

@@ -30,7 +30,7 @@ from tests.fleet.working import AT_ONCE, Works, nobody_left
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="folders cannot be opened there")
 
-DEPTH = 3 * sys.getrecursionlimit()
+DEPTH = sys.getrecursionlimit() + 200
 NAME = "d" * 100
 """So that a path to the last one is longer than any that the system takes."""
 

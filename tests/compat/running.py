@@ -23,8 +23,8 @@ from benchmarks.reference import interpreter
 from outrider.app._migrate import counterpart, read_code
 from outrider.testing import MessagesApi, clean_environment
 from outrider.testing._simulator.program import SCRIPT_VARIABLE, write_launcher
-from outrider.transports._process.processes import environment_of, process_ids, stat_of
 from scripts.agent_program import program as real_program
+from tests.proc import environment_of, process_ids, stat_of
 
 Package: TypeAlias = Literal["reference", "outrider"]
 Agent: TypeAlias = Literal["simulated", "real"]

@@ -15,7 +15,8 @@ from outrider.compat import (
     ProcessError,
     ResultError,
 )
-from outrider.compat._errors import MessageParseError
+from outrider.compat._errors import MessageParseError, translated
+from outrider.errors import OptionsError, ProcessExited, TranscriptError
 from tests.cases import every_case
 
 LONG = "x" * 150
@@ -86,7 +87,7 @@ def test_a_result_error_carries_the_result() -> None:
     assert vars(error) == {
         "data": DATA,
         "subtype": "error_during_execution",
-        "errors": ["one", "three "],
+        "errors": ["one", "three"],
         "result": "the result",
         "api_error_status": 529,
         "terminal_reason": "api_error",
@@ -112,6 +113,27 @@ def test_a_result_error_carries_the_result() -> None:
 )
 def test_what_is_odd_in_a_result_is_left_out(data: Any, name: str, value: object) -> None:
     assert getattr(ResultError("failed", data), name) == value
+
+
+def test_a_refused_resume_has_the_exit_and_the_line_of_the_program() -> None:
+    line = "Resume rejected by --resume-drops-turn: 2 turns would be dropped"
+    refused = TranscriptError("`resume_session_at` would forget more")
+    refused.__cause__ = ProcessExited(1, stderr_tail=f"{line}\n")
+    error = translated(refused)
+    assert isinstance(error, ProcessError)
+    assert error.exit_code == 1
+    assert line in str(error)
+
+
+def test_an_option_that_the_program_refuses_has_its_exit_and_its_line() -> None:
+    refused = OptionsError("`session_id` is in use")
+    refused.__cause__ = ProcessExited(1, stderr_tail="Error: Session ID x is already in use.\n")
+    error = translated(refused)
+    assert isinstance(error, ProcessError)
+    assert error.exit_code == 1
+    assert "already in use" in str(error)
+    # One that never reached it is still a `ValueError`.
+    assert isinstance(translated(OptionsError("`max_turns` must be at least 1")), ValueError)
 
 
 def test_an_error_of_the_others_carries_its_parts() -> None:

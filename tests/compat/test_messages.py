@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 from outrider.compat import types
-from outrider.wire import Value, decode
+from outrider.compat._reading import as_in_reference
+from outrider.wire import Message, TextBlock, Value, decode
+from outrider.wire._blocks import BLOCK_TYPES
 from tests.cases import every_case
 from tests.compat.scripts import load, run_reference
 
@@ -62,7 +64,7 @@ REFERENCE = described()
 
 def differences(was: dict[str, Any], frame: dict[str, Any]) -> list[str]:
     """Where our message is not that of the reference."""
-    ours = decode(json.dumps(frame).encode())
+    ours = as_in_reference(cast("Message", decode(json.dumps(frame).encode())))
     if "error" in was:
         return [f"{type(ours).__name__}: the reference raises {was['error']}"]
     if was["message"] is None:
@@ -73,7 +75,7 @@ def differences(was: dict[str, Any], frame: dict[str, Any]) -> list[str]:
 def unequal(was: Any, ours: Any, path: str) -> Iterator[str]:
     if isinstance(was, dict) and was.keys() == {"class", "fields"}:
         kind: type[Value] = getattr(types, was["class"])
-        if not isinstance(ours, kind):
+        if type(ours) is not kind:
             yield f"{path}: {type(ours).__name__}, not {was['class']}"
             return
         for name, value in was["fields"].items():
@@ -88,7 +90,7 @@ def unequal(was: Any, ours: Any, path: str) -> Iterator[str]:
 
 def is_new(block: object) -> bool:
     """Whether it is a block of a kind that the reference has no class for."""
-    return type(block).__name__ not in types.__all__
+    return type(block).__name__ not in vars(types)
 
 
 def test_the_recorded_frames_are_equal() -> None:
@@ -109,10 +111,15 @@ def test_a_frame_that_was_not_recorded_is_equal_or_explained(name: str) -> None:
     assert bool(found) == (name in EXPLAINED_OF_MADE), found
 
 
+def test_only_text_blocks_have_a_text() -> None:
+    """Programs collect answers from blocks with `hasattr(block, "text")`: no output of a tool is one."""
+    assert [kind for kind in BLOCK_TYPES.values() if hasattr(kind, "text")] == [TextBlock]
+
+
 def test_every_message_class_is_compared() -> None:
     seen = {each["message"]["class"] for each in REFERENCE if each.get("message")}
     made_by_outrider = {"MirrorErrorMessage"}
-    offered = {name for name in types.__all__ if name.endswith(("Message", "Event"))}
+    offered = {name for name in vars(types) if name.endswith(("Message", "Event"))}
     assert seen == offered - made_by_outrider - {"HookEvent", "Message", "SessionMessage"}
 
 

@@ -27,6 +27,7 @@ from outrider.compat import (
     PermissionResultAllow,
     query,
 )
+from outrider.compat._internal.transport.subprocess_cli import SubprocessCLITransport
 from outrider.compat._options import translated_options
 from outrider.compat._reading import opened
 from scripts.reference_options import CHILD
@@ -210,19 +211,24 @@ async def test_settings_that_a_sandbox_cannot_be_added_to_are_refused(
 # Hooks that must block.
 
 
+def own(options: ClaudeAgentOptions) -> SubprocessCLITransport:
+    return SubprocessCLITransport(prompt="", options=options)
+
+
 @pytest.mark.parametrize("on_failure", ["block", "continue", None])
 async def test_a_hook_that_blocks_needs_a_program_that_says_it_can(child: Path, on_failure: Any) -> None:
     hooks: Any = {"PreToolUse": [HookMatcher(hooks=[_nothing], on_failure=on_failure)]}
     older = ClaudeAgentOptions(
         cli_path=child, hooks=hooks, env={"CHILD_WITHOUT": "hook_on_failure_supported"}
     )
+    newer = dataclasses.replace(older, env={})
     with anyio.fail_after(20):
         if on_failure == "block":
             with pytest.raises(CLIConnectionError, match="on_failure"):
-                await opened(older, None)
+                await opened(older, own(older))
         else:
-            await (await opened(older, None)).close()
-        await (await opened(dataclasses.replace(older, env={}), None)).close()
+            await (await opened(older, own(older))).close()
+        await (await opened(newer, own(newer))).close()
 
 
 # Going on with nothing.
@@ -233,7 +239,7 @@ async def test_without_a_session_in_the_store_a_new_one_begins(child: Path) -> N
         cli_path=child, session_store=InMemorySessionStore(), continue_conversation=True, fork_session=True
     )
     with anyio.fail_after(20):
-        session = await opened(options, None)
+        session = await opened(options, own(options))
         await session.close()
     assert _was_started(child)
 

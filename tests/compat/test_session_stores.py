@@ -10,8 +10,8 @@ from unittest.mock import AsyncMock
 import anyio
 import pytest
 
-from outrider.compat._sessions import project_key_for_directory
-from outrider.compat._stores import (
+from outrider.compat._sessions.disk import project_key_for_directory
+from outrider.compat._sessions.stores import (
     InMemorySessionStore,
     delete_session_via_store,
     fold_session_summary,

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from outrider.compat._stores import InMemorySessionStore
+from outrider.compat._sessions.stores import InMemorySessionStore
 from outrider.compat.testing import run_session_store_conformance
 from outrider.transcripts import MemoryStore, SessionStore, SqliteStore
 from tests.cases import every_case

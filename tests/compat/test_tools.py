@@ -18,7 +18,7 @@ import anyio
 import pytest
 
 from outrider.compat import ClaudeAgentOptions, SdkMcpTool, ToolAnnotations, create_sdk_mcp_server, tool
-from outrider.compat._tools import as_result
+from outrider.compat._tools import PlainAnnotations, as_result
 from outrider.errors import OptionsError
 from outrider.handlers import AgentLink, Endpoint, Handled, Origin, ToolHandled, ToolServer
 from tests.compat import tool_cases
@@ -255,10 +255,22 @@ def test_a_tool_is_what_the_decorator_was_given() -> None:
     assert SdkMcpTool[int] is not SdkMcpTool
 
 
+def test_annotations_are_those_of_the_library_where_it_is_installed() -> None:
+    types = pytest.importorskip("mcp.types")
+    hints = ToolAnnotations(readOnlyHint=True, destructive_hint=False, max_result_size_chars=5, futureHint=1)
+    assert isinstance(hints, types.ToolAnnotations)
+    assert types.Tool(name="t", input_schema={}, annotations=hints).annotations is hints
+    told = {"readOnlyHint": True, "destructiveHint": False, "maxResultSizeChars": 5, "futureHint": 1}
+    assert hints.model_dump(by_alias=True, exclude_none=True) == told
+    assert copy.deepcopy(hints) == pickle.loads(pickle.dumps(hints)) == hints
+
+
 class TestToolAnnotations:
+    """Where the library is not installed."""
+
     def test_each_hint_has_two_spellings(self) -> None:
-        hints = ToolAnnotations(readOnlyHint=True, destructive_hint=False, max_result_size_chars=5)
-        assert hints == ToolAnnotations(read_only_hint=True, destructiveHint=False, maxResultSizeChars=5)
+        hints = PlainAnnotations(readOnlyHint=True, destructive_hint=False, max_result_size_chars=5)
+        assert hints == PlainAnnotations(read_only_hint=True, destructiveHint=False, maxResultSizeChars=5)
         assert hints.read_only_hint is hints.readOnlyHint is True
         assert hints.maxResultSizeChars == 5
         assert hints.title is hints.open_world_hint is None
@@ -267,24 +279,24 @@ class TestToolAnnotations:
         )
 
     def test_the_agents_spelling_wins(self) -> None:
-        assert ToolAnnotations(read_only_hint=False, readOnlyHint=True).readOnlyHint is True
-        assert ToolAnnotations(readOnlyHint=True, read_only_hint=False).readOnlyHint is True
+        assert PlainAnnotations(read_only_hint=False, readOnlyHint=True).readOnlyHint is True
+        assert PlainAnnotations(readOnlyHint=True, read_only_hint=False).readOnlyHint is True
 
     def test_others_are_kept(self) -> None:
-        assert ToolAnnotations(futureHint=1).futureHint == 1
+        assert PlainAnnotations(futureHint=1).futureHint == 1
         with pytest.raises(AttributeError, match="no attribute 'other'"):
-            _ = ToolAnnotations().other
+            _ = PlainAnnotations().other
 
     @pytest.mark.parametrize("hints", [{"readOnlyHint": "x"}, {"title": 5}, {"maxResultSizeChars": True}])
     def test_a_wrong_type_is_refused(self, hints: dict[str, Any]) -> None:
         with pytest.raises(ValueError, match="must be of the type"):
-            ToolAnnotations(**hints)
+            PlainAnnotations(**hints)
 
     def test_copies_are_equal(self) -> None:
-        hints = ToolAnnotations(readOnlyHint=True, futureHint=1)
+        hints = PlainAnnotations(readOnlyHint=True, futureHint=1)
         assert copy.deepcopy(hints) == pickle.loads(pickle.dumps(hints)) == hints
         assert hash(copy.copy(hints)) == hash(hints)
-        assert hints != ToolAnnotations()
+        assert hints != PlainAnnotations()
 
     @pytest.mark.anyio
     async def test_those_of_the_mcp_library_work_as_well(self) -> None:
@@ -330,8 +342,8 @@ def test_the_reference_still_answers_as_it_did(tmp_path: Path) -> None:
 
 def test_making_tools_loads_no_libraries() -> None:
     program = (
-        "import sys; from outrider.compat import tool, create_sdk_mcp_server, ToolAnnotations\n"
-        "create_sdk_mcp_server('s', tools=[tool('t', '', {'a': int}, ToolAnnotations())(lambda a: a)])\n"
+        "import sys; from outrider.compat import tool, create_sdk_mcp_server\n"
+        "create_sdk_mcp_server('s', tools=[tool('t', '', {'a': int})(lambda a: a)])\n"
         "print(sorted({'mcp', 'pydantic', 'jsonschema'} & sys.modules.keys()))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -32,7 +32,7 @@ def specific(event: str, **fields: Any) -> Frame:
 def answering(answers: Mapping[str, object]) -> Callable[[Frame], object]:
     """A host whose hooks say these things, one after the other if it is a list, and nothing after that."""
 
-    def answer(request: Frame) -> object:
+    def answered(request: Frame) -> object:
         said = answers.get(request["callback_id"], {})
         if isinstance(said, list):
             said = said.pop(0) if said else {}
@@ -40,7 +40,7 @@ def answering(answers: Mapping[str, object]) -> Callable[[Frame], object]:
             raise said
         return said
 
-    return answer
+    return answered
 
 
 async def hooked(
@@ -82,9 +82,12 @@ async def a_tool_for_later(host: Host) -> None:
     await hooked(host, {"PreToolUse": specific("PreToolUse", permissionDecision="defer")})
 
 
-async def left_for_later(host: Host, *decisions: str) -> None:
+async def left_for_later(host: Host, *decisions: str | dict[str, object]) -> None:
     """A call is deferred, and its session is resumed once for each of these decisions."""
-    says = [specific("PreToolUse", permissionDecision=decision) for decision in ("defer", *decisions)]
+    says = [
+        specific("PreToolUse", permissionDecision=decision) if isinstance(decision, str) else decision
+        for decision in ("defer", *decisions)
+    ]
     await hooked(host, {"PreToolUse": says})
     for _ in decisions:
         async with host.started("--resume", host.session_id, "--await-initialize"):
@@ -103,6 +106,14 @@ async def a_tool_for_later_that_is_denied_then(host: Host) -> None:
 @scenario(ECHO, say("done"), flags=ANYTHING)
 async def a_tool_for_later_that_is_allowed_then(host: Host) -> None:
     await left_for_later(host, "defer", "allow")
+
+
+@scenario(ECHO, say("done"), flags=ANYTHING)
+async def a_tool_for_later_with_another_input_then(host: Host) -> None:
+    other = specific(
+        "PreToolUse", permissionDecision="allow", updatedInput={"command": "echo other", "description": "d"}
+    )
+    await left_for_later(host, other)
 
 
 @scenario(*turns(ECHO), flags=ANYTHING)

@@ -41,6 +41,8 @@ INIT: Final = (
     *("type", "subtype", "uuid", "session_id"),
     *("permissionMode", "model", "mcp_servers", "user_message_uuids"),
 )
+AT_EXIT: Final = frozenset({"atis-latch", "last-prompt"})
+"""Entries that the program writes while it ends. Whether they are mirrored, too, is up to chance."""
 
 # Left out of frames that have them so; one that has not is told to lack them.
 USUAL: Final[dict[str, dict[str, object]]] = {
@@ -159,7 +161,8 @@ class Reading:
         read: dict[str, list[str]] = {}
         for frame in frames:
             lines = read.setdefault(self._text(frame["filePath"]), [])
-            lines += [f"{entry['type']}: {' '.join(sorted(entry))}" for entry in frame["entries"]]
+            entries = [entry for entry in frame["entries"] if entry["type"] not in AT_EXIT]
+            lines += [f"{entry['type']}: {' '.join(sorted(entry))}" for entry in entries]
         return {path: sorted(lines) for path, lines in read.items()}
 
     def requests(self, requests: Iterable[Any]) -> list[dict[str, Any]]:

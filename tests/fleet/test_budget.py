@@ -23,8 +23,7 @@ from outrider.errors import (
     TurnInterrupted,
     UsageError,
 )
-from outrider.fleet._budget.account import Left, Spent
-from outrider.fleet._budget.budget import Budget, BudgetWarning, _Calls, limit_reached
+from outrider.fleet._budget.budget import Budget, BudgetWarning, Left, Spent, _Calls, limit_reached
 from outrider.protocol import RequestReceived
 from outrider.session import Result, Session, SessionState, Usage
 from outrider.testing import Request, Simulator, Step, hang, say, subagent, use_tool
@@ -552,19 +551,17 @@ def interrupted() -> Result[object]:
     return result
 
 
-@pytest.mark.parametrize("is_error", [False, True])
-def test_an_end_that_a_budget_made_is_a_limit(is_error: bool) -> None:
+def test_an_end_that_a_budget_made_is_a_limit() -> None:
     budget = Budget(tokens=1, parent=Budget())
     result = interrupted()
-    ended = result.error if is_error and result.error is not None else result
-    assert limit_reached(budget, ended) is None
+    assert limit_reached(budget, result) is None
     budget.charge(Spent(tokens=2))
-    error = limit_reached(budget, ended)
+    error = limit_reached(budget, result)
     assert error is not None
     assert (error.kind, error.limit, error.session_id) == ("budget.tokens", 1, "s")
     assert came_to(error).usage == Usage(5)
     assert error.__cause__ is result.error
-    assert limit_reached(budget, error) is error
+    assert limit_reached(budget, Result(error=error)) is error
 
 
 def test_an_end_that_no_budget_made_is_none() -> None:
@@ -572,11 +569,10 @@ def test_an_end_that_no_budget_made_is_none() -> None:
     budget.charge(Spent(tokens=2))
     assert limit_reached(None, interrupted()) is None
     assert limit_reached(budget, Result[object]()) is None
-    assert limit_reached(budget, ApiFailed(529)) is None
-    # One without a result has an empty one.
-    lost = limit_reached(budget, TransportClosed("it was closed", session_id="s"))
+    assert limit_reached(budget, Result(error=ApiFailed(529))) is None
+    lost = limit_reached(budget, Result(error=TransportClosed("it was closed", session_id="s")))
     assert lost is not None
-    assert came_to(lost).session_id == "s"
+    assert lost.session_id == "s"
 
 
 BAD: dict[str, Any] = {

@@ -10,8 +10,7 @@ import anyio.lowlevel
 import pytest
 
 from outrider.errors import OptionsError
-from outrider.fleet._budget.budget import Gate
-from outrider.fleet._resilient.retry import Clock
+from outrider.fleet._resilient.retry import Clock, Gate
 from tests.fleet.resilient import NOW, FakeClock, until
 
 pytestmark = pytest.mark.anyio

@@ -8,13 +8,14 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from outrider.errors import OptionsError, UsageError
-from outrider.fleet._budget.account import Spent
+from outrider.fleet._budget.budget import Spent
 from outrider.fleet._errors import JournalBusy, JournalInvalid
 from outrider.fleet._journal import Counts, Journal
 from outrider.fleet._task import Outcome, Task, numbered
@@ -93,8 +94,8 @@ def test_the_same_tasks_may_be_added_again_and_others_may_not(journal: Journal) 
     assert journal.add(numbered([*same, "d"])) == 1
     wrong: list[tuple[Any, str]] = [
         ([*same, "d", Task("e", id="a")], "`tasks[4]` has the id of `tasks[0]`: 'a'"),
-        ([Task("a", id="a"), Task("other", id="b")], "`tasks[1]` is not the task"),
-        ([*same, "other"], "`tasks[3]` is not the task"),
+        ([Task("a", id="a"), Task("other", id="b")], "`tasks[1]` differs from the task"),
+        ([*same, "other"], "`tasks[3]` differs from the task"),
         ([*same, "d", "e", 3], "`tasks[5]`: A task must be"),
     ]
     for tasks, told in wrong:
@@ -164,14 +165,14 @@ def test_a_runner_that_is_killed_gives_it_back_with_all_it_wrote(journal: Journa
 
 
 def foreign(path: Path) -> None:
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("CREATE TABLE other (x)")
 
 
 def newer(path: Path) -> None:
     with Journal(path, writing=True):
         pass
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA user_version = 99")
 
 
@@ -186,8 +187,11 @@ def damaged(path: Path) -> None:
 @pytest.mark.parametrize(
     "spoil, told",
     [
-        (lambda path: path.write_text("not a database, but long enough to be looked at" * 9), "damaged, or"),
-        (foreign, "a database of something else"),
+        (
+            lambda path: path.write_text("not a database, but long enough to be looked at" * 9),
+            "or it is damaged",
+        ),
+        (foreign, "a database of another program"),
         (newer, "version 99"),
         (damaged, "damaged"),
         (lambda path: path.mkdir(), "a folder"),

@@ -310,7 +310,7 @@ def of_a_later_version(path: Path) -> None:
 
 
 DAMAGE: dict[str, Any] = {
-    "is a database of another program": of_another_program,
+    "database belongs to another program": of_another_program,
     "version 99": of_a_later_version,
     "not a database": lambda path: path.write_bytes(b"not a database" * 100),
     "directory|unable to open": lambda path: path.mkdir(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
@@ -10,17 +11,17 @@ from typing import Any
 
 import anyio
 import anyio.lowlevel
+import anyio.to_thread
 import pytest
 
 from outrider.errors import OptionsError, OutriderError, SessionNotFound, TurnFailed, UsageError
-from outrider.fleet._budget.account import Spent
-from outrider.fleet._budget.budget import Budget, Gate
+from outrider.fleet._budget.budget import Budget, Spent
 from outrider.fleet._engine import Assignment, Attempted, Note, Tell
 from outrider.fleet._errors import ClusterNotFound, JournalBusy, JournalInvalid, WorkerLost
 from outrider.fleet._journal import Journal
 from outrider.fleet._map import map, resume  # noqa: A004
 from outrider.fleet._progress import Adaptive, Progress
-from outrider.fleet._resilient.retry import Restart
+from outrider.fleet._resilient.retry import Gate, Restart
 from outrider.fleet._task import Task
 from outrider.fleet._workspaces import Empty
 from outrider.session import Usage
@@ -250,6 +251,26 @@ async def test_a_rate_limit_halves_what_runs_at_once() -> None:
 
 
 # Drained, stopped, left.
+
+
+@pytest.mark.parametrize("times, ended", [(1, ["done", "skipped"]), (2, ["skipped", "skipped"])])
+async def test_ctrl_c_drains_and_a_second_one_stops(times: int, ended: list[str]) -> None:
+    doors = Doors()
+    engine = Stub(doors.attempt)
+    async with map(["a", "b"], engine=engine, concurrency=1, drain_on_interrupt=True) as run:
+        await until(lambda: engine.running == 1)
+        for _ in range(times):
+            signal.raise_signal(signal.SIGINT)
+            await until(lambda: run.progress.is_draining)
+        if times == 1:
+            doors.open("a")
+        assert [outcome.status async for outcome in run] == ended
+
+
+async def test_only_the_main_thread_gets_ctrl_c() -> None:
+    run = map(["a"], drain_on_interrupt=True)
+    with pytest.raises(UsageError, match="main thread"):
+        await anyio.to_thread.run_sync(anyio.run, run.finish)
 
 
 async def test_a_drained_run_ends_what_runs_and_skips_the_rest() -> None:

@@ -18,8 +18,8 @@ from anyio.to_thread import run_sync
 from outrider.fleet._budget.budget import Budget
 from outrider.fleet._journal import Journal
 from outrider.fleet._map import map, resume  # noqa: A004
-from outrider.transports._process.processes import process_ids, stat_of
 from tests.fleet.working import AT_ONCE, Works, nobody_left, until
+from tests.proc import process_ids, stat_of
 
 LONG = bool(os.environ.get("OUTRIDER_LONG"))
 """Thousands of tasks and more kills: `make fleet` sets it."""

@@ -18,8 +18,8 @@ from outrider.fleet._map import map, resume  # noqa: A004
 from outrider.fleet._task import Task
 from outrider.fleet._workspaces import Empty
 from outrider.testing import RealAgent, hang, say, structured, use_tool
-from outrider.transports._process.processes import environment_of, process_ids, stat_of
 from tests.fleet.working import nobody_left, until
+from tests.proc import environment_of, process_ids, stat_of
 from tests.real_program import require_program
 
 pytestmark = [
@@ -55,7 +55,6 @@ class Count(msgspec.Struct):
     files: int
 
 
-@pytest.mark.smoke
 async def test_tasks_work_in_folders_of_their_own_and_give_what_was_asked_for(
     anyio_backend: str, tmp_path: Path
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from outrider.errors import ApiFailed, TransportClosed
 from outrider.fleet import Empty, Restart, Retry, Task, Worktree
-from outrider.fleet._budget.account import Spent
+from outrider.fleet._budget.budget import Spent
 from outrider.fleet._engine import Attempted, Note
 from outrider.fleet._errors import (
     ClusterNotFound,
@@ -22,7 +22,7 @@ from outrider.fleet._errors import (
     WorkerLost,
     WorkspaceFailed,
 )
-from outrider.fleet._ray.channel import DriverMessage, WorkerMessage
+from outrider.fleet._ray.channel import ChannelMessage
 from outrider.fleet._ray.worker import Reply
 from outrider.fleet._resilient.retry import Restarted, Retrying
 from outrider.session import Usage
@@ -52,8 +52,7 @@ TRAVELLERS: list[object] = [
     Retrying(ApiFailed(message="overloaded"), 1, 0.5, 1.5),
     Note(worker="node-1", usage=Usage(input_tokens=3)),
     Spent(usd=1.5, tokens=3),
-    WorkerMessage(key="k", kind="call", call="c", body=b"x"),
-    DriverMessage(is_wanted=True, posts=(b"x",)),
+    ChannelMessage(key="k", kind="call", call="c", body=b"x"),
     Reply(attempted=Attempted(status="failed", error=LOST), traces=(b"x",)),
 ]
 

@@ -213,7 +213,7 @@ async def test_a_full_queue_sends_away_and_a_deadline_ends_the_waiting(agents: A
         async with pool.lease(tenant="ada"), anyio.create_task_group() as tasks:
             tasks.start_soon(pool.acquire, None)
             await until(lambda: pool.stats().waiting == {"": 1})
-            with pytest.raises(QueueFull, match="1 wait for a process") as full:
+            with pytest.raises(QueueFull, match="1 caller already waits for a process") as full:
                 await pool.acquire()
             assert (full.value.limit, full.value.tenant) == (1, "")
             # Others have a queue of their own.

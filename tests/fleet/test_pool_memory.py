@@ -68,7 +68,8 @@ async def test_warm_ones_go_when_others_grow_and_come_back(agents: Agents) -> No
         await session.ask("grow 150")
         await until(lambda: pool.stats().warm == 0 and pool.stats().processes == 1)
         assert pool.stats().evicted == 2
-        assert (pool.stats().memory or 0) > 150 * MIB
+        # With those, it was too much before it had grown.
+        await until(lambda: (pool.stats().memory or 0) > 150 * MIB)
         await pool.release(session)
         await until(lambda: pool.stats().warm >= 1)
 

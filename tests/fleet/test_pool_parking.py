@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from outrider.errors import TurnFailed
-from outrider.fleet._errors import PoolClosed, QueueTimedOut
+from outrider.fleet._errors import PoolClosed, QueueFull, QueueTimedOut
 from outrider.fleet._pool.pool import Pool
 from outrider.fleet._resilient.session import ResilientSession
 from outrider.testing import RealAgent, say
@@ -69,6 +69,19 @@ async def test_one_that_works_is_not_parked(agents: Agents) -> None:
         assert (await turn.result()).text == "wait"
         async with pool.lease(timeout=20):
             assert session.state == "parked"
+
+
+async def test_a_full_queue_is_an_error_of_send_itself(agents: Agents) -> None:
+    async with pooled(agents, warm=0, max_processes=1, queue_limit=0) as pool:
+        first, second = pool.session(), pool.session()
+        turn = await first.send("wait")
+        with pytest.raises(QueueFull, match="nobody may wait"):
+            await second.send("me too")
+        assert second.state == "new"
+        agents.set("go")
+        assert (await turn.result()).text == "wait"
+        await first.close()
+        assert (await second.ask("now")).text == "now"
 
 
 async def test_idle_ones_are_parked_in_time(agents: Agents) -> None:

@@ -107,7 +107,7 @@ def test_options_are_told_apart() -> None:
     fork = Options(resume="a", fork_session=True)
     # Given twice is given once: nobody could tell which of them to hand out.
     warm_options = WarmOptions([Options(model="opus"), fork, Options(model="opus")])
-    assert len(warm_options) == 2
+    assert len(warm_options.all) == 2
     assert warm_options.number_of(Options(model="opus"), None) == 0
     assert warm_options.number_of(fork, None) == 1
     assert warm_options.number_of(Options(model="haiku"), None) is None
@@ -119,7 +119,7 @@ def test_options_are_told_apart() -> None:
 
 def test_errors_have_their_facts_and_travel() -> None:
     errors: list[tuple[OutriderError, str]] = [
-        (QueueFull(3, "ada"), "3 wait for a process of the pool already (tenant 'ada')"),
+        (QueueFull(3, "ada"), "3 callers already wait for a process of the pool (tenant 'ada')"),
         (QueueFull(0), "No process of the pool is free, and nobody may wait for one"),
         (QueueTimedOut(2.5), "No process of the pool was free within 2.5 s"),
         (PoolClosed(), "The pool is closed"),

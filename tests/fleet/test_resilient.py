@@ -26,13 +26,12 @@ from outrider.errors import (
     TurnTimedOut,
     UsageError,
 )
-from outrider.fleet._budget.account import Spent
-from outrider.fleet._budget.budget import Budget, Gate
-from outrider.fleet._resilient.retry import Restarted, Retrying
+from outrider.fleet._budget.budget import Budget, Spent
+from outrider.fleet._resilient.retry import Gate, Restarted, Retrying
 from outrider.fleet._resilient.session import Part, ResilientSession, ResilientTurn
 from outrider.fleet._resilient.turn_runner import DirectStarter
 from outrider.options import Options, Timeouts
-from outrider.session import Session, SessionState
+from outrider.session import Session, SessionState, Turn
 from outrider.session._streams.stream import Link
 from outrider.testing import Simulator, background_task, say, structured, use_tool
 from outrider.wire import AssistantMessage, Json, Message, ResultMessage, StreamEvent
@@ -143,6 +142,35 @@ async def test_loops_go_on_where_the_one_before_stopped_and_see_pieces_too() -> 
     assert "".join(piece.text for piece in pieces) == "one two three"
     assert tuple(each for each in (*first, *both[0]) if not isinstance(each, StreamEvent)) == result.messages
     assert turn.messages == result.messages
+
+
+@ONE_LOOP
+async def test_a_turn_has_all_that_turns_have() -> None:
+    missing = {name for name in dir(Turn) if not name.startswith("_")} - set(dir(ResilientTurn))
+    assert missing == set()
+    is_allowed = anyio.Event()
+
+    async def permit(_: outrider.PermissionRequest) -> outrider.Answer:
+        await is_allowed.wait()
+        return outrider.allow()
+
+    script = [use_tool("Bash", command="touch x"), say("Steered."), say("one two", chunks=2)]
+    with Simulator(script) as agent, agent.stand_in(), anyio.fail_after(DEADLINE):
+        async with ResilientSession(include_partial_messages=True, permission=permit) as session:
+            turn = await session.send("go")
+            await begun(turn)
+            # Its tool waits for a permission, so it has another step.
+            queued = await turn.steer("And the changelog.")
+            is_allowed.set()
+            assert (await turn.result(until="idle")).text == "Steered."
+            assert await queued.wait() == "consumed"
+            assert turn.delivery == "consumed"
+            assert "And the changelog." in str(agent.requests[1].messages)
+            with pytest.raises(UsageError, match="The turn is over"):
+                await turn.steer("Too late.")
+            turn = await session.send("on")
+            assert [piece async for piece in turn.text()] == ["one ", "two"]
+            assert turn.uuid is not None
 
 
 @ONE_LOOP

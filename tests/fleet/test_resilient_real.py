@@ -44,7 +44,6 @@ def transcripts(agent: RealAgent) -> str:
     return "".join(path.read_text() for path in agent.config_dir.glob("projects/*/*.jsonl"))
 
 
-@pytest.mark.smoke
 async def test_one_that_is_killed_comes_back_with_its_context() -> None:
     with real_agent(say("Hello, Ada."), hang(), say("Ada."), say("Still Ada.")) as agent:
         with anyio.fail_after(DEADLINE):

@@ -9,8 +9,8 @@ import anyio
 import pytest
 
 from outrider.errors import ApiFailed, LimitReached, OptionsError
-from outrider.fleet._budget.budget import Budget, Gate
-from outrider.fleet._resilient.retry import CONTINUE, Clock, Retry, Retrying
+from outrider.fleet._budget.budget import Budget
+from outrider.fleet._resilient.retry import CONTINUE, Clock, Gate, Retry, Retrying
 from outrider.fleet._resilient.session import ResilientSession
 from outrider.testing import Simulator, fail, say, use_tool
 from outrider.wire import ResultMessage, UserMessage

@@ -8,13 +8,13 @@ from pathlib import Path
 from outrider.fleet import RayEngine, Restart, Retry
 from outrider.fleet._pool import scheduler
 from outrider.options import Timeouts
-from outrider.transcripts.stores._s3 import bucket
+from outrider.transcripts.stores import _s3 as bucket
 
 DOCS = Path(__file__).parents[2] / "docs" / "healing.md"
 
 
 def rows() -> list[tuple[str, ...]]:
-    section = DOCS.read_text(encoding="utf-8").partition("## Who tries what again")[2].partition("\n## ")[0]
+    section = DOCS.read_text(encoding="utf-8").partition("## Who retries what")[2].partition("\n## ")[0]
     lines = [line for line in section.splitlines() if line.startswith("|")]
     return [tuple(cell.strip() for cell in line.strip("|").split("|")) for line in lines[2:]]
 

@@ -138,7 +138,8 @@ def test_a_copy_that_fails_leaves_nothing_and_says_why(
 
 
 @pytest.mark.parametrize(
-    "keep, kept", [("never", ()), ("failed", ("failed", "skipped", "over_budget")), ("always", None)]
+    "keep, kept",
+    [("never", ("waiting",)), ("failed", ("failed", "skipped", "over_budget", "waiting")), ("always", None)],
 )
 def test_it_is_kept_as_it_says(keep: Any, kept: tuple[str, ...] | None) -> None:
     workspace = Empty(keep=keep)

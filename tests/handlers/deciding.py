@@ -14,6 +14,7 @@ from outrider.handlers._permissions.requests import PermissionRequest, Permissio
 from outrider.options._tool_names import ANY_TOOL
 from outrider.wire import JsonObject
 from outrider.wire.control import CanUseTool, Elicitation, RequestUserDialog
+from tests.handlers.hooking import Unlimited
 
 ID = "toolu_1"
 LS: JsonObject = {"command": "ls", "description": "Look"}
@@ -38,7 +39,7 @@ QUESTIONS: list[JsonObject] = [
 PLAN: JsonObject = {"plan": "# Plan\n1. Write\n", "planFilePath": "/plans/a.md"}
 
 
-class Asker:
+class Asker(Unlimited):
     """A session and a turn, as far as permissions and policies look at them."""
 
     tool_names = ANY_TOOL

@@ -30,7 +30,17 @@ TOLD: JsonObject = {
 }
 
 
-class Asker:
+class Unlimited:
+    """Somebody who asks, and sets no limit to the answer."""
+
+    is_cancelled = False
+    is_late = False
+
+    def limit(self, seconds: float) -> bool:
+        return False
+
+
+class Asker(Unlimited):
     """A session and a turn, as far as hooks look at them."""
 
     session: Any = "the session"

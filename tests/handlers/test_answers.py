@@ -343,7 +343,7 @@ def test_a_refusal_always_has_words(event: str, answer: Answer) -> None:
         (modify(a=1), "MessageDisplay", "keys that a MessageDisplay hook changes need the rest"),
         (modify(a=1), told("MessageDisplay"), "no keys to change in str"),
         (modify(a=1), told("PostToolUse", tool_response="text"), "no keys to change in str"),
-        (deny("x"), "SessionEnd", r"cannot keep it from happening.*Return None\."),
+        (deny("x"), "SessionEnd", r"cannot prevent anything.*Return None\."),
         (notify("x"), "WorktreeCreate", "Return the path of the worktree, deny"),
         (defer(), "PermissionRequest", r"Return allow\(\), deny\(…\), stop\(\), None\."),
         (ask(), "Stop", r"Return allow\(\), deny\(…\), stop\(\), add_context\(…\), None\."),
@@ -357,5 +357,5 @@ def test_what_cannot_be_said_is_told_with_what_can(answer: Answer, event: Any, s
 def test_an_event_of_tomorrow_is_taken_at_its_word() -> None:
     assert deny("why").for_event("Tomorrow").to_wire() == {"decision": "block", "reason": "why"}
     assert add_context("ctx").for_event("Tomorrow").to_wire() == own("Tomorrow", additionalContext="ctx")
-    with pytest.raises(UsageError, match="A Tomorrow hook cannot change what it was told"):
+    with pytest.raises(UsageError, match="A Tomorrow hook cannot change its input"):
         modify({}).for_event("Tomorrow")

@@ -199,7 +199,7 @@ def test_a_limit_on_a_parameter_is_kept() -> None:
     ) -> None: ...
 
     arguments = as_tool(function).arguments
-    assert arguments.bind({"a": 5, "b": "ab"}) == ([], {"a": 5, "b": "ab"})
+    assert arguments.bind({"a": 5, "b": "ab"}) == ((), {"a": 5, "b": "ab"})
     with pytest.raises(ShapeError, match="at least 1 and at most 5"):
         arguments.bind({"a": 6, "b": ""})
     with pytest.raises(ShapeError, match="at most 2 characters"):

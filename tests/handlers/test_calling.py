@@ -11,8 +11,9 @@ from typing import Any
 import anyio
 import pytest
 
-from outrider.handlers._calls import CallContext, CallTimedOut, attempt, call, is_async
+from outrider.handlers._calls import CallContext, CallTimedOut, attempt, attempt_call, call, is_async
 from tests.cases import every_case
+from tests.handlers.hooking import Unlimited
 
 pytestmark = pytest.mark.anyio
 
@@ -84,7 +85,7 @@ async def test_any_number_may_block_at_once() -> None:
             tasks.start_soon(call, meet)
 
 
-class Nowhere:
+class Nowhere(Unlimited):
     session: Any = None
     turn: Any = None
     tool_names: Any = None
@@ -190,3 +191,26 @@ async def test_a_request_is_cancelled_before_others_have_their_turn() -> None:
         await began.wait()
         tasks.cancel_scope.cancel()
     assert seen == [True]
+
+
+class OnCoarseClock(Nowhere):
+    """Its loop counts in whole milliseconds, as uvloop does: it may cancel a call that little too early."""
+
+    def __init__(self) -> None:
+        self.scope = anyio.CancelScope()
+
+    def limit(self, seconds: float) -> bool:
+        self.is_cancelled = self.is_late = True
+        self.scope.cancel()
+        return True
+
+
+async def test_a_limit_that_is_reached_a_little_early_is_reached() -> None:
+    origin = OnCoarseClock()
+    context = CallContext(origin)
+    outcomes: list[str] = []
+    with origin.scope:
+        tried = await attempt_call(anyio.sleep_forever, (), context, 60.0, origin)
+        outcomes.append(tried.outcome)
+    assert outcomes == ["timed_out"]
+    assert context.is_cancelled

@@ -124,6 +124,40 @@ async def test_an_answer_may_have_many_forms(returned: object, wire: JsonObject)
     assert await answer_of("PreToolUse", lambda _: returned) == wire
 
 
+class Subclass(dict[str, Any]):
+    pass
+
+
+@pytest.mark.anyio
+@every_case(
+    "returned",
+    [
+        {"hookSpecificOutput": Subclass(DENIED["hookSpecificOutput"])},
+        Subclass(DENIED),
+        {"hookSpecificOutput": DENIED["hookSpecificOutput"] | {"updatedInput": {"n": float("nan")}}},
+        {"hookSpecificOutput": DENIED["hookSpecificOutput"] | {"updatedInput": {"n": Subclass(n=circle())}}},
+        {"hookSpecificOutput": Subclass(updatedInput={"n": Oddity()})},
+        {"continue": 1},
+        {5: "five"},
+        {"hookSpecificOutput": {"hookEventName": "Stop", "permissionDecision": "allow"}},
+        {"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "yes"}},
+        {"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "\ud800"}},
+    ],
+    ids=range(10),
+)
+async def test_what_is_nearly_plain_is_looked_at_closely(returned: object) -> None:
+    answer = await answer_of("PreToolUse", lambda _: returned)
+    assert answer["hookSpecificOutput"]["permissionDecision"] == "deny"
+
+
+@pytest.mark.anyio
+async def test_an_answer_stays_as_it_was_given() -> None:
+    mine: JsonObject = {"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "allow"}}
+    answer = await answer_of("PreToolUse", lambda _: mine)
+    mine["hookSpecificOutput"]["permissionDecision"] = "deny"
+    assert answer == ALLOWED
+
+
 @pytest.mark.anyio
 @pytest.mark.parametrize("returned", ["/made/here", Path("/made/here"), WorktreeCreateOutput("/made/here")])
 async def test_a_worktree_is_answered_with_its_path(returned: object) -> None:

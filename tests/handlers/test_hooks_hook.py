@@ -12,12 +12,12 @@ import pytest
 
 from outrider.errors import OptionsError
 from outrider.handlers._hooks.events import EVENTS
-from outrider.handlers._hooks.hook import Hook, HookContext, hook, runner_of
+from outrider.handlers._hooks.hook import Hook, HookContext, hook, takes_context
 from outrider.options import Options
 from outrider.wire.hooks import HOOK_EVENTS, PreToolUseInput, StopInput
 from outrider.wire.tools import BashInput
 from tests.cases import every_case
-from tests.handlers.hooking import Asker, told
+from tests.handlers.hooking import told
 
 CLOSED = {
     "PreToolUse",
@@ -88,7 +88,7 @@ def test_a_hook_goes_where_its_function_could() -> None:
 def test_a_hook_in_a_class_belongs_to_its_object() -> None:
     one, other = Checks(), Checks()
     one.at_end(told("Stop"))
-    runner_of(one.at_end)(told("Stop"), HookContext(Asker()))
+    one.at_end.function(told("Stop"))
     assert len(one.seen) == 2
     assert other.seen == []
     assert Checks.at_end.event == one.at_end.event == "Stop"
@@ -148,8 +148,8 @@ class Callable2:
     ],
 )
 def test_a_function_gets_the_context_if_it_wants_it(function: Any, result: object) -> None:
-    run: Any = runner_of(Hook(function, "Stop"))
-    assert run("in", "ctx") == result
+    arguments = ("in", "ctx") if takes_context(Hook(function, "Stop")) else ("in",)
+    assert function(*arguments) == result
 
 
 def three(a: object, b: object, c: object) -> None: ...
@@ -164,7 +164,7 @@ def keyword(input: object, *, must: object) -> None: ...
 @pytest.mark.parametrize("function", [three, none, keyword])
 def test_a_function_that_cannot_be_called_is_refused(function: Any) -> None:
     with pytest.raises(OptionsError, match=r"cannot be called with what it would get.*HookContext"):
-        runner_of(Hook(function, "Stop"))
+        takes_context(Hook(function, "Stop"))
 
 
 @every_case(

@@ -15,11 +15,12 @@ from outrider.wire import JsonObject
 from outrider.wire.control import CanUseTool, HookCallback, McpMessage
 from outrider.wire.hooks import hook_input_from_wire
 from tests.cases import every_case
+from tests.handlers.hooking import Unlimited
 
 pytestmark = pytest.mark.anyio
 
 
-class Nowhere:
+class Nowhere(Unlimited):
     session: Any = None
     turn: Any = None
     tool_names: Any = None

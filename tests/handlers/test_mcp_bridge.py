@@ -19,9 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outrider.errors import OptionsError
-from outrider.handlers._mcp import bridge
-from outrider.handlers._mcp.bridge import as_bridge
-from outrider.handlers._mcp.library import low_server
+from outrider.handlers import _mcp as bridge
+from outrider.handlers._mcp import as_bridge, low_server
 from outrider.wire import JsonObject
 from outrider.wire.control import INTERNAL_ERROR, INVALID_REQUEST, Elicitation
 from tests.cases import every_case
@@ -78,7 +77,7 @@ def test_nothing_else_counts_as_a_server(other: object) -> None:
 
 def test_the_library_is_not_loaded_to_find_out() -> None:
     code = (
-        "import sys; from outrider.handlers._mcp.library import low_server; "
+        "import sys; from outrider.handlers._mcp import low_server; "
         "assert low_server(object()) is None; assert 'mcp' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=30)

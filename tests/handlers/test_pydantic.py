@@ -244,7 +244,7 @@ def test_what_neither_can_read() -> None:
     class Own:
         pass
 
-    with pytest.raises(OptionsError, match=r"Own` cannot be used as a type: nothing is known") as caught:
+    with pytest.raises(OptionsError, match=r"Own` cannot be used as a type: its form") as caught:
         Shape(Own)
     assert "pydantic model" in caught.value.hint
 

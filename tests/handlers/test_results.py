@@ -29,6 +29,7 @@ from outrider.handlers._tools.content import (
     ToolResult,
     as_result,
 )
+from outrider.wire._framing import Framer
 from tests.cases import every_case
 from tests.handlers.tooling import named
 
@@ -307,3 +308,10 @@ def test_any_json_has_a_result_that_can_be_sent(value: Any) -> None:
     )
     if isinstance(value, dict) and "structuredContent" in result:
         assert result["structuredContent"] == value
+
+
+def test_a_message_of_an_agent_that_nobody_has_looked_at() -> None:
+    answer = {"id": "m", "type": "message", "role": "assistant", "model": "x", "usage": {"input_tokens": 1}}
+    line = json.dumps({"type": "assistant", "message": answer | {"content": []}}).encode()
+    sent = as_result(Framer().feed(line + b"\n")[0])["structuredContent"]
+    assert sent["usage"] == {"input_tokens": 1}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from outrider.handlers._tools.shape_errors import Definitions, references, unfolded
+from outrider.handlers._tools.shape_errors import Definitions, unfolded
 
 POINT = {"type": "object", "properties": {"x": {"type": "integer"}}}
 
@@ -27,14 +27,19 @@ def test_what_is_no_reference_to_a_definition_stays_as_it_is(schema: dict[str, A
     assert unfolded(schema) == schema
 
 
-def test_references_are_found_where_schemas_are_and_nowhere_else() -> None:
-    schema = {
-        "properties": {"$ref": {"$ref": "#/a"}, "list": {"items": [{"$ref": "#/b"}]}},
-        "default": {"$ref": "#/data"},
-        "enum": [{"$ref": "#/data"}],
-        "anyOf": [{"not": {"$ref": "#/c"}}],
-    }
-    assert references(schema) == {"#/a", "#/b", "#/c"}
+def test_references_are_changed_where_schemas_are_and_nowhere_else() -> None:
+    def schema(within: str) -> dict[str, Any]:
+        reference, data = {"$ref": f"#/$defs/{within}"}, {"$ref": "#/$defs/P"}
+        return {
+            "properties": {"$ref": reference, "list": {"items": [reference]}},
+            "default": data,
+            "enum": [data],
+            "anyOf": [{"not": reference}],
+        }
+
+    definitions = Definitions()
+    definitions.all["P"] = {"other": True}
+    assert definitions.hoist({**schema("P"), "$defs": {"P": POINT}}) == schema("P_2")
 
 
 def test_equal_definitions_are_shared() -> None:

@@ -394,7 +394,7 @@ def test_a_class_that_says_nothing_of_itself_is_refused_also_with_a_description(
         pass
 
     for kind in (Own, Annotated[Own, "what it is"], list[Annotated[Own, "what it is"]]):
-        with pytest.raises(OptionsError, match="nothing is known of what it looks like in JSON"):
+        with pytest.raises(OptionsError, match="its form in JSON is not known"):
             Shape(kind)
 
 
@@ -548,7 +548,7 @@ class Filled:
 
 assert Shape(A).convert({"a": 1}) == A(1)
 for kind, said in (
-    (A | B, "one dataclass"), (Own, "nothing is known"), (list["A"], "not supported"), (Filled, "init=False")
+    (A | B, "one dataclass"), (Own, "not known"), (list["A"], "not supported"), (Filled, "init=False")
 ):
     try:
         Shape(kind)

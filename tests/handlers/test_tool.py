@@ -188,6 +188,7 @@ def test_what_is_said_of_it_wins_over_the_function() -> None:
         read_only=True,
         max_result_chars=1000,
         always_load=True,
+        search_hint="words",
         meta={"x": 1},
     )(plain.function)
     assert (made.name, made.description, made.title) == ("other-name", "Other.", "Title")
@@ -198,7 +199,12 @@ def test_what_is_said_of_it_wins_over_the_function() -> None:
         "title": "Title",
         "inputSchema": plain.input_schema,
         "annotations": {"title": "Title", "readOnlyHint": True},
-        "_meta": {"anthropic/maxResultSizeChars": 1000, "anthropic/alwaysLoad": True, "x": 1},
+        "_meta": {
+            "anthropic/maxResultSizeChars": 1000,
+            "anthropic/alwaysLoad": True,
+            "anthropic/searchHint": "words",
+            "x": 1,
+        },
     }
 
 
@@ -268,7 +274,7 @@ def test_what_a_partial_has_fixed_is_no_business_of_the_model() -> None:
 
 
 def test_a_method_is_used_through_an_instance() -> None:
-    with pytest.raises(OptionsError, match=r"`method` is a method of a class") as caught:
+    with pytest.raises(OptionsError, match=r"`method` is a method") as caught:
         as_tool(Shop.method)
     assert "thing.method" in caught.value.hint
     # What it takes can be seen all the same.
@@ -501,7 +507,7 @@ def test_a_schema_without_a_type_is_that_of_an_object() -> None:
         ({"properties": {"a": {}, "c": {}}}, "has `c`, which the function does not take"),
         ({"properties": {}}, "does not have the parameter `a`"),
         ({"default": object()}, "not valid JSON"),
-        ([], "`schema` must be a mapping, not list"),
+        ([], "`schema`: expected an object or null"),
     ],
 )
 def test_a_schema_that_does_not_go_with_the_function_is_refused(schema: Any, said: str) -> None:
@@ -592,6 +598,7 @@ def test_what_cannot_be_a_tool_is_refused_at_once(thing: Any, said: str, hint: s
         ("read_only", "yes"),
         ("destructive", 1),
         ("always_load", "no"),
+        ("search_hint", ["a"]),
         ("description", 5),
         ("title", 5),
         ("meta", 5),

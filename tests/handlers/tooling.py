@@ -11,9 +11,10 @@ from typing import Any
 from outrider.handlers._router import Handled, ToolHandled
 from outrider.handlers._tools.server import ToolEndpoint, ToolServer
 from outrider.wire import JsonObject
+from tests.handlers.hooking import Unlimited
 
 
-class Asker:
+class Asker(Unlimited):
     """A session and a turn, as far as tools look at them."""
 
     session: Any = "the session"

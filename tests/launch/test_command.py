@@ -121,6 +121,7 @@ NOT_ON_ARGV: dict[str, Any] = {
     "hooks": {"Stop": [allow]},
     "on_elicitation": allow,
     "on_user_dialog": allow,
+    "on_auth_refresh": allow,
     "verbatim_prompts": True,
     "tools": [allow],
     "stderr": allow,

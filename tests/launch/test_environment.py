@@ -77,6 +77,13 @@ def test_an_option_becomes_a_variable(fields: dict[str, Any], name: str, value: 
     assert environment(**fields) == {**TOLD, **({} if value is None else {name: value})}
 
 
+def test_a_function_for_tokens_replaces_keys_that_are_inherited() -> None:
+    inherited = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_AUTH_TOKEN": "t"}
+    told = make_environment(Options(on_auth_refresh=print), environ=inherited)
+    assert {name: told[name] for name in inherited} == dict.fromkeys(inherited, "")
+    assert told["CLAUDE_CODE_OAUTH_401_WAIT_MS"] == "75000"
+
+
 @pytest.mark.requirement("C10")
 def test_the_working_folder_is_told_as_an_absolute_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

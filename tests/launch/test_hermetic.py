@@ -98,7 +98,6 @@ async def one_turn(options: Options, environ: dict[str, str]) -> list[Any]:
     return received
 
 
-@pytest.mark.smoke
 @pytest.mark.real
 @pytest.mark.parametrize("isolation", ["hermetic", "inherit"])
 def test_the_real_program_sees_nothing_of_the_machine(isolation: Any, tmp_path: Path) -> None:

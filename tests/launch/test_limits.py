@@ -12,7 +12,7 @@ import pytest
 from outrider.command import FOLDER, Command
 from outrider.errors import CommandTooLong
 from outrider.launch import Ssh, check_length, make_command
-from outrider.launch._command import LINUX_ARGUMENT_LIMIT, POSIX_LIMIT, WINDOWS_LIMIT
+from outrider.launch._command import LINUX_ARGUMENT_LIMIT, POSIX_LIMIT, WINDOWS_LIMIT, Argument
 from outrider.options import Options
 
 
@@ -30,8 +30,10 @@ def test_a_windows_command_line_may_be_as_long_as_the_limit() -> None:
 
 @pytest.mark.requirement("C9")
 def test_one_character_more_is_refused_with_the_option_that_it_came_from() -> None:
+    command = windows(WINDOWS_LIMIT + 1)
+    arguments = [Argument(*each) for each in zip(command.argv, ("cli_path", "model"), strict=True)]
     with pytest.raises(CommandTooLong) as caught:
-        check_length(windows(WINDOWS_LIMIT + 1), origins=["cli_path", "model"], platform="win32")
+        check_length(command, arguments=arguments, platform="win32")
     assert (caught.value.option, caught.value.size, caught.value.limit) == ("model", 8192, 8191)
 
 
@@ -50,9 +52,9 @@ def test_linux_takes_an_argument_or_a_variable_up_to_the_limit(where: str) -> No
             return Command(("claude", "x" * (size - 1)), env={})
         return Command(("claude",), env={"LONG": "x" * (size - len("LONG=") - 1)})
 
-    check_length(command(LINUX_ARGUMENT_LIMIT), origins=["cli_path"], platform="linux")
+    check_length(command(LINUX_ARGUMENT_LIMIT), platform="linux")
     with pytest.raises(CommandTooLong) as caught:
-        check_length(command(LINUX_ARGUMENT_LIMIT + 1), origins=["cli_path"], platform="linux")
+        check_length(command(LINUX_ARGUMENT_LIMIT + 1), platform="linux")
     assert caught.value.size == LINUX_ARGUMENT_LIMIT + 1
     assert caught.value.option == ("the command line" if where == "argv" else "env['LONG']")
 

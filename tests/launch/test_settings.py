@@ -277,6 +277,6 @@ def test_json_gone_wrong_is_neither_told_nor_put_on_the_command_line(text: str, 
 
 @pytest.mark.parametrize("text", ['{"mcpServers": {"A": "s3cret"', '[{"A": "s3cret"}]'])
 def test_servers_gone_wrong_are_neither_told_nor_put_on_the_command_line(text: str) -> None:
-    with pytest.raises(OptionsError, match="`mcp_servers` is a text that begins like JSON") as caught:
+    with pytest.raises(OptionsError, match="`mcp_servers` begins like JSON") as caught:
         settings(mcp_servers=text)
     assert "s3cret" not in str(caught.value)

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import sys
 import warnings
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from outrider.errors import AgentTooOld
-from outrider.launch import MINIMUM_AGENT_VERSION, AgentVersionUnknown, Version, check_version
+from outrider.launch import (
+    MINIMUM_AGENT_VERSION,
+    AgentVersionUnknown,
+    Version,
+    check_options,
+    check_version,
+    known_version,
+    make_command,
+    make_initialize,
+)
+from outrider.options import Options, PresetPrompt
 from tests.cases import every_case
 
 NONE: dict[str, str] = {}
@@ -96,3 +110,71 @@ def test_the_variable_of_this_process_counts(monkeypatch: pytest.MonkeyPatch) ->
         check_version("1.0.0")
     monkeypatch.setenv("CLAUDE_AGENT_SDK_SKIP_VERSION_CHECK", "")
     assert check_version("1.0.0") == Version((1, 0, 0))
+
+
+def put(path: Path, text: str = "", *, link: Path | None = None) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+    if link is None:
+        return path
+    link.symlink_to(path)
+    return link
+
+
+def test_an_installation_tells_its_version_before_it_is_started(tmp_path: Path) -> None:
+    npm = tmp_path / "node_modules" / "@anthropic-ai" / "claude-code"
+    for name in ("cli.js", "bin/claude.exe"):
+        link = put(npm / name, link=tmp_path / f"{Path(name).stem}-of-npm")
+        put(npm / "package.json", json.dumps({"name": "@anthropic-ai/claude-code", "version": "2.0.77"}))
+        assert known_version(Options(cli_path=link)) == Version((2, 0, 77))
+    installed = put(tmp_path / "share" / "versions" / "2.1.220", link=tmp_path / "installed")
+    assert known_version(Options(cli_path=installed)) == Version((2, 1, 220))
+
+
+@every_case("package", ["", "{", '{"name": "another", "version": "2.0.0"}', '{"version": 2}', "[]"])
+def test_the_version_of_any_other_program_is_not_guessed(package: str, tmp_path: Path) -> None:
+    put(tmp_path / "package.json", package)
+    assert not known_version(Options(cli_path=put(tmp_path / "claude"))).is_known
+    assert not known_version(Options(cli_path=tmp_path / "absent")).is_known
+
+
+PROMPTS: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "unset": ({}, ["--system-prompt="]),
+    "empty": ({"system_prompt": ""}, ["--system-prompt="]),
+    "text": ({"system_prompt": "Hi"}, ["--system-prompt-file=Hi"]),
+    "texts": ({"system_prompt": ["Hi", "Ho"]}, ["--system-prompt-file=Hi\n\nHo"]),
+    "its own": ({"system_prompt": PresetPrompt()}, []),
+    "more": ({"system_prompt": PresetPrompt(append="More")}, ["--append-system-prompt=More"]),
+    "both": (
+        {"system_prompt": "Hi", "append_system_prompt": "More"},
+        ["--system-prompt-file=Hi", "--append-system-prompt=More"],
+    ),
+}
+
+
+@every_case("case", PROMPTS)
+def test_an_old_version_gets_the_system_prompt_by_flags(case: str) -> None:
+    fields, expected = PROMPTS[case]
+    options, version = Options(cli_path=sys.executable, **fields), Version((2, 0, 0))
+    command = make_command(options, version=version, environ={})
+    texts = {f"\0folder/{file.name}": file.content.decode() for file in command.files}
+    said = [flag.partition("=") for flag in command.argv if "prompt" in flag]
+    assert [f"{name}={texts.get(value, value)}" for name, _, value in said] == expected
+    request = make_initialize(options, version)
+    assert (request.system_prompt, request.append_system_prompt) == (None, None)
+
+
+def test_options_that_a_version_lacks_are_named_with_the_one_that_has_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("CLAUDE_AGENT_SDK_SKIP_VERSION_CHECK", raising=False)
+    options = Options(effort="low", max_budget_usd=1, resume="x", system_prompt=["a", "b"])
+    check_options(options, Version())
+    check_options(options, Version((2, 1, 325)))
+    with pytest.raises(AgentTooOld, match="leave the option out") as caught:
+        check_options(options, Version((2, 0, 0)))
+    assert caught.value.options == ("effort", "max_budget_usd")
+    assert Version((2, 0, 77)) < Version.parse(caught.value.minimum) < Version((2, 1, 100))
+    monkeypatch.setenv("CLAUDE_AGENT_SDK_SKIP_VERSION_CHECK", "")
+    check_options(options, Version((2, 0, 0)))

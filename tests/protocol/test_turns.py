@@ -83,7 +83,6 @@ def test_a_turn_from_prompt_to_idle() -> None:
         MessageMoved("a", MessageState.STARTED),
     ]
     assert follow(turns, init("a")) == [TurnBegan(["a"])]
-    assert turns.current == ["a"]
     assert follow(turns, ANSWER, PARTIAL) == []
     done = frame_from_wire(result("a"))
     assert isinstance(done, ResultMessage)
@@ -158,7 +157,6 @@ def test_a_message_of_somebody_else_within_a_turn_begins_none() -> None:
     turns.sent("a")
     follow(turns, init("a"))
     assert follow(turns, lifecycle("x", "started")) == []
-    assert turns.current == ["a"]
 
 
 def test_a_result_without_uuids_answers_all_that_its_turn_took() -> None:
@@ -192,9 +190,8 @@ def test_a_beginning_names_and_moves_our_messages_only() -> None:
     turns.sent("a")
     turns.sent("b")
     assert follow(turns, init("x", "a")) == [MessageMoved("a", MessageState.STARTED), TurnBegan(["a"])]
-    assert (turns.current, turns.state_of("b")) == (["a"], MessageState.SENT)
+    assert turns.state_of("b") is MessageState.SENT
     follow(turns, result("a"))
-    assert turns.current == []
 
 
 @every_case(
@@ -295,7 +292,6 @@ def test_the_run_is_not_over_while_a_message_waits_in_the_queue() -> None:
     turns.sent("b")
     follow(turns, state("running"), init("a"), result("a"), state("idle"))
     assert not turns.is_over
-    assert not turns.may_close_input
     follow(turns, state("running"), init("b"), result("b"), state("idle"))
     assert turns.is_over
 
@@ -336,7 +332,6 @@ def test_background_work_adds_results_that_answer_nobody() -> None:
     turns.sent("a")
     follow(turns, state("running"), init("a"), task("t"), result("a"))
     assert turns.run is RunState.SETTLING
-    assert not turns.may_close_input
     turns.sent("b")
     assert ended(
         follow(turns, task("t", "completed"), init(), ANSWER, result(origin="task-notification"))
@@ -383,7 +378,6 @@ def test_a_task_that_ended_by_itself_is_told_to_the_model_in_a_turn(status: str)
     turns.sent("a")
     follow(turns, init("a"), task("t"), result("a"))
     assert follow(turns, task("t", status)) == []
-    assert turns.is_ceiling_armed
 
 
 @pytest.mark.parametrize("frame", [init(), ANSWER])
@@ -410,7 +404,7 @@ def test_an_idle_agent_is_at_no_message_but_may_still_owe_it() -> None:
     turns = Turns()
     turns.sent("a")
     assert follow(turns, init("a"), state("idle"))[2:] == []
-    assert (turns.current, turns.outstanding, turns.run) == ([], ["a"], RunState.BUSY)
+    assert (turns.outstanding, turns.run) == (["a"], RunState.BUSY)
 
 
 def test_a_state_of_tomorrow_does_not_end_a_turn() -> None:
@@ -454,7 +448,7 @@ def test_work_of_a_subagent_does_not_open_a_run_again() -> None:
     assert turns.is_over
 
 
-# Questions, and the ceiling.
+# Questions.
 
 
 def test_an_open_question_stops_the_clock() -> None:
@@ -463,7 +457,6 @@ def test_an_open_question_stops_the_clock() -> None:
     follow(turns, state("running"), init("a"), state("requires_action"))
     assert turns.run is RunState.ASKING
     assert turns.sent("b") == []
-    assert not turns.is_ceiling_armed
     assert follow(turns, state("running")) == [RunMoved(RunState.BUSY)]
 
 
@@ -480,12 +473,11 @@ def test_an_open_question_stays_open_while_output_comes() -> None:
     "frame", [task("u", "completed"), task("z", "killed"), lifecycle("a", "completed"), result("x")]
 )
 def test_an_open_question_in_the_background_is_not_closed_by_what_ends_beside_it(frame: Frame) -> None:
-    turns = Turns(can_be_asked=False)
+    turns = Turns()
     turns.sent("a")
     follow(turns, state("running"), init("a"), task("t"), task("u"), result("a"), state("requires_action"))
     follow(turns, frame)
     assert turns.run is RunState.ASKING
-    assert not turns.may_close_input
     assert follow(turns, state("running")) == [RunMoved(RunState.SETTLING)]
 
 
@@ -506,24 +498,11 @@ def test_after_a_question_the_run_is_busy_again_if_anything_is_owed(is_waiting: 
     assert follow(turns, state("requires_action"), state("running"))[-1] == RunMoved(RunState.BUSY)
 
 
-def test_the_ceiling_ends_a_run_that_does_not_settle() -> None:
-    turns = Turns()
-    turns.sent("a")
-    follow(turns, state("running"), init("a"))
-    assert turns.ceiling_passed() == []
-    follow(turns, result("a"))
-    assert turns.is_ceiling_armed
-    assert turns.ceiling_passed() == [RunMoved(RunState.OVER)]
-    assert not turns.is_ceiling_armed
-
-
-def test_the_ceiling_is_armed_again_after_a_question_of_background_work() -> None:
+def test_a_run_settles_again_after_a_question_of_background_work() -> None:
     turns = Turns()
     turns.sent("a")
     follow(turns, state("running"), init("a"), result("a"), state("requires_action"))
-    assert not turns.is_ceiling_armed
     assert follow(turns, state("running")) == [RunMoved(RunState.SETTLING)]
-    assert turns.is_ceiling_armed
 
 
 def test_a_uuid_that_was_used_is_not_waited_for() -> None:
@@ -532,34 +511,6 @@ def test_a_uuid_that_was_used_is_not_waited_for() -> None:
     follow(turns, init("a"), result("a"))
     assert turns.sent("a") == []
     assert turns.is_over
-
-
-def test_the_ceiling_waits_for_a_task() -> None:
-    turns = Turns()
-    turns.sent("a")
-    follow(turns, state("running"), init("a"), task("t"), result("a"))
-    assert not turns.is_ceiling_armed
-    assert turns.ceiling_passed() == []
-    follow(turns, task("t", "completed"))
-    assert turns.is_ceiling_armed
-
-
-# The input.
-
-
-def test_input_may_close_at_once_if_nothing_was_sent() -> None:
-    assert Turns().may_close_input
-
-
-@pytest.mark.parametrize("can_be_asked", [True, False])
-def test_input_stays_open_for_background_work_only_if_it_may_ask(can_be_asked: bool) -> None:
-    turns = Turns(can_be_asked=can_be_asked)
-    turns.sent("a")
-    assert not turns.may_close_input
-    follow(turns, state("running"), init("a"), task("t"))
-    assert not turns.may_close_input
-    follow(turns, result("a"))
-    assert turns.may_close_input is (not can_be_asked)
 
 
 # The end.
@@ -577,8 +528,7 @@ def test_what_has_no_result_at_the_end_is_lost() -> None:
     ]
     assert turns.receive_eof() == []
     assert turns.is_over
-    assert turns.may_close_input
-    assert (turns.current, turns.tasks) == ([], set())
+    assert turns.tasks == set()
     assert turns.sent("d") == [MessageMoved("d", MessageState.LOST)]
 
 
@@ -707,10 +657,6 @@ class Life(RuleBasedStateMachine):
     @rule(uuid=consumes(sent))
     def withdraw(self, uuid: str) -> None:
         self.note(self.turns.withdrawn([uuid]))
-
-    @rule()
-    def pass_the_ceiling(self) -> None:
-        self.note(self.turns.ceiling_passed())
 
     @rule()
     def end(self) -> None:

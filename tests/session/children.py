@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NoReturn
 
 VERSION = "2.1.325"
@@ -232,6 +233,37 @@ def is_too_old() -> None:
         answer(frame, claude_code_version="1.0.3")
 
 
+def is_an_old_one() -> None:
+    """As 2.0.0: says its version only when asked for it, leaves requests that it does not know unanswered,
+    and exits when one is withdrawn. Writes down its arguments."""
+    with Path(os.environ["CHILD_LOG"]).open("a", encoding="utf-8") as log:
+        log.write(json.dumps(sys.argv[2:]) + "\n")
+    if "-v" in sys.argv:
+        print("2.0.0 (Claude Code)")
+        return
+    if unknown := [flag for flag in sys.argv if flag.startswith(("--effort", "--bare"))]:
+        sys.exit(f"error: unknown option '{unknown[0]}'")
+    for frame in heard():
+        subtype = frame.get("request", {}).get("subtype")
+        if subtype == "initialize":
+            answer(frame, commands=[], models=[])
+        elif subtype == "interrupt":
+            answer(frame)
+            said = [{"type": "text", "text": "[Request interrupted by user for tool use]"}]
+            say({"type": "user", "message": {"role": "user", "content": said}, "session_id": SESSION})
+            end = result("", "", subtype="error_during_execution", terminal_reason=None)
+            say({key: end[key] for key in end if key not in ("result", "user_message_uuids")})
+        elif frame["type"] == "user":
+            flags = [flag.partition("=") for flag in sys.argv]
+            files = [value for name, _, value in flags if name == "--system-prompt-file"]
+            say(
+                {key: value for key, value in init("").items() if "uuids" not in key and "version" not in key}
+            )
+            say(assistant(Path(files[0]).read_text(encoding="utf-8") if files else "no prompt"))
+        elif frame["type"] == "control_cancel_request":
+            sys.exit("Error: Expected message type 'user' or 'control', got 'control_cancel_request'")
+
+
 def stops_reading() -> None:
     """Reads nothing after the first request."""
     answer(next(heard()), claude_code_version=VERSION)
@@ -328,7 +360,7 @@ def is_refused_by_the_api() -> None:
 
 
 if __name__ == "__main__":
-    if "-v" in sys.argv[2:]:
+    if "-v" in sys.argv[2:] and sys.argv[1] != "is_an_old_one":
         print(f"{VERSION} (Claude Code)")
     else:
         globals()[sys.argv[1]]()

@@ -61,7 +61,11 @@ class Told(MemoryStore):
     @property
     def is_free(self) -> bool:
         """Whether nobody has a lease."""
-        return not self._leases
+        return not has_lease(self)
+
+
+def has_lease(store: MemoryStore) -> bool:
+    return any(store._decode_head(data).lease for data in store._data.heads.values())
 
 
 def entry(number: int, **fields: Any) -> JsonObject:

@@ -362,6 +362,23 @@ async def test_a_decision_may_have_a_deadline() -> None:
     assert [answer.get("behavior") or answer["action"] for answer in answers] == ["deny", "cancel"]
 
 
+async def test_a_hook_sees_how_long_it_may_take() -> None:
+    left: list[float] = []
+
+    @outrider.hook("PreToolUse", timeout=50)
+    async def look(_: PreToolUseInput) -> None:
+        left.append(anyio.current_effective_deadline() - anyio.current_time())
+
+    async def play(agent: OtherEnd) -> None:
+        prompt = await agent.prompt()
+        await answer_to(agent, "hook_callback", callback_id="hook_0", input=TOLD)
+        await agent.say(result(str(prompt.uuid)))
+
+    async with playing(play, hooks=[look]) as session:
+        await session.ask("go")
+    assert 0 < left[0] <= 50
+
+
 async def test_a_session_waits_for_an_approval() -> None:
     asked, decided = anyio.Event(), anyio.Event()
 
@@ -643,9 +660,10 @@ def test_own_tools_may_be_used_unless_somebody_is_asked() -> None:
 
 async def test_what_does_not_come_from_a_session_that_is_gone_says_so() -> None:
     from outrider.session._connection.answering import TurnOrigin
+    from outrider.session._connection.tasks import current_loop
 
     conversation = Session()._conversation
-    origin = TurnOrigin(conversation, None)
+    origin = TurnOrigin(conversation, None, current_loop())
     assert origin.turn is None
     del conversation
     gc.collect()

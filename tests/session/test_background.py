@@ -101,7 +101,7 @@ def run(backend: Any, main: Any) -> Any:
     return anyio.run(main, backend=backend[0], backend_options=backend[1])
 
 
-def test_the_place_is_there_while_a_task_is(anyio_backend: Any) -> None:
+def test_on_trio_the_place_is_there_while_a_task_is() -> None:
     async def main() -> None:
         one = await started()
         place = await background()
@@ -118,7 +118,7 @@ def test_the_place_is_there_while_a_task_is(anyio_backend: Any) -> None:
         three.may_end.set()
         await three.ended.wait()
 
-    run(anyio_backend, main)
+    run(("trio", {}), main)
     assert no_thread_is_left()
 
 

@@ -328,16 +328,23 @@ async def test_a_prompt_that_nothing_was_heard_of_is_taken_back() -> None:
 async def test_the_turn_before_is_not_hit_where_nothing_can_be_taken_back(is_eager: bool) -> None:
     """Not by an interrupt, and not by the end of the agent, however long it takes."""
     actor = Actor(is_eager=is_eager)
-    actor.on["cancel_async_message"] = actor.refuse
+    deadlines: list[float] = []
+
+    async def refuse(asked: RequestReceived) -> None:
+        deadlines.append(waiting._state.stopping.deadline)
+        await actor.refuse(asked)
+
+    actor.on["cancel_async_message"] = refuse
     receipts: list[CancelReceipt] = []
     async with acting(actor) as session:
         running, waiting = await session.send("a"), await session.send("b")
         await actor.until(lambda: len(actor.prompts) == 2)
         await actor.end.heard()
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(lambda: cancelled(waiting, receipts, grace=SOON))
-            # By then the grace has passed: they are a quarter of a second apart.
+            tasks.start_soon(lambda: cancelled(waiting, receipts, grace=LATE))
             await actor.until(lambda: len(actor.heard) == 3)
+            # The grace begins anew with each try, however many there are.
+            assert deadlines == sorted(set(deadlines))
             assert actor.heard == ["cancel_async_message"] * 3
             if not is_eager:
                 await actor.begin()

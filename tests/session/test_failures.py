@@ -82,7 +82,7 @@ EXPECTED: dict[str, list[Any]] = {
     "12-api-500-exhausted 0": [api(500, "server_error", True, "Try again later", "req_stub_0002")],
     "12-api-drop-always 0": [UNREACHABLE],
     "12-api-error-sdk 0": [BAD_KEY],
-    "12-api-no-key 0": [api(None, "authentication_failed", False, "Set `ANTHROPIC_API_KEY`")],
+    "12-api-no-key 0": [api(None, "authentication_failed", False, "`export` ANTHROPIC_API_KEY")],
     "12-api-unreachable 0": [UNREACHABLE],
     "13-max-budget-raw-continue 0": [limit("max_budget_usd", 0.5), limit("max_budget_usd", 0.5)],
     "13-max-tokens-exhausted 0": [api(None, "max_output_tokens", False, "shorter answer")],

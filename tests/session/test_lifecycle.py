@@ -28,6 +28,7 @@ from outrider.errors import (
 )
 from outrider.options import Timeouts
 from outrider.session import Session, SessionState
+from outrider.transports._process import child
 from outrider.wire import AssistantMessage, MalformedLine, ResultMessage, UnknownMessage
 from tests.cases import every_case
 from tests.session.other_end import OtherEnd, answering, assistant, init, playing, result
@@ -597,7 +598,10 @@ async def test_an_agent_that_ends_in_a_turn_fails_it_with_the_evidence(
 
 
 @pytest.mark.anyio
-async def test_an_agent_that_closes_its_output_is_ended(program: Program) -> None:
+async def test_an_agent_that_closes_its_output_is_ended(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child, "SILENT_SECONDS", 0.2)
     async with Session(cli_path=program("closes_its_output_in_a_turn"), timeouts=QUICK) as session:
         with anyio.fail_after(20), pytest.raises(ConnectionLost):
             await session.ask("a")

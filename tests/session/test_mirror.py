@@ -24,10 +24,11 @@ from outrider.session._store import link
 from outrider.session._store import mirror as _mirror
 from outrider.testing import Simulator, say, use_tool
 from outrider.transcripts import MemoryStore, SqliteStore, project_key
+from outrider.transcripts.stores import _base
 from outrider.transports import Command, ProcessTransport
 from outrider.wire import ConversationResetMessage, MirrorErrorMessage, ResultMessage, UserMessage
 from tests.session.other_end import SESSION, OtherEnd, assistant, init, lifecycle, playing, result
-from tests.session.stores import MAIN, PROJECT, Told, errors_of, hurried, mirrored, on_disk
+from tests.session.stores import MAIN, PROJECT, Told, errors_of, has_lease, hurried, mirrored, on_disk
 
 pytestmark = pytest.mark.anyio
 
@@ -152,7 +153,7 @@ async def test_a_cleared_conversation_has_a_transcript_and_a_lease_of_its_own() 
                         {"project_key": project, "session_id": result.session_id or ""}, "me", 1
                     )
     assert first.session_id != second.session_id
-    assert not store._leases
+    assert not has_lease(store)
 
 
 # Results wait, within a bound.
@@ -550,6 +551,22 @@ async def test_a_lease_whose_grant_got_lost_is_waited_for(monkeypatch: pytest.Mo
                 await anyio.lowlevel.checkpoint()
     assert store.numbers() == [1]
     assert store.is_free
+
+
+async def test_after_a_sleep_of_the_machine_the_lease_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another may have taken over, and ended, meanwhile: the store would let both write."""
+    store, up = Told(), _base.up
+    async with playing(working(counting()), session_store=store) as session:
+        await session.ask("go")
+        for module in (_base, link):
+            monkeypatch.setattr(module, "up", lambda: up() + link.LEASE_SECONDS + 1)
+        other = MemoryStore(store)
+        token = await other.acquire_lease(MAIN, "elsewhere:7", 60)
+        theirs: Any = {"type": "user", "number": 99}
+        await other.append(MAIN, [theirs])
+        await other.release_lease(MAIN, token)
+        assert len(errors_of((await session.ask("go on")).messages)) == 1
+    assert store.numbers() == [1, 99]
 
 
 async def test_a_lease_that_ran_out_is_looked_at_before_a_write(monkeypatch: pytest.MonkeyPatch) -> None:

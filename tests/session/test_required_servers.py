@@ -135,9 +135,9 @@ def test_which_servers_are_required_is_an_option() -> None:
             "e": SdkServer(name="e"),
         }
     )
-    assert required_servers(options) == ("a", "b", "c")
-    assert required_servers(Options(mcp_servers="servers.json")) == ()
-    assert required_servers(Options()) == ()
+    assert required_servers(options) == ["a", "b", "c"]
+    assert required_servers(Options(mcp_servers="servers.json")) == []
+    assert required_servers(Options()) == []
 
 
 @pytest.mark.parametrize(

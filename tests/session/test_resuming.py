@@ -33,7 +33,7 @@ from outrider.session._store.restore_files import ConfigLocation, SessionFiles
 from outrider.testing import Simulator, record, replay, say, use_tool
 from outrider.transcripts import MemoryStore, SqliteStore, project_key
 from tests.session.other_end import OtherEnd
-from tests.session.stores import Told, on_disk
+from tests.session.stores import Told, has_lease, on_disk
 from tests.transports.conftest import own_processes
 
 pytestmark = pytest.mark.anyio
@@ -98,7 +98,7 @@ async def test_a_session_goes_on_in_another_place(tmp_path: Path, folder: Path, 
     assert len(entries) > before
     assert len(set(uuids(entries))) == len(uuids(entries))
     assert await store.find_session(id) == [project_key(folder)]
-    assert not store._leases
+    assert not has_lease(store)
 
 
 async def test_a_fork_is_a_session_of_its_own(folder: Path) -> None:
@@ -244,7 +244,7 @@ async def test_a_session_that_is_not_there_is_not_begun(folder: Path, fields: An
             await Session(agent.options(session_store=store, cwd=folder, **fields)).connect()
         assert agent.command is None
     assert "MemoryStore" in str(caught.value)
-    assert not store._leases
+    assert not has_lease(store)
 
 
 @pytest.mark.parametrize("method", ["find_session", "acquire_lease", "load", "list_subkeys"])
@@ -261,7 +261,7 @@ async def test_a_store_that_fails_starts_nothing(folder: Path, method: str) -> N
 
     for broken, error in ((fail, StoreError), (wait, StoreTimedOut)):
         failing = type("Failing", (Told,), {method: staticmethod(broken)})()
-        failing._transcripts, failing._summaries = store._transcripts, store._summaries
+        failing._data = store._data
         with Simulator() as agent:
             timeouts: Any = {"store": 0.05}
             options = agent.options(session_store=failing, cwd=folder, resume=id, timeouts=timeouts)
@@ -318,7 +318,7 @@ async def test_an_answer_that_is_none_starts_nothing(
         with pytest.raises(StoreError, match=f"`{method}`: it returned something unexpected"):
             await Session(options).connect()
         assert agent.command is None
-    assert not store._leases
+    assert not has_lease(store)
 
 
 @pytest.mark.parametrize("isolation", ["inherit", "hermetic"])
@@ -331,7 +331,7 @@ async def test_an_entry_that_is_no_json_is_not_shown(folder: Path, isolation: An
     with agent, pytest.raises(TranscriptError, match="is not JSON") as caught:
         await resumed(agent, session_store=store, resume=id, cwd=folder, isolation=isolation)
     assert "secret" not in str(caught.value)
-    assert not store._leases
+    assert not has_lease(store)
 
 
 @pytest.mark.parametrize("fields", [LATEST, {"resume": "Release notes"}], ids=["latest", "title"])
@@ -379,7 +379,7 @@ async def test_giving_up_leaves_no_lease(folder: Path) -> None:
             tasks.cancel_scope.cancel()
             answered.set()
         assert agent.command is None
-    assert not store._leases
+    assert not has_lease(store)
 
 
 async def test_giving_up_does_not_wait_for_a_store_that_does_not_answer(
@@ -395,7 +395,7 @@ async def test_giving_up_does_not_wait_for_a_store_that_does_not_answer(
     kept = MemoryStore()
     id = await begun(kept, folder)
     store = Silent()
-    store._transcripts, store._summaries = kept._transcripts, kept._summaries
+    store._data = kept._data
     with Simulator() as agent, anyio.fail_after(10):
         session = Session(agent.options(session_store=store, cwd=folder, resume=id))
         async with anyio.create_task_group() as tasks:
@@ -410,7 +410,7 @@ async def test_what_cannot_be_started_leaves_no_lease(folder: Path) -> None:
     session = Session(session_store=store, cwd=folder, resume=id, cli_path="/no/such/program")
     with anyio.fail_after(10), pytest.raises(outrider.AgentNotFound):
         await session.connect()
-    assert not store._leases
+    assert not has_lease(store)
 
 
 async def test_a_transport_of_the_users_is_left_alone(folder: Path) -> None:
@@ -455,7 +455,7 @@ async def test_of_two_that_begin_one_session_the_second_is_refused(folder: Path)
             again = agent.again().options(session_store=store, session_id=UNKNOWN, cwd=folder)
             with pytest.raises(SessionBusy):
                 await Session(again).connect()
-    assert not store._leases
+    assert not has_lease(store)
 
 
 KILLED = """
@@ -632,7 +632,7 @@ async def test_two_that_went_different_ways_are_an_error(config: Path, folder: P
     assert str(path) in str(caught.value)
     assert lines_of(path) == before
     assert store.get_entries(key_of(folder, id)) == entries
-    assert not store._leases
+    assert not has_lease(store)
 
 
 async def test_a_file_with_odd_ids_is_compared(config: Path, folder: Path) -> None:
@@ -651,7 +651,7 @@ async def test_a_folder_that_cannot_be_written_is_an_error(config: Path, folder:
     write_lines(config, [])
     with pytest.raises(TranscriptError, match="cannot be restored"):
         await program_resumes(store, config, folder, id)
-    assert not store._leases
+    assert not has_lease(store)
     assert not own_processes()
 
 

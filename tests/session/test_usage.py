@@ -6,10 +6,13 @@ import copy
 import json
 import math
 import pickle
+from itertools import pairwise
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from outrider.session._streams.routing import Routing
 from outrider.session._streams.stream import Flow
@@ -17,11 +20,14 @@ from outrider.session._usage import Usage, UsageMeter
 from outrider.wire import (
     AssistantMessage,
     ConversationResetMessage,
+    Framer,
     Message,
     ResultMessage,
     StreamEvent,
     TextBlock,
     decode,
+    encode,
+    to_wire,
 )
 from tests.cases import every_case
 from tests.session.recorded_runs import all_runs, messages_of, results_of
@@ -322,6 +328,48 @@ def test_what_is_counted_does_not_depend_on_what_comes_together(size: int) -> No
         meter.receive_output(messages, set(map(type, messages)))
     assert meter.turn == meter.total
     assert (meter.turn.input_tokens, meter.turn.output_tokens) == (100, 500)
+
+
+def undecoded_answer(id: str, model: str, output: int) -> Message:
+    """As it comes over a connection, with every field that the program always sends."""
+    frame = to_wire(answer(id, output, model=model))
+    frame["message"] = {"id": id, "type": "message", "role": "assistant", **frame["message"]}
+    (message,) = Framer().feed(encode(frame) + b"\n")
+    assert isinstance(message, AssistantMessage)
+    assert type(message.undecoded_usage) is msgspec.Raw
+    return message
+
+
+MESSAGES = st.one_of(
+    st.builds(
+        undecoded_answer,
+        st.sampled_from("ab"),
+        st.sampled_from("mn"),
+        st.integers(0, 3),
+    ),
+    st.builds(
+        lambda id, usage: stream_event(
+            {"type": "message_start", "message": {"id": id, "model": "m", **usage}},
+        ),
+        st.sampled_from("ab"),
+        st.sampled_from([{}, {"usage": {"input_tokens": 5}}]),
+    ),
+    st.builds(
+        lambda output: stream_event({"type": "message_delta", "usage": {"output_tokens": output}}),
+        st.integers(0, 9),
+    ),
+    st.just(stream_event({"type": "content_block_delta", "delta": {"type": "text_delta", "text": "x"}})),
+)
+
+
+@given(messages=st.lists(MESSAGES, max_size=12), cuts=st.sets(st.integers(1, 11)))
+def test_what_is_counted_is_the_same_in_any_pieces(messages: list[Any], cuts: set[int]) -> None:
+    edges = [0, *sorted(cuts), len(messages)]
+    pieces = [messages[start:end] for start, end in pairwise(edges) if start < end]
+    meter = UsageMeter()
+    for piece in pieces:
+        meter.receive_output(piece, set(map(type, piece)))
+    assert meter.turn.total_tokens == metered(*messages).turn.total_tokens
 
 
 @pytest.mark.parametrize("size", [1, 4])

@@ -17,10 +17,10 @@ import outrider
 import outrider.sync
 from outrider.errors import RequestFailed
 from outrider.testing import RealAgent, hang, say, use_tool
-from outrider.transports._process.processes import stat_of
 from outrider.wire import control
 from outrider.wire.hooks import PreToolUseInput
-from scripts.agent_program import VERSION
+from scripts.agent_program import version
+from tests.proc import stat_of
 from tests.real_program import require_program
 from tests.transports.conftest import wait_for
 
@@ -91,7 +91,7 @@ def test_output_has_the_type_that_is_asked_for(agent: RealAgent) -> None:
 def test_it_is_asked(agent: RealAgent) -> None:
     with outrider.sync.Session(agent.options(enable_file_checkpointing=True)) as session:
         pid = session.pid
-        assert session.request(control.GetBinaryVersion()).version == VERSION
+        assert session.request(control.GetBinaryVersion()).version == version()
         assert session.set_permission_mode("plan") == "plan"
         assert session.set_model("sonnet").startswith("claude-sonnet")
         assert "sonnet" in {model.value for model in session.request(control.ListModels()).models}

@@ -10,27 +10,28 @@ from typing import Any
 from anyio.lowlevel import checkpoint
 
 from outrider.errors import LeaseLost, SessionBusy
-from outrider.transcripts import MemoryStore, SessionKey, SessionStoreEntry
+from outrider.transcripts import SessionKey, SessionStoreEntry
 from outrider.transcripts.stores._base import Place
+from tests.testing.dict_store import DictStore
 
 
-class Forgets(MemoryStore):
+class Forgets(DictStore):
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         return
 
 
-class Reverses(MemoryStore):
+class Reverses(DictStore):
     async def load(self, key: SessionKey) -> Any:
         loaded = await super().load(key)
         return loaded and loaded[::-1]
 
 
-class EmptyForNone(MemoryStore):
+class EmptyForNone(DictStore):
     async def load(self, key: SessionKey) -> Any:
         return await super().load(key) or []
 
 
-class KeepsNothing(MemoryStore):
+class KeepsNothing(DictStore):
     """Makes a transcript of no entries."""
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
@@ -38,13 +39,13 @@ class KeepsNothing(MemoryStore):
         self._transcripts.setdefault(Place.of(key), [])
 
 
-class Repeats(MemoryStore):
+class Repeats(DictStore):
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         self._uuids.clear()
         await super().append(key, entries)
 
 
-class KnowsAllUuids(MemoryStore):
+class KnowsAllUuids(DictStore):
     """Takes a `uuid` to be one for all sessions."""
 
     seen: set[str]
@@ -56,7 +57,7 @@ class KnowsAllUuids(MemoryStore):
         await super().append(key, fresh)
 
 
-class DropsRepeated(MemoryStore):
+class DropsRepeated(DictStore):
     """Takes two entries that say the same for one."""
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
@@ -64,7 +65,7 @@ class DropsRepeated(MemoryStore):
         await super().append(key, [entry for entry in entries if entry not in known])
 
 
-class JoinsKeys(MemoryStore):
+class JoinsKeys(DictStore):
     """Keeps transcripts under the parts of their key, joined."""
 
     def _joined(self, key: SessionKey) -> SessionKey:
@@ -83,7 +84,7 @@ class JoinsKeys(MemoryStore):
         await super().delete(self._joined(key))
 
 
-class FoldsCase(MemoryStore):
+class FoldsCase(DictStore):
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         folded: Any = {name: str(value).lower() for name, value in key.items()}
         await super().append(folded, entries)
@@ -93,7 +94,7 @@ class FoldsCase(MemoryStore):
         return await super().load(folded)
 
 
-class EncodesText(MemoryStore):
+class EncodesText(DictStore):
     """Cannot store what is no Unicode."""
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
@@ -101,7 +102,7 @@ class EncodesText(MemoryStore):
         await super().append(key, entries)
 
 
-class RoundsNumbers(MemoryStore):
+class RoundsNumbers(DictStore):
     """Makes a float of every large number, as JavaScript does."""
 
     async def load(self, key: SessionKey) -> Any:
@@ -109,12 +110,12 @@ class RoundsNumbers(MemoryStore):
         return json.loads(text, parse_int=lambda digits: int(float(digits)))
 
 
-class CutsBatches(MemoryStore):
+class CutsBatches(DictStore):
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         await super().append(key, entries[:1000])
 
 
-class LosesUpdates(MemoryStore):
+class LosesUpdates(DictStore):
     """Reads, waits, and writes all of it."""
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
@@ -126,12 +127,12 @@ class LosesUpdates(MemoryStore):
         await super().append(key, [*before, *entries])
 
 
-class GivesItself(MemoryStore):
+class GivesItself(DictStore):
     async def load(self, key: SessionKey) -> Any:
         return self._transcripts.get(Place.of(key))
 
 
-class TakesItself(MemoryStore):
+class TakesItself(DictStore):
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         before = len(await super().load(key) or [])
         await super().append(key, entries)
@@ -139,14 +140,14 @@ class TakesItself(MemoryStore):
         kept[before:] = entries[: len(kept) - before]
 
 
-class MarksEntries(MemoryStore):
+class MarksEntries(DictStore):
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         await super().append(key, entries)
         for entry in entries:
             entry["stored"] = True  # type: ignore[typeddict-unknown-key]  # pyright: ignore[reportGeneralTypeIssues]
 
 
-class ListsParts(MemoryStore):
+class ListsParts(DictStore):
     async def list_sessions(self, project_key: str) -> Any:
         listed = await super().list_sessions(project_key)
         known = {one["session_id"] for one in listed}
@@ -154,7 +155,7 @@ class ListsParts(MemoryStore):
         return [*listed, *({"session_id": part, "mtime": 1} for part in parts)]
 
 
-class ListsByPrefix(MemoryStore):
+class ListsByPrefix(DictStore):
     async def list_sessions(self, project_key: str) -> Any:
         listed: list[object] = []
         for project in {place[0] for place in self._transcripts if place[0].startswith(project_key)}:
@@ -162,24 +163,24 @@ class ListsByPrefix(MemoryStore):
         return listed
 
 
-class ListsSeconds(MemoryStore):
+class ListsSeconds(DictStore):
     async def list_sessions(self, project_key: str) -> Any:
         return [{**one, "mtime": one["mtime"] / 1000} for one in await super().list_sessions(project_key)]
 
 
-class KeepsFirstTime(MemoryStore):
+class KeepsFirstTime(DictStore):
     async def list_sessions(self, project_key: str) -> Any:
         first = self.__dict__.setdefault("first", {})
         listed = await super().list_sessions(project_key)
         return [{**one, "mtime": first.setdefault(one["session_id"], one["mtime"])} for one in listed]
 
 
-class ListsMainPart(MemoryStore):
+class ListsMainPart(DictStore):
     async def list_subkeys(self, key: Any) -> list[str]:
         return ["", *await super().list_subkeys(key)]
 
 
-class LeavesParts(MemoryStore):
+class LeavesParts(DictStore):
     async def delete(self, key: SessionKey) -> None:
         kept = {place: entries for place, entries in self._transcripts.items() if place[2] is not None}
         await super().delete(key)
@@ -187,7 +188,7 @@ class LeavesParts(MemoryStore):
             self._transcripts.update(kept)
 
 
-class DeletesByPrefix(MemoryStore):
+class DeletesByPrefix(DictStore):
     async def delete(self, key: SessionKey) -> None:
         for place in list(self._transcripts):
             project, session, subpath = place
@@ -199,28 +200,28 @@ class DeletesByPrefix(MemoryStore):
                 self._summaries.pop((project, session), None)
 
 
-class DeletesWhatIsThere(MemoryStore):
+class DeletesWhatIsThere(DictStore):
     async def delete(self, key: SessionKey) -> None:
         if await self.load(key) is None:
             raise KeyError(key["session_id"])
         await super().delete(key)
 
 
-class RemembersUuids(MemoryStore):
+class RemembersUuids(DictStore):
     async def delete(self, key: SessionKey) -> None:
         uuids = deepcopy(self._uuids)
         await super().delete(key)
         self._uuids.update(uuids)
 
 
-class ListsDeleted(MemoryStore):
+class ListsDeleted(DictStore):
     async def delete(self, key: SessionKey) -> None:
         summaries = deepcopy(self._summaries)
         await super().delete(key)
         self._summaries.update(summaries)
 
 
-class ListsDeletedParts(MemoryStore):
+class ListsDeletedParts(DictStore):
     async def list_subkeys(self, key: Any) -> list[str]:
         known: set[str] = self.__dict__.setdefault("known", set())
         known.update(place[2] or "" for place in self._transcripts if place[1] == key["session_id"])
@@ -231,28 +232,28 @@ class ListsDeletedParts(MemoryStore):
         await super().delete(key)
 
 
-class SummariesOfAll(MemoryStore):
+class SummariesOfAll(DictStore):
     async def list_session_summaries(self, project_key: str) -> Any:
         return list(self._summaries.values())
 
 
-class SummariesWithoutData(MemoryStore):
+class SummariesWithoutData(DictStore):
     async def list_session_summaries(self, project_key: str) -> Any:
         return [{**one, "data": None} for one in await super().list_session_summaries(project_key)]
 
 
-class IgnoresBatches(MemoryStore):
+class IgnoresBatches(DictStore):
     async def append_batch(self, key: SessionKey, entries: list[SessionStoreEntry], batch: str) -> None:
         await self.append(key, entries)
 
 
-class MarksBatches(MemoryStore):
+class MarksBatches(DictStore):
     async def append_batch(self, key: SessionKey, entries: list[SessionStoreEntry], batch: str) -> None:
         await super().append_batch(key, entries, batch)
         entries.clear()
 
 
-class BatchesOfAll(MemoryStore):
+class BatchesOfAll(DictStore):
     """Takes an id to be one for all transcripts."""
 
     async def append_batch(self, key: SessionKey, entries: list[SessionStoreEntry], batch: str) -> None:
@@ -260,7 +261,7 @@ class BatchesOfAll(MemoryStore):
             await super().append_batch(key, entries, batch)
 
 
-class BatchesAreNew(MemoryStore):
+class BatchesAreNew(DictStore):
     """Looks at the id only."""
 
     async def append_batch(self, key: SessionKey, entries: list[SessionStoreEntry], batch: str) -> None:
@@ -269,7 +270,7 @@ class BatchesAreNew(MemoryStore):
         await super().append_batch(key, entries, batch)
 
 
-class LosesBatches(MemoryStore):
+class LosesBatches(DictStore):
     """Looks, waits, and writes."""
 
     async def append_batch(self, key: SessionKey, entries: list[SessionStoreEntry], batch: str) -> None:
@@ -280,67 +281,67 @@ class LosesBatches(MemoryStore):
             self._batches.setdefault(Place.of(key), set()).add(batch)
 
 
-class RemembersBatches(MemoryStore):
+class RemembersBatches(DictStore):
     async def delete(self, key: SessionKey) -> None:
         batches = dict(self._batches)
         await super().delete(key)
         self._batches.update(batches)
 
 
-class BatchesOfOneObject(MemoryStore):
-    def __init__(self, same_as: MemoryStore | None = None) -> None:
+class BatchesOfOneObject(DictStore):
+    def __init__(self, same_as: DictStore | None = None) -> None:
         super().__init__(same_as)
         self._batches = {}
 
 
-class ListsProjectsOfParts(MemoryStore):
+class ListsProjectsOfParts(DictStore):
     async def list_projects(self) -> list[str]:
         return sorted({place.project for place in self._transcripts})
 
 
-class ListsProjectsTwice(MemoryStore):
+class ListsProjectsTwice(DictStore):
     async def list_projects(self) -> list[str]:
         return [project for project, _ in self._summaries]
 
 
-class FoldsProjects(MemoryStore):
+class FoldsProjects(DictStore):
     async def list_projects(self) -> list[str]:
         return sorted({project.lower() for project in await super().list_projects()})
 
 
-class FindsParts(MemoryStore):
+class FindsParts(DictStore):
     async def find_session(self, session_id: str) -> list[str]:
         return sorted({place.project for place in self._transcripts if place.session == session_id})
 
 
-class LeasesToAll(MemoryStore):
+class LeasesToAll(DictStore):
     async def acquire_lease(self, key: Any, holder: str, seconds: float) -> str:
         self._leases.pop(Place.of(key)[:2], None)
         return await super().acquire_lease(key, holder, seconds)
 
 
-class TellsNoHolder(MemoryStore):
+class TellsNoHolder(DictStore):
     async def acquire_lease(self, key: Any, holder: str, seconds: float) -> str:
         return await super().acquire_lease(key, "", seconds)
 
 
-class LeasesAreSessions(MemoryStore):
+class LeasesAreSessions(DictStore):
     async def acquire_lease(self, key: Any, holder: str, seconds: float) -> str:
         self._transcripts.setdefault(Place.of(key), [])
         return await super().acquire_lease(key, holder, seconds)
 
 
-class ReleasesAny(MemoryStore):
+class ReleasesAny(DictStore):
     async def release_lease(self, key: Any, token: str) -> None:
         self._leases.pop(Place.of(key)[:2], None)
 
 
-class LeasesForEver(MemoryStore):
+class LeasesForEver(DictStore):
     async def acquire_lease(self, key: Any, holder: str, seconds: float) -> str:
         return await super().acquire_lease(key, holder, 1e6)
 
 
-class RenewsLost(MemoryStore):
+class RenewsLost(DictStore):
     """Takes a lease back from who has it now."""
 
     async def renew_lease(self, key: Any, token: str, seconds: float) -> None:
@@ -350,7 +351,7 @@ class RenewsLost(MemoryStore):
         await super().renew_lease(key, token, seconds)
 
 
-class LosesWhatRanOut(MemoryStore):
+class LosesWhatRanOut(DictStore):
     async def renew_lease(self, key: Any, token: str, seconds: float) -> None:
         lease = self._leases.get(Place.of(key)[:2])
         if lease is not None and lease.end < time.monotonic():
@@ -358,12 +359,12 @@ class LosesWhatRanOut(MemoryStore):
         await super().renew_lease(key, token, seconds)
 
 
-class RenewsNothing(MemoryStore):
+class RenewsNothing(DictStore):
     async def renew_lease(self, key: Any, token: str, seconds: float) -> None:
         await super().renew_lease(key, token, 0.01)
 
 
-class RenewsAny(MemoryStore):
+class RenewsAny(DictStore):
     async def renew_lease(self, key: Any, token: str, seconds: float) -> None:
         try:
             await super().renew_lease(key, token, seconds)
@@ -371,7 +372,7 @@ class RenewsAny(MemoryStore):
             return
 
 
-class LeasesSlowly(MemoryStore):
+class LeasesSlowly(DictStore):
     """Looks, waits, and takes it."""
 
     async def acquire_lease(self, key: Any, holder: str, seconds: float) -> str:
@@ -382,13 +383,13 @@ class LeasesSlowly(MemoryStore):
         return token
 
 
-class LeasesOfOneObject(MemoryStore):
-    def __init__(self, same_as: MemoryStore | None = None) -> None:
+class LeasesOfOneObject(DictStore):
+    def __init__(self, same_as: DictStore | None = None) -> None:
         super().__init__(same_as)
         self._leases = {}
 
 
-class LetsAllWrite(MemoryStore):
+class LetsAllWrite(DictStore):
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         try:
             await super().append(key, entries)
@@ -396,7 +397,7 @@ class LetsAllWrite(MemoryStore):
             self._transcripts.setdefault(Place.of(key), []).extend(entries)
 
 
-class LetsBatchesIn(MemoryStore):
+class LetsBatchesIn(DictStore):
     async def append_batch(self, key: SessionKey, entries: list[SessionStoreEntry], batch: str) -> None:
         try:
             await super().append_batch(key, entries, batch)
@@ -404,7 +405,7 @@ class LetsBatchesIn(MemoryStore):
             self._transcripts.setdefault(Place.of(key), []).extend(entries)
 
 
-class RefusesWhoRanOut(MemoryStore):
+class RefusesWhoRanOut(DictStore):
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         lease = self._leases.get(Place.of(key)[:2])
         if lease is not None and lease.end < time.monotonic():
@@ -412,7 +413,7 @@ class RefusesWhoRanOut(MemoryStore):
         await super().append(key, entries)
 
 
-class LetsAllDelete(MemoryStore):
+class LetsAllDelete(DictStore):
     async def delete(self, key: SessionKey) -> None:
         lease = self._leases.pop(Place.of(key)[:2], None)
         await super().delete(key)
@@ -420,7 +421,7 @@ class LetsAllDelete(MemoryStore):
             self._leases[Place.of(key)[:2]] = lease
 
 
-class DeletesLeases(MemoryStore):
+class DeletesLeases(DictStore):
     async def delete(self, key: SessionKey) -> None:
         await super().delete(key)
         self._leases.pop(Place.of(key)[:2], None)

@@ -33,6 +33,7 @@ from outrider.testing._replay.replay import ReplayMismatch
 from outrider.transports import Transport, intercept, read_trace
 from outrider.wire import StreamEvent
 from tests.real_program import require_program
+from tests.session.other_end import VERSION
 from tests.sync.agent import Agent
 
 DEADLINE = 60.0
@@ -100,7 +101,6 @@ async def recorded_and_replayed(path: Path, agent: RealAgent, play: Play, **opti
             return first, await play(Options(cli_path="/nowhere/claude", **options))
 
 
-@pytest.mark.smoke
 @pytest.mark.real
 async def test_a_real_run_is_played_again_without_the_program(cassette: Path) -> None:
     agent = real_agent(use_tool("mcp__tools__lookup", ticket=7), say("Ada."), say("Still Ada."))
@@ -442,6 +442,21 @@ def test_what_is_no_place_is_refused(cassette: Path, ignore: Any, match: str) ->
     cassette.write_text('{"outrider_trace":1}\n{"run":1,"t":0,"dir":"meta","event":"start"}\n')
     with pytest.raises(OptionsError, match=match):
         replay(cassette, ignore=ignore)
+
+
+def make_older(path: Path) -> None:
+    recorded, prompt = path.read_text(encoding="utf-8"), ',"systemPrompt":[""]'
+    assert prompt in recorded
+    path.write_text(recorded.replace(prompt, "").replace(VERSION, "2.1.100"), encoding="utf-8")
+
+
+async def test_it_is_played_as_the_version_that_was_recorded(cassette: Path) -> None:
+    """Whatever version is installed where it is played: what is sent depends on it."""
+    await record_agent(cassette, "say hello")
+    make_older(cassette)
+    async with Session(transport=replay(cassette)) as session:
+        assert session.info.version == "2.1.100"
+        assert (await session.ask("say hello")).text == "hello"
 
 
 async def test_if_it_is_not_strict_kinds_are_enough(cassette: Path) -> None:

@@ -28,7 +28,8 @@ for module in walk_packages(outrider.__path__, "outrider."):
 
 def run(pytester: pytest.Pytester, code: str, *arguments: str) -> pytest.RunResult:
     pytester.makepyfile(PREAMBLE + code)
-    return pytester.runpytest_inprocess("-p", "no:randomly", "-p", "no:cacheprovider", *arguments)
+    given = ("-p", "no:randomly", "-p", "no:cacheprovider", "-o", "outrider_forbid_real=true")
+    return pytester.runpytest_inprocess(*given, *arguments)
 
 
 @pytest.fixture
@@ -136,16 +137,27 @@ def test_agents_of_the_kit():
     run(pytester, code).assert_outcomes(passed=1)
 
 
-@pytest.mark.parametrize("way", ["marker", "option", "configuration"])
+@pytest.mark.parametrize("way", ["marker", "option", "not asked for"])
 def test_it_may_be_allowed(way: str, pytester: pytest.Pytester, program: Path) -> None:
     code = STARTS
     if way == "marker":
         code = code.replace("def test_it", "import pytest\n\n@pytest.mark.outrider_real\ndef test_it")
-    elif way == "configuration":
-        pytester.makeini("[pytest]\noutrider_real = true\n")
-    result = run(pytester, code, *(["--outrider-real"] if way == "option" else []))
+    given = {"option": ["--outrider-real"], "not asked for": ["-o", "outrider_forbid_real=false"]}
+    result = run(pytester, code, *given.get(way, []))
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["E *ProcessExited: *"])
+
+
+def test_the_name_of_the_reference_may_mean_the_drop_in(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest("import claude_agent_sdk.types")
+    code = """
+def test_it():
+    import claude_agent_sdk
+    assert claude_agent_sdk.query is outrider.compat.query
+"""
+    before = {*sys.modules}
+    run(pytester, code, "--outrider-compat").assert_outcomes(passed=1)
+    assert not [name for name in {*sys.modules} - before if name.startswith("claude_agent_sdk")]
 
 
 def test_every_session_talks_to_the_simulated_agent(pytester: pytest.Pytester) -> None:
@@ -188,10 +200,18 @@ def test_it(agent):
         outrider.sync.run("Greet Grace.")
     except outrider.OutriderError:
         pass
+
+def test_not_caught(agent):
+    agent.add(expect(prompt="Greet Ada."), say("Hello!"))
+    outrider.sync.run("Greet Grace.")
 """
     result = run(pytester, code)
-    result.assert_outcomes(passed=1, errors=1)
-    result.stdout.fnmatch_lines(["*Greet Ada.*", "*Greet Grace.*"])
+    # One failure each, of its own class.
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines(
+        ["E * outrider.testing.ExpectationFailed: *", "*Greet Ada.*", "*Greet Grace.*"]
+    )
+    result.stdout.no_fnmatch_line("*ApiFailed*")
 
 
 def test_a_failed_test_shows_what_was_said(pytester: pytest.Pytester) -> None:
@@ -224,8 +244,9 @@ def test_the_real_program_is_a_fixture_too(
     monkeypatch.setenv("OUTRIDER_TEST_AGENT", require_program())
     code = """
 def test_it(real_agent):
-    real_agent.api.add(say("Friday."))
+    real_agent.add(say("Friday."), say("On Friday."))
     assert outrider.sync.run("When?", real_agent.options()).text == "Friday."
+    assert outrider.sync.run("When?").text == "On Friday."
 """
     run(pytester, code).assert_outcomes(passed=1)
 

@@ -10,6 +10,7 @@ import anyio
 import pytest
 from anyio import to_thread
 
+import outrider
 from outrider.errors import AgentNotFound, UsageError
 from outrider.testing import (
     CREDIT_TOO_LOW,
@@ -17,10 +18,12 @@ from outrider.testing import (
     Gate,
     RealAgent,
     Request,
+    Simulator,
     Step,
     answer,
     clean_environment,
     drop,
+    expect,
     fail,
     hang,
     refuse,
@@ -28,6 +31,7 @@ from outrider.testing import (
     think,
     use_tool,
 )
+from outrider.transports import Transport
 from outrider.wire import (
     AssistantMessage,
     InitMessage,
@@ -350,3 +354,17 @@ def test_a_clean_environment_has_nothing_of_the_user(tmp_path: Path, monkeypatch
     assert "of the user" not in environment.values()
     assert environment["HOME"] == str(tmp_path)
     assert environment["ANTHROPIC_BASE_URL"] == "http://127.0.0.1:9"
+
+
+@pytest.mark.real
+def test_it_stands_in_and_has_what_a_simulated_agent_has_for_tests() -> None:
+    of_transports = {*dir(Transport), "again", "command", "executable_path", "returncode", "stderr_tail"}
+    of_simulators = {name for name in dir(Simulator) if not name.startswith("_")} - of_transports
+    assert of_simulators - set(dir(RealAgent)) == set()
+    with RealAgent(program=require_program()) as agent, agent.stand_in():
+        agent.add(expect(prompt="Hi"), say("Hello!"))
+        # As code under test does it, which knows nothing of the agent.
+        assert outrider.sync.run("Hi").text == "Hello!"
+        assert agent.remaining == ()
+        assert agent.main_requests[0].prompt == "Hi"
+        assert (agent.config_dir / "projects").is_dir()

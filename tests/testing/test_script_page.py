@@ -25,10 +25,10 @@ def listed(text: str) -> dict[str, str]:
 def test_every_key_is_in_the_table() -> None:
     told = {
         word.strip("`"): {word.strip("`"): at, **listed(beside)}
-        for word, at, beside in rows("| word | at the word")
+        for word, at, beside in rows("| word | its value")
     }
     assert told == {word: dict(keys) for word, keys in KEYS.items()}
-    assert tuple(key.strip("`") for key, _ in rows("| key | what stands there")) == _TOP
+    assert tuple(key.strip("`") for key, _ in rows("| key | value")) == _TOP
     (expectation,) = re.findall(r"An expectation has one or more of (.*?)\. A pattern", PAGE, re.DOTALL)
     assert listed(expectation) == dict(EXPECTED)
 

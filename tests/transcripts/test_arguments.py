@@ -92,7 +92,7 @@ async def call(sessions: Sessions, method: str, arguments: dict[str, Any]) -> No
         await found
 
 
-@pytest.mark.parametrize("method, name", [(method, name) for method in REFUSED for name in REFUSED[method]])
+@every_case("method, name", [(method, name) for method in REFUSED for name in REFUSED[method]])
 async def test_what_makes_no_sense_is_refused(sessions: Sessions, method: str, name: str) -> None:
     given: dict[str, Any] = {} if method in ("list", "search", "import_") else {"session_id": SESSION}
     given |= GIVEN.get(method, {})

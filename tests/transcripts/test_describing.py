@@ -12,7 +12,6 @@ from outrider.transcripts import SessionStoreEntry, StoredSession, fold_session_
 from outrider.transcripts._describe import (
     describe_data,
     describe_entries,
-    describe_summary,
     fold_lines,
     from_milliseconds,
 )
@@ -33,8 +32,7 @@ def from_lines(lines: list[JsonObject]) -> StoredSession | None:
 def from_summary(lines: list[JsonObject]) -> StoredSession | None:
     batch = cast("list[SessionStoreEntry]", lines)
     summary = fold_session_summary(None, {"project_key": PROJECT, "session_id": SESSION}, batch)
-    summary["mtime"] = int(NOON.timestamp() * 1000)
-    return describe_summary(summary, PROJECT)
+    return describe_data(summary["data"], session_id=SESSION, project=PROJECT, last_modified=NOON)
 
 
 NOTES: list[JsonObject] = [

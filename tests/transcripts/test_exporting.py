@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from html.parser import HTMLParser
 from typing import Any
 
@@ -14,7 +15,8 @@ from hypothesis import strategies as st
 from outrider.errors import OptionsError
 from outrider.transcripts import Bundle
 from outrider.transcripts._copies import imported
-from outrider.transcripts._export.documents import fenced
+from outrider.transcripts._export import html
+from outrider.transcripts._export.markdown import fenced
 from outrider.transcripts._export.turns import exported
 from outrider.wire import JsonObject
 from tests.cases import every_case
@@ -141,15 +143,20 @@ class Reader(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.seen.add(tag)
         self.attributes += attrs
-        if tag != "img":
+        if tag not in EMPTY:
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag
 
 
-KNOWN = {"article", "style", "header", "h1", "dl", "dt", "dd", "section", "p", "time", "div", "details"}
-KNOWN_INSIDE = {"summary", "b", "span", "pre", "code", "img", "strong"}
+EMPTY = {"img", "meta", "br", "hr"}
+KNOWN = re.compile(
+    "html|head|meta|title|style|body|article|header|h1|d[ldt]|section|p|time|div|details|summary|b|span|pre"
+    "|code|img"
+)
+OF_MARKDOWN = re.compile("h[3-6]|em|strong|s|[uo]l|li|blockquote|hr|br|table|thead|tbody|tr|th|td")
+ATTRIBUTES = {"class", "alt", "src", "start", "style"}
 
 
 def check(page: str) -> None:
@@ -157,18 +164,25 @@ def check(page: str) -> None:
     reader.feed(page)
     reader.close()
     assert reader.open == []
-    assert reader.seen <= KNOWN | KNOWN_INSIDE
-    assert {name for name, _ in reader.attributes} <= {"class", "alt", "src"}
+    assert [tag for tag in reader.seen if not (KNOWN.fullmatch(tag) or OF_MARKDOWN.fullmatch(tag))] == []
+    body = page[page.index("<body>") :]
+    reader = Reader()
+    reader.feed(body.removesuffix("</html>\n"))
+    assert {name for name, _ in reader.attributes} <= ATTRIBUTES
+    assert all(
+        value.startswith("text-align:") for name, value in reader.attributes if name == "style" and value
+    )
     sources = [value or "" for name, value in reader.attributes if name == "src"]
     assert all(value.startswith("data:image/") for value in sources)
 
 
-def test_html_is_one_article_with_all_of_it() -> None:
+def test_html_is_a_page_with_all_of_it() -> None:
     page = exported(bundle(), "html")
     check(page)
-    assert page.startswith('<article class="outrider-transcript">')
-    assert page.endswith("</article>\n")
+    assert page.startswith('<!doctype html>\n<html lang="en">\n<head><meta charset="utf-8">')
+    assert page.endswith("</article>\n</body>\n</html>\n")
     for words in (
+        "<title>Titled</title>",
         "<h1>Titled</h1>",
         "Begin",
         "run u2",
@@ -179,6 +193,64 @@ def test_html_is_one_article_with_all_of_it() -> None:
     ):
         assert words in page
     assert page.count("Subagent: Look<") == 1
+
+
+MARKDOWN = """\
+# Found
+*It* is in `cache.py`:
+
+```python
+def leak(): pass
+```
+
+| file | size |
+|---|--:|
+| a | 1 |
+
+See [the page](https://example.org), [not this](javascript:alert(1)) ![nor this](https://example.org/x.png)
+"""
+
+
+def test_html_shows_markdown_of_the_agent_as_it_is_meant() -> None:
+    page = exported(said(text(MARKDOWN)), "html")
+    check(page)
+    for words in (
+        "<h3>Found</h3>",
+        "<em>It</em>",
+        '<span class="k">def</span>',
+        '<td style="text-align:right">1</td>',
+        # Nothing leads out of the page.
+        "[the page](https://example.org), [not this](javascript:alert(1)) ![nor this](https://",
+    ):
+        assert words in page
+    # What a person typed is shown as typed.
+    asked = Bundle(session_id=SESSION, project=KEY, entries=[prompt("u1", None, MARKDOWN)])
+    assert "# Found\n*It* is" in exported(asked, "html")
+
+
+def test_html_says_what_a_turn_took_and_cost() -> None:
+    usage = {"input_tokens": 1000, "output_tokens": 234}
+    message = {"role": "assistant", "id": "m1", "content": [text("Hello")], "usage": usage}
+    at = "2026-03-01T12:00:{}.500Z".format
+    entries = [
+        prompt("u1", None, "Hi", timestamp=at("01")),
+        line("assistant", "u2", "u1", message=message, timestamp=at("02")),
+        line("assistant", "u3", "u2", message={**message, "content": [call({})]}, timestamp=at("03")),
+        {"type": "cost-state", "totalCostUSD": 0.0123},
+        prompt("u4", "u3", "On", timestamp=at("10")),
+        line("assistant", "u5", "u4", message={**message, "id": "m2"}, timestamp=at("12")),
+    ]
+    page = exported(Bundle(session_id=SESSION, project=KEY, entries=entries), "html")
+    assert '<p class="cost">2.0 s · 1,234 tokens · $0.0123</p>' in page
+    assert '<p class="cost">2.0 s · 1,234 tokens</p>' in page
+    assert "<dt>Cost</dt><dd>$0.0123</dd>" in page
+
+
+def test_without_its_packages_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    html._markdown.cache_clear()
+    monkeypatch.setitem(sys.modules, "markdown_it", None)
+    with pytest.raises(OptionsError, match=re.escape("pip install 'outrider[export]'")):
+        exported(bundle(), "html")
 
 
 HOSTILE = (

@@ -5,6 +5,7 @@ Run with the bare interpreter, so that they start fast. Nothing of Outrider is i
 
 import fcntl
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -166,7 +167,11 @@ def _start_a_hidden_one() -> None:
 
 
 def leaves_a_daemon() -> None:
-    """A process that is nobody's: twice forked, in a session of its own, with no environment."""
+    """A process that is nobody's: twice forked, in a session of its own, with no environment.
+
+    It is started once the host has marked this one: on a busy machine that may take the host a while."""
+    while sys.platform == "linux" and resource.getrlimit(resource.RLIMIT_RTTIME)[0] == resource.RLIM_INFINITY:
+        time.sleep(0.001)
     reading, writing = os.pipe()
     if os.fork() == 0:
         os.setsid()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import re
 import sys
 import tempfile
 import threading
@@ -14,7 +13,6 @@ from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import anyio
 import anyio.lowlevel
@@ -22,8 +20,9 @@ import pytest
 
 from outrider.command import Command
 from outrider.transports import ProcessTransport, live_processes
-from outrider.transports._process.processes import environment_of, process_ids, stat_of
 from outrider.transports._process.supervisor import supervisor
+from outrider.transports._process.wakeup import process_log
+from tests.proc import environment_of, process_ids, stat_of
 
 DEADLINE = 30.0
 """Far longer than anything takes, and shorter than the limit of a test."""
@@ -37,26 +36,6 @@ BACKENDS: list[object] = [
 if find_spec("uvloop") is not None:
     BACKENDS.append(pytest.param(("asyncio", {"use_uvloop": True}), id="uvloop"))
 
-# The ways to end are the supervisor's, whichever loop waits for them: in the large tables, loops take turns.
-LARGE = ("test_nothing_is_left", "test_old_systems.py")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # All items of the run are here, not only those of this folder.
-    items[:] = [item for item in items if not _is_large(item) or _is_its_turn(item.name)]
-
-
-def _is_its_turn(name: str) -> bool:
-    """Whether a test runs on the loop that it names: each case on one of the two, and always on the same."""
-    backends = re.findall(r"asyncio|trio|uvloop", name)
-    case = crc32(re.sub(r"asyncio|trio|uvloop", "", name).encode())
-    return not backends or backends[0] == ("asyncio", "trio")[case % 2]
-
-
-def _is_large(item: pytest.Item) -> bool:
-    is_here = item.path.parent == Path(__file__).parent
-    return is_here and any(name in item.nodeid for name in LARGE)
-
 
 @pytest.fixture(params=BACKENDS)
 def anyio_backend(request: pytest.FixtureRequest) -> object:
@@ -68,9 +47,15 @@ def child(name: str, *arguments: str) -> Command:
     return Command((sys.executable, "-I", "-S", str(CHILDREN), name, *arguments))
 
 
+ENDS_WITH_ITS_INPUT = {"leaves_a_daemon", "leaves_an_escaped_one", "polite"}
+
+
 def impatient(name: str, *arguments: str, **options: Any) -> ProcessTransport:
-    """A transport that does not give its child long; the defaults are tested where they matter."""
-    options = {"grace": 0.1, "terminate": 0.1} | options
+    """A transport that does not give its child long; the defaults are tested where they matter.
+
+    One that ends by itself may take as long as a busy machine needs."""
+    seconds = 10.0 if name in ENDS_WITH_ITS_INPUT else 0.1
+    options = {"grace": seconds, "terminate": seconds} | options
     return ProcessTransport(child(name, *arguments), **options)
 
 
@@ -141,6 +126,12 @@ def _opened_since(before: set[tuple[str, str]]) -> set[tuple[str, str]]:
 
 def _folders() -> set[str]:
     return {str(path) for path in Path(tempfile.gettempdir()).glob(f"outrider-{os.getpid()}-*")}
+
+
+def logged(caplog: pytest.LogCaptureFixture) -> str:
+    """What is in the log, once the supervisor's records have reached it."""
+    process_log.thread.drain(DEADLINE)
+    return caplog.text
 
 
 def wait_for(condition: Callable[[], bool]) -> None:

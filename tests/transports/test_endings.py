@@ -17,8 +17,8 @@ from outrider.transports import ProcessTransport
 from outrider.transports._process import child as _child
 from outrider.transports._process import watchdog_main as _watchdog_main
 from outrider.transports._process.pipes import ENDING_LIMIT
-from outrider.transports._process.processes import stat_of
 from outrider.wire import Arrival, ControlRequest, MalformedLine, UnknownMessage
+from tests.proc import stat_of
 from tests.transports.conftest import child, impatient, own_processes, wait_for
 
 pytestmark = pytest.mark.anyio

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from outrider.transports._process.processes import stat_of
-from tests.transports.conftest import marked_processes, wait_for
+from tests.proc import stat_of
+from tests.transports.conftest import logged, marked_processes, wait_for
 
 HOSTS = Path(__file__).with_name("hosts.py")
 
@@ -145,4 +145,4 @@ def test_without_an_interpreter_there_is_no_watchdog_and_a_warning(
     owner.watchdog.start()
     owner.watchdog.start()
     assert owner.watchdog.pid is None
-    assert caplog.text.count("no Python to start a watchdog with") == 1
+    assert logged(caplog).count("no Python to start a watchdog with") == 1

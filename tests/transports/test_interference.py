@@ -29,7 +29,7 @@ from outrider.transports._process.pipes import Output
 from outrider.transports._process.spawn import run_uninterrupted
 from outrider.transports._process.supervisor import Supervisor
 from outrider.wire import Arrival, KeepAlive, MalformedLine, UnknownMessage
-from tests.transports.conftest import child, impatient, own_processes, wait_for
+from tests.transports.conftest import child, impatient, logged, own_processes, wait_for
 
 pytestmark = pytest.mark.anyio
 
@@ -134,7 +134,7 @@ async def test_ending_the_input_does_not_wait_for_a_write_that_was_given_up() ->
         await anext(transport.messages())
         assert transport._child is not None
         stdin = transport._child.input
-        await transport.send(b"x" * fcntl.fcntl(stdin.fileno(), fcntl.F_GETPIPE_SZ))
+        await transport.send(b"x" * fcntl.fcntl(stdin.number, fcntl.F_GETPIPE_SZ))
         scope = anyio.CancelScope()
 
         async def write() -> None:
@@ -147,7 +147,7 @@ async def test_ending_the_input_does_not_wait_for_a_write_that_was_given_up() ->
             tasks.start_soon(transport.end_input)
             await anyio.wait_all_tasks_blocked()
             scope.cancel()
-        assert stdin.fileno() == -1
+        assert stdin.number == -1
 
 
 async def test_a_program_that_reads_slowly_is_not_taken_for_one_that_does_not_read() -> None:
@@ -218,7 +218,7 @@ async def test_a_callback_that_is_stuck_takes_bounded_memory(
     log.finish(is_finished.set)
     assert is_finished.wait(30)
     assert 1 <= len(lines) <= 3
-    assert f"{100 - len(lines)} lines were not given to the stderr callback" in caplog.text
+    assert f"{100 - len(lines)} lines were not given to the stderr callback" in logged(caplog)
 
 
 @pytest.mark.requirement("F4")
@@ -286,7 +286,7 @@ async def test_a_shutdown_that_cannot_even_kill_lets_everybody_go(
     await transport.close()
     with pytest.raises(ConnectionLost, match="supervisor of the process failed"):
         await transport.receive()
-    assert "could not be killed either" in caplog.text
+    assert "could not be killed either" in logged(caplog)
     assert transport.pid is not None
     os.kill(transport.pid, signal.SIGKILL)
     wait_for(lambda: os.waitpid(transport.pid or 0, os.WNOHANG)[0] != 0)

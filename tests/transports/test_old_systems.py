@@ -15,7 +15,7 @@ from outrider.transports._process import child as _child
 from outrider.transports._process import processes as _processes
 from outrider.transports._process.processes import ProcessTable, PsutilTable
 from outrider.wire import KeepAlive, UnknownMessage
-from tests.transports.conftest import impatient, own_processes, wait_for
+from tests.transports.conftest import impatient, logged, own_processes, wait_for
 
 pytestmark = pytest.mark.anyio
 
@@ -114,7 +114,7 @@ async def test_a_process_that_cannot_be_killed_does_not_keep_close_from_returnin
     with monkeypatch.context() as patched:
         patched.setattr(os, "killpg", lambda *_: None)
         await transport.close()
-    assert "cannot be killed" in caplog.text
+    assert "cannot be killed" in logged(caplog)
     assert transport.returncode is None
     assert transport.pid is not None
     os.kill(transport.pid, signal.SIGKILL)
@@ -134,8 +134,8 @@ async def test_a_shutdown_that_fails_kills_its_child(
 
     monkeypatch.setattr(transport._child, "_shut_down", fail)
     await transport.close()
-    assert "the supervisor failed for process" in caplog.text
-    assert "a bug" in caplog.text
+    assert "the supervisor failed for process" in logged(caplog)
+    assert "a bug" in logged(caplog)
     assert "supervisor of the process failed" in str(transport.exit_error)
     wait_for(lambda: not own_processes())
     caplog.clear()

@@ -19,15 +19,8 @@ import pytest
 
 from outrider.transports import ProcessTransport
 from outrider.transports._process import processes as _processes
-from outrider.transports._process.processes import (
-    SWITCH,
-    ProcessTable,
-    ProcTable,
-    PsutilTable,
-    environment_of,
-    process_ids,
-    stat_of,
-)
+from outrider.transports._process.processes import SWITCH, ProcessTable, ProcTable, PsutilTable
+from tests.proc import environment_of, process_ids, stat_of
 from tests.transports.conftest import child, impatient, own_processes, wait_for
 from tests.transports.test_endings import LIVE, by_close, by_close_in_a_cancelled_scope, by_kill, first
 from tests.transports.test_hosts import Started, started
@@ -165,7 +158,7 @@ def test_which_table_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     assert type(_processes._choose()) is PsutilTable
     monkeypatch.delenv(SWITCH)
     assert type(_processes._choose()) is ProcTable
-    monkeypatch.setattr(_processes, "stat_of", lambda _: None)
+    monkeypatch.setattr(ProcTable, "stat_of", lambda *_: None)
     assert type(_processes._choose()) is PsutilTable
     monkeypatch.setitem(sys.modules, "psutil", None)
     assert type(_processes._choose()) is ProcessTable

@@ -9,8 +9,8 @@ import pytest
 
 from outrider.launch import check_version
 from outrider.testing import RealAgent, say, use_tool
-from outrider.transports._process.processes import stat_of
 from outrider.wire import ResultMessage
+from tests.proc import stat_of
 from tests.real_program import Conversation, require_program
 from tests.transports.conftest import own_processes, wait_for
 
@@ -34,7 +34,6 @@ def _command_line(pid: int) -> bytes:
         return b""
 
 
-@pytest.mark.smoke
 @pytest.mark.requirement("B3")
 async def test_an_idle_one_says_its_version_and_ends_at_once() -> None:
     with RealAgent(program=require_program()) as agent:

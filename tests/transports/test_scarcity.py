@@ -26,7 +26,7 @@ from outrider.transports._process.spawn import remove_folder
 from outrider.transports._process.supervisor import supervisor
 from outrider.transports._process.watchdog import Watchdog
 from outrider.wire import Arrival, UnknownMessage
-from tests.transports.conftest import child, impatient, own_processes
+from tests.transports.conftest import child, impatient, logged, own_processes
 from tests.transports.test_tree import Stranger, by_marks, is_alive, marked, stranger, tree_of
 
 __all__ = ["marked", "stranger"]
@@ -168,7 +168,7 @@ def test_a_piece_that_has_begun_stays_in_the_queue_when_no_file_can_be_opened() 
 def test_a_watchdog_that_cannot_be_started_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     with few_files(1):
         Watchdog("test").start()
-    assert "the watchdog cannot be started" in caplog.text
+    assert "the watchdog cannot be started" in logged(caplog)
 
 
 # The temporary folder.
@@ -199,7 +199,7 @@ async def test_a_folder_that_cannot_be_removed_does_not_keep_close_from_returnin
         patched.setattr(os, "rmdir", refuse)
         await transport.close()
     assert transport.returncode == 0
-    (left,) = re.findall("the private folder (.*) could not be removed", caplog.text)
+    (left,) = re.findall("the private folder (.*) could not be removed", logged(caplog))
     remove_folder(Path(left))
 
 

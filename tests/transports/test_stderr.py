@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 
 import anyio
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 from outrider.errors import ProcessExited
 from outrider.transports._process import child as _child
 from outrider.transports._process.child import StderrLog
-from tests.transports.conftest import impatient
+from outrider.transports._process.wakeup import process_log
+from tests.transports.conftest import DEADLINE, impatient, logged
 
 pytestmark = pytest.mark.anyio
 
@@ -45,7 +47,7 @@ async def test_a_callback_that_raises_is_called_again(caplog: pytest.LogCaptureF
     async with impatient("writes_to_stderr", "one\ntwo\n", stderr=fail) as transport:
         await anext(transport.messages())
     assert lines == ["one", "two"]
-    assert caplog.text.count("the stderr callback failed") == 2
+    assert logged(caplog).count("the stderr callback failed") == 2
     caplog.clear()
 
 
@@ -57,8 +59,39 @@ async def test_a_callback_that_blocks_does_not_keep_close_from_returning(
     released = threading.Event()
     async with impatient("writes_to_stderr", "one\n", stderr=lambda _: released.wait()) as transport:
         await anext(transport.messages())
-    assert "the stderr callback still runs" in caplog.text
+    assert "the stderr callback still runs" in logged(caplog)
     released.set()
+
+
+class BlockedHandler(logging.Handler):
+    """One that never gets its record off."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_reached, self.released = threading.Event(), threading.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.is_reached.set()
+        self.released.wait()
+
+
+async def test_a_handler_of_the_log_that_blocks_holds_up_nobody() -> None:
+    log, handler = logging.getLogger("outrider.process"), BlockedHandler()
+    level = log.level
+    log.addHandler(handler)
+    log.setLevel(logging.DEBUG)
+    try:
+        async with impatient("writes_to_stderr", "one\n" * 5000) as transport:
+            await anext(transport.messages())
+            assert handler.is_reached.wait(DEADLINE)
+            with anyio.fail_after(DEADLINE):
+                await transport.close()
+        assert len(process_log.thread.calls) <= 1000
+    finally:
+        log.setLevel(level)
+        log.removeHandler(handler)
+        handler.released.set()
+        process_log.thread.drain(DEADLINE)
 
 
 @pytest.mark.requirement("F1")

@@ -7,6 +7,7 @@ import logging
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
 
@@ -17,11 +18,12 @@ from outrider.command import Command
 from outrider.errors import LaunchError, TransportClosed
 from outrider.transports import ProcessTransport
 from outrider.transports._process import child as _child
+from outrider.transports._process import processes as _processes
 from outrider.transports._process.child import Child
-from outrider.transports._process.processes import Tree, processes
+from outrider.transports._process.processes import ProcessTable, Stat, Tree, processes
 from outrider.transports._process.supervisor import Supervisor, supervisor
 from outrider.transports._process.wakeup import Poller
-from tests.transports.conftest import DEADLINE, impatient, own_processes, wait_for
+from tests.transports.conftest import DEADLINE, impatient, logged, own_processes, wait_for
 
 pytestmark = pytest.mark.anyio
 
@@ -67,6 +69,26 @@ async def test_the_thread_ends_with_the_last_child_and_is_there_for_the_next() -
         wait_for(lambda: not own_threads())
 
 
+async def test_a_child_that_ends_while_it_is_registered_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended, register = threading.Event(), Poller.register
+    release = Child.release
+
+    def note(child: Child) -> None:
+        release(child)
+        ended.set()
+
+    def register_slowly(poller: Poller, number: int, events: int) -> None:
+        register(poller, number, events)
+        if threading.current_thread() is threading.main_thread():
+            # All of its descriptors would be closed by then, if the other thread did not wait.
+            ended.wait(0.05)
+
+    monkeypatch.setattr(Child, "release", note)
+    monkeypatch.setattr(Poller, "register", register_slowly)
+    async with ProcessTransport(Command(("true",))) as transport:
+        assert await transport.receive() == b""
+
+
 @pytest.mark.parametrize("name", ["serve", "descriptors", "_shut_down", "_finish", "_clean_up"])
 async def test_an_error_of_one_child_is_its_own(
     name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -79,7 +101,7 @@ async def test_an_error_of_one_child_is_its_own(
         monkeypatch.setattr(child_of(transport), name, fail)
         with anyio.fail_after(DEADLINE):
             await transport.close()
-        assert "a bug" in caplog.text
+        assert "a bug" in logged(caplog)
         await other.send(b"still there\n")
         assert await other.receive() == b"still there\n"
     assert other.returncode == 0
@@ -105,7 +127,7 @@ async def test_a_round_that_fails_is_not_the_last(
             await transport.close()
             await other.close()
     assert (transport.returncode, other.returncode) == (0, 0)
-    assert caplog.text.count("the supervisor failed, and goes on") == 5
+    assert logged(caplog).count("the supervisor failed, and goes on") == 5
     caplog.clear()
 
 
@@ -123,7 +145,7 @@ async def test_a_search_that_fails_counts_as_unclear(
         with anyio.fail_after(DEADLINE):
             await transport.close()
     assert transport.returncode == 0
-    assert "the search for processes failed" in caplog.text
+    assert "the search for processes failed" in logged(caplog)
     caplog.clear()
 
 
@@ -161,31 +183,44 @@ async def test_a_stderr_callback_that_blocks_holds_up_nobody_else(monkeypatch: p
         await blocked.close()
 
 
-async def test_children_that_end_at_the_same_moment_share_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_to_close_300_looks_at_each_process_as_often_as_to_close_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Children that end at the same moment share a search, so a close takes no longer the more there are."""
+    if not processes().has_tags:  # what they have started is looked for before they are ended, too
+        pytest.skip("there are more searches, then")
     searches: list[int] = []
-    find = Tree.find
+    looks: Counter[int] = Counter()
+    find, stat_of = Tree.find, type(processes()).stat_of
 
-    def count(self: Tree, numbers: dict[int, object]) -> Iterator[tuple[int, int]]:
+    def count_searches(self: Tree, numbers: dict[int, object]) -> Iterator[tuple[int, int]]:
         searches.append(len(numbers))
         return find(self, numbers)
 
-    monkeypatch.setattr(Tree, "find", count)
+    def count_looks(self: ProcessTable, pid: int) -> Stat | None:
+        looks[pid] += 1
+        return stat_of(self, pid)
+
     owner = supervisor()
-    transports = [ProcessTransport(CAT, grace=DEADLINE) for _ in range(10)]
+    transports = [ProcessTransport(CAT, grace=DEADLINE) for _ in range(300)]
     for transport in transports:
         await transport.connect()
-    if not processes().has_tags:  # what they have started is looked for before they are ended, too
-        pytest.skip("there are more searches, then")
     monkeypatch.setattr(owner, "_search_at", time.monotonic() + 3600)
+    monkeypatch.setattr(Tree, "find", count_searches)
+    monkeypatch.setattr(type(processes()), "stat_of", count_looks)
     for transport in transports:
         transport.end()
-    wait_for(lambda: len(owner._searches) == 10)
+    wait_for(lambda: len(owner._searches) == 300)
     monkeypatch.setattr(owner, "_search_at", 0.0)
     owner.wake()
     with anyio.fail_after(DEADLINE):
         for transport in transports:
             await transport.close()
-    assert searches == [10]
+    assert searches == [300]
+    # One that came and went meanwhile has others looked at again.
+    assert max(looks.values()) <= _processes._LOOKS
+    assert {looks[transport.pid or 0] for transport in transports} == {1}
 
 
 async def test_without_a_thread_nothing_is_started(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import pytest
 from outrider.errors import TranscriptDamaged, UsageError
 from outrider.transports import TraceFile, read_trace, timeline
 from tests import tapes
+from tests.cases import every_case
 
 
 def made(path: Path, count: int = 3) -> Path:
@@ -84,7 +85,7 @@ def test_further_fields_of_a_line_are_no_error(tmp_path: Path) -> None:
     assert [record.text for record in read_trace(tmp_path / "more").records] == ["a"]
 
 
-@pytest.mark.parametrize("name", tapes.NAMES)
+@every_case("name", tapes.NAMES)
 def test_recordings_without_a_header_are_read_as_they_are(name: str) -> None:
     path = tapes.FOLDER / f"{name}.jsonl.gz"
     recording = read_trace(path)

@@ -6,15 +6,16 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from outrider.transports import ProcessTransport
-from outrider.transports._process import processes as _processes
 from outrider.transports._process import watchdog_main as _watchdog_main
-from outrider.transports._process.processes import Leader, Tree, environment_of, processes, stat_of
+from outrider.transports._process.processes import Leader, ProcTable, Tree, processes
+from tests.proc import environment_of, process_ids, stat_of
 from tests.transports.conftest import child, wait_for
 
 by_marks = pytest.mark.skipif(
@@ -22,11 +23,17 @@ by_marks = pytest.mark.skipif(
 )
 
 
-class Stranger:
-    """A process that is not ours, or that is if it is told to carry a marker."""
+HOST = f"test{os.getpid()}"
+"""Not the same in any two processes: other tests that run now end what is theirs."""
 
-    def __init__(self, **env: str) -> None:
-        self.process = subprocess.Popen(["sleep", "3600"], env=dict(os.environ) | env, start_new_session=True)
+
+class Stranger:
+    """A process that is not ours, or that is if it carries our marker, for the child of a number."""
+
+    def __init__(self, number: int | None = None) -> None:
+        marker = {} if number is None else {f"OUTRIDER_{HOST}": str(number)}
+        command = ["sleep", "3600"]
+        self.process = subprocess.Popen(command, env=dict(os.environ) | marker, start_new_session=True)
         # Before exec a new process still has the environment of its parent.
         wait_for(lambda: b"sleep" in Path(f"/proc/{self.pid}/cmdline").read_bytes())
 
@@ -45,7 +52,7 @@ def stranger() -> Iterator[Stranger]:
 
 @pytest.fixture
 def marked() -> Iterator[Stranger]:
-    one = Stranger(OUTRIDER_test="1")
+    one = Stranger(1)
     yield one
     one.process.kill()
     one.process.wait()
@@ -55,11 +62,18 @@ def is_alive(one: Stranger) -> bool:
     return one.process.poll() is None
 
 
-def tree_of(pid: int, host_id: str = "test", number: int = 1) -> tuple[Tree, Leader]:
+def tree_of(pid: int, host_id: str = HOST, number: int = 1) -> tuple[Tree, Leader]:
     """A tree with one child, which is this process, or one that is not ours."""
     tree, leader = Tree(host_id), Leader(number, pid)
     tree.add(leader)
     return tree, leader
+
+
+def found(tree: Tree, numbers: list[int]) -> list[tuple[int, int]]:
+    """What a search finds, in order; repeated, as sessions do, where many processes come and go."""
+    while True:
+        with suppress(BlockingIOError):
+            return sorted(tree.find(numbers))
 
 
 def test_members_are_those_of_the_group_and_those_with_the_marker(
@@ -69,27 +83,31 @@ def test_members_are_those_of_the_group_and_those_with_the_marker(
     assert tree.members(leader) == [stranger.pid]
     tree, leader = tree_of(stranger.pid)
     assert set(tree.members(leader)) == {stranger.pid, marked.pid}
-    assert list(tree.find([1])) == [(1, marked.pid)]
+    assert found(tree, [1]) == [(1, marked.pid)]
     assert set(tree.find()) == {(1, marked.pid), (1, stranger.pid)}
 
 
-@pytest.mark.parametrize("host_id, number", [("tes", 1), ("est", 1), ("test", 11), ("test=1", 1)])
+@pytest.mark.parametrize(
+    "host_id, number",
+    [(HOST[:-1], 1), (HOST[1:], 1), (HOST, 11), (f"{HOST}=1", 1)],
+    ids=["start", "end", "longer", "value"],
+)
 def test_a_marker_must_be_whole(host_id: str, number: int, stranger: Stranger, marked: Stranger) -> None:
     tree, leader = tree_of(stranger.pid, host_id, number)
     assert marked.pid not in tree.members(leader)
-    assert list(tree.find([number])) == []
+    assert found(tree, [number]) == []
 
 
 def test_one_search_finds_what_belongs_to_each_child(stranger: Stranger, marked: Stranger) -> None:
-    other = Stranger(OUTRIDER_test="2")
+    other = Stranger(2)
     try:
         tree, _ = tree_of(stranger.pid)
         second = Leader(2, 2**22 + 1)
         tree.add(second)
-        assert sorted(tree.find([1, 2])) == [(1, marked.pid), (2, other.pid)]
-        assert list(tree.find([2])) == [(2, other.pid)]
+        assert found(tree, [1, 2]) == [(1, marked.pid), (2, other.pid)]
+        assert found(tree, [2]) == [(2, other.pid)]
         tree.remove(second)
-        assert list(tree.find([1])) == [(1, marked.pid)]
+        assert found(tree, [1]) == [(1, marked.pid)]
     finally:
         other.process.kill()
         other.process.wait()
@@ -100,15 +118,15 @@ def test_a_process_that_is_known_is_not_looked_at_again(
     stranger: Stranger, marked: Stranger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tree, _ = tree_of(os.getpid())
-    assert (1, marked.pid) in set(tree.find([1]))
+    assert (1, marked.pid) in found(tree, [1])
     looked_at: list[int] = []
 
-    def look(pid: int) -> bytes:
+    def look(_: ProcTable, pid: int) -> bytes:
         looked_at.append(pid)
         return environment_of(pid)
 
-    monkeypatch.setattr(_processes, "environment_of", look)
-    assert (1, marked.pid) in set(tree.find([1]))
+    monkeypatch.setattr(ProcTable, "environment_of", look)
+    assert (1, marked.pid) in found(tree, [1])
     assert stranger.pid not in looked_at
     assert marked.pid not in looked_at
 
@@ -137,9 +155,9 @@ def test_a_number_that_went_to_another_process_is_not_signalled(stranger: Strang
 def test_what_started_before_the_child_is_not_of_its_making(stranger: Stranger, marked: Stranger) -> None:
     started = processes().stat_of(marked.pid)
     assert started is not None
-    tree = Tree("test")
+    tree = Tree(HOST)
     tree.add(Leader(1, stranger.pid, started.started + 1))
-    assert list(tree.find([1])) == []
+    assert found(tree, [1]) == []
 
 
 def test_a_process_that_is_gone_has_nothing() -> None:
@@ -170,7 +188,7 @@ def test_where_there_is_no_proc_there_are_no_others(monkeypatch: pytest.MonkeyPa
         raise FileNotFoundError
 
     monkeypatch.setattr(os, "scandir", refuse)
-    assert _processes.process_ids() == []
+    assert process_ids() == []
 
 
 @pytest.mark.anyio
@@ -219,7 +237,7 @@ def test_the_watchdog_ends_what_is_ours_and_removes_the_folders(
         1: {"group": marked.pid, "started": 0, "folder": str(folder)},
         2: {"group": stranger.pid, "started": 0, "folder": None},
     }
-    _watchdog_main.clean_up("test", children)
+    _watchdog_main.clean_up(HOST, children)
     assert marked.process.wait() == -signal.SIGTERM
     assert is_alive(stranger)
     assert not folder.exists()

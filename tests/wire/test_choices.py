@@ -13,6 +13,7 @@ from outrider.wire.choices import (
     ASSISTANT_MESSAGE_ERRORS,
     CAPABILITIES,
     EFFORT_LEVELS,
+    EXIT_REASONS,
     PERMISSION_MODES,
     SETTING_SOURCES,
     TERMINAL_TASK_STATUSES,
@@ -35,6 +36,7 @@ from outrider.wire.choices import (
     TaskNotificationStatus,
     TaskUpdatedStatus,
     TerminalReason,
+    usage_notice,
 )
 from tests.cases import every_case
 
@@ -105,6 +107,7 @@ def test_assistant_error_kinds() -> None:
         (known(RateLimitType), {"five_hour", "seven_day", "overage"}),
         (known(ServerToolName), {"web_search", "web_fetch", "code_execution"}),
         (known(SessionState), {"idle", "running", "requires_action"}),
+        (EXIT_REASONS, {"clear", "resume", "logout", "prompt_input_exit", "other"}),
         (CAPABILITIES, {"interrupt_receipt_v1", "sdk_mcp_manifests"}),
     ],
 )
@@ -118,11 +121,23 @@ def test_a_task_is_over_in_the_terminal_statuses_only() -> None:
 
 
 def test_no_set_has_a_value_twice() -> None:
-    assert len(ALIASES) == 23
+    assert len(ALIASES) == 24
     for name in ALIASES:
         values = known(getattr(choices, name))
         assert values
         assert len(set(values)) == len(values), name
+
+
+def test_what_a_text_tells_about_usage() -> None:
+    said = {
+        "You've hit your 5-hour limit · resets 9:50am (UTC)": "limit",
+        "You've used 75% of your weekly limit": "warning",
+        "Now using usage credits": "transition",
+        "This service is disabled for your organisation": "org_policy",
+        "Limits are a matter of taste.": None,
+        "": None,
+    }
+    assert {text: usage_notice(text) for text in said} == said
 
 
 class Chosen(Value):

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from outrider import allow, deny
 from outrider._display import chopped, one_line, printable
-from outrider.app._render import call_in_words, shortened, tool_name
+from outrider.app._render import call_in_words, counted, shortened, tool_name
 from outrider.handlers import decline
 
 if TYPE_CHECKING:
@@ -338,7 +338,7 @@ class Asker:
             shown = min(shown + room, len(sheet.rows))
             if not (left := len(sheet.rows) - shown):
                 return True
-            rows = f"{left:,} more line{'s' if left > 1 else ''}: "
+            rows = f"{counted(left, 'more line')}: "
             key = await self._key((" ", "Space", "next page"), ("e", "e", "to the end"), _NO, before=rows)
             if key == "n":
                 return False

@@ -22,7 +22,7 @@ from outrider._threads import start_thread
 from outrider.app._ask import Asker
 from outrider.app._flags import BY_OPTION, Code, code_of, in_one_line, working_folder
 from outrider.app._render import Stream, describe, money, shortened
-from outrider.app._run import follow, opened, summary
+from outrider.app._run import follow, is_embedded, opened, summary
 from outrider.app._terminal import Terminal
 from outrider.errors import ConnectionLost, OutriderError
 from outrider.wire import AssistantMessage, InitMessage, StreamEvent
@@ -117,9 +117,9 @@ def hold_chat(fields: OptionFields, *, no_color: bool) -> int:
     chosen: OptionFields = {**base, **Asker(terminal, stream, cwd=cwd).fields(), **fields}
     made: outrider.sync.Session = outrider.sync.Session(outrider.Options(**chosen))
     with opened(made, terminal) as session:
-        code = _Chat(session, terminal, stream).hold()
+        code = _Chat(session, terminal, stream, embedded := is_embedded(fields)).hold()
         id = session.id
-    if id is not None and outrider.Options(**chosen).persist_session:
+    if id is not None and not embedded and outrider.Options(**chosen).persist_session:
         terminal.note(Text(f"To continue: outrider chat --resume {quote(one_line(id))}", style="dim"))
     return code
 
@@ -127,10 +127,13 @@ def hold_chat(fields: OptionFields, *, no_color: bool) -> int:
 class _Chat:
     """One conversation."""
 
-    def __init__(self, session: Session[object], terminal: Terminal, stream: Stream) -> None:
+    def __init__(
+        self, session: Session[object], terminal: Terminal, stream: Stream, is_embedded: bool
+    ) -> None:
         self._session = session
         self._terminal = terminal
         self._stream = stream
+        self._is_embedded = is_embedded
         self._notices = BackgroundNotices(session, terminal, stream)
         self._read = _reader(terminal, self._notices)
         self._commands: Mapping[str, Callable[[str], None]] = {
@@ -220,6 +223,7 @@ class _Chat:
         info = self._session.info
         dot = f" {self._terminal.glyphs.dot} "
         program = f"Claude Code {one_line(info.version)}" if info.version else "Claude Code"
+        program = "the embedded agent" if self._is_embedded else program
         head = Text.assemble(("Outrider", "bold cyan"), f" {outrider.__version__}{dot}{program}")
         self._terminal.note(head)
         if self._terminal.can_ask:

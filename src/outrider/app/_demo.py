@@ -9,7 +9,7 @@ import inspect
 import io
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import msgspec
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from outrider import Answer, Message, Options, PermissionRequest, Result
+    from outrider.app._flags import AgentKind
     from outrider.testing import Request, Step
 
 
@@ -123,7 +124,7 @@ _HOOK_SAYS: Final = "hook error:"
 
 
 def show_demo(
-    agent: Literal["simulated", "real"],
+    agent: AgentKind,
     *,
     no_color: bool,
     speed: float,
@@ -159,9 +160,7 @@ def show_demo(
 
 
 @contextmanager
-def _agent(
-    kind: Literal["simulated", "real"], delay: float, program: str | None
-) -> Generator[tuple[Options, str]]:
+def _agent(kind: AgentKind, delay: float, program: str | None) -> Generator[tuple[Options, str]]:
     """Options for an agent that plays the script in its own folder, and its description."""
     script = make_script(delay)
     if kind == "real":

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-import sys
 import tempfile
 import time
 from importlib import metadata
@@ -20,10 +19,11 @@ from rich.text import Text
 
 import outrider
 from outrider._display import one_line
-from outrider.app._flags import BY_OPTION, Code, in_one_line
-from outrider.app._render import LABEL
+from outrider.app._flags import BY_OPTION, Code, Switches, in_one_line
+from outrider.app._render import LABEL, counted
+from outrider.app._run import AS_USUAL
 from outrider.app._terminal import Terminal
-from outrider.errors import AgentTooOld, OutriderError
+from outrider.errors import INSTALL, AgentTooOld, OutriderError
 from outrider.launch import MINIMUM_AGENT_VERSION, Search, search_agent
 from outrider.redaction import MASK, mask
 from outrider.transcripts import config_folder
@@ -40,17 +40,16 @@ State: TypeAlias = Literal["ok", "warning", "problem"]
 
 
 class Check(msgspec.Struct, frozen=True):
-    """The result of a check: its state, what was found, and what to do."""
+    """The result of a check: its state, what was found, and what to do. Secrets in it are masked."""
 
     name: str
     state: State
     text: str
     advice: str = ""
 
-    @classmethod
-    def of(cls, name: str, state: State, text: str, advice: str = "") -> Check:
-        """Make one with secrets masked."""
-        return cls(name, state, mask(text), mask(advice))
+    def __post_init__(self) -> None:
+        for name in ("text", "advice"):
+            msgspec.structs.force_setattr(self, name, mask(getattr(self, name)))
 
 
 _NEEDED: Final = ("anyio", "msgspec")
@@ -79,17 +78,16 @@ def machine_checks(environ: Mapping[str, str], cwd: str | None) -> Iterator[Chec
     yield from _limits()
 
 
-def program_check(program: str | None) -> tuple[Search, Check]:
+def program_check(program: str | None, *, with_places: bool) -> tuple[Search, Check]:
     """Find Claude Code."""
     search = search_agent(cli_path=program)
     if search.found is not None:
-        return search, Check.of("program", "ok", f"{search.found} ({search.tried[-1].source})")
-    tried = "; ".join(map(str, search.tried))
-    advice = (
-        "Install it with `npm install -g @anthropic-ai/claude-code`, add its folder to PATH, "
-        "or give its path as `--program`."
-    )
-    return search, Check.of("program", "problem", f"not found. Searched: {tried}", advice)
+        return search, Check("program", "ok", f"{search.found} ({search.tried[-1].source})")
+    tried = " (-v lists the places)"
+    if with_places or program is not None:
+        tried = f". Searched: {'; '.join(map(str, search.tried))}"
+    advice = f"Install it with `{INSTALL}`, add its folder to PATH, or give its path as `--program`."
+    return search, Check("program", "problem", f"not found{tried}", advice)
 
 
 def credentials(environ: Mapping[str, str]) -> list[str]:
@@ -99,7 +97,7 @@ def credentials(environ: Mapping[str, str]) -> list[str]:
 
 def _python() -> Check:
     system = f"{platform.system()} {platform.machine()}"
-    return Check.of("Python", "ok", f"{platform.python_version()} on {system}")
+    return Check("Python", "ok", f"{platform.python_version()} on {system}")
 
 
 def _packages() -> Check:
@@ -109,7 +107,7 @@ def _packages() -> Check:
     text = f"outrider {outrider.__version__}, {there}" + (
         f"; not installed: {', '.join(absent)}" if absent else ""
     )
-    return Check.of("packages", "ok", text)
+    return Check("packages", "ok", text)
 
 
 def _version(package: str) -> str | None:
@@ -124,28 +122,26 @@ def _config(environ: Mapping[str, str]) -> Check:
     if not folder.exists():
         parent = next((each for each in folder.parents if each.exists()), Path("/"))
         if os.access(parent, os.W_OK):
-            return Check.of("configuration", "ok", f"{folder} does not exist yet: Claude Code creates it")
+            return Check("configuration", "ok", f"{folder} does not exist yet: Claude Code creates it")
         advice = "Set CLAUDE_CONFIG_DIR to a writable folder, or run with `--hermetic`."
-        return Check.of("configuration", "problem", f"{folder} does not exist and cannot be created", advice)
+        return Check("configuration", "problem", f"{folder} does not exist and cannot be created", advice)
     if fault := _write_fault(folder):
         advice = "Fix its permissions, set CLAUDE_CONFIG_DIR, or run with `--hermetic`."
-        return Check.of("configuration", "problem", f"{folder} is not writable: {fault}", advice)
-    return Check.of("configuration", "ok", str(folder))
+        return Check("configuration", "problem", f"{folder} is not writable: {fault}", advice)
+    return Check("configuration", "ok", str(folder))
 
 
 def _working_folder(cwd: str | None) -> Check:
     try:
         folder = Path(cwd or ".").absolute()
     except FileNotFoundError:
-        return Check.of("working folder", "problem", "it no longer exists", "Change to another folder.")
+        return Check("working folder", "problem", "it no longer exists", "Change to another folder.")
     if not folder.is_dir():
-        return Check.of(
-            "working folder", "problem", f"{folder} is not a folder", "Create it, or use another."
-        )
+        return Check("working folder", "problem", f"{folder} is not a folder", "Create it, or use another.")
     if fault := _write_fault(folder):
         text = f"{folder} is not writable: {fault}"
-        return Check.of("working folder", "warning", text, "Claude Code can read there, but change nothing.")
-    return Check.of("working folder", "ok", str(folder))
+        return Check("working folder", "warning", text, "Claude Code can read there, but change nothing.")
+    return Check("working folder", "ok", str(folder))
 
 
 def _temporary_folder() -> Check:
@@ -156,13 +152,11 @@ def _temporary_folder() -> Check:
         free = shutil.disk_usage(folder).free
     except OSError as error:
         advice = "Set TMPDIR to a writable folder."
-        return Check.of("temporary folder", "problem", f"it is not writable: {error}", advice)
+        return Check("temporary folder", "problem", f"it is not writable: {error}", advice)
     text = f"{folder}, {free / 1024**3:.1f} GiB free"
     if free < _FREE_SPACE:
-        return Check.of(
-            "temporary folder", "warning", text, "Free some space, or set TMPDIR to another folder."
-        )
-    return Check.of("temporary folder", "ok", text)
+        return Check("temporary folder", "warning", text, "Free some space, or set TMPDIR to another folder.")
+    return Check("temporary folder", "ok", text)
 
 
 def _write_fault(folder: Path) -> str:
@@ -175,18 +169,15 @@ def _write_fault(folder: Path) -> str:
 
 
 def _network(environ: Mapping[str, str]) -> Check:
-    given = {
-        name: environ.get(name) or environ.get(name.lower()) or ""
-        for name in _NETWORK
-        if environ.get(name) or environ.get(name.lower())
-    }
+    found = {name: environ.get(name) or environ.get(name.lower()) for name in _NETWORK}
+    given = {name: value for name, value in found.items() if value}
     if not given:
-        return Check.of("network", "ok", "no proxy, default API address")
+        return Check("network", "ok", "no proxy, default API address")
     shown = ", ".join(f"{name}={_without_user(value)}" for name, value in given.items())
     certificates = given.get("NODE_EXTRA_CA_CERTS")
     if certificates and not Path(certificates).is_file():
-        return Check.of("network", "problem", shown, "NODE_EXTRA_CA_CERTS is not a file: fix or unset it.")
-    return Check.of("network", "ok", shown)
+        return Check("network", "problem", shown, "NODE_EXTRA_CA_CERTS is not a file: fix or unset it.")
+    return Check("network", "ok", shown)
 
 
 def _without_user(address: str) -> str:
@@ -199,8 +190,6 @@ def _without_user(address: str) -> str:
 
 
 def _limits() -> Iterator[Check]:
-    if sys.platform == "win32":
-        return
     import resource
 
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -208,12 +197,12 @@ def _limits() -> Iterator[Check]:
     if hasattr(resource, "RLIMIT_NPROC"):
         text += f", processes {_limit(resource.getrlimit(resource.RLIMIT_NPROC)[0])}"
     if files != resource.RLIM_INFINITY and files < _OPEN_FILES:
-        yield Check.of("limits", "warning", text, f"Raise it: `ulimit -n {_OPEN_FILES * 4}`.")
+        yield Check("limits", "warning", text, f"Raise it: `ulimit -n {_OPEN_FILES * 4}`.")
     else:
-        yield Check.of("limits", "ok", text)
+        yield Check("limits", "ok", text)
     if os.geteuid() == 0 and not os.environ.get("IS_SANDBOX"):
         advice = "Run as another user, or set IS_SANDBOX=1 inside a container."
-        yield Check.of("user", "warning", "root: Claude Code refuses to bypass permissions", advice)
+        yield Check("user", "warning", "root: Claude Code refuses to bypass permissions", advice)
 
 
 def _limit(number: int) -> str:
@@ -231,12 +220,13 @@ _NAME: Final = 2 * LABEL
 _STYLES: Final[Mapping[State, str]] = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 
 
-def examine(*, no_color: bool, as_json: bool, program: str | None, cwd: str | None) -> int:
+def examine(switches: Switches, *, as_json: bool, program: str | None, cwd: str | None) -> int:
     """Run and print all checks; gives the exit code, which is 1 if there is a problem."""
-    terminal = Terminal(no_color=no_color)
+    terminal = Terminal(no_color=switches.no_color)
     checks: list[Check] = []
+    with_places = as_json or switches.is_verbose
     try:
-        for check in _checks(terminal, program, cwd, is_quiet=as_json):
+        for check in _checks(terminal, program, cwd, is_quiet=as_json, with_places=with_places):
             checks.append(check)
             if not as_json:
                 _print(terminal, check)
@@ -245,48 +235,48 @@ def examine(*, no_color: bool, as_json: bool, program: str | None, cwd: str | No
     problems = sum(check.state == "problem" for check in checks)
     warnings = sum(check.state == "warning" for check in checks)
     if as_json:
-        told = {"ok": not problems, "checks": checks}
-        terminal.write_json(msgspec.json.format(msgspec.json.encode(told).decode(), indent=2))
+        content = {"ok": not problems, "checks": checks}
+        terminal.write_json(msgspec.json.format(msgspec.json.encode(content).decode(), indent=2))
     else:
         terminal.print()
         terminal.print(_verdict(problems, warnings))
     return Code.FAILED if problems else Code.OK
 
 
-def _checks(terminal: Terminal, program: str | None, cwd: str | None, *, is_quiet: bool) -> Iterator[Check]:
+def _checks(
+    terminal: Terminal, program: str | None, cwd: str | None, *, is_quiet: bool, with_places: bool
+) -> Iterator[Check]:
     yield from machine_checks(os.environ, cwd)
-    search, found = program_check(program)
+    search, found = program_check(program, with_places=with_places)
     yield found
     if search.found is None:
         yield _variables_alone("Claude Code was not found")
         return
     if not is_quiet:
         terminal.wait("starting Claude Code, without a prompt")
-    options = outrider.Options(
+    options = outrider.Options(**AS_USUAL).replace(
         cli_path=search.found, cwd=cwd, persist_session=False, timeouts={"connect": _CONNECT}
     )
     try:
         with outrider.sync.Session(options) as session:
             yield from _of_session(session)
     except AgentTooOld as error:
-        yield Check.of(
-            "version", "problem", f"{error.version}; at least {error.minimum} is needed", error.hint
-        )
+        yield Check("version", "problem", f"{error.version}; at least {error.minimum} is needed", error.hint)
         yield _variables_alone("Claude Code is too old")
     except OutriderError as error:
         line = in_one_line(error, BY_OPTION)
-        yield Check.of("start", "problem", line.removesuffix(error.hint).strip(), error.hint)
+        yield Check("start", "problem", line.removesuffix(error.hint).strip(), error.hint)
         yield _variables_alone("Claude Code does not start")
 
 
 def _of_session(session: outrider.sync.Session) -> Iterator[Check]:
     info = session.info
-    yield Check.of("version", "ok", f"{info.version or 'unknown'} (at least {MINIMUM_AGENT_VERSION})")
-    yield Check.of("capabilities", "ok", ", ".join(sorted(info.capabilities)) or "none")
+    yield Check("version", "ok", f"{info.version or 'unknown'} (at least {MINIMUM_AGENT_VERSION})")
+    yield Check("capabilities", "ok", ", ".join(sorted(info.capabilities)) or "none")
     yield _authentication(info.account)
     servers = _servers(session)
     if not servers:
-        yield Check.of("MCP servers", "ok", "none")
+        yield Check("MCP servers", "ok", "none")
     for server in servers:
         yield _server(server)
 
@@ -299,18 +289,18 @@ def _authentication(account: AccountInfo) -> Check:
     through = "" if provider == "firstParty" else f", through {provider}"
     named = credentials(os.environ)
     if sources or through:
-        return Check.of("authentication", "ok", f"{' and '.join(sources) or 'by the provider'}{through}")
+        return Check("authentication", "ok", f"{' and '.join(sources) or 'by the provider'}{through}")
     if named:
-        return Check.of("authentication", "ok", f"{', '.join(named)} in the environment")
-    advice = "Log in with `claude auth login`, or set ANTHROPIC_API_KEY."
-    return Check.of("authentication", "problem", "Claude Code has no credentials", advice)
+        return Check("authentication", "ok", f"{', '.join(named)} in the environment")
+    advice = "Log in with `claude auth login`, or `export` ANTHROPIC_API_KEY."
+    return Check("authentication", "problem", "Claude Code has no credentials", advice)
 
 
 def _variables_alone(why: str) -> Check:
     named = credentials(os.environ)
     if named:
-        return Check.of("authentication", "ok", f"{', '.join(named)} in the environment")
-    return Check.of("authentication", "warning", f"unknown, because {why}", "Fix that first.")
+        return Check("authentication", "ok", f"{', '.join(named)} in the environment")
+    return Check("authentication", "warning", f"unknown, because {why}", "Fix that first.")
 
 
 def _servers(session: outrider.sync.Session) -> list[McpServerStatus]:
@@ -327,14 +317,14 @@ def _server(server: McpServerStatus) -> Check:
     name = f"MCP {one_line(server.name)}"
     match server.status:
         case "connected":
-            return Check.of(name, "ok", f"connected, {len(server.tools or ())} tools")
+            return Check(name, "ok", f"connected, {len(server.tools or ())} tools")
         case "disabled":
-            return Check.of(name, "ok", "disabled")
+            return Check(name, "ok", "disabled")
         case "needs-auth":
-            return Check.of(name, "warning", "needs a login", "Log in with `claude mcp`.")
+            return Check(name, "warning", "needs a login", "Log in with `claude mcp`.")
         case status:
             reason = f": {one_line(server.error)}" if server.error else ""
-            return Check.of(name, "warning", f"{status}{reason}", "Check its command or address.")
+            return Check(name, "warning", f"{status}{reason}", "Check its command or address.")
 
 
 # Output.
@@ -359,11 +349,7 @@ def _print(terminal: Terminal, check: Check) -> None:
 
 def _verdict(problems: int, warnings: int) -> Text:
     if problems:
-        return Text(f"{_count(problems, 'problem')}, {_count(warnings, 'warning')}.", style="bold red")
+        return Text(f"{counted(problems, 'problem')}, {counted(warnings, 'warning')}.", style="bold red")
     if warnings:
-        return Text(f"This should work, with {_count(warnings, 'warning')}.", style="bold yellow")
+        return Text(f"This should work, with {counted(warnings, 'warning')}.", style="bold yellow")
     return Text("No problems found.", style="bold green")
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"

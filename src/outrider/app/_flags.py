@@ -18,6 +18,7 @@ import typer
 
 from outrider import errors
 from outrider._display import one_line
+from outrider.approvals import ApprovalError
 from outrider.errors import OptionsError
 from outrider.fleet import JournalBusy, JournalInvalid
 
@@ -75,6 +76,7 @@ _CODES: Final[tuple[tuple[type[BaseException], Code], ...]] = (
     (errors.FolderNotFound, Code.USAGE),
     (errors.UserNotFound, Code.USAGE),
     (errors.TranscriptError, Code.USAGE),
+    (ApprovalError, Code.USAGE),
     (errors.CommandTooLong, Code.USAGE),
     (JournalBusy, Code.USAGE),
     (JournalInvalid, Code.USAGE),
@@ -118,6 +120,8 @@ def in_one_line(error: BaseException, flags: Mapping[str, str]) -> str:
 Form: TypeAlias = Literal["text", "whole", "number", "switch", "several", "commas", "pairs", "arguments"]
 """How a flag is given: once with a value, without one, several times, or as a comma-separated list."""
 
+AgentKind: TypeAlias = Literal["simulated", "real"]
+
 F = TypeVar("F", bound=Callable[..., object])
 
 
@@ -132,23 +136,35 @@ class Switches:
 
     def __init__(self) -> None:
         self.is_debugging = False
+        self.is_verbose = False
         self.no_color = False
 
 
 class Flag(NamedTuple):
     """A flag, and the option that it sets."""
 
-    names: tuple[str, ...]
-    option: str
+    spelled: str
+    """Its name, and a short one."""
     help: str
-    form: Form = "text"
     value: str = ""
     """The name of its value in the help."""
-    group: str = ""
+    form: Form = "text"
+    sets: str = ""
+    """The option that it sets, if that is not called as the flag is."""
     key: str = ""
     """The part of the option that it sets."""
     means: object = True
     """The value that a switch sets."""
+    group: str = ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.spelled.split())
+
+    @property
+    def option(self) -> str:
+        """The option that it sets."""
+        return self.sets or self.names[0].lstrip("-").replace("-", "_")
 
     @property
     def parameter(self) -> str:
@@ -167,105 +183,80 @@ class Flag(NamedTuple):
         ]
 
 
+def grouped(groups: Mapping[str, Sequence[Flag]]) -> tuple[Flag, ...]:
+    """Flags by the heading that the help shows them under."""
+    return tuple(flag._replace(group=group) for group, flags in groups.items() for flag in flags)
+
+
 _GROUPS: Final[Mapping[str, tuple[Flag, ...]]] = {
     "Model": (
-        Flag(("--model", "-m"), "model", "Model name or alias.", value="NAME"),
-        Flag(
-            ("--fallback-model",),
-            "fallback_model",
-            "Model to use if that one is overloaded.",
-            "several",
-            "NAME",
-        ),
-        Flag(("--effort",), "effort", "How hard the model works on an answer.", value="LEVEL"),
-        Flag(
-            ("--max-thinking-tokens",),
-            "max_thinking_tokens",
-            "Limit of thinking tokens; 0: no thinking.",
-            "whole",
-            "N",
-        ),
-        Flag(("--max-turns",), "max_turns", "Limit of model calls.", "whole", "N"),
-        Flag(("--max-budget",), "max_budget_usd", "Limit of the cost.", "number", "USD"),
-        Flag(("--system-prompt",), "system_prompt", "Replace the system prompt.", value="TEXT"),
-        Flag(("--append-system-prompt",), "append_system_prompt", "Add to the system prompt.", value="TEXT"),
+        Flag("--model -m", "Model name or alias.", "NAME"),
+        Flag("--fallback-model", "Model to use if that one is overloaded.", "NAME", "several"),
+        Flag("--effort", "How hard the model works on an answer.", "LEVEL"),
+        Flag("--max-thinking-tokens", "Limit of thinking tokens; 0: no thinking.", "N", "whole"),
+        Flag("--max-turns", "Limit of model calls.", "N", "whole"),
+        Flag("--max-budget", "Limit of the cost.", "USD", "number", "max_budget_usd"),
+        Flag("--system-prompt", "Replace the system prompt.", "TEXT"),
+        Flag("--append-system-prompt", "Add to the system prompt.", "TEXT"),
     ),
     "Permissions": (
+        Flag("--permission-mode", "default, acceptEdits, plan, dontAsk, bypassPermissions.", "MODE"),
         Flag(
-            ("--permission-mode",),
-            "permission_mode",
-            "default, acceptEdits, plan, dontAsk, bypassPermissions.",
-            value="MODE",
-        ),
-        Flag(
-            ("--allow",),
-            "allowed_tools",
+            "--allow",
             "Allow without asking, such as Read, 'Bash(git *)'.",
-            "several",
             "RULE",
-        ),
-        Flag(("--deny",), "disallowed_tools", "Never allow.", "several", "RULE"),
-        Flag(
-            ("--extra-tool",),
-            "extra_tools",
-            "Let rules name a tool that Outrider does not know.",
             "several",
-            "NAME",
+            "allowed_tools",
         ),
-        Flag(("--tools",), "tools", "Built-in tools to offer; '' for none.", "commas", "NAMES"),
-        Flag(("--mcp-config",), "mcp_servers", "File that lists MCP servers.", value="FILE"),
-        Flag(("--strict-mcp-config",), "strict_mcp_config", "Use no other MCP servers.", "switch"),
-        Flag(("--plugin",), "plugins", "Folder of a plugin.", "several", "PATH"),
+        Flag("--deny", "Never allow.", "RULE", "several", "disallowed_tools"),
         Flag(
-            ("--setting-sources",),
-            "setting_sources",
-            "Settings to load: user, project, local. Default: none.",
-            "commas",
-            "NAMES",
+            "--extra-tool",
+            "Let rules name a tool that Outrider does not know.",
+            "NAME",
+            "several",
+            "extra_tools",
         ),
-        Flag(("--settings",), "settings", "Settings file, or JSON.", value="FILE"),
+        Flag("--tools", "Built-in tools to offer; '' for none.", "NAMES", "commas"),
+        Flag("--mcp-config", "File that lists MCP servers.", "FILE", sets="mcp_servers"),
+        Flag("--strict-mcp-config", "Use no other MCP servers.", form="switch"),
+        Flag("--plugin", "Folder of a plugin.", "PATH", "several", "plugins"),
+        Flag("--setting-sources", "Settings to read: user, project, local; '' for none.", "NAMES", "commas"),
+        Flag("--settings", "Settings file, or JSON.", "FILE"),
     ),
     "Environment": (
-        Flag(("--cwd", "-C"), "cwd", "Working folder.", value="FOLDER"),
-        Flag(("--add-dir",), "add_dirs", "Further folder to work in.", "several", "FOLDER"),
+        Flag("--cwd -C", "Working folder.", "FOLDER"),
+        Flag("--add-dir", "Further folder to work in.", "FOLDER", "several", "add_dirs"),
         Flag(
-            ("--hermetic",), "isolation", "Ignore this machine's configuration.", "switch", means="hermetic"
+            "--hermetic", "Ignore this machine's configuration.", "", "switch", "isolation", means="hermetic"
         ),
-        Flag(("--env",), "env", "Set a variable for Claude Code.", "pairs", "NAME=VALUE"),
-        Flag(("--pass-env",), "env_policy", "Pass this variable on, and no others.", "several", "NAME"),
-        Flag(("--program",), "cli_path", "Path of Claude Code.", value="PATH"),
+        Flag("--env", "Set a variable for Claude Code.", "NAME=VALUE", "pairs"),
+        Flag("--pass-env", "Pass this variable on, and no others.", "NAME", "several", "env_policy"),
+        Flag("--program", "Path of Claude Code.", "PATH", sets="cli_path"),
         Flag(
-            ("--agent-arg",),
-            "extra_args",
+            "--agent-arg",
             "Further flag for Claude Code, without dashes.",
-            "arguments",
             "NAME[=VALUE]",
+            "arguments",
+            "extra_args",
         ),
-        Flag(("--timeout",), "timeouts", "Time limit of a turn.", "number", "SECONDS", key="turn"),
+        Flag("--timeout", "Time limit of a turn.", "SECONDS", "number", "timeouts", key="turn"),
     ),
     "Conversation": (
-        Flag(("--resume", "-r"), "resume", "Continue this session.", value="ID"),
+        Flag("--resume -r", "Continue this session.", "ID"),
+        Flag("--continue -c", "Continue the folder's latest session.", "", "switch", "continue_conversation"),
+        Flag("--store", "Keep the session in a store, too, and resume from it.", "URL", sets="session_store"),
+        Flag("--fork", "Continue in a copy of the session.", "", "switch", "fork_session"),
+        Flag("--title", "Title of the session.", "TEXT"),
         Flag(
-            ("--continue", "-c"), "continue_conversation", "Continue the folder's latest session.", "switch"
+            "--no-persist", "Do not keep the session on disk.", "", "switch", "persist_session", means=False
         ),
         Flag(
-            ("--store",),
-            "session_store",
-            "Keep the session in a store, too, and resume from it.",
-            value="URL",
+            "--partial", "With --json: print partial messages, too.", "", "switch", "include_partial_messages"
         ),
-        Flag(("--fork",), "fork_session", "Continue in a copy of the session.", "switch"),
-        Flag(("--title",), "title", "Title of the session.", value="TEXT"),
-        Flag(("--no-persist",), "persist_session", "Do not keep the session on disk.", "switch", means=False),
-        Flag(
-            ("--partial",), "include_partial_messages", "With --json: print partial messages, too.", "switch"
-        ),
-        Flag(("--trace",), "trace", "Record all frames, for `outrider trace show`.", value="FILE"),
+        Flag("--trace", "Record all frames, for `outrider trace show`.", "FILE"),
     ),
 }
-FLAGS: Final[tuple[Flag, ...]] = tuple(
-    flag._replace(group=group) for group, flags in _GROUPS.items() for flag in flags
-)
+FLAGS: Final[tuple[Flag, ...]] = grouped(_GROUPS)
 """The flags of `run` and `chat`."""
 
 BY_OPTION: Final[Mapping[str, str]] = {
@@ -326,10 +317,6 @@ def working_folder(fields: OptionFields) -> str | None:
         return None
 
 
-def _commas(flag: Flag, value: object) -> object:
-    return [part.strip() for part in str(value).split(",") if part.strip()]
-
-
 def _pairs(flag: Flag, value: object) -> object:
     pairs = [str(each).partition("=") for each in cast("list[object]", value)]
     for name, equals, _ in pairs:
@@ -351,7 +338,7 @@ def _invalid(flag: Flag, given: str, hint: str) -> OptionsError:
 
 
 _READERS: Final[Mapping[Form, Callable[[Flag, object], object]]] = {
-    "commas": _commas,
+    "commas": lambda _, value: [part.strip() for part in str(value).split(",") if part.strip()],
     "pairs": _pairs,
     "arguments": _arguments,
 }

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import current_thread, main_thread
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import typer
 
@@ -23,6 +23,7 @@ from outrider._version import __version__
 from outrider.app._flags import (
     BY_OPTION,
     ENDING,
+    AgentKind,
     Code,
     Failed,
     Switches,
@@ -35,17 +36,26 @@ from outrider.app._flags import (
     with_flags,
 )
 from outrider.app._fleet.commands import FLEET_COMMANDS
+from outrider.app._sessions.approvals import APPROVAL_COMMANDS
 from outrider.app._sessions.commands import SESSION_COMMANDS
+from outrider.errors import INSTALL
 from outrider.options import OptionFields
 
-AgentKind: TypeAlias = Literal["simulated", "real"]
-
 # Flags and arguments are described by types, where typer looks for them.
-_Debug: TypeAlias = Annotated[bool, switch("--debug", help="Show tracebacks.")]
+_Debug: TypeAlias = Annotated[bool, switch("--debug", help="Show logs and tracebacks.")]
+_Verbose: TypeAlias = Annotated[bool, switch("--verbose", "-v", help="Show logs, and more about errors.")]
 _NoColor: TypeAlias = Annotated[bool, switch("--no-color", help="Use no colors.")]
 _Json: TypeAlias = Annotated[bool, switch("--json", help="Print JSON.")]
 _Recording: TypeAlias = Annotated[Path, argument(help="A trace, a cassette or a recording.", metavar="FILE")]
 _Program: TypeAlias = Annotated[str | None, option("--program", metavar="PATH", help="Path of Claude Code.")]
+_Agent: TypeAlias = Annotated[
+    AgentKind,
+    typer.Option(help="Claude Code (real), or the embedded agent, which needs no key (simulated)."),
+]
+_Bare: TypeAlias = Annotated[
+    bool,
+    switch("--bare", help="Without Claude Code's system prompt, and without settings of user and project."),
+]
 _Cwd: TypeAlias = Annotated[str | None, option("--cwd", "-C", metavar="FOLDER", help="Working folder.")]
 
 
@@ -66,9 +76,12 @@ def carry_out(arguments: Sequence[str] | None = None) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":
             sys.stderr.write(f"{error.format_message()}\n")
         else:
-            text = one_line(error.format_message())
-            complain(f"error: {text.rstrip('.')}. Try `{command} --help`.")
+            text = one_line(error.format_message()).rstrip(".")
+            complain(f"error: {text}{'' if text.endswith('?') else '.'} Try `{command} --help`.")
         return Code.USAGE
+    except SystemExit as leaving:
+        # Shell completion ends like this.
+        return leaving.code if isinstance(leaving.code, int) else Code.OK
     except typer.Abort:
         return Code.INTERRUPTED
     except BrokenPipeError:
@@ -149,9 +162,13 @@ def _drop_output() -> None:
 # The commands. Their docstrings are the help.
 
 
+def _part(name: str, help: str) -> object:  # noqa: A002 - as typer calls it
+    return switch(f"--{name}/--no-{name}", help=help)
+
+
 def demo(
     switches: Switches,
-    agent: Annotated[AgentKind, typer.Option(help="The embedded agent, or Claude Code.")] = "simulated",
+    agent: _Agent = "simulated",
     speed: Annotated[
         float, typer.Option(min=0, help="2 is twice as fast, 0 has no pauses.", metavar="FACTOR")
     ] = 1.0,
@@ -175,30 +192,39 @@ def run(
         ),
     ] = None,
     json: Annotated[bool, switch("--json", help="Print the frames, one a line.")] = False,
-    output: Annotated[Path | None, option(metavar="SCHEMA", help="A JSON Schema for the answer.")] = None,
+    output: Annotated[
+        str | None, option(metavar="SCHEMA", help="A JSON Schema for the answer: a file, or JSON.")
+    ] = None,
     quiet: Annotated[bool, switch("--quiet", "-q", help="Print only the answer.")] = False,
+    agent: _Agent = "real",
+    bare: _Bare = False,
     *,
     fields: OptionFields,
 ) -> int:
     """Run one prompt and print the answer."""
-    from outrider.app._run import run_prompt
+    from outrider.app._run import agent_for, run_prompt
 
-    return run_prompt(prompt, fields, no_color=switches.no_color, as_json=json, schema=output, is_quiet=quiet)
+    with agent_for(agent, fields, is_bare=bare) as chosen:
+        return run_prompt(
+            prompt, chosen, no_color=switches.no_color, as_json=json, schema=output, is_quiet=quiet
+        )
 
 
 @with_flags
-def chat(switches: Switches, *, fields: OptionFields) -> int:
+def chat(switches: Switches, agent: _Agent = "real", bare: _Bare = False, *, fields: OptionFields) -> int:
     """Start a conversation. Ctrl-C interrupts a turn, /help lists commands."""
     from outrider.app._chat import hold_chat
+    from outrider.app._run import agent_for
 
-    return hold_chat(fields, no_color=switches.no_color)
+    with agent_for(agent, fields, is_bare=bare) as chosen:
+        return hold_chat(chosen, no_color=switches.no_color)
 
 
 def doctor(switches: Switches, json: _Json = False, program: _Program = None, cwd: _Cwd = None) -> int:
-    """Check whether Claude Code can work here, and say how to fix problems."""
+    """Check whether Claude Code works here, and how to fix it."""
     from outrider.app._doctor import examine
 
-    return examine(no_color=switches.no_color, as_json=json, program=program, cwd=cwd)
+    return examine(switches, as_json=json, program=program, cwd=cwd)
 
 
 def replay(
@@ -238,19 +264,49 @@ def migrate(
     check: Annotated[bool, switch("--check", help="Exit with 1 if anything would change.")] = False,
     json: _Json = False,
 ) -> int:
-    """Show or make the changes that move a program from claude_agent_sdk to Outrider."""
+    """Move a program from claude_agent_sdk: show or make changes."""
     from outrider.app._migrate import migrate
 
     return migrate(paths or [Path()], no_color=switches.no_color, write=write, check=check, as_json=json)
+
+
+def init(
+    switches: Switches,
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="Where to write it.", show_default="this folder")
+    ] = Path(),
+    name: Annotated[
+        str | None, option(metavar="NAME", help="The name of the project. Default: that of the folder.")
+    ] = None,
+    service: Annotated[bool, _part("service", "A service with FastAPI.")] = True,
+    batch: Annotated[bool, _part("batch", "A batch with a journal.")] = True,
+    docker: Annotated[bool, _part("docker", "A Dockerfile.")] = True,
+    ci: Annotated[bool, _part("ci", "A workflow for GitHub.")] = True,
+) -> int:
+    """Write a small project that works, with its tests."""
+    from outrider.app._project.project import Part, init
+
+    wanted: dict[Part, bool] = {"service": service, "batch": batch, "docker": docker, "ci": ci}
+    parts: set[Part] = {part for part, is_wanted in wanted.items() if is_wanted}
+    return init(folder, name, parts, no_color=switches.no_color)
 
 
 _COMMANDS: Final[dict[str, Callable[..., int]]] = {
     "demo": demo,
     "run": run,
     "chat": chat,
+    "init": init,
     "doctor": doctor,
     "replay": replay,
     "migrate": migrate,
+}
+
+
+_GROUPS: Final[dict[str, tuple[str, dict[str, Callable[..., int]]]]] = {
+    "trace": ("Inspect a trace.", {"show": trace_show}),
+    "approvals": ("Decide about what waits for a person.", APPROVAL_COMMANDS),
+    "sessions": ("List, read and change stored sessions.", SESSION_COMMANDS),
+    "fleet": ("Run, resume and report on batches of tasks.", FLEET_COMMANDS),
 }
 
 
@@ -259,7 +315,6 @@ def _app() -> typer.Typer:
     app = typer.Typer(
         # Boxes are for terminals, not for logs.
         rich_markup_mode="rich" if sys.stdout.isatty() else None,
-        add_completion=False,
         pretty_exceptions_enable=False,
         no_args_is_help=True,
         context_settings={"help_option_names": ["--help", "-h"]},
@@ -267,24 +322,23 @@ def _app() -> typer.Typer:
     )
 
     @app.callback()
-    def root(debug: _Debug = False, no_color: _NoColor = False, version: _Version = False) -> None:
-        switches.is_debugging, switches.no_color = debug, no_color
+    def root(
+        debug: _Debug = False,
+        verbose: _Verbose = False,
+        no_color: _NoColor = False,
+        version: _Version = False,
+    ) -> None:
+        switches.is_debugging, switches.is_verbose, switches.no_color = debug, debug or verbose, no_color
 
     for name, function in _COMMANDS.items():
         app.command(name)(_guarded(function, switches))
-    trace = typer.Typer(no_args_is_help=True, help="Inspect a trace.")
-    trace.command("show")(_guarded(trace_show, switches))
-    # With a callback, the only command keeps its name.
-    trace.callback()(lambda: None)
-    app.add_typer(trace, name="trace")
-    sessions = typer.Typer(no_args_is_help=True, help="List, read and change stored sessions.")
-    for name, function in SESSION_COMMANDS.items():
-        sessions.command(name)(_guarded(function, switches))
-    app.add_typer(sessions, name="sessions")
-    fleet = typer.Typer(no_args_is_help=True, help="Run, resume and report on batches of tasks.")
-    for name, function in FLEET_COMMANDS.items():
-        fleet.command(name)(_guarded(function, switches))
-    app.add_typer(fleet, name="fleet")
+    for group, (summary, commands) in _GROUPS.items():
+        inner = typer.Typer(no_args_is_help=True, help=summary)
+        for name, function in commands.items():
+            inner.command(name)(_guarded(function, switches))
+        # With a callback, an only command keeps its name.
+        inner.callback()(lambda: None)
+        app.add_typer(inner, name=group)
     return app
 
 
@@ -301,8 +355,8 @@ _Version: TypeAlias = Annotated[
 
 
 @contextmanager
-def _plain_output(is_debugging: bool) -> Generator[None]:
-    """Show warnings in one line, and logs only with `--debug`."""
+def _plain_output(switches: Switches) -> Generator[None]:
+    """Show warnings in one line, and logs only with `--verbose`."""
     import logging
     import warnings
 
@@ -317,43 +371,57 @@ def _plain_output(is_debugging: bool) -> Generator[None]:
             return one_line(super().formatMessage(record))
 
     log = logging.getLogger("outrider")
-    handler = logging.StreamHandler() if is_debugging else logging.NullHandler()
+    handler = logging.StreamHandler() if switches.is_verbose else logging.NullHandler()
     handler.setFormatter(OneLine())
     log.addHandler(handler)
     try:
         with warnings.catch_warnings():
-            if not is_debugging:
+            if not switches.is_debugging:
                 warnings.showwarning = show
-                # Whoever allows something on the command line does not want to be asked about it.
+                # Allowing something on the command line means not to be asked about it.
                 warnings.simplefilter("ignore", PermissionShadowedWarning)
             yield
     finally:
         log.removeHandler(handler)
 
 
+_WITHOUT_AGENT: Final = (
+    f"  Install it with `{INSTALL}`; if it is elsewhere, give its path as `--program`.",
+    "  To try Outrider without it: outrider run --agent simulated 'Hello'",
+)
+
+
 def _report(error: Exception, switches: Switches) -> None:
     """Write an error to stderr: in one line, or as a traceback with `--debug`."""
     from outrider.app._terminal import complain
-    from outrider.errors import OutriderError
+    from outrider.errors import AgentNotFound, OutriderError
 
     if switches.is_debugging:
         sys.stderr.write(plain("".join(traceback.format_exception(error))))
+    elif isinstance(error, AgentNotFound) and not error.message:
+        where = "" if switches.is_verbose else " -v lists where it was searched for."
+        for line in (f"error: Claude Code was not found.{where}", *_WITHOUT_AGENT):
+            complain(line)
     elif isinstance(error, OutriderError | Failed | OSError):
         complain(f"error: {in_one_line(error, BY_OPTION)}")
     else:
         complain(f"error: {type(error).__name__}: {in_one_line(error, {})} (--debug shows where)")
+    if switches.is_verbose and isinstance(error, AgentNotFound):
+        for place in error.searched:
+            complain(f"  {one_line(place)}")
 
 
 def _guarded(function: Callable[..., int], switches: Switches) -> Callable[..., object]:
     """Add the common flags to a command, and turn every error into an exit code."""
 
-    def command(*, debug: bool, no_color: bool, **given: object) -> int:
+    def command(*, debug: bool, verbose: bool, no_color: bool, **given: object) -> int:
         from outrider.app._terminal import guarded_streams
 
         switches.is_debugging |= debug
+        switches.is_verbose |= debug or verbose
         switches.no_color |= no_color
         try:
-            with guarded_streams(), _plain_output(switches.is_debugging):
+            with guarded_streams(), _plain_output(switches):
                 return function(switches, **given)
         except BrokenPipeError:
             return _pipe_closed()
@@ -371,6 +439,6 @@ def _guarded(function: Callable[..., int], switches: Switches) -> Callable[..., 
     ]
     common = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=kind)
-        for name, kind in (("debug", _Debug), ("no_color", _NoColor))
+        for name, kind in (("debug", _Debug), ("verbose", _Verbose), ("no_color", _NoColor))
     ]
     return signed(command, function, [*own, *common])

@@ -1,4 +1,4 @@
-"""Owns `outrider migrate`: replaces the other SDK's module in imports, and lists each mention that it leaves.
+"""Implements `outrider migrate`: replaces the other SDK's module in imports, and lists other mentions of it.
 
 Runs nothing of what it reads, follows no link out of a folder, and changes no other character of a file.
 """
@@ -13,7 +13,6 @@ import os
 import re
 import stat
 import subprocess
-import tempfile
 import tokenize
 import warnings
 from bisect import bisect_right
@@ -27,10 +26,10 @@ import msgspec
 from rich.text import Text
 
 from outrider._display import one_line, plain
-from outrider._folders import walk
+from outrider._folders import replace_file, walk
 from outrider._git import find_repository
 from outrider.app._flags import Code, Failed, in_one_line
-from outrider.app._render import shortened
+from outrider.app._render import counted, shortened
 from outrider.app._terminal import Terminal
 
 Counterpart: TypeAlias = Mapping[str, frozenset[str]]
@@ -38,7 +37,25 @@ Counterpart: TypeAlias = Mapping[str, frozenset[str]]
 
 _OLD: Final = "claude_agent_sdk"
 _NEW: Final = "outrider.compat"
-_MODULES: Final = ("types", "testing", "_errors")
+_MODULES: Final = (
+    "types",
+    "testing",
+    "_errors",
+    "_version",
+    "_cli_version",
+    "client",
+    "query",
+    *(
+        f"_internal.{name}"
+        for name in ("client", "message_parser", "query", "transport", "transport.subprocess_cli")
+    ),
+    # Last: the modules in it are its names.
+    "_internal",
+)
+_PRIVATE_PARTS: Final = ("_transport", "_query")
+"""What programs use of a client that is not theirs to use. Outrider has some of it."""
+_NEW_PARTS: Final = ("text", "thinking", "type")
+"""What messages have here, and those of the reference do not: programs look for them to tell what it is."""
 _MENTION = re.compile(r"(?<![\w.-])(?:claude[-_]agent[-_]sdk|claude_code_sdk)(?![\w-])")
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _FROM = re.compile(r"(?:from(?:[ \t\f]|\\\r?\n|\\\r)+)?")
@@ -50,6 +67,9 @@ _SENTENCES: Final = {
     "unknown-name": "outrider.compat has no `{found}`: it is not public.",
     "spelling": "`{found}` is written in an unusual way, and is left as it is.",
     "mention": "`{found}` is named here and left. The module is outrider.compat, the package outrider.",
+    "private": "`{found}` is private: outrider.compat has a shim, with what programs are known to use of it.",
+    "class-name": "`{found}` tells classes by name. They are the same; what the reference drops has others.",
+    "new-attribute": "`{found}`: messages have it here, and those of the reference do not.",
     "syntax": "Python cannot read it ({found}), and it is left as it is.",
     "encoding": "Its characters cannot be read ({found}), and it is left as it is.",
     "notebook": "It is not a notebook as Jupyter writes them ({found}), and is left as it is.",
@@ -57,7 +77,7 @@ _SENTENCES: Final = {
 
 
 class Finding(NamedTuple):
-    """Something that is left for the user to look at."""
+    """A place that the user has to look at."""
 
     line: int
     rule: str
@@ -82,7 +102,7 @@ class Reading(NamedTuple):
 def counterpart() -> Counterpart:
     """What there is in `outrider.compat`."""
     there = {name: _public(f"{_NEW}.{name}") for name in _MODULES}
-    return {"": _public(_NEW) | there.keys(), **there}
+    return {"": _public(_NEW) | {name for name in there if "." not in name}, **there}
 
 
 def _public(module: str) -> frozenset[str]:
@@ -112,14 +132,30 @@ def read_code(text: str, there: Counterpart, *, is_cell: bool = False) -> Readin
     findings: list[Finding] = []
     names: set[int] = set()
     """Where the SDK's name stands for what was imported, as it still does after the change."""
+    received, in_clients = _received(tree), _in_clients(tree)
     for node in ast.walk(tree):
         match node:
             case ast.Name(id=name) if _MENTION.fullmatch(name):
                 names.add(offset(node.lineno, node.col_offset))
             case ast.alias(asname=name) if name == _OLD:
                 names.add(offset(node.end_lineno or 1, node.end_col_offset or 0) - len(_OLD))
+            case ast.Attribute(attr=name, value=value) if name in _PRIVATE_PARTS:
+                if ast.unparse(value) not in ("self", "cls") or node in in_clients:
+                    findings.append(Finding(node.lineno, "private", one_line(ast.unparse(node))))
+            case ast.Call(
+                func=ast.Name(id="hasattr" | "getattr"),
+                args=[ast.expr() as value, ast.Constant(value=name), *_],
+            ):
+                if name in _PRIVATE_PARTS:
+                    findings.append(Finding(node.lineno, "private", one_line(ast.unparse(node))))
+                elif name in _NEW_PARTS and ast.unparse(value) in received:
+                    findings.append(Finding(node.lineno, "new-attribute", one_line(ast.unparse(node))))
             case _:
-                pass
+                findings += [
+                    Finding(each.lineno, "class-name", one_line(ast.unparse(each)))
+                    for each in _compared(node)
+                    if _is_class_name(each)
+                ]
     for node, old, new, unknown in _imports(tree, there):
         start = offset(node.lineno, node.col_offset)
         start = found.end() if (found := _FROM.match(text, start)) else start
@@ -130,6 +166,8 @@ def read_code(text: str, there: Counterpart, *, is_cell: bool = False) -> Readin
         else:
             edits[start] = old, new
             findings += [Finding(node.lineno, "unknown-name", unknown)] if unknown else []
+            if new.startswith(f"{_NEW}._internal"):
+                findings.append(Finding(node.lineno, "private", old))
     names |= edits.keys()
     findings += [
         Finding(bisect_right(starts, found.start()), "mention", found[0])
@@ -156,6 +194,51 @@ def _parse(text: str) -> ast.Module | SyntaxError:
         return SyntaxError(str(error) or type(error).__name__)
 
 
+def _received(tree: ast.Module) -> set[str]:
+    """The names of what is received one by one, as messages are."""
+    loops = (ast.AsyncFor, ast.comprehension)
+    found = [node for node in ast.walk(tree) if isinstance(node, loops)]
+    return {ast.unparse(node.target) for node in found if getattr(node, "is_async", True)}
+
+
+def _in_clients(tree: ast.Module) -> set[ast.AST]:
+    """All that is in classes that derive from the client."""
+    classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    clients = [each for each in classes if any("ClaudeSDKClient" in ast.unparse(base) for base in each.bases)]
+    return {node for each in clients for node in ast.walk(each)}
+
+
+def _compared(node: ast.AST) -> Sequence[ast.expr]:
+    """The values that a node tells apart, or keeps to do so later."""
+    match node:
+        case ast.Compare(left=left, comparators=others):
+            return left, *others
+        case ast.Match(subject=value) | ast.Subscript(slice=value) | ast.NamedExpr(value=value):
+            return (value,)
+        case ast.Assign(value=value):
+            return (value,)
+        case ast.Call(func=ast.Attribute(attr="get"), args=[value, *_]):
+            return (value,)
+        case ast.Call(func=ast.Name(id="getattr"), args=[_, value, *_]):
+            # The name of a method is made from it.
+            return [each for each in ast.walk(value) if isinstance(each, ast.expr)]
+        case ast.Call(func=ast.Attribute(attr="startswith" | "endswith", value=value)):
+            return (value,)
+        case _:
+            return ()
+
+
+def _is_class_name(node: ast.expr) -> bool:
+    match node:
+        case ast.Attribute(
+            attr="__name__" | "__qualname__",
+            value=ast.Call(func=ast.Name(id="type"), args=[_]) | ast.Attribute(attr="__class__"),
+        ):
+            return True
+        case _:
+            return False
+
+
 def _imports(
     tree: ast.Module, there: Counterpart
 ) -> Iterator[tuple[ast.alias | ast.ImportFrom, str, str | None, str]]:
@@ -166,13 +249,10 @@ def _imports(
                 for each in aliases:
                     if _is_old(each.name):
                         new, unknown = _new_module(each.name, [], there)
-                        # Without a name of its own, it is used as `claude_agent_sdk`, and goes on to be.
-                        yield (
-                            each,
-                            each.name,
-                            f"{_NEW} as {_OLD}" if new and not each.asname else new,
-                            unknown,
-                        )
+                        if new and not each.asname:
+                            # It is used as `claude_agent_sdk`, which stays so; that loads nothing deeper.
+                            new = f"{_NEW} as {_OLD}" if each.name.count(".") < 2 else None
+                        yield each, each.name, new, unknown
             case ast.ImportFrom(module=str(name), level=0, names=aliases) if _is_old(name):
                 yield node, name, *_new_module(name, [each.name for each in aliases], there)
             case _:
@@ -189,11 +269,12 @@ def _new_module(module: str, names: list[str], there: Counterpart) -> tuple[str 
     What is public has one place, wherever it was before.
     """
     nearest = rest = module.removeprefix(_OLD).removeprefix(".")
+    if rest not in ("types", "testing", "_errors", "_internal") and names and there[""].issuperset(names):
+        nearest = ""
     while nearest not in there:
         nearest = nearest.rpartition(".")[0]
     unknown = ", ".join(name for name in names if name not in there[nearest] | {"*"})
-    # Of `_internal` itself, a `query` is a module.
-    is_there = nearest == rest or (names and rest != "_internal" and "*" not in names and not unknown)
+    is_there = nearest == rest or (names and "*" not in names and not unknown)
     return ".".join(filter(None, (_NEW, nearest))) if is_there else None, unknown
 
 
@@ -233,7 +314,7 @@ def read_notebook(text: str, there: Counterpart) -> Reading:
 
 
 def _without_magic(source: str) -> str:
-    """A cell with what is not Python left out, letter for letter."""
+    """A cell with everything that is not Python blanked out."""
     lines = source.splitlines(keepends=True)
     if lines and lines[0].startswith("%%") and not lines[0].startswith(_PYTHON_MAGIC):
         return source
@@ -269,7 +350,7 @@ class File(msgspec.Struct, frozen=True):
 def files_in(paths: Sequence[Path], failed: Callable[[OSError], None]) -> Iterator[Path]:
     """The files to look at: those that are named, and those in folders that mention the SDK.
 
-    What cannot be read is told to `failed`. Raises `OSError` if one of the paths is not there.
+    `failed` is called with what cannot be read. Raises `OSError` if one of the paths is not there.
     """
     seen: set[Path] = set()
     for path in paths:
@@ -322,7 +403,7 @@ def _is_mentioned(data: bytes) -> bool:
 
 
 def _ignored(repository: Path, paths: list[Path], top: Path) -> set[Path]:
-    """Which of these git ignores; none if there is no git to ask, or if the folder itself is ignored."""
+    """The paths that git ignores; none if there is no git, or if the folder itself is ignored."""
     # Of itself, a repository does not ignore anything; a nested one is not asked about what is outside.
     asked = [top, *paths] if repository in top.parents else paths
     names = b"\0".join(os.fsencode(path.relative_to(repository)) for path in asked)
@@ -336,7 +417,7 @@ def _ignored(repository: Path, paths: list[Path], top: Path) -> set[Path]:
 
 
 def examine(path: Path, there: Counterpart) -> File:
-    """What to change in a file, and what is left.
+    """Find what to change in a file, and what to report.
 
     Raises `OSError` if it cannot be read.
     """
@@ -356,7 +437,7 @@ def examine(path: Path, there: Counterpart) -> File:
 
 
 def replace(file: File) -> None:
-    """Put what is new in the place of a file, all at once or not at all; it keeps its mode.
+    """Replace a file, all at once or not at all; it keeps its mode.
 
     Raises `OSError`.
     """
@@ -365,18 +446,12 @@ def replace(file: File) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(file.path))
     if path.read_bytes() != file.before:
         raise OSError(errno.EBUSY, "It has changed in the meantime", str(file.path))
-    number, name = tempfile.mkstemp(prefix=".outrider-", dir=path.parent)
+    mode = stat.S_IMODE(path.stat().st_mode)
     try:
-        with open(number, "wb") as made:  # noqa: PTH123 - of a descriptor
-            made.write(file.after)
-            made.flush()
-            os.fsync(made.fileno())
-        Path(name).chmod(stat.S_IMODE(path.stat().st_mode))
-        Path(name).replace(path)
-    except BaseException as error:
-        Path(name).unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            error.filename = str(file.path)
+        replace_file(path, file.after)
+        path.chmod(mode)
+    except OSError as error:
+        error.filename = str(file.path)
         raise
 
 
@@ -388,7 +463,7 @@ _STYLES: Final = {"+": "green", "-": "red", "@": "cyan"}
 
 
 def migrate(paths: Sequence[Path], *, no_color: bool, write: bool, check: bool, as_json: bool) -> int:
-    """Look through files and folders, change them if that is wanted, and print what was found.
+    """Examine files and folders, change them with `write`, and print what was found.
 
     Gives the exit code. Raises `OSError` for a path that is not there.
     """
@@ -426,11 +501,14 @@ def migrate(paths: Sequence[Path], *, no_color: bool, write: bool, check: bool, 
                 {"path": _readable(file.path), **finding._asdict(), "text": finding.text}
                 for file, finding in places
             ],
+            "advice": _advice(files) if changed else [],
             "errors": [_readable(in_one_line(failure, {})) for failure in failures],
         }
         terminal.write_json(msgspec.json.format(msgspec.json.encode(content).decode(), indent=2))
     else:
         _show(terminal, changed, places)
+        if changed:
+            _show_advice(terminal, files)
         for failure in failures:
             terminal.note(f"error: {in_one_line(failure, {})}")
         if changed or places or failures:
@@ -458,6 +536,25 @@ def _show(terminal: Terminal, changed: Sequence[File], places: Sequence[tuple[Fi
         terminal.print()
 
 
+def _show_advice(terminal: Terminal, files: Sequence[File]) -> None:
+    terminal.print(Text("Also:", style="bold"))
+    for sentence in _advice(files):
+        terminal.print(Text(sentence))
+    terminal.print()
+
+
+def _advice(files: Sequence[File]) -> list[str]:
+    """What no line of the code says."""
+    program = "Claude Code is not part of the package: npm install -g @anthropic-ai/claude-code."
+    alias = f"What imports {_OLD} by itself (frameworks, tracing) works after `outrider.compat.install()`."
+    plugin = (
+        "Outrider's plugin for pytest has a simulated Claude Code. `outrider_forbid_real = true` in the "
+        "configuration of pytest refuses to start the real one; --outrider-compat does what `install` does."
+    )
+    has_tests = any(file.path.name.startswith(("test_", "conftest")) for file in files)
+    return [program, alias, plugin] if has_tests else [program, alias]
+
+
 def _diff(file: File) -> Iterator[str]:
     before, after = (
         [
@@ -477,17 +574,15 @@ def _summary(changed: Sequence[File], written: Sequence[File] | None, places: in
     done = changed if written is None else written
     text = "Nothing to change"
     if done:
-        text = f"{_count(len(done), 'file')}, {_count(sum(file.changes for file in done), 'import')} changed"
-    text += f"; {_count(places, 'place')} to look at" if places else ""
+        text = (
+            f"{counted(len(done), 'file')}, {counted(sum(file.changes for file in done), 'import')} changed"
+        )
+    text += f"; {counted(places, 'place')} to look at" if places else ""
     if changed and written is None:
         return Text(f"{text}. Nothing was written: --write makes the changes.", style="bold yellow")
     if failed := len(changed) - len(done):
-        return Text(f"{text}. {_count(failed, 'file')} could not be written.", style="bold red")
+        return Text(f"{text}. {counted(failed, 'file')} could not be written.", style="bold red")
     return Text(f"{text}.", style="bold green")
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"
 
 
 def _readable(path: Path | str) -> str:

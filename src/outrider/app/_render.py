@@ -4,9 +4,11 @@ Does not ask anything: `_ask` does."""
 
 from __future__ import annotations
 
+import operator
 import os
 import unicodedata
 from collections.abc import Iterator, Mapping
+from itertools import dropwhile
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, cast
 
 import anyio
@@ -18,36 +20,14 @@ from rich.style import Style
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
+from outrider import wire
 from outrider._display import one_line, printable
 from outrider.app._terminal import INDENT
-from outrider.wire import (
-    ApiRetryMessage,
-    AssistantMessage,
-    CompactBoundaryMessage,
-    ContentBlock,
-    ControlCancelRequest,
-    ControlRequest,
-    ControlResponse,
-    InformationalMessage,
-    InitMessage,
-    MalformedLine,
-    ModelFallbackMessage,
-    OversizedMessage,
-    PermissionDeniedMessage,
-    ResultMessage,
-    StreamEvent,
-    TaskNotificationMessage,
-    TextBlock,
-    ThinkingBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-    UnknownMessage,
-    UserMessage,
-)
 from outrider.wire.control import CanUseTool, HookCallback, ask_from_wire, request_from_wire
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.markdown import Markdown
 
     from outrider.app._terminal import Terminal
 
@@ -108,113 +88,102 @@ def describe(
     With `with_requests`, control requests and replies are described, too.
     """
     match message:
-        case UserMessage() if not is_from_agent or message.is_replay:
+        case wire.UserMessage() if not is_from_agent or message.is_replay:
             if text := message.text.strip():
                 yield DisplayLine("user", printable(text))
-        case UserMessage(content=list(blocks)) | AssistantMessage(content=list(blocks)):
+        case wire.UserMessage(content=list(blocks)) | wire.AssistantMessage(content=list(blocks)):
             is_aside = message.parent_tool_use_id is not None
             for block in blocks:
-                for each in _of_block(block, cwd, is_spoken=isinstance(message, AssistantMessage)):
+                for each in _of_block(block, cwd, is_spoken=isinstance(message, wire.AssistantMessage)):
                     yield each._replace(is_aside=is_aside)
-        case ResultMessage():
+        case wire.ResultMessage():
             yield DisplayLine("done" if message.is_success else "failed", outcome(message))
-        case ControlRequest() | ControlResponse() | ControlCancelRequest():
+        case wire.ControlRequest() | wire.ControlResponse() | wire.ControlCancelRequest():
             if with_requests:
                 yield from _of_request(message, cwd, is_from_agent)
-        case StreamEvent():
+        case wire.StreamEvent():
             pass
         case _:
             if note := _note(message):
                 yield DisplayLine("note", one_line(note))
 
 
-def _of_block(block: ContentBlock, cwd: str | None, *, is_spoken: bool) -> Iterator[DisplayLine]:
+def _of_block(block: wire.ContentBlock, cwd: str | None, *, is_spoken: bool) -> Iterator[DisplayLine]:
     match block:
-        case TextBlock(text):
+        case wire.TextBlock(text):
             # Text beside tool results in a user message was written by Claude Code.
             if text.strip() and is_spoken:
                 yield DisplayLine("agent", printable(text.strip("\n")))
-        case ThinkingBlock(thinking):
+        case wire.ThinkingBlock(thinking):
             if thinking.strip():
                 yield DisplayLine("thinks", printable(thinking.strip()))
-        case ToolUseBlock(name=name, input=input):
+        case wire.ToolUseBlock(name=name, input=input):
             yield DisplayLine("tool", call_in_words(name, input, cwd), tool_name(name))
-        case ToolResultBlock():
-            text = printable(_from_here(block.text.strip("\n"), cwd)) or "(nothing)"
+        case wire.ToolResultBlock():
+            text = printable(_from_here(block.joined_text().strip("\n"), cwd)) or "(nothing)"
             yield DisplayLine("fails" if block.is_error else "returns", text)
         case _:
             pass
 
 
-def _of_request(
-    frame: ControlRequest | ControlResponse | ControlCancelRequest, cwd: str | None, is_from_agent: bool
-) -> Iterator[DisplayLine]:
+def _of_request(frame: object, cwd: str | None, is_from_agent: bool) -> Iterator[DisplayLine]:
     match frame:
-        case ControlRequest(request=request) if is_from_agent:
+        case wire.ControlRequest(request=request) if is_from_agent:
             asked = ask_from_wire(request)
             if isinstance(asked, CanUseTool):
                 what = call_in_words(asked.tool_name, asked.input, cwd)
                 yield DisplayLine("asks", f"may it use {tool_name(asked.tool_name)}? {what}".rstrip())
             elif isinstance(asked, HookCallback):
-                yield DisplayLine("asks", one_line(f"the hook {_hook_event(request)}"))
-        case ControlRequest(request=request):
+                given = _mapping(request.get("input"))
+                names = [str(given[name]) for name in ("hook_event_name", "tool_name") if given.get(name)]
+                yield DisplayLine("asks", one_line(f"the hook {' '.join(names)}"))
+        case wire.ControlRequest(request=request):
             yield DisplayLine("request", one_line(request_from_wire(request).subtype))
-        case ControlResponse(response=response) if is_from_agent:
+        case wire.ControlResponse(response=response) if is_from_agent:
             if response.error:
                 yield DisplayLine("refused", printable(response.error))
-        case ControlResponse(response=response):
+        case wire.ControlResponse(response=response):
             if answer := _answer(response.response, response.error):
                 yield DisplayLine("answer", printable(answer))
         case _:
             yield DisplayLine("note", "request cancelled")
 
 
-def _hook_event(request: Mapping[str, object]) -> str:
-    given = request.get("input")
-    if not isinstance(given, Mapping):
-        return ""
-    fields = cast("Mapping[str, object]", given)
-    return " ".join(str(fields[name]) for name in ("hook_event_name", "tool_name") if fields.get(name))
-
-
 def _answer(payload: object, error: str | None) -> str:
-    if error:
-        return error
-    if not isinstance(payload, Mapping):
-        return ""
-    fields = cast("Mapping[str, object]", payload)
+    fields = _mapping(payload)
+    decided = _mapping(fields.get("hookSpecificOutput"))
+    parts = decided.get("permissionDecision"), decided.get("permissionDecisionReason")
     if "behavior" in fields:
-        return f"{fields['behavior']} {fields.get('message') or ''}".strip()
-    own = fields.get("hookSpecificOutput")
-    if isinstance(own, Mapping):
-        decided = cast("Mapping[str, object]", own)
-        parts = (decided.get("permissionDecision"), decided.get("permissionDecisionReason"))
-        return " ".join(str(part) for part in parts if part)
-    return ""
+        parts = fields["behavior"], fields.get("message")
+    return error or " ".join(str(part) for part in parts if part)
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
 
 
 def _note(message: object) -> str:
     match message:
-        case InitMessage(model=model, tools=tools, permission_mode=mode):
+        case wire.InitMessage(model=model, tools=tools, permission_mode=mode):
             return f"{model}, {len(tools)} tools, permission mode {mode}"
-        case ApiRetryMessage():
+        case wire.ApiRetryMessage():
             status = f"status {message.error_status}" if message.error_status else "no answer"
             return f"the API failed ({status}): attempt {message.attempt} of {message.max_retries}"
-        case CompactBoundaryMessage():
+        case wire.CompactBoundaryMessage():
             return "conversation compacted"
-        case PermissionDeniedMessage(tool_name=name):
+        case wire.PermissionDeniedMessage(tool_name=name):
             return f"{tool_name(name)} was denied by Claude Code's rules"
-        case ModelFallbackMessage():
+        case wire.ModelFallbackMessage():
             return "switched to the fallback model"
-        case InformationalMessage(content=content):
+        case wire.InformationalMessage(content=content):
             return content
-        case TaskNotificationMessage():
+        case wire.TaskNotificationMessage():
             return f"background task {message.status}: {message.summary}"
-        case MalformedLine():
+        case wire.MalformedLine():
             return f"not a frame: {message.text}"
-        case OversizedMessage():
+        case wire.OversizedMessage():
             return f"message of {message.size:,} bytes skipped"
-        case UnknownMessage(type=type):
+        case wire.UnknownMessage(type=type):
             return f"message of unknown type: {type}"
         case _:
             return ""
@@ -259,13 +228,18 @@ def shortened(text: str, length: int = _LONG) -> str:
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
-def outcome(result: ResultMessage) -> str:
+def outcome(result: wire.ResultMessage) -> str:
     """Describe the end of a turn on one line."""
     if not result.is_success and (result.errors or result.result):
         return shortened(one_line((result.errors or [str(result.result)])[0]))
     words = "" if result.is_success else f"{one_line(result.subtype)}, "
     seconds = result.duration_ms / 1000
     return f"{words}{result.num_turns} model calls, {seconds:.1f} s, {money(result.cost_usd)} so far"
+
+
+def counted(number: int, thing: str) -> str:
+    """A number of things: `1 task`, `2 tasks`."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def money(usd: float) -> str:
@@ -304,9 +278,18 @@ _MOST_LINES: Final[Mapping[Kind, int]] = {"returns": 3, "fails": 3, "thinks": 3,
 class Page:
     """Prints a conversation with labels, optionally also to a second console, `copy`."""
 
-    def __init__(self, terminal: Terminal, *, with_times: bool = False, copy: Console | None = None) -> None:
+    def __init__(
+        self,
+        terminal: Terminal,
+        *,
+        with_times: bool = False,
+        with_markdown: bool = False,
+        copy: Console | None = None,
+    ) -> None:
+        """`with_markdown`: a terminal shows what the agent says as it is meant."""
         self.terminal = terminal
         self._with_times = with_times
+        self._with_markdown = with_markdown and terminal.is_live
         self._copy = copy
 
     def print(self, renderable: RenderableType = "") -> None:
@@ -317,6 +300,9 @@ class Page:
 
     def say(self, line: DisplayLine, *, label: str | None = None, at: float | None = None) -> None:
         """Print a line with its label."""
+        if self._with_markdown and line.kind == "agent" and not line.is_aside:
+            self.terminal.print(self._rendered(line.text), end="")
+            return
         self.terminal.print(self._block(line, label, at, self.terminal.out))
         if self._copy is not None:
             self._copy.print(self._block(line, label, at, self._copy), highlight=False)
@@ -343,6 +329,15 @@ class Page:
 
     def _left(self) -> int:
         return LABEL + _MARGIN + (8 if self._with_times else 0)
+
+    def _rendered(self, text: str) -> SegmentLines:
+        style, console = Style.parse(_LOOKS["agent"][0]), self.terminal.out
+        width = min(console.width, _WIDEST) - self._left()
+        rows = markdown_rows(text, console, max(width, 20))
+        first, *more = list(dropwhile(operator.not_, rows)) or [[]]
+        head = [Segment(f"{'agent':>{LABEL}}", style), Segment(" " * _MARGIN), *first]
+        left = Segment(" " * self._left())
+        return SegmentLines([head, *([left, *row] if row else row for row in more)], new_lines=True)
 
     def _block(
         self, line: DisplayLine, label: str | None, at: float | None, console: Console
@@ -465,17 +460,17 @@ class Stream:
 
     def show(self, message: object) -> None:
         """Show a message."""
-        if isinstance(message, StreamEvent):
+        if isinstance(message, wire.StreamEvent):
             if message.parent_tool_use_id is None:
                 self._grow(message.text)
             return
-        if isinstance(message, AssistantMessage) and message.parent_tool_use_id is None and message.text:
+        if isinstance(message, wire.AssistantMessage) and message.parent_tool_use_id is None and message.text:
             # The complete message repeats what was streamed.
             if not self._is_streamed and message.error is None:
                 self._grow(message.text)
             self.finish()
         # The start is reported by the caller.
-        if not isinstance(message, InitMessage):
+        if not isinstance(message, wire.InitMessage):
             for each in describe(message, cwd=self._cwd):
                 self._line(each)
         self.remember(message)
@@ -483,7 +478,7 @@ class Stream:
 
     def remember(self, message: object) -> None:
         """Note that a message is on the screen."""
-        if isinstance(message, AssistantMessage):
+        if isinstance(message, wire.AssistantMessage):
             self._shown_calls.update(call.id for call in message.tool_uses)
 
     async def wait_for(self, tool_use_id: str | None) -> None:
@@ -517,13 +512,8 @@ class Stream:
 
     def _lines(self, text: str) -> list[list[Segment]]:
         """The rendered lines that are not printed yet."""
-        # Slow to import.
-        from rich.markdown import Markdown
-
         console = self.terminal.out
-        options = console.options.update_width(max(console.width - len(INDENT), 20))
-        drawn = console.render_lines(Markdown(text, hyperlinks=False), options, pad=False)
-        rows = [row for line in drawn for row in _fitting(_without_margin(line), options.max_width)]
+        rows = markdown_rows(text, console, max(console.width - len(INDENT), 20))
         return [_indented(row) for row in rows[self._printed :]]
 
     def _print(self, text: str) -> None:
@@ -558,6 +548,23 @@ class Stream:
     def _wait(self) -> None:
         if not self._text:
             self.terminal.wait("working")
+
+
+def parsed_markdown(text: str) -> Markdown:
+    """Markdown whose HTML is shown as text. Rich would leave it out, and "Replace <name>" be a riddle."""
+    # Slow to import.
+    from markdown_it import MarkdownIt
+    from rich.markdown import Markdown
+
+    parsed = Markdown("", hyperlinks=False)
+    parsed.parsed = MarkdownIt(options_update={"html": False}).enable(["strikethrough", "table"]).parse(text)
+    return parsed
+
+
+def markdown_rows(text: str, console: Console, width: int) -> list[list[Segment]]:
+    """Markdown as rows of this width at most."""
+    drawn = console.render_lines(parsed_markdown(text), console.options.update_width(width), pad=False)
+    return [row for line in drawn for row in _fitting(_without_margin(line), width)]
 
 
 def _indented(line: list[Segment]) -> list[Segment]:

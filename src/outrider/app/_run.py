@@ -8,6 +8,7 @@ from __future__ import annotations
 import select
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 import msgspec
@@ -17,21 +18,49 @@ import outrider
 from outrider._display import escaped_json, one_line
 from outrider.app._ask import Asker
 from outrider.app._flags import Code, Failed, working_folder
-from outrider.app._render import Stream, money
+from outrider.app._render import Stream, counted, money
 from outrider.app._terminal import Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
-    from pathlib import Path
 
     from outrider import Message, Result
+    from outrider.app._flags import AgentKind
     from outrider.options import OptionFields
     from outrider.sync import Session, Turn
 
 
-# Shared with `_chat` and `_demo`.
+# Shared with `_chat`, `_demo` and `_doctor`.
 
 S = TypeVar("S", bound="Session[object]")
+
+AS_USUAL: Final[OptionFields] = {
+    "system_prompt": {"type": "preset", "preset": "claude_code"},
+    "setting_sources": None,
+}
+"""Claude Code as people know it: with its own system prompt, and the settings that it reads by itself."""
+
+
+@contextmanager
+def agent_for(kind: AgentKind, fields: OptionFields, *, is_bare: bool) -> Generator[OptionFields]:
+    """The options for a session with this agent, in the order of the defaults and the flags."""
+    chosen: OptionFields = {**fields} if is_bare else {**AS_USUAL, **fields}
+    if chosen.get("isolation") == "hermetic" and "setting_sources" not in fields:
+        chosen.pop("setting_sources", None)
+    if kind == "real":
+        yield chosen
+        return
+    from outrider.testing import Simulator
+
+    # It runs none of its tools by itself, so it may work in the user's folder.
+    cwd = working_folder(fields)
+    with Simulator(folder=cwd) as agent:
+        yield {**chosen, "transport": agent}
+
+
+def is_embedded(fields: OptionFields) -> bool:
+    """Whether the embedded agent answers: its sessions end with it."""
+    return fields.get("transport") is not None
 
 
 @contextmanager
@@ -72,20 +101,13 @@ def follow(turn: Turn[object], show: Callable[[Message], None], terminal: Termin
         terminal.clear()
 
 
-def summary(result: Result[object], terminal: Terminal, *, with_session: bool = False) -> Text:
+def summary(result: Result[object], terminal: Terminal, more: str = "") -> Text:
     """The cost and duration of a turn, on one line."""
     dot = f" {terminal.glyphs.dot} "
-    calls = f"{result.num_turns} model call{'' if result.num_turns == 1 else 's'}"
     usage = result.usage
-    parts = [
-        calls,
-        f"{result.duration:.1f} s",
-        f"{usage.total_tokens:,} tokens",
-        money(usage.cost_usd),
-    ]
-    if with_session and result.session_id:
-        parts.append(f"session {one_line(result.session_id)}")
-    return Text(dot.join(parts), style="dim")
+    parts = [counted(result.num_turns, "model call"), f"{result.duration:.1f} s"]
+    parts += [f"{usage.total_tokens:,} tokens", money(usage.cost_usd)]
+    return Text(dot.join((*parts, *([more] if more else []))), style="dim")
 
 
 # The command.
@@ -100,7 +122,7 @@ def run_prompt(
     *,
     no_color: bool,
     as_json: bool,
-    schema: Path | None,
+    schema: str | None,
     is_quiet: bool,
 ) -> int:
     """Run a prompt and print the answer; gives the exit code."""
@@ -127,7 +149,8 @@ def run_prompt(
     if not as_json:
         _print_answer(terminal, result, is_structured=schema is not None)
     if not (is_quiet or as_json):
-        terminal.note(summary(result, terminal, with_session=True))
+        kept_as = f"session {one_line(result.session_id)}" if result.session_id else ""
+        terminal.note(summary(result, terminal, "embedded agent" if is_embedded(fields) else kept_as))
     if isinstance(result.error, outrider.TurnInterrupted):
         return Code.INTERRUPTED
     result.raise_for_error()
@@ -171,20 +194,22 @@ def read_prompt(given: str | None) -> str:
 
 def _piped() -> str:
     """Read stdin to its end; after a while, say that this is being waited for."""
-    if sys.platform != "win32" and not select.select([sys.stdin], [], [], _SILENCE)[0]:
+    if not select.select([sys.stdin], [], [], _SILENCE)[0]:
         sys.stderr.write("waiting for the end of stdin; use `</dev/null` if there is nothing to read\n")
     return sys.stdin.read()
 
 
-def read_schema(path: Path) -> Mapping[str, object]:
-    """Read the JSON Schema of `--output`. Raises `Failed`."""
+def read_schema(given: str) -> Mapping[str, object]:
+    """Read the JSON Schema of `--output`, a file or JSON. Raises `Failed`."""
+    shown = "it" if given.lstrip().startswith("{") else given
     try:
-        value: object = msgspec.json.decode(path.read_bytes())
+        data = given.encode() if shown == "it" else Path(given).read_bytes()
+        value: object = msgspec.json.decode(data)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise Failed(f"--output: {path} cannot be read: {reason}.", Code.USAGE) from error
+        raise Failed(f"--output: {shown} cannot be read: {reason}.", Code.USAGE) from error
     except ValueError as error:
-        raise Failed(f"--output: {path} is not JSON: {error}.", Code.USAGE) from error
+        raise Failed(f"--output: {shown} is not JSON: {error}.", Code.USAGE) from error
     if not isinstance(value, dict):
-        raise Failed(f"--output: {path} is not a JSON Schema: it must be an object.", Code.USAGE)
+        raise Failed(f"--output: {shown} is not a JSON Schema: it must be an object.", Code.USAGE)
     return cast("Mapping[str, object]", value)

@@ -91,6 +91,10 @@ class SafeConsole(Console):
             super().print(*objects, **given)
             self.control(_WRAP_ON)
 
+    def on_broken_pipe(self) -> None:
+        # Rich would end the process, with another code.
+        raise BrokenPipeError
+
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
             if segment.control:
@@ -327,9 +331,6 @@ class Terminal:
         """
         import anyio
 
-        if sys.platform == "win32":
-            typed = (await self.line(prompt) or "").strip().lower()[:1]
-            return typed if typed and typed in keys else default
         fd = sys.stdin.fileno()
         begun = ""
         with _single_keys(fd):
@@ -353,13 +354,9 @@ class Terminal:
 
         Whatever was typed before the prompt was shown is discarded.
         """
-        import anyio
-
-        if sys.platform == "win32":
-            self.voice.print(prompt, end="", soft_wrap=True)
-            typed = await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
-            return typed.rstrip("\n") if typed else None
         import termios
+
+        import anyio
 
         fd = sys.stdin.fileno()
         termios.tcflush(fd, termios.TCIFLUSH)

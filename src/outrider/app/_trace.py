@@ -12,7 +12,7 @@ from rich.text import Text
 
 from outrider._display import one_line, printable
 from outrider.app._flags import Code, Failed
-from outrider.app._render import DisplayLine, Page, describe, shortened
+from outrider.app._render import DisplayLine, Page, counted, describe, shortened
 from outrider.app._terminal import Terminal
 from outrider.errors import MalformedFrame
 from outrider.transports import read_trace, timeline
@@ -63,8 +63,7 @@ def _finish(terminal: Terminal, recording: Recording) -> int:
 
 
 def _about(recording: Recording) -> str:
-    runs = len(recording.runs)
-    return f" — {runs} run{'' if runs == 1 else 's'} of Claude Code"
+    return f" — {counted(len(recording.runs), 'run')} of Claude Code"
 
 
 class _Player:

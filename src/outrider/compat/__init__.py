@@ -4,50 +4,60 @@ It translates, and has no protocol of its own. The guide for migrating lists the
 Names are loaded on first use.
 """
 
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from outrider._lazy import lazily
-from outrider._version import __version__ as __version__
+from outrider.compat._version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from outrider.compat import _cli_version as _cli_version
     from outrider.compat import _errors as _errors
+    from outrider.compat import _internal as _internal
+    from outrider.compat import _version as _version
+    from outrider.compat import client as client
     from outrider.compat import testing as testing
     from outrider.compat import types as types
-    from outrider.compat._client import ClaudeSDKClient as ClaudeSDKClient
     from outrider.compat._errors import ClaudeSDKError as ClaudeSDKError
     from outrider.compat._errors import CLIConnectionError as CLIConnectionError
     from outrider.compat._errors import CLIJSONDecodeError as CLIJSONDecodeError
     from outrider.compat._errors import CLINotFoundError as CLINotFoundError
     from outrider.compat._errors import ProcessError as ProcessError
     from outrider.compat._errors import ResultError as ResultError
-    from outrider.compat._query import query as query
-    from outrider.compat._sessions import delete_session as delete_session
-    from outrider.compat._sessions import fork_session as fork_session
-    from outrider.compat._sessions import get_session_info as get_session_info
-    from outrider.compat._sessions import get_session_messages as get_session_messages
-    from outrider.compat._sessions import get_subagent_messages as get_subagent_messages
-    from outrider.compat._sessions import list_sessions as list_sessions
-    from outrider.compat._sessions import list_subagents as list_subagents
-    from outrider.compat._sessions import project_key_for_directory as project_key_for_directory
-    from outrider.compat._sessions import rename_session as rename_session
-    from outrider.compat._sessions import tag_session as tag_session
-    from outrider.compat._stores import InMemorySessionStore as InMemorySessionStore
-    from outrider.compat._stores import delete_session_via_store as delete_session_via_store
-    from outrider.compat._stores import fold_session_summary as fold_session_summary
-    from outrider.compat._stores import fork_session_via_store as fork_session_via_store
-    from outrider.compat._stores import get_session_info_from_store as get_session_info_from_store
-    from outrider.compat._stores import get_session_messages_from_store as get_session_messages_from_store
-    from outrider.compat._stores import get_subagent_messages_from_store as get_subagent_messages_from_store
-    from outrider.compat._stores import import_session_to_store as import_session_to_store
-    from outrider.compat._stores import list_sessions_from_store as list_sessions_from_store
-    from outrider.compat._stores import list_subagents_from_store as list_subagents_from_store
-    from outrider.compat._stores import rename_session_via_store as rename_session_via_store
-    from outrider.compat._stores import tag_session_via_store as tag_session_via_store
+    from outrider.compat._sessions.disk import delete_session as delete_session
+    from outrider.compat._sessions.disk import fork_session as fork_session
+    from outrider.compat._sessions.disk import get_session_info as get_session_info
+    from outrider.compat._sessions.disk import get_session_messages as get_session_messages
+    from outrider.compat._sessions.disk import get_subagent_messages as get_subagent_messages
+    from outrider.compat._sessions.disk import list_sessions as list_sessions
+    from outrider.compat._sessions.disk import list_subagents as list_subagents
+    from outrider.compat._sessions.disk import project_key_for_directory as project_key_for_directory
+    from outrider.compat._sessions.disk import rename_session as rename_session
+    from outrider.compat._sessions.disk import tag_session as tag_session
+    from outrider.compat._sessions.stores import InMemorySessionStore as InMemorySessionStore
+    from outrider.compat._sessions.stores import delete_session_via_store as delete_session_via_store
+    from outrider.compat._sessions.stores import fold_session_summary as fold_session_summary
+    from outrider.compat._sessions.stores import fork_session_via_store as fork_session_via_store
+    from outrider.compat._sessions.stores import get_session_info_from_store as get_session_info_from_store
+    from outrider.compat._sessions.stores import (
+        get_session_messages_from_store as get_session_messages_from_store,
+    )
+    from outrider.compat._sessions.stores import (
+        get_subagent_messages_from_store as get_subagent_messages_from_store,
+    )
+    from outrider.compat._sessions.stores import import_session_to_store as import_session_to_store
+    from outrider.compat._sessions.stores import list_sessions_from_store as list_sessions_from_store
+    from outrider.compat._sessions.stores import list_subagents_from_store as list_subagents_from_store
+    from outrider.compat._sessions.stores import rename_session_via_store as rename_session_via_store
+    from outrider.compat._sessions.stores import tag_session_via_store as tag_session_via_store
     from outrider.compat._tools import SdkMcpTool as SdkMcpTool
     from outrider.compat._tools import ToolAnnotations as ToolAnnotations
     from outrider.compat._tools import create_sdk_mcp_server as create_sdk_mcp_server
     from outrider.compat._tools import tool as tool
     from outrider.compat._transport import Transport as Transport
+    from outrider.compat.client import ClaudeSDKClient as ClaudeSDKClient
+    from outrider.compat.query import query as query
     from outrider.compat.types import TERMINAL_TASK_STATUSES as TERMINAL_TASK_STATUSES
     from outrider.compat.types import AgentDefinition as AgentDefinition
     from outrider.compat.types import AssistantMessage as AssistantMessage
@@ -181,3 +191,30 @@ if TYPE_CHECKING:
     from outrider.compat.types import WorktreeCreateHookSpecificOutput as WorktreeCreateHookSpecificOutput
 else:
     __getattr__, __dir__, __all__ = lazily(__name__)
+
+
+class _Package(ModuleType):
+    def __setattr__(self, name: str, value: object) -> None:
+        # Importing a module makes it an attribute of its package. As in the reference, `query` is the
+        # function all the same, and the module is found by its full name.
+        is_module = name == "query" and isinstance(value, ModuleType)
+        super().__setattr__(name, vars(value)[name] if is_module else value)
+
+
+sys.modules[__name__].__class__ = _Package
+
+
+def install() -> None:
+    """Let `import claude_agent_sdk` mean this package, in this process and nowhere else.
+
+        import outrider.compat
+
+        outrider.compat.install()  # before anything imports claude_agent_sdk
+
+    Frameworks and instrumentors that import that name, patch it or ask for its version then work with
+    Outrider. A second call does nothing. Raises `outrider.errors.UsageError` if the reference itself is
+    imported already.
+    """
+    from outrider.compat._alias import add_alias
+
+    add_alias()

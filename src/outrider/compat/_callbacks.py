@@ -17,7 +17,7 @@ from outrider.compat.types import (
     ToolPermissionContext,
 )
 from outrider.handlers import Hook, call, name_of
-from outrider.handlers._calls import is_async
+from outrider.handlers._calls import starter_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,10 +83,10 @@ def _calling(event: str, callback: HookCallback) -> Callable[..., object]:
     if not callable(callback):
         raise TypeError(f"hooks[{event!r}] must hold functions, not {type(callback).__name__}")
 
-    async def hook(told: HookInput, context: HookContext) -> object:
-        if is_async(callback):
-            return await callback(cast("Any", told.raw), context.tool_use_id, {"signal": None})
-        return await call(callback, told.raw, context.tool_use_id, {"signal": None})
+    start = starter_of(callback)
+
+    async def hook(hook_input: HookInput, context: HookContext) -> object:
+        return await start(hook_input.raw, context.tool_use_id, {"signal": None})
 
     hook.__name__ = hook.__qualname__ = name_of(callback)
     return hook

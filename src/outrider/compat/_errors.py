@@ -24,6 +24,7 @@ from outrider.errors import (
     SessionNotFound,
     StoreError,
     StoreTimedOut,
+    TranscriptError,
 )
 from outrider.session import SessionState
 
@@ -118,7 +119,7 @@ def _text(value: object) -> str | None:
 def _texts(value: object) -> list[str]:
     """The non-blank texts of a list, or of a single value."""
     each: list[object] = cast("list[object]", value) if isinstance(value, list) else [value]
-    return [text for text in each if isinstance(text, str) and text.strip()]
+    return [text.strip() for text in each if isinstance(text, str) and text.strip()]
 
 
 # Outrider's errors as those of the reference.
@@ -134,23 +135,26 @@ def translating() -> Generator[None]:
     try:
         yield
     except OutriderError as error:
-        if (told := translated(error)) is error:
+        if (found := translated(error)) is error:
             raise
-        raise told from error
+        raise found from error
 
 
-@contextmanager
-def writing_to(session: Session) -> Generator[None]:
+class writing_to:  # noqa: N801 - as `translating`, but without a generator: it is entered for each request
     """The same for writes: a session that had ended before is a connection error."""
-    was_closed = session.state is SessionState.CLOSED
-    with translating():
-        try:
-            yield
-        except ProcessExited as error:
-            if not was_closed:
-                raise
+
+    def __init__(self, session: Session) -> None:
+        self._was_closed = session.state is SessionState.CLOSED
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, ProcessExited) and self._was_closed:
             said = f"Cannot write to terminated process (exit code: {error.returncode})"
             raise CLIConnectionError(said) from error
+        if isinstance(error, OutriderError) and (found := translated(error)) is not error:
+            raise found from error
 
 
 def translated(error: OutriderError, result: ResultMessage | None = None) -> BaseException:
@@ -171,6 +175,13 @@ def translated(error: OutriderError, result: ResultMessage | None = None) -> Bas
             said = f"No conversation found with session ID: {error.id}"
             data: JsonObject = {"subtype": "error_during_execution", "is_error": True, "errors": [said]}
             return result_error(data, getattr(error.__cause__, "returncode", None))
+        case TranscriptError(__cause__=ProcessExited() as end):
+            # A message to resume at that Claude Code refuses.
+            data = {"subtype": "error_during_execution", "is_error": True, "errors": [end.stderr_tail]}
+            return result_error(data, end.returncode)
+        case OptionsError(__cause__=ProcessExited() as end):
+            # Claude Code itself has refused it, and ended.
+            return process_error(end, result)
         case RequestTimedOut():
             subtype = getattr(error.request, "subtype", error.request)
             return CLIConnectionError(f"Control request timeout: {subtype}")
@@ -219,9 +230,8 @@ def result_error(data: JsonObject, code: int | None) -> ResultError:
 
 def _what_it_says(data: JsonObject) -> str:
     errors: object = data.get("errors")
-    told = [errors] if isinstance(errors, str) else cast("list[object]", errors or [])
-    if said := "; ".join(text for text in told if isinstance(text, str) and text.strip()):
-        return said
+    if texts := _texts(errors):
+        return "; ".join(texts)
     if isinstance(text := data.get("result"), str) and text.strip():
         return text
     if (subtype := data.get("subtype")) and subtype != "success":

@@ -23,6 +23,7 @@ from outrider.errors import SessionNotFound
 from outrider.launch import make_environment
 from outrider.options import Options, Timeouts
 from outrider.options._checks import level_of_caller, split_rules
+from outrider.options._table import OPTIONS, flag_owners
 from outrider.transcripts import check_can_continue, config_folder
 from outrider.transports import is_intercepted
 
@@ -39,110 +40,83 @@ def _is_mapping(given: object) -> TypeGuard[Mapping[Any, Any]]:
 # Flags in `extra_args`.
 
 Fields: TypeAlias = dict[str, Any]
-Change: TypeAlias = Callable[[Fields, str | None], None]
+Change: TypeAlias = Callable[[Fields, str], Fields]
+"""Takes the fields and the value of a flag, and returns the fields that it changes."""
 
 
 def with_flags(fields: Fields, flags: object) -> Fields:
     """Move flags that Outrider has options for from `extra_args` to those options."""
     if not _is_mapping(flags):
         return {**fields, "extra_args": flags}
-    changed = {**fields}
-    rest: Fields = {}
+    changed, rest, owners = {**fields}, Fields(), flag_owners()
     for flag, value in flags.items():
+        option = str(flag).replace("-", "_")
         if flag in _FLAGS:
-            _FLAGS[flag](changed, value)
+            changed |= _FLAGS[flag](changed, "" if value is None else value)
+        elif owners.get(flag) == option:
+            changed[option] = True if isinstance(OPTIONS[option].default, bool) else value
         elif flag not in ("await-initialize", "verbose", "print"):
             # Set already, where they have an effect.
             rest[flag] = value
     return {**changed, "extra_args": rest}
 
 
-def _text(option: str) -> Change:
-    def change(fields: Fields, value: str | None) -> None:
-        fields[option] = value
-
-    return change
-
-
-def _fixed(option: str, value: object = True) -> Change:
-    def change(fields: Fields, _: str | None) -> None:
-        fields[option] = value
-
-    return change
-
-
 def _number(option: str, kind: type[int | float]) -> Change:
-    def change(fields: Fields, value: str | None) -> None:
+    def change(_: Fields, value: str) -> Fields:
         try:
-            fields[option] = kind(value or "")
+            return {option: kind(value)}
         except ValueError:
             # Rejected by name where options are made.
-            fields[option] = value
-
-    return change
-
-
-def _names(option: str) -> Change:
-    def change(fields: Fields, value: str | None) -> None:
-        fields[option] = [name.strip() for name in (value or "").split(",") if name.strip()]
+            return {option: value}
 
     return change
 
 
 def _more(option: str, parts: Callable[[str], list[Any]] = lambda value: [value]) -> Change:
-    """Add to what the option has."""
+    """Add to the list that the option has."""
 
-    def change(fields: Fields, value: str | None) -> None:
+    def change(fields: Fields, value: str) -> Fields:
         before = fields.get(option)
-        fields[option] = [*(before if isinstance(before, list | tuple) else ()), *parts(value or "")]
+        return {option: [*(before if isinstance(before, list | tuple) else ()), *parts(value)]}
 
     return change
 
 
 def _json(option: str) -> Change:
-    def change(fields: Fields, value: str | None) -> None:
-        found = _decoded(value or "")
-        before = fields.get(option)
-        fields[option] = {**found, **before} if _is_mapping(found) and _is_mapping(before) else found
+    def change(fields: Fields, value: str) -> Fields:
+        found, before = _decoded(value), fields.get(option)
+        return {option: {**found, **before} if _is_mapping(found) and _is_mapping(before) else found}
 
     return change
 
 
 def _unless(option: str, change: Change) -> Change:
     """Change it only if the option is unset: the reference lets the option win."""
-
-    def change_if_unset(fields: Fields, value: str | None) -> None:
-        if fields.get(option) is None:
-            change(fields, value)
-
-    return change_if_unset
+    return lambda fields, value: change(fields, value) if fields.get(option) is None else {}
 
 
-def _of_prompt(name: str, kinds: tuple[str, ...], read: Callable[[str | None], object]) -> Change:
-    def change(fields: Fields, value: str | None) -> None:
+def _of_prompt(name: str, kinds: tuple[str, ...], read: Callable[[str], object]) -> Change:
+    def change(fields: Fields, value: str) -> Fields:
         prompt = fields.get("system_prompt")
         parts = {"type": "custom", "prompt": prompt} if isinstance(prompt, str) else prompt
-        if _is_mapping(parts) and parts.get("type") in kinds:
-            fields["system_prompt"] = {**parts, name: read(value)}
+        if not _is_mapping(parts) or parts.get("type") not in kinds:
+            return {}
+        return {"system_prompt": {**parts, name: read(value)}}
 
     return change
 
 
-def _thinking_display(fields: Fields, value: str | None) -> None:
+def _thinking_display(fields: Fields, value: str) -> Fields:
     given = fields.get("thinking")
-    if given is None or _is_mapping(given):
-        fields["thinking"] = {"type": "adaptive", "display": value, **(given or {})}
+    if given is not None and not _is_mapping(given):
+        return {}
+    return {"thinking": {"type": "adaptive", "display": value, **(given or {})}}
 
 
-def _schema(fields: Fields, value: str | None) -> None:
-    fields["output_format"] = {"type": "json_schema", "schema": _decoded(value or "")}
-
-
-def _mcp_config(fields: Fields, value: str | None) -> None:
-    before, config = fields.get("mcp_servers"), value or ""
+def _mcp_config(fields: Fields, config: str) -> Fields:
+    before = fields.get("mcp_servers")
     if not before or not _is_mapping(before):
-        fields["mcp_servers"] = config
-        return
+        return {"mcp_servers": config}
     try:
         if not config.lstrip().startswith("{"):
             config = Path(fields.get("cwd") or "", config).read_text(encoding="utf-8-sig")
@@ -152,7 +126,7 @@ def _mcp_config(fields: Fields, value: str | None) -> None:
     more = found.get("mcpServers") if _is_mapping(found) else None
     if not _is_mapping(more):
         raise ValueError("extra_args['mcp-config'] must have `mcpServers`, a mapping of names to servers")
-    fields["mcp_servers"] = {**before, **more}
+    return {"mcp_servers": {**before, **more}}
 
 
 def _decoded(text: str) -> object:
@@ -164,61 +138,41 @@ def _decoded(text: str) -> object:
 
 _FLAGS: Final[dict[str, Change]] = {
     "add-dir": _more("add_dirs"),
-    "agent": _text("agent"),
     "agents": _json("agents"),
-    "allow-dangerously-skip-permissions": _fixed("allow_dangerously_skip_permissions"),
     "allowedTools": _more("allowed_tools", split_rules),
     "allowed-tools": _more("allowed_tools", split_rules),
-    "append-subagent-system-prompt": _text("append_subagent_system_prompt"),
-    "append-system-prompt": _text("append_system_prompt"),
     "betas": _more("betas", split_rules),
-    "continue": _fixed("continue_conversation"),
-    "dangerously-skip-permissions": _fixed("permission_mode", "bypassPermissions"),
-    "debug": lambda fields, value: fields.update(debug=True if value is None else value),
-    "debug-file": _text("debug_file"),
+    "continue": lambda _, __: {"continue_conversation": True},
+    "dangerously-skip-permissions": lambda _, __: {"permission_mode": "bypassPermissions"},
+    "debug": lambda _, value: {"debug": value or True},
     "disallowedTools": _more("disallowed_tools", split_rules),
     "disallowed-tools": _more("disallowed_tools", split_rules),
-    "effort": _unless("effort", _text("effort")),
+    "effort": _unless("effort", lambda _, value: {"effort": value}),
     "exclude-dynamic-system-prompt-sections": _of_prompt(
         "exclude_dynamic_sections", ("preset",), lambda _: True
     ),
-    "fallback-model": _text("fallback_model"),
-    "fork-session": _fixed("fork_session"),
-    "forward-subagent-text": _fixed("forward_subagent_text"),
-    "include-hook-events": _fixed("include_hook_events"),
-    "include-partial-messages": _fixed("include_partial_messages"),
-    "json-schema": _unless("output_format", _schema),
+    "json-schema": _unless(
+        "output_format",
+        lambda _, value: {"output_format": {"type": "json_schema", "schema": _decoded(value)}},
+    ),
     "managed-settings": _json("managed_settings"),
     "max-budget-usd": _number("max_budget_usd", float),
     "max-thinking-tokens": _unless("max_thinking_tokens", _number("max_thinking_tokens", int)),
     "max-turns": _number("max_turns", int),
     "mcp-config": _mcp_config,
-    "model": _text("model"),
-    "name": _text("title"),
-    "no-session-persistence": _fixed("persist_session", value=False),
-    "permission-mode": _text("permission_mode"),
-    "permission-prompt-tool": _text("permission_prompt_tool_name"),
-    "permission-prompts": _text("permission_prompts"),
-    "plan-mode-instructions": _text("plan_mode_instructions"),
+    "name": lambda _, value: {"title": value},
+    "no-session-persistence": lambda _, __: {"persist_session": False},
+    "permission-prompt-tool": lambda _, value: {"permission_prompt_tool_name": value},
     "plugin-dir": _more("plugins"),
-    "project-config-root": _text("project_config_root"),
-    "prompt-suggestions": _fixed("prompt_suggestions"),
-    "replay-user-messages": _fixed("replay_user_messages"),
-    "resume": _text("resume"),
-    "resume-drops-turn": _text("resume_drops_turn"),
-    "resume-session-at": _text("resume_session_at"),
-    "session-id": _text("session_id"),
-    "setting-sources": _names("setting_sources"),
-    "settings": _text("settings"),
-    "strict-mcp-config": _fixed("strict_mcp_config"),
-    "system-prompt": _text("system_prompt"),
-    "system-prompt-file": lambda fields, value: fields.update(system_prompt={"type": "file", "path": value}),
+    "setting-sources": lambda _, value: {"setting_sources": value.replace(",", " ").split()},
+    "system-prompt-file": lambda _, value: {"system_prompt": {"type": "file", "path": value}},
     "system-prompt-snapshot": _of_prompt("snapshot", ("preset", "custom"), lambda value: value == "on"),
     "task-budget": _number("task_budget", int),
-    "thinking": _unless("thinking", lambda fields, value: fields.update(thinking={"type": value})),
+    "thinking": _unless("thinking", lambda _, value: {"thinking": {"type": value}}),
     "thinking-display": _thinking_display,
     "tools": _more("tools", split_rules),
 }
+"""Flags that are more than a text or a switch for the option of the same name."""
 
 
 # Single values.
@@ -391,12 +345,7 @@ def _check(name: object) -> None:
         raise TypeError(f"Skill names must be strings, got {type(name).__name__}: {name!r}")
     if not name.strip():
         raise ValueError(f"Skill names must be non-empty, got {name!r}")
-    if fault := _fault_of(name):
-        raise ValueError(f"Invalid skill name {name!r}: {fault}")
-
-
-def _fault_of(name: str) -> str:
-    faults = {
+    problems = {
         "it holds a lone surrogate, which cannot be sent.": _SURROGATE.search(name),
         "leading or trailing whitespace never matches.": name != name.strip(),
         "parentheses, commas and control characters would be read as something else.": _CONTROL.search(name),
@@ -406,7 +355,9 @@ def _fault_of(name: str) -> str:
         "consecutive backslashes would be read as one.": "\\\\" in name,
         "an unpaired backslash at the end would be read with what follows.": name.endswith("\\"),
     }
-    return next((text for text, is_there in faults.items() if is_there), "")
+    for problem, is_there in problems.items():
+        if is_there:
+            raise ValueError(f"Invalid skill name {name!r}: {problem}")
 
 
 # Options.

@@ -11,23 +11,34 @@ from typing import TYPE_CHECKING, Final
 
 from outrider.compat._callbacks import has_to_block
 from outrider.compat._errors import CLIConnectionError, translated, translating
+from outrider.compat._internal.transport import subprocess_cli
 from outrider.compat._options import translated_options
 from outrider.errors import OutriderError, SessionNotFound
 from outrider.launch import make_environment
 from outrider.session import Session
-from outrider.transcripts import Sessions, config_folder
 from outrider.wire import (
     AssistantMessage,
     AttachmentMessage,
     CommandLifecycleMessage,
+    HookEventMessage,
+    HookResponseMessage,
+    HookStartedMessage,
     InitMessage,
     MalformedLine,
+    MirrorErrorMessage,
     OversizedMessage,
     ResultMessage,
     SessionStateChangedMessage,
     StreamEvent,
+    SystemMessage,
+    TaskNotificationMessage,
+    TaskProgressMessage,
+    TaskStartedMessage,
+    TaskUpdatedMessage,
+    UnknownSystemMessage,
     UserMessage,
 )
+from outrider.wire._system import SYSTEM_SUBTYPES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,6 +63,14 @@ _HIDDEN: Final = (
 )
 _NEW_WORK: Final = (AssistantMessage, InitMessage, UserMessage, StreamEvent)
 _SPECIAL: Final = frozenset((*_HIDDEN, ResultMessage))
+_NAMED: Final = (
+    *(MirrorErrorMessage, TaskNotificationMessage, TaskProgressMessage, TaskStartedMessage),
+    TaskUpdatedMessage,
+)
+"""The system messages that are the same class here and in the reference."""
+_OF_HOOKS: Final = (HookStartedMessage, HookResponseMessage)
+_NARROWER: Final = frozenset((*SYSTEM_SUBTYPES.values(), UnknownSystemMessage)).difference(_NAMED)
+"""Classes that the reference does not have. Programs compare `type(message).__name__`."""
 
 
 class MessageReader:
@@ -90,12 +109,14 @@ class MessageReader:
         try:
             batch = await self._reader.batch()
         except OutriderError as error:
-            if (told := translated(error, self._failed)) is error:
+            if (translation := translated(error, self._failed)) is error:
                 raise
-            raise told from error
+            raise translation from error
         kinds = set(map(type, batch))
         if self._failed is not None or not _SPECIAL.isdisjoint(kinds):
             batch = [message for message in batch if self._is_shown(message)]
+        if not _NARROWER.isdisjoint(kinds):
+            batch = [as_in_reference(message) for message in batch]
         return batch, kinds
 
     def _is_shown(self, message: Message) -> bool:
@@ -117,17 +138,37 @@ class MessageReader:
         return True
 
 
+def as_in_reference(message: Message) -> Message:
+    """The message, as an instance of the class that the reference has for it."""
+    if type(message) not in _NARROWER or not isinstance(message, SystemMessage):
+        return message
+    made = SystemMessage(message.subtype, message.data)
+    if isinstance(message, _OF_HOOKS):
+        made = HookEventMessage(
+            *(message.subtype, message.data, message.hook_event_name, message.session_id, message.uuid)
+        )
+    if (line := getattr(message, "wire_line", None)) is not None:
+        made.wire_line = line
+    return made
+
+
 # Sessions.
 
 
-async def opened(
-    given: ClaudeAgentOptions | None, transport: Transport | transports.Transport | None
-) -> Session:
+async def opened(given: ClaudeAgentOptions, transport: Transport | transports.Transport) -> Session:
     """A session that is connected.
 
     Raises `CLINotFoundError`, `CLIConnectionError`, `ProcessError`, `ValueError`, `TypeError`.
     """
-    options = translated_options(given, transport)
+    own = transport if isinstance(transport, subprocess_cli.OwnTransport) else None
+    if own is None:
+        options = translated_options(given, transport)
+    else:
+        given = own.launch_options(given)
+        if own.moves_messages:
+            options, own = translated_options(given, own), None
+        else:
+            options = own.with_command(translated_options(given))
     with translating():
         try:
             session = await _connected(options)
@@ -135,8 +176,10 @@ async def opened(
             if options.session_store is None:
                 raise
             session = await _connected(await _without_what_the_store_lacks(options))
-    if given is not None and has_to_block(given.hooks):
+    if has_to_block(given.hooks):
         await _ensure_blocking(session)
+    if own is not None:
+        own.attach(session)
     return session
 
 
@@ -152,14 +195,17 @@ async def _without_what_the_store_lacks(options: Options) -> Options:
     Raises `SessionNotFound` if it would find nothing."""
     if options.resume is None:
         return options.replace(continue_conversation=False, fork_session=False)
+    # Here: it loads all that reads and writes transcripts, which most programs need not.
+    from outrider.transcripts import Sessions, config_folder
+
     here = Sessions(config=config_folder(make_environment(options)))
     await here.copy(options.resume, Sessions(options.session_store))
     return options
 
 
 async def _ensure_blocking(session: Session) -> None:
-    told = session.info.initialized
-    if told is not None and told.hook_on_failure_supported and told.hooks_applied is not False:
+    answer = session.info.initialized
+    if answer is not None and answer.hook_on_failure_supported and answer.hooks_applied is not False:
         return
     await session.close()
     raise CLIConnectionError(

@@ -1,4 +1,4 @@
-"""Has the reference SDK's way to define tools, and turns them into a server of Outrider's.
+"""Defines tools as the reference SDK does, and makes a server of Outrider from them.
 
 Also makes the JSON Schema of their arguments, and MCP results of what they return. Does not need the `mcp`
 library.
@@ -6,13 +6,15 @@ library.
 
 # Annotations are evaluated where they stand, so that `get_type_hints` finds what they name.
 
-import inspect
 import logging
 import re
 import types
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
 from typing import (
+    TYPE_CHECKING,
     Annotated,
     Any,
     Final,
@@ -20,6 +22,7 @@ from typing import (
     NotRequired,
     Required,
     Self,
+    TypeAlias,
     TypeVar,
     Union,
     cast,
@@ -31,7 +34,8 @@ from typing import (
 
 from outrider.compat._types.options import McpSdkServerConfig
 from outrider.errors import ToolFailed
-from outrider.handlers import RawTool, RawToolServer
+from outrider.handlers import RawTool, RawToolServer, call
+from outrider.handlers._calls import is_async
 from outrider.handlers._tools.shape_errors import JsonSchema
 
 __all__ = ["SdkMcpTool", "ToolAnnotations", "create_sdk_mcp_server", "tool"]
@@ -60,17 +64,21 @@ def _snake(name: str) -> str:
 _WIRE_NAMES: Final = {_snake(name): name for name in _HINTS}
 
 
-class ToolAnnotations:
-    """What the agent is told of a tool's nature: `title`, `readOnlyHint`, `destructiveHint`,
-    `idempotentHint`, `openWorldHint`, and `maxResultSizeChars`. Each may be spelled with underscores, too.
+def _by_wire_name(data: dict[str, Any]) -> dict[str, Any]:
+    named = {_WIRE_NAMES.get(name, name): value for name, value in data.items()}
+    # Where both are given, the one that the agent knows counts.
+    return named | {name: value for name, value in data.items() if name in _HINTS}
 
-    Raises ValueError for one of another type.
+
+class PlainAnnotations:
+    """Hints about a tool for the agent: `title`, `readOnlyHint`, `destructiveHint`, `idempotentHint`,
+    `openWorldHint`, and `maxResultSizeChars`. Each may also be written with underscores.
+
+    Raises ValueError for a hint of the wrong type.
     """
 
     def __init__(self, **data: Any) -> None:  # noqa: ANN401 - hints of any kind are kept
-        named = {_WIRE_NAMES.get(name, name): value for name, value in data.items()}
-        # Where both are given, the one that the agent knows counts.
-        self._hints: Final[dict[str, object]] = named | {n: v for n, v in data.items() if n in _HINTS}
+        self._hints: Final[dict[str, object]] = _by_wire_name(data)
         for name, value in self._hints.items():
             _check(name, value)
 
@@ -84,13 +92,13 @@ class ToolAnnotations:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}") from None
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, ToolAnnotations) and self._told() == other._told()
+        return isinstance(other, PlainAnnotations) and self._set() == other._set()
 
     def __hash__(self) -> int:
-        return hash(frozenset(self._told().items()))
+        return hash(frozenset(self._set().items()))
 
     def __repr__(self) -> str:
-        return f"ToolAnnotations({', '.join(f'{name}={value!r}' for name, value in self._told().items())})"
+        return f"ToolAnnotations({', '.join(f'{name}={value!r}' for name, value in self._set().items())})"
 
     def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
         # Not by its attributes: what is made without them has none to look for.
@@ -98,9 +106,9 @@ class ToolAnnotations:
 
     def model_dump(self, **_how: object) -> dict[str, Any]:
         """The hints that are set, by the names that the agent knows."""
-        return self._told()
+        return self._set()
 
-    def _told(self) -> dict[str, Any]:
+    def _set(self) -> dict[str, Any]:
         return {name: value for name, value in self._hints.items() if value is not None}
 
 
@@ -112,28 +120,70 @@ def _check(name: str, value: object) -> None:
         raise ValueError(f"{name!r} must be of the type {kind.__name__}, not {value!r}")
 
 
-def _annotations(hints: dict[str, object]) -> ToolAnnotations:
-    return ToolAnnotations(**hints)
+def _annotations(hints: dict[str, object]) -> PlainAnnotations:
+    return PlainAnnotations(**hints)
+
+
+PlainAnnotations.__name__ = PlainAnnotations.__qualname__ = "ToolAnnotations"
+
+if TYPE_CHECKING:
+    ToolAnnotations: TypeAlias = PlainAnnotations
+
+
+def __getattr__(name: str) -> object:
+    # On first use: pydantic takes longer to import than all else here.
+    if name != "ToolAnnotations":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = made = _annotations_of_library() or PlainAnnotations
+    return made
+
+
+def _annotations_of_library() -> type | None:
+    """A class of annotations that the `mcp` library takes for its own; None if it is not installed."""
+    # Its types are a package of their own since 2.0.
+    for module in ("mcp_types", "mcp.types"):
+        try:
+            base: Any = import_module(module).ToolAnnotations
+            break
+        except ImportError:
+            pass
+    else:
+        return None
+
+    content = {
+        "__module__": __name__,
+        "__qualname__": "ToolAnnotations",
+        "__doc__": PlainAnnotations.__doc__,
+        "__annotations__": {_SIZE: int | None},
+        _SIZE: None,
+    }
+    made: type = type(base)("ToolAnnotations", (_BothSpellings, base), content, extra="allow")
+    return made
+
+
+class _BothSpellings:
+    def __init__(self, **data: Any) -> None:  # noqa: ANN401 - hints of any kind are kept
+        super().__init__(**_by_wire_name(data))
 
 
 @dataclass
 class SdkMcpTool(Generic[T]):
-    """A tool. `tool` makes it of a function."""
+    """A tool, made by `tool` from a function."""
 
     name: str
     description: str
     input_schema: type[T] | dict[str, Any]
     handler: Callable[[T], Awaitable[dict[str, Any]]]
-    annotations: ToolAnnotations | None = None
+    annotations: PlainAnnotations | None = None
 
 
 def tool(
     name: str,
     description: str,
     input_schema: type | dict[str, Any],
-    annotations: ToolAnnotations | None = None,
+    annotations: PlainAnnotations | None = None,
 ) -> Callable[[Callable[[Any], Awaitable[dict[str, Any]]]], SdkMcpTool[Any]]:
-    """Make a tool of a function that takes the arguments as a dict and gives `{"content": […]}`.
+    """Make a tool from a function that takes the arguments as a dict and returns `{"content": […]}`.
 
     `input_schema` is a dict of names and types, a TypedDict, or a JSON Schema. The arguments are checked
     before the function is called. One that is not async works as well; it runs in a thread.
@@ -149,7 +199,7 @@ def create_sdk_mcp_server(
     name: str, version: str = "1.0.0", tools: list[SdkMcpTool[Any]] | None = None
 ) -> McpSdkServerConfig:
     """Make a server of tools, for `mcp_servers`. It runs in this process; many sessions may use one."""
-    # As the reference has it, the agent decides which tools the model knows from the start.
+    # As in the reference, the agent decides which tools the model knows from the start.
     server = _Server(name, [_raw(each) for each in tools or ()], version=version, always_load=False)
     return McpSdkServerConfig(type="sdk", name=name, instance=server)
 
@@ -157,6 +207,22 @@ def create_sdk_mcp_server(
 class _Server(RawToolServer):
     def missing(self, name: str) -> dict[str, Any]:
         return _error(f"Tool {name!r} not found")
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - as the library has it
+        # Tests of tools look there.
+        if name not in ("request_handlers", "get_request_handler"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        try:
+            return getattr(self._of_library, name)
+        except ImportError as error:
+            raise AttributeError(f"{name!r} needs the `mcp` library: pip install 'outrider[mcp]'") from error
+
+    @cached_property
+    def _of_library(self) -> object:
+        """The same server, as one of the `mcp` library."""
+        from outrider.compat._internal.mcp_server import server_of_library
+
+        return server_of_library(self)
 
     def __deepcopy__(self, memo: dict[int, object]) -> Self:
         # Options are copied, and many sessions may use one server.
@@ -176,8 +242,8 @@ def _raw(given: SdkMcpTool[Any]) -> RawTool:
     )
     if (size := hints.get(_SIZE)) is not None:
         definition["_meta"] = {_SIZE_META: size}
-    if told := {key: value for key, value in hints.items() if key in _HINTS and key != _SIZE}:
-        definition["annotations"] = told
+    if others := {key: value for key, value in hints.items() if key in _HINTS and key != _SIZE}:
+        definition["annotations"] = others
     return RawTool(definition, _checked(given.name, schema, given.handler))
 
 
@@ -185,45 +251,23 @@ def _checked(
     name: str, schema: dict[str, Any], handler: Callable[[Any], object]
 ) -> Callable[[dict[str, Any]], object]:
     """The handler, called only with valid arguments; the model reads its errors in their own words."""
-    checked = JsonSchema(schema, extra="compat")
-
-    def refusal(arguments: dict[str, Any]) -> dict[str, Any] | None:
-        error = checked.best_error(arguments)
-        return None if error is None else _error(f"Input validation error: {error.message}")
-
-    async def finished(result: Awaitable[object]) -> object:
-        try:
-            return as_result(await result)
-        except Exception as error:
-            raise _failed(name, error) from error
+    checked, is_direct = JsonSchema(schema, extra="compat"), is_async(handler)
 
     async def called(arguments: dict[str, Any]) -> object:
-        if (refused := refusal(arguments)) is not None:
-            return refused
+        if (refused := checked.best_error(arguments)) is not None:
+            return _error(f"Input validation error: {refused.message}")
         try:
-            return as_result(await cast("Awaitable[object]", handler(arguments)))
+            running = handler(arguments) if is_direct else call(handler, arguments)
+            return as_result(await cast("Awaitable[object]", running))
         except Exception as error:
-            raise _failed(name, error) from error
+            log.exception("the tool %r failed", name)
+            raise ToolFailed(str(error) or type(error).__name__) from error
 
-    def called_in_thread(arguments: dict[str, Any]) -> object:
-        if (refused := refusal(arguments)) is not None:
-            return refused
-        try:
-            result = handler(arguments)
-            return finished(result) if inspect.isawaitable(result) else as_result(result)
-        except Exception as error:
-            raise _failed(name, error) from error
-
-    return called if inspect.iscoroutinefunction(handler) else called_in_thread
+    return called
 
 
 def _error(text: str) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": text}], "isError": True}
-
-
-def _failed(name: str, error: Exception) -> ToolFailed:
-    log.error("the tool %r failed", name, exc_info=error)
-    return ToolFailed(str(error) or type(error).__name__)
 
 
 # What a handler returns, as MCP has it.
@@ -264,8 +308,8 @@ def _part(given: object) -> dict[str, Any] | None:
     if keys := _PASSED.get(str(kind)):
         return {"type": kind, **{key: _text(part, key) for key in keys}}
     if kind == "resource_link":
-        told = (part.get("name"), part.get("uri"), part.get("description"))
-        return _as_text("\n".join(str(each) for each in told if each) or "Resource link")
+        lines = (part.get("name"), part.get("uri"), part.get("description"))
+        return _as_text("\n".join(str(each) for each in lines if each) or "Resource link")
     if kind == "resource":
         resource: object = part.get("resource")
         inner = cast("dict[str, Any]", resource) if isinstance(resource, dict) else {}

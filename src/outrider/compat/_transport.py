@@ -60,6 +60,11 @@ class _Adapted(transports.Transport):
         self._writing = anyio.Lock()
         self._closing = anyio.Lock()
 
+    @property
+    def agent_version(self) -> str | None:
+        """The version of Claude Code behind it, if the transport says it."""
+        return getattr(self._carrier, "agent_version", None)
+
     async def connect(self) -> None:
         if not self._is_connected:
             await self._carrier.connect()

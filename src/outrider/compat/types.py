@@ -5,12 +5,6 @@
 
 # ruff: noqa: F403 - each name is said once, where it is defined
 
-from outrider.compat._types import hooks, messages, options
 from outrider.compat._types.hooks import *
 from outrider.compat._types.messages import *
 from outrider.compat._types.options import *
-
-__all__: list[str] = []
-__all__ += hooks.__all__
-__all__ += messages.__all__
-__all__ += options.__all__

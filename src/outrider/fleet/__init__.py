@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 from outrider._lazy import lazily
 
 if TYPE_CHECKING:
-    from outrider.fleet._budget.account import Left as Left
-    from outrider.fleet._budget.account import Spent as Spent
     from outrider.fleet._budget.budget import Budget as Budget
     from outrider.fleet._budget.budget import BudgetWarning as BudgetWarning
-    from outrider.fleet._budget.budget import Gate as Gate
+    from outrider.fleet._budget.budget import Left as Left
+    from outrider.fleet._budget.budget import Spent as Spent
     from outrider.fleet._budget.ledger import Ledger as Ledger
     from outrider.fleet._budget.ledger import LedgerEntry as LedgerEntry
     from outrider.fleet._engine import Assignment as Assignment
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
     from outrider.fleet._report.report import Report as Report
     from outrider.fleet._resilient.retry import CONTINUE as CONTINUE
     from outrider.fleet._resilient.retry import Clock as Clock
+    from outrider.fleet._resilient.retry import Gate as Gate
     from outrider.fleet._resilient.retry import Restart as Restart
     from outrider.fleet._resilient.retry import Restarted as Restarted
     from outrider.fleet._resilient.retry import Retry as Retry

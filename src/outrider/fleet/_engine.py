@@ -1,4 +1,4 @@
-"""Makes the attempts of a task: what an engine is, the local engine, and `TaskAttempts`, the loop over them.
+"""Runs the attempts at a task: `Engine`, the local engine, and `TaskAttempts`, the loop over attempts.
 
 The engine for Ray is in `_ray`; the turns of an attempt are run by `_resilient`.
 """
@@ -16,18 +16,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, c
 import anyio
 import msgspec
 
+from outrider import errors
 from outrider._threads import run_sync
-from outrider.errors import (
-    ApiFailed,
-    LimitReached,
-    OptionsError,
-    OutriderError,
-    SessionNotFound,
-    TurnFailed,
-    TurnTimedOut,
-)
-from outrider.fleet._budget.budget import Budget
+from outrider.fleet._budget.budget import KINDS, Budget
 from outrider.fleet._errors import ClusterNotFound, WorkerLost
+from outrider.fleet._journal import Journal
 from outrider.fleet._resilient.retry import Recovery, Retrying, Tries
 from outrider.fleet._resilient.session import ResilientSession
 from outrider.fleet._resilient.turn_runner import resumed
@@ -35,30 +28,18 @@ from outrider.fleet._task import Outcome, Status, Task
 from outrider.fleet._workspaces import Workspace, discard, folder_name, has_folder, working_folder
 from outrider.options import Options
 from outrider.session import Result, Usage
+from outrider.session._instrument import UNFOLLOWED, instrument_of
 from outrider.wire import ApiRetryMessage, AssistantMessage, ConversationResetMessage, InitMessage, Json
 from outrider.wire._blocks import TOOL_CALLS
 
 if TYPE_CHECKING:
-    from outrider.fleet._budget.budget import Gate
+    from outrider.approvals import Approval
     from outrider.fleet._budget.ledger import Ledger
     from outrider.fleet._journal import Entry
     from outrider.fleet._map import Plan
-    from outrider.fleet._resilient.retry import Restart, Retry
+    from outrider.fleet._resilient.retry import Gate, Restart, Retry
     from outrider.fleet._resilient.session import ResilientTurn
     from outrider.fleet._resilient.turn_runner import Item, Starter
-
-__all__ = [
-    "Assignment",
-    "Attempted",
-    "Ended",
-    "Engine",
-    "LocalEngine",
-    "Note",
-    "Shared",
-    "TaskAttempts",
-    "Tell",
-    "attempt_locally",
-]
 
 
 class Assignment(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,12 +55,12 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     output: object = None
     """The form that the answer must have: a type or a JSON Schema."""
     session_id: str | None = None
-    """The session of this attempt: made up before it begins, so that it is known whatever happens."""
+    """The session of this attempt, chosen before it begins, so that it is known after a crash."""
     is_picked_up: bool = False
-    """An earlier attempt was cut off: its session is resumed, and told to go on. If it is not there, the
-    attempt comes to `SessionNotFound`, and there is another, from the start."""
+    """An earlier attempt was cut off: its session is resumed and asked to continue. If it does not exist, the
+    attempt ends in `SessionNotFound`, and another one starts over."""
     workspace: Workspace | None = None
-    """The folder to make, unless there is one of an earlier attempt to go on in."""
+    """The folder to make, unless an earlier attempt left one."""
     root: str | None = None
     """Where folders are made."""
     usd: float | None = None
@@ -98,7 +79,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     """What an engine reports of an attempt that is under way."""
 
     session_id: str | None = None
-    """It goes on in this session now."""
+    """The session of the attempt has changed to this one."""
     workspace: str | None = None
     """Its folder is made."""
     usage: Usage | None = None
@@ -114,7 +95,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Attempted(msgspec.Struct, frozen=True, kw_only=True):
-    """What an attempt came to."""
+    """The result of an attempt."""
 
     status: Status
     text: str = ""
@@ -126,7 +107,7 @@ class Attempted(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str | None = None
     workspace: str | None = None
     """The folder that was made for it, if it is still there."""
-    error: OutriderError | None = None
+    error: errors.OutriderError | None = None
     result: Result[object] | None = None
     """All that came of it, where it ran in this process."""
 
@@ -135,7 +116,7 @@ PICK_UP: Final = (
     "You were cut off before you were done. Look at what you have done so far, go on where you stopped, do"
     " nothing twice, and end with the answer."
 )
-"""What a session is told that is picked up after its runner, its worker or its process was lost."""
+"""The prompt for a session whose runner, worker or process was lost."""
 
 
 class Shared(msgspec.Struct, kw_only=True):
@@ -167,9 +148,9 @@ class Engine(Protocol):
         """Make ready. Raises `OptionsError` for what this engine cannot do, before anything is started."""
 
     def attempt(self, work: Assignment, tell: Tell) -> Coroutine[Any, Any, Attempted]:
-        """Make one attempt, and tell what comes on the way, in the event loop's thread.
+        """Make one attempt, and report its progress with `tell`, in the thread of the event loop.
 
-        A task that fails is what the attempt came to, no error of the engine. Raises `WorkerLost` if the
+        A task that fails is a result of the attempt, not an error of the engine. Raises `WorkerLost` if the
         place where it ran is gone. Cancelling the call ends the attempt, and leaves nothing running.
         """
         ...
@@ -183,11 +164,11 @@ _NOTED_EVERY: Final = 2.0
 
 
 def attempt_locally(work: Assignment, shared: Shared, tell: Tell) -> Coroutine[Any, Any, Attempted]:
-    """Make one attempt in this process. Whatever the agent does is what it came to, and raises nothing.
+    """Make one attempt in this process. Failures of the agent are part of the result, not raised.
 
-    A session that is to be picked up and is not there is a `SessionNotFound`, and nothing was done.
+    If the session to resume does not exist, the error is `SessionNotFound`, and nothing was done.
 
-    Cancelling the call ends the agent; the folder of the attempt stays, so that it can be picked up.
+    Cancelling the call ends the agent; the folder of the attempt stays for the next one.
     """
     return _Attempt(work, shared, tell).make()
 
@@ -208,21 +189,23 @@ class _Attempt:
     async def make(self) -> Attempted:
         work = self._work
         try:
-            session = self._session = self._open(self._resumed(await self._enter_folder()))
-            try:
-                # Not `async with`: `connect` does not wait for a session that a lost writer still holds.
-                turn = await session.send(PICK_UP if work.is_picked_up else work.task.prompt, until="idle")
-                result = await self._wait_for(turn)
-            finally:
-                await session.close()
-        except OutriderError as failed:
+            options = self._resumed(await self._enter_folder())
+            asked = await self._asked_for(options)
+            if any(each.state == "pending" for each in asked):
+                result = Result[object](pending=tuple(asked))
+            else:
+                result = await self._talk(self._open(options), is_decided=bool(asked))
+        except errors.OutriderError as failed:
             result = Result[object](error=failed)
-        except Exception as failed:  # noqa: BLE001 - what a callback raises ends its task, not the run
-            result = Result[object](error=TurnFailed(message=f"The attempt failed: {failed!r}"))
+        except Exception as failed:  # noqa: BLE001 - an error in a callback ends its task, not the run
+            result = Result[object](error=errors.TurnFailed(message=f"The attempt failed: {failed!r}"))
         error = result.error
-        if error is None and not result.is_success:
-            error = TurnFailed(result, result.messages)
-        status = _status(error)
+        if error is None and not (result.is_success or result.pending):
+            error = errors.TurnFailed(result, result.messages)
+        is_limit = isinstance(error, errors.LimitReached) and error.kind.startswith("budget.")
+        status: Status = "done" if error is None else "over_budget" if is_limit else "failed"
+        if error is None and result.pending:
+            status = "waiting"
         return Attempted(
             status=status,
             text=result.text,
@@ -235,6 +218,25 @@ class _Attempt:
             error=error,
             result=result,
         )
+
+    async def _asked_for(self, options: Options) -> list[Approval]:
+        """What a session that is picked up was left with, for a person to decide."""
+        if options.approvals is None or options.resume is None:
+            return []
+        found = await options.approvals.list(session_id=options.resume)
+        return [each for each in found if each.is_open]
+
+    async def _talk(self, session: ResilientSession[object], *, is_decided: bool) -> Result[object]:
+        self._session, work = session, self._work
+        try:
+            # Not `async with`: `connect` does not wait for a session that a lost writer still holds.
+            if is_decided:
+                turn = await session.continue_turn(until="idle")
+            else:
+                turn = await session.send(PICK_UP if work.is_picked_up else work.task.prompt, until="idle")
+            return await self._wait_for(turn)
+        finally:
+            await session.close()
 
     @property
     def _usage(self) -> Usage:
@@ -274,8 +276,8 @@ class _Attempt:
             return options.replace(session_id=id)
         try:
             return resumed(options, id)
-        except OptionsError as error:
-            raise SessionNotFound(id, message="A hermetic run keeps no sessions") from error
+        except errors.OptionsError as error:
+            raise errors.SessionNotFound(id, message="A hermetic run keeps no sessions") from error
 
     def _open(self, options: Options) -> ResilientSession[object]:
         work, shared = self._work, self._shared
@@ -290,7 +292,7 @@ class _Attempt:
             tags=work.tags,
             starter=shared.pool,
         )
-        # Told before each start, so that it counts also if the start takes all of this process with it.
+        # Reported before each start, so that it counts even if the start ends this whole process.
         session.recovery = Recovery(
             shared.restart, shared.retry, work.tries, lambda tries: self._tell(Note(tries=tries))
         )
@@ -306,15 +308,15 @@ class _Attempt:
         if result is None:
             await turn.cancel()
             result = await turn.result(check=False)
-            late = TurnTimedOut("task_seconds", seconds, result=result, messages=result.messages)
+            late = errors.TurnTimedOut("task_seconds", seconds, result=result, messages=result.messages)
             result = msgspec.structs.replace(result, error=late)
-        if isinstance(result.error, ApiFailed):
+        if isinstance(result.error, errors.ApiFailed):
             self._tell(Note(is_rate_limited=_is_rate_limit(result.error)))
         self._see_session()
         return result
 
     def _hear(self, message: Item) -> None:
-        """Tell what comes of the turn."""
+        """Report what comes in the turn."""
         if isinstance(message, AssistantMessage):
             self._calls += sum(isinstance(block, TOOL_CALLS) for block in message.content)
         elif isinstance(message, Retrying):
@@ -337,21 +339,11 @@ class _Attempt:
 
     def _budget(self) -> Budget | None:
         work, shared = self._work, self._shared.budget
-        limits = (work.usd, work.tokens, work.tool_calls, work.wall)
-        if limits == (None, None, None, None):
-            return shared
-        usd, tokens, tool_calls, wall = limits
-        return Budget(usd=usd, tokens=tokens, tool_calls=tool_calls, wall=wall, parent=shared, name=work.id)
+        limits = {kind: getattr(work, kind) for kind in KINDS if getattr(work, kind) is not None}
+        return Budget(**limits, parent=shared, name=work.id) if limits else shared
 
 
-def _status(error: OutriderError | None) -> Status:
-    if error is None:
-        return "done"
-    is_budget = isinstance(error, LimitReached) and error.kind.startswith("budget.")
-    return "over_budget" if is_budget else "failed"
-
-
-def _is_rate_limit(error: ApiFailed) -> bool:
+def _is_rate_limit(error: errors.ApiFailed) -> bool:
     return error.kind in ("rate_limit", "overloaded") or error.status in (429, 529)
 
 
@@ -393,7 +385,7 @@ _NOT_MADE: Final = Attempted(status="failed")
 
 
 class Ended(NamedTuple):
-    """What a task came to, and what its last attempt used of it."""
+    """The outcome of a task, and what its last attempt used."""
 
     outcome: Outcome[object]
     usage: Usage
@@ -411,7 +403,7 @@ class TaskAttempts:
         tell: Tell,
         settle: Callable[[], Awaitable[None]],
     ) -> None:
-        """`begin` is told of each attempt; `settle` writes down what `tell` was told so far."""
+        """`begin` is called with each attempt, `tell` with each note; `settle` writes the notes down."""
         self._plan = plan
         self._entry = entry
         self._begin = begin
@@ -439,21 +431,20 @@ class TaskAttempts:
                 work = plan.assignment(entry, self.attempt, self._session_id, spent, recovery.tries)
                 self._session_id = work.session_id
                 attempted = _NOT_MADE
-            except OutriderError as error:
+            except errors.OutriderError as error:
                 attempted = Attempted(status="failed", error=error)
-            await plan.source.begin(
-                entry.task.id, self.attempt, self._here, None if work is None else work.session_id
-            )
+            session_id = None if work is None else work.session_id
+            await plan.source.write(Journal.begin, entry.task.id, self.attempt, self._here, session_id)
             if work is not None:
                 self._begin(work)
                 try:
-                    attempted = await plan.engine.attempt(work, self._note)
+                    attempted = await self._attempt(work)
                 except ClusterNotFound:
                     raise
-                except OutriderError as error:
+                except errors.OutriderError as error:
                     attempted = self._given_up(error)
                 except Exception as error:  # noqa: BLE001 - an engine that fails ends this task, not the run
-                    failed = TurnFailed(message=f"The engine failed: {error!r}")
+                    failed = errors.TurnFailed(message=f"The engine failed: {error!r}")
                     failed.__cause__ = error
                     attempted = self._given_up(failed)
             if isinstance(attempted.error, WorkerLost):
@@ -462,7 +453,12 @@ class TaskAttempts:
                     break
                 self._usage += attempted.usage
                 self._calls += attempted.tool_calls
-            elif self._is_missing(work, attempted) and recovery.after_missing_session() is not None:
+            elif (
+                work is not None
+                and work.is_picked_up
+                and isinstance(attempted.error, errors.SessionNotFound)
+                and recovery.after_missing_session() is not None
+            ):
                 # It was cut off before its session was written, or that is on another machine: from the
                 # start, in another, whose id is written down before it begins.
                 self._session_id = None
@@ -470,10 +466,16 @@ class TaskAttempts:
                 break
         return Ended(self._outcome(attempted), attempted.usage, attempted.tool_calls)
 
-    def _is_missing(self, work: Assignment | None, attempted: Attempted) -> bool:
-        return work is not None and work.is_picked_up and isinstance(attempted.error, SessionNotFound)
+    async def _attempt(self, work: Assignment) -> Attempted:
+        instrument = instrument_of(work.options)
+        followed = UNFOLLOWED if instrument is None else instrument.attempt(work.attempt, work.session_id)
+        with followed as follower:
+            attempted = await self._plan.engine.attempt(work, self._note)
+            error = None if attempted.error is None else type(attempted.error).__name__
+            follower.end(attempted.status, error, {})
+            return attempted
 
-    def _given_up(self, error: OutriderError) -> Attempted:
+    def _given_up(self, error: errors.OutriderError) -> Attempted:
         noted = self._noted
         return Attempted(
             status="failed",
@@ -499,24 +501,42 @@ class TaskAttempts:
         self._tell(note)
 
     def _outcome(self, attempted: Attempted) -> Outcome[object]:
-        error, result = attempted.error, attempted.result
-        outcome: Outcome[object] = Outcome(
-            id=self._entry.task.id,
-            number=self._entry.number,
-            status=attempted.status,
+        result = attempted.result
+        outcome: Outcome[object] = outcome_of(
+            self._entry,
+            attempted.status,
+            attempted.error,
             text=attempted.text,
             output=attempted.output if result is None else result.output,
             raw_output=attempted.output,
-            error=None if error is None else str(error),
-            error_kind=None if error is None else type(error).__name__,
             usage=self._usage + attempted.usage,
             duration=attempted.duration,
             attempts=self.attempt,
             session_id=attempted.session_id,
             workspace=attempted.workspace,
             started_at=self._began_at,
-            ended_at=time.time(),
-            tags=self._entry.task.tags,
             result=result,
         )
         return outcome if result is not None else self._plan.typed(outcome, self._entry.task.output)
+
+
+def outcome_of(entry: Entry, status: Status, error: Exception | None, **facts: object) -> Outcome[object]:
+    """The outcome of a task, with what is known of it before and with these facts over it."""
+    known = {
+        "usage": entry.usage,
+        "attempts": entry.attempts,
+        "session_id": entry.session_id,
+        "workspace": entry.workspace,
+        "started_at": entry.started_at,
+        **facts,
+    }
+    return Outcome(
+        id=entry.task.id,
+        number=entry.number,
+        status=status,
+        error=None if error is None else str(error),
+        error_kind=None if error is None else type(error).__name__,
+        ended_at=time.time(),
+        tags=entry.task.tags,
+        **cast("Any", known),
+    )

@@ -13,13 +13,10 @@ if TYPE_CHECKING:
     from os import PathLike
     from typing import Unpack
 
-__all__ = ["JournalBusy", "JournalInvalid", "PoolClosed", "QueueFull", "QueueTimedOut", "WorkerLost"]
-__all__ += ["ClusterNotFound", "WorkspaceFailed"]
-
 
 class QueueFull(OutriderError):
-    """`limit` callers wait for a process of the pool already, so this one, of `tenant`, was rejected. Some of
-    them will be served soon, so it is `retryable`."""
+    """`limit` callers of `tenant` already wait for a process of the pool. `retryable`: some will be served
+    soon."""
 
     hint = "Try again later, or allow more with `queue_limit` or `max_processes`."
     retryable = True
@@ -28,14 +25,15 @@ class QueueFull(OutriderError):
         super().__init__(**told)
         self.limit, self.tenant = limit, tenant
         who = f" (tenant {tenant!r})" if tenant else ""
-        self._what = f"{limit} wait for a process of the pool already{who}"
+        waiting = "1 caller already waits" if limit == 1 else f"{limit} callers already wait"
+        self._what = f"{waiting} for a process of the pool{who}"
         if not limit:
             self._what = f"no process of the pool is free, and nobody may wait for one{who}"
 
 
 class QueueTimedOut(OutriderError, TimeoutError):
-    """No process of the pool was free for `tenant` within `timeout` seconds. Nothing was started, so it is
-    `retryable`."""
+    """No process of the pool was free for `tenant` within `timeout` seconds. `retryable`: nothing was
+    started."""
 
     hint = "Try again later, or allow more with `queue_seconds`, `max_processes` or `max_memory`."
     retryable = True
@@ -55,17 +53,16 @@ class PoolClosed(OutriderError):
 
 
 class WorkerLost(OutriderError):
-    """The place where an attempt at a task ran, `worker`, is gone, for the `reason` given. Another attempt
-    can be made elsewhere, so it is `retryable`."""
+    """The `worker` that ran an attempt at a task is gone, for the `reason` given. `retryable`: another worker
+    can make another attempt."""
 
-    hint = "Begin another attempt; resume its session by the id, if there is one."
+    hint = "Make another attempt; resume its session by the id, if there is one."
     retryable = True
 
     def __init__(self, worker: str = "", reason: str = "", **told: Unpack[Told]) -> None:
         super().__init__(**told)
         self.worker, self.reason = worker, reason
-        name = f" {worker!r}" if worker else ""
-        self._what = f"the worker{name} is gone" + (f": {reason}" if reason else "")
+        self._what = _because(f"the worker{f' {worker!r}' if worker else ''} is gone", reason)
 
 
 class ClusterNotFound(OutriderError):
@@ -76,12 +73,11 @@ class ClusterNotFound(OutriderError):
     def __init__(self, address: str = "", reason: str = "", **told: Unpack[Told]) -> None:
         super().__init__(**told)
         self.address, self.reason = address, reason
-        where = f" at {address!r}" if address else ""
-        self._what = f"the cluster{where} cannot be used" + (f": {reason}" if reason else "")
+        self._what = _because(f"the cluster{f' at {address!r}' if address else ''} cannot be used", reason)
 
 
 class JournalBusy(OutriderError):
-    """Another runner, the `holder`, has the journal `path`. It has it until it ends, so it is `retryable`."""
+    """Another runner, the `holder`, uses the journal `path`. `retryable`: it will end."""
 
     hint = "Wait for it or stop it; `outrider fleet status` may look at the journal meanwhile."
     retryable = True
@@ -95,12 +91,12 @@ class JournalBusy(OutriderError):
 class JournalInvalid(OutriderError):
     """The file `path` cannot be used as a journal, for the `reason` given."""
 
-    hint = "Give the path of a journal, or of a file that is not there yet."
+    hint = "Give the path of a journal, or a new path to begin one."
 
     def __init__(self, path: str | PathLike[str], reason: str = "", **told: Unpack[Told]) -> None:
         super().__init__(**told)
         self.path, self.reason = str(path), reason
-        self._what = f"{self.path!r} cannot be used as a journal" + (f": {reason}" if reason else "")
+        self._what = _because(f"{self.path!r} cannot be used as a journal", reason)
 
 
 class WorkspaceFailed(OutriderError):
@@ -111,5 +107,8 @@ class WorkspaceFailed(OutriderError):
     def __init__(self, path: str | PathLike[str], reason: str = "", **told: Unpack[Told]) -> None:
         super().__init__(**told)
         self.path, self.reason = str(path), reason
-        self._what = f"the workspace {self.path!r} could not be made or removed"
-        self._what += f": {reason}" if reason else ""
+        self._what = _because(f"the workspace {self.path!r} could not be made or removed", reason)
+
+
+def _because(what: str, reason: str) -> str:
+    return f"{what}: {reason}" if reason else what

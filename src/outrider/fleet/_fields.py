@@ -10,22 +10,10 @@ from outrider.options import OptionFields
 from outrider.options._validators import LARGEST_WHOLE, invalid_value, seconds
 
 if TYPE_CHECKING:
-    from outrider.fleet._budget.budget import Budget, Gate
+    from outrider.fleet._budget.budget import Budget
     from outrider.fleet._budget.ledger import Ledger
-    from outrider.fleet._resilient.retry import Restart, Retry
+    from outrider.fleet._resilient.retry import Gate, Restart, Retry
     from outrider.fleet._resilient.turn_runner import Starter
-
-__all__ = [
-    "PolicyFields",
-    "ResilientFields",
-    "of_kind",
-    "read_ledger",
-    "read_seconds",
-    "read_size",
-    "read_starter",
-    "split_keywords",
-    "write_size",
-]
 
 
 T = TypeVar("T")
@@ -33,26 +21,26 @@ F = TypeVar("F", bound=OptionFields)
 
 
 class PolicyFields(OptionFields, total=False):
-    """What may go wrong, and what may be spent: keywords of sessions and of runs, beside every option."""
+    """Keywords of sessions and of runs, besides every option."""
 
     restart: Restart | None
-    """What is done when the agent's process, or the worker of a task, is lost. Unset: `Restart()`; None:
-    nothing."""
+    """When a lost process, or a lost worker of a task, is replaced. Unset: `Restart()`; None: never."""
     retry: Retry | None
-    """When a turn that the API failed is tried again. Unset: `Retry()`; None: never."""
+    """When a turn is retried after the API failed. Unset: `Retry()`; None: never."""
     budget: Budget | None
-    """What may be spent; may be shared. In a run, what earlier runs of its journal spent counts."""
+    """The limit of what may be spent; may be shared. A run also counts what earlier runs of its journal
+    spent."""
     ledger: Ledger | None
-    """Gets each turn."""
+    """Records each turn."""
     gate: Gate | None
-    """Where all that share it wait for a limit of the account. A run has one of its own, if none is given."""
+    """Makes all that share it wait for a limit of the account. A run makes one if none is given."""
 
 
 class ResilientFields(PolicyFields, total=False):
-    """What a resilient session takes as keywords: these, and every option."""
+    """The keywords of a resilient session: these, and every option."""
 
     tags: Mapping[str, str] | None
-    """What its turns are found by in the ledger."""
+    """Written into the ledger with each turn."""
 
 
 def split_keywords(fields: F, kind: type[F]) -> tuple[F, OptionFields]:
@@ -71,34 +59,24 @@ def of_kind(name: str, value: object, kind: type[T]) -> T | None:
 
 
 def read_ledger(name: str, value: object) -> Ledger | None:
-    """What takes entries, or None. Raises `OptionsError`."""
-    return cast("Ledger | None", _able(name, "a `Ledger` or None", value, "add"))
+    """An object that takes entries, or None. Raises `OptionsError`."""
+    if value is not None and not callable(getattr(value, "add", None)):
+        raise invalid_value(f"`{name}`", "a `Ledger` or None", value)
+    return cast("Ledger | None", value)
 
 
 def read_starter(name: str, value: object) -> Starter | None:
-    """What gives out processes, or None. Raises `OptionsError`."""
-    wanted = "a `Pool`, or what has its `start` and `stop`"
-    return cast("Starter | None", _able(name, wanted, value, "start", "stop"))
-
-
-def _able(name: str, wanted: str, value: object, *methods: str) -> object:
-    if value is not None and not all(callable(getattr(value, each, None)) for each in methods):
-        raise invalid_value(f"`{name}`", wanted, value)
-    return value
+    """An object that gives out processes, or None. Raises `OptionsError`."""
+    if value is not None and not all(callable(getattr(value, each, None)) for each in ("start", "stop")):
+        raise invalid_value(f"`{name}`", "a `Pool`, or what has its `start` and `stop`", value)
+    return cast("Starter | None", value)
 
 
 _AMOUNT: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*")
-_BYTES: Final = {
-    "": 1,
-    "b": 1,
-    "kb": 1000,
-    "mb": 1000**2,
-    "gb": 1000**3,
-    "tb": 1000**4,
-    "kib": 1024,
-    "mib": 1024**2,
-    "gib": 1024**3,
-    "tib": 1024**4,
+_BYTES: Final = {"": 1, "b": 1} | {
+    f"{prefix}{suffix}": base**power
+    for suffix, base in (("b", 1000), ("ib", 1024))
+    for power, prefix in enumerate("kmgt", 1)
 }
 _SECONDS: Final = {"": 1.0, "ms": 0.001, "s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SIZE: Final = 'a number of bytes over 0, or a text such as "512MiB" or "6GiB"'
@@ -106,13 +84,10 @@ _TIME: Final = 'a finite number of seconds, 0 or more, or a text such as "90s", 
 
 
 def read_size(place: str, value: object) -> int:
-    """A number of bytes, of a whole number or a text with a unit. Raises `OptionsError`."""
+    """A number of bytes, from a whole number or a text with a unit. Raises `OptionsError`."""
     if isinstance(value, str):
-        found = _AMOUNT.fullmatch(value)
-        unit = None if found is None else _BYTES.get(found[2].lower())
-        if found is None or unit is None:
-            raise invalid_value(place, _SIZE, value, "Units are KB, MB, GB, TB and KiB, MiB, GiB, TiB.")
-        amount = int(min(float(found[1]) * unit, 2.0 * LARGEST_WHOLE))
+        units = "Units are KB, MB, GB, TB and KiB, MiB, GiB, TiB."
+        amount = int(min(_in_units(place, value, _BYTES, _SIZE, units), 2.0 * LARGEST_WHOLE))
     elif isinstance(value, int) and not isinstance(value, bool):
         amount = int(value)
     else:
@@ -123,18 +98,21 @@ def read_size(place: str, value: object) -> int:
 
 
 def read_seconds(place: str, value: object) -> float:
-    """A number of seconds, of a number or a text with a unit. Raises `OptionsError`."""
-    if not isinstance(value, str):
-        return seconds(place, value)
-    found = _AMOUNT.fullmatch(value)
-    unit = None if found is None else _SECONDS.get(found[2].lower())
-    if found is None or unit is None:
-        raise invalid_value(place, _TIME, value, "Units are ms, s, min, h and d.")
-    return seconds(place, float(found[1]) * unit)
+    """A number of seconds, from a number or a text with a unit. Raises `OptionsError`."""
+    if isinstance(value, str):
+        value = _in_units(place, value, _SECONDS, _TIME, "Units are ms, s, min, h and d.")
+    return seconds(place, value)
+
+
+def _in_units(place: str, text: str, units: Mapping[str, float], wanted: str, hint: str) -> float:
+    found = _AMOUNT.fullmatch(text)
+    if found is None or found[2].lower() not in units:
+        raise invalid_value(place, wanted, text, hint)
+    return float(found[1]) * units[found[2].lower()]
 
 
 def write_size(amount: int) -> str:
-    """A number of bytes for people: `"512 MiB"`."""
+    """Format a number of bytes: `"512 MiB"`."""
     size = float(amount)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if size < 1024:

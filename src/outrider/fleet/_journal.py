@@ -1,6 +1,6 @@
-"""`Journal`, the tasks of a run on disk: which there are, how far each came, and what it came to.
+"""`Journal`: the tasks of a run in a file, with the state and the outcome of each.
 
-Its methods block for as long as the disk takes: a run calls them in threads.
+Its methods wait for the disk, so a run calls them in threads.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import msgspec
 
 from outrider._folders import make_private, refuse_planted
 from outrider.errors import OptionsError, UsageError
-from outrider.fleet._budget.account import Spent
+from outrider.fleet._budget.budget import Spent
 from outrider.fleet._errors import JournalBusy, JournalInvalid
 from outrider.fleet._task import Outcome, Status, Task
 from outrider.redaction import preview
@@ -31,18 +31,14 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
     from typing import Self
 
-    from outrider.errors import Told
-
-__all__ = ["Counts", "Entry", "Journal", "RunnerLock", "connected", "explained", "undamaged"]
-
 
 _APPLICATION_ID: Final = 0x4272644A
 """Tells a journal from the databases of other programs."""
 _VERSION: Final = 1
 _PATIENCE: Final = 30.0
-"""Seconds to wait for another writer. Writes take milliseconds, but a runner adds all its tasks at once."""
+"""Seconds to wait for another writer: a runner adds all its tasks at once."""
 _GLANCE: Final = 0.2
-"""Seconds in which those who only look whether it is taken are gone."""
+"""Seconds to wait for processes that only check whether the lock is taken."""
 
 _TABLES: Final = (
     """CREATE TABLE tasks (
@@ -83,12 +79,12 @@ def connected(path: Path, *, writing: bool) -> sqlite3.Connection:
     Raises `JournalInvalid` for a file that is none, or is of a later version, and `sqlite3.Error`.
     """
     if not writing and not path.exists():
-        raise JournalInvalid(path, "there is no such file")
+        raise JournalInvalid(path, "there is no such file", hint="Give the path of a journal.")
     if path.is_dir():
         raise JournalInvalid(path, "it is a folder")
     if writing:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Prompts and answers are its owner's business.
+        # Prompts and answers are private.
         _make(path)
     connection = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
     try:
@@ -104,9 +100,9 @@ def connected(path: Path, *, writing: bool) -> sqlite3.Connection:
 
 
 def _make(path: Path) -> None:
-    """Make a file of its owner's alone, unless it is there. Raises `PermissionError` for another user's."""
+    """Make a private file, unless it exists. Raises `PermissionError` if it belongs to another user."""
     if path.exists():
-        # It is not opened here: to close a file takes the locks away that SQLite has on it in this process.
+        # Do not open it: closing a file drops the locks that SQLite holds on it in this process.
         refuse_planted(path)
     else:
         with suppress(FileExistsError):
@@ -117,13 +113,13 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application != _APPLICATION_ID and not _is_empty(connection):
-        raise JournalInvalid(path, "it is a database of something else")
+        raise JournalInvalid(path, "it is a database of another program")
     if application == _APPLICATION_ID and version > _VERSION:
         hint = "Update Outrider."
         raise JournalInvalid(path, f"it is of version {version}, and {_VERSION} is known", hint=hint)
     made = {sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")}
     if made and made != set(_TABLES):
-        # A view or a trigger of somebody else's could do anything to what is read and written.
+        # A foreign view or trigger could do anything to what is read and written.
         raise JournalInvalid(path, "its tables are not those of a journal")
 
 
@@ -133,7 +129,7 @@ def _is_empty(connection: sqlite3.Connection) -> bool:
 
 def _set_up(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA journal_mode = WAL")
-    # What was written down outlives a loss of power, too.
+    # Survive a loss of power.
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("BEGIN IMMEDIATE")
     if _is_empty(connection):
@@ -153,12 +149,13 @@ def explained(path: Path) -> Generator[None]:
         yield
     except sqlite3.DatabaseError as error:
         code = _code(error)
-        if _is_busy(error):
+        if code in _BUSY:
             raise JournalBusy(path, "something that writes to it") from error
-        reason = "it is damaged, or something else" if code == sqlite3.SQLITE_NOTADB else str(error)
-        if code == sqlite3.SQLITE_CORRUPT:
-            reason = f"it is damaged ({error})"
-        raise JournalInvalid(path, reason, **_hint(code)) from error
+        reason = {
+            sqlite3.SQLITE_NOTADB: "it is not a journal, or it is damaged",
+            sqlite3.SQLITE_CORRUPT: f"it is damaged ({error})",
+        }.get(code, str(error))
+        raise JournalInvalid(path, reason, hint=_HINTS.get(code, JournalInvalid.hint)) from error
     except OSError as error:
         raise JournalInvalid(path, error.strerror or str(error)) from error
 
@@ -178,21 +175,18 @@ def _code(error: sqlite3.Error) -> int:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
-def _is_busy(error: sqlite3.Error) -> bool:
-    return _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-
-
-def _hint(code: int) -> Told:
-    """What to do about it, where that is not to give another path."""
-    if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
-        return {"hint": "Make room on the disk, and resume: what was written before is there."}
-    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
-        return {"hint": "Check who may write to it, and into its folder: to read it takes files there, too."}
-    return {}
+_BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+_NO_ROOM: Final = "Make room on the disk, and resume: what was written before is there."
+_NOT_ALLOWED: Final = "Check who may write to it, and into its folder: to read it takes files there, too."
+_HINTS: Final = {
+    **dict.fromkeys((sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR), _NO_ROOM),
+    **dict.fromkeys((sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM), _NOT_ALLOWED),
+}
+"""What to do about it, where that is not to give another path."""
 
 
 def _close_to_others(path: Path) -> None:
-    """Keep other users from the lock, who could hold it. Earlier versions made it readable for all."""
+    """Keep other users from the lock, which they could hold. Earlier versions made it readable for all."""
     if sys.platform != "win32":
         found = path.stat()
         if found.st_uid == os.geteuid() and found.st_mode & 0o077:
@@ -202,8 +196,8 @@ def _close_to_others(path: Path) -> None:
 class RunnerLock:
     """Held by the one runner of a journal, as long as its process lives.
 
-    It is SQLite's own lock, on a file beside the journal: it is there on every system, holds between threads
-    of a process too, and is gone with the process, however that ends.
+    It is SQLite's own lock, on a file beside the journal: it works on every system and between threads, and
+    ends with the process, however that ends.
     """
 
     def __init__(self, journal: Path) -> None:
@@ -212,7 +206,7 @@ class RunnerLock:
         self._connection: sqlite3.Connection | None = None
 
     def take(self, holder: str) -> None:
-        """Raises `JournalBusy`, with the `holder` that took it, if it is taken."""
+        """Raises `JournalBusy` with the `holder` if it is taken."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         _make(self._path)
         _close_to_others(self._path)
@@ -223,20 +217,20 @@ class RunnerLock:
             connection.execute("BEGIN EXCLUSIVE")
         except sqlite3.OperationalError as error:
             connection.close()
-            if _is_busy(error):
+            if _code(error) in _BUSY:
                 raise JournalBusy(self._journal, holder) from error
             raise
         self._connection = connection
 
     def is_taken(self) -> bool:
-        """Whether somebody has it. Makes no file, and is not in the way of others who ask."""
+        """Whether it is taken. Makes no file, and does not disturb others that ask."""
         if not self._path.exists():
             return False
         connection = sqlite3.connect(self._path, timeout=0, isolation_level=None)
         try:
             connection.execute("SELECT 1 FROM sqlite_master").fetchall()
         except sqlite3.OperationalError as error:
-            if not _is_busy(error):
+            if _code(error) not in _BUSY:
                 raise
             return True
         finally:
@@ -250,7 +244,7 @@ class RunnerLock:
 
 
 _AT_ONCE: Final = 256
-"""Rows that are read at a time: tasks are not held in memory while others run."""
+"""Rows that are read at a time, so that not all tasks are in memory."""
 
 
 class Entry(NamedTuple):
@@ -267,7 +261,7 @@ class Entry(NamedTuple):
     """Of all attempts so far."""
     tool_calls: int = 0
     not_kept: tuple[str, ...] = ()
-    """Where its options had secrets: a journal is no place for them."""
+    """Where its options had secrets, which a journal does not keep."""
 
 
 class Counts(msgspec.Struct, frozen=True):
@@ -280,10 +274,11 @@ class Counts(msgspec.Struct, frozen=True):
     failed: int = 0
     skipped: int = 0
     over_budget: int = 0
+    waiting: int = 0
 
     @property
     def ended(self) -> int:
-        return self.done + self.failed + self.skipped + self.over_budget
+        return self.done + self.failed + self.skipped + self.over_budget + self.waiting
 
     @property
     def total(self) -> int:
@@ -342,7 +337,7 @@ class Journal:
         try:
             with Journal(self.path) as reader:
                 return reader.meta("runner") or ""
-        except Exception:  # noqa: BLE001 - it is only to be told
+        except Exception:  # noqa: BLE001 - it is only for a message
             return ""
 
     # What a runner writes.
@@ -372,7 +367,7 @@ class Journal:
                     )
                 elif row[1] != plain:
                     raise OptionsError(
-                        f"`tasks[{number}]` is not the task that {str(self.path)!r} has at this place",
+                        f"`tasks[{number}]` differs from the task that {str(self.path)!r} has there",
                         hint="Resume the journal without tasks, or give another file for other ones.",
                     )
         return new
@@ -452,12 +447,20 @@ class Journal:
                 tuple(statuses),
             ).rowcount
 
+    def take_up_waiting(self) -> None:
+        """Go on with tasks that waited for approval, each in its session."""
+        with self._transaction() as connection:
+            connection.execute(
+                "UPDATE tasks SET state = 'started', status = NULL, outcome = NULL"
+                " WHERE state = 'ended' AND status = 'waiting'"
+            )
+
     def set_meta(self, name: str, value: str) -> None:
         """Keep a fact about the run."""
         with self._transaction() as connection:
             connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
 
-    # What anybody reads.
+    # What readers use, too.
 
     def todo(self) -> Iterator[Entry]:
         """The tasks that have not ended: those that were started first, then the others, each in order."""
@@ -465,11 +468,11 @@ class Journal:
         yield from self.pending()
 
     def pending(self) -> Iterator[Entry]:
-        """The tasks that were never begun, or are to be begun anew, in order."""
+        """The tasks that have not begun, or will begin anew, in order."""
         return self._entries("pending")
 
     def started(self) -> Iterator[Entry]:
-        """The tasks that were begun and have not ended, in order."""
+        """The tasks that have begun and not ended, in order."""
         return self._entries("started")
 
     def _entries(self, state: str) -> Iterator[Entry]:
@@ -502,7 +505,7 @@ class Journal:
                 yield Entry(number, found, not_kept=not_kept)
 
     def outcomes(self) -> Iterator[Outcome]:
-        """What the tasks that have ended came to, in the order of the tasks."""
+        """The outcomes of the tasks that have ended, in the order of the tasks."""
         last = -1
         while rows := self._read(
             "SELECT number, outcome FROM tasks WHERE state = 'ended' AND number > ? ORDER BY number LIMIT ?",
@@ -521,7 +524,7 @@ class Journal:
             return Counts(**dict(rows))
 
     def spent(self) -> Spent:
-        """What all attempts have used, as far as it was told; `wall`: how long the journal was run."""
+        """What all attempts have used, as far as is known; `wall`: for how long the journal was run."""
         ((usd, tokens, calls),) = self._read(
             "SELECT coalesce(sum(usd), 0.0), coalesce(sum(tokens), 0), coalesce(sum(tool_calls), 0)"
             " FROM attempts",
@@ -531,7 +534,7 @@ class Journal:
             return Spent(usd, tokens, calls, float(self.meta("ran") or 0.0))
 
     def runner(self) -> str | None:
-        """Who has it open for writing, in another process or here; None: nobody."""
+        """The runner that has it open for writing, in any process; None if there is none."""
         with explained(self.path):
             is_taken = self._lock.is_taken()
         return (self.meta("runner") or "another process") if is_taken else None
@@ -592,7 +595,7 @@ class Journal:
         usage: Usage | None,
         tool_calls: int | None,
     ) -> None:
-        told = {
+        values = {
             "id": id,
             "session_id": session_id,
             "worker": worker,
@@ -606,7 +609,7 @@ class Journal:
             " worker = coalesce(:worker, worker), tool_calls = coalesce(:tool_calls, tool_calls),"
             " usage = coalesce(:usage, usage), usd = coalesce(:usd, usd), tokens = coalesce(:tokens, tokens)"
             " WHERE (task, attempt) = (SELECT number, attempts FROM tasks WHERE id = :id)",
-            told,
+            values,
         )
 
 

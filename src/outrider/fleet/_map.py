@@ -1,6 +1,6 @@
-"""`map` and `resume`: reads their arguments, and makes the plan of a run and the source of its tasks.
+"""`map` and `resume`: validates their arguments, and makes the plan of a run and the source of its tasks.
 
-Starts nothing: `_run` does.
+`_run` runs it.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from threading import Lock
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Concatenate, Final, NamedTuple, ParamSpec, cast
 from weakref import WeakKeyDictionary
 
 import msgspec
 
 from outrider._threads import run_sync
 from outrider.errors import OptionsError
-from outrider.fleet._budget.account import Spent
-from outrider.fleet._budget.budget import Budget, Gate
+from outrider.fleet._budget.budget import Budget, Spent
 from outrider.fleet._engine import PICK_UP, Assignment, Engine, LocalEngine, Shared
 from outrider.fleet._errors import JournalInvalid
 from outrider.fleet._fields import (
@@ -35,12 +35,13 @@ from outrider.fleet._fields import (
 )
 from outrider.fleet._journal import Counts, Entry, Journal
 from outrider.fleet._progress import Adaptive, read_concurrency
-from outrider.fleet._resilient.retry import RESTART, RETRY, Restart, Retry
+from outrider.fleet._resilient.retry import RESTART, RETRY, Gate, Restart, Retry
 from outrider.fleet._run import Run
 from outrider.fleet._task import Outcome, Status, Task, filled, kept_options, numbered
 from outrider.fleet._workspaces import discard, folder_name, read_workspace, sweep
 from outrider.options import Options
 from outrider.options._validators import choice, function, invalid_value, path_text, switch
+from outrider.options._values import differing, plain
 from outrider.session import Session
 from outrider.session._result import Output
 
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from os import PathLike
     from typing import Unpack
 
-    from outrider.fleet._engine import Note
     from outrider.fleet._progress import Progress
     from outrider.fleet._resilient.retry import Tries
     from outrider.fleet._resilient.turn_runner import Starter
@@ -56,36 +56,41 @@ if TYPE_CHECKING:
     from outrider.session import Usage
     from outrider.session._result import OutputType
 
-__all__ = ["IterableSource", "JournalSource", "Plan", "Source", "check_unique_ids", "map", "resume"]
 
+P = ParamSpec("P")
 
 _AT_ONCE: Final = 500
-"""Tasks that end together without having been begun."""
+"""How many tasks end together that were never begun."""
 
 
 class Known(NamedTuple):
     """What is known of the tasks when a run begins."""
 
     counts: Counts | None
-    """None if nobody knows how many there are."""
+    """None if their number is not known."""
     spent: Spent = Spent()
     journal_id: str | None = None
 
 
 class Source:
-    """What a run asks for tasks, and tells what becomes of them: this one writes nothing down."""
+    """Where the tasks of a run come from. This one takes them from an iterable, one at a time, and records
+    nothing."""
+
+    def __init__(
+        self, tasks: Iterable[Task | str] = (), check: Callable[[Task], None] = lambda _: None
+    ) -> None:
+        """Raises `OptionsError` for one of a list that is wrong; of others, when it is taken."""
+        entries = (Entry(number, task) for number, task in numbered(tasks, check))
+        self._tasks = iter(list(entries)) if isinstance(tasks, Sequence) else entries
+        self._total = len(tasks) if isinstance(tasks, Sized) else None
+        """None if their number is not known."""
 
     @property
     def journal(self) -> Journal | None:
         return None
 
-    def __init__(self, tasks: Iterator[Entry] = iter(()), total: int | None = 0) -> None:  # noqa: B008 - none
-        """`total`: None if nobody knows how many there are."""
-        self._tasks = tasks
-        self._total = total
-
     async def open(self) -> Known:
-        """Make ready; gives what there is already."""
+        """Open the source. Returns what is known of its tasks."""
         return Known(None if self._total is None else Counts(pending=self._total))
 
     async def next(self) -> Entry | None:
@@ -94,49 +99,20 @@ class Source:
         return await run_sync(next, self._tasks, None)
 
     async def rest(self) -> list[Entry]:
-        """Some of the tasks that are left; none if there is none, or nobody knows how many there are."""
+        """Some of the tasks that are left; none at the end, or if their number is not known."""
         if self._total is None:
             return []
         return await run_sync(lambda: list(islice(self._tasks, _AT_ONCE)))
 
-    async def begin(self, id: str, attempt: int, worker: str, session_id: str | None) -> None:
-        pass
-
-    async def note(self, id: str, note: Note) -> None:
-        pass
-
-    async def end(self, outcome: Outcome[object], usage: Usage, tool_calls: int, ran: float) -> None:
-        pass
-
-    async def end_all(self, outcomes: list[Outcome[object]]) -> None:
-        pass
+    async def write(
+        self, method: Callable[Concatenate[Journal, P], object], *args: P.args, **fields: P.kwargs
+    ) -> None:
+        """Write something down, if there is a journal. Returns when it is on the disk."""
+        if self.journal is not None:
+            await run_sync(partial(method, self.journal, *args, **fields))
 
     async def close(self) -> None:
         pass
-
-
-class IterableSource(Source):
-    """Tasks of an iterable, which is asked for one at a time."""
-
-    def __init__(self, tasks: Iterable[Task | str], check: Callable[[Task], None] = lambda _: None) -> None:
-        """Raises `OptionsError` for one of a list that is wrong; of others, when it is taken."""
-        entries = check_unique_ids(numbered(tasks, check))
-        if isinstance(tasks, Sequence):
-            entries = iter(list(entries))
-        super().__init__(entries, len(tasks) if isinstance(tasks, Sized) else None)
-
-
-def check_unique_ids(tasks: Iterator[tuple[int, Task]]) -> Iterator[Entry]:
-    """Tasks as entries. Raises `OptionsError` if two tasks have the same id, and names both."""
-    seen: dict[str, int] = {}
-    for number, task in tasks:
-        # Ids that were made are not remembered: there may be millions, and none is made twice.
-        if not task.has_made_id(number) and (first := seen.setdefault(task.id, number)) != number:
-            raise OptionsError(
-                f"`tasks[{number}]` has the id of `tasks[{first}]`: {task.id!r}",
-                hint="Give each task an id of its own, or leave them all out.",
-            )
-        yield Entry(number, task)
 
 
 class JournalSource(Source):
@@ -149,12 +125,15 @@ class JournalSource(Source):
         check: Callable[[Task], None],
         retry: tuple[Status, ...] = (),
         env: Mapping[str, str] = MappingProxyType({}),
+        needs: Mapping[str, bool] = MappingProxyType({}),
     ) -> None:
         """`tasks`: None for those of an earlier run; `retry`: tasks that ended so are begun anew; `env`: has
-        secrets that tasks had as variables and the journal has not."""
+        secrets that tasks had as variables and the journal has not; `needs`: arguments of the run that tasks
+        need and do not have themselves."""
         super().__init__()
         self._journal = Journal(path, writing=True)
         self._env = env
+        self._needs = needs
         self._options: dict[int, Mapping[str, object]] = {}
         """Of the tasks that were given now and have secrets in them."""
         self._given = None if tasks is None else self._remembered(numbered(tasks, check))
@@ -170,7 +149,7 @@ class JournalSource(Source):
         return await run_sync(self._open_unless_closed)
 
     def _open_unless_closed(self) -> Known:
-        # asyncio can cancel the call and leave the thread to itself: who closes it then waits for this.
+        # asyncio can cancel the call while the thread goes ahead: `close` waits for it.
         with self._opening:
             return Known(None) if self._is_closed else self._open()
 
@@ -183,12 +162,15 @@ class JournalSource(Source):
         try:
             if self._given is not None:
                 self._journal.add(self._given)
+                self._journal.set_meta("needs", msgspec.json.encode(self._needs).decode())
+                self._journal.set_meta("folder", str(Path.cwd()))
                 self._given = None
             elif not self._journal.counts().total:
                 hint = "Its runner was ended too early: call `map` again, with the tasks."
                 raise JournalInvalid(self._journal.path, "there is no task in it", hint=hint)
             if self._retry:
                 self._journal.reopen(self._retry)
+            self._journal.take_up_waiting()
             for entry in self._journal.lacking():
                 self._whole(entry)
             self._tasks = (self._whole(entry) for entry in self._journal.todo())
@@ -204,7 +186,7 @@ class JournalSource(Source):
             yield number, task
 
     def _whole(self, entry: Entry) -> Entry:
-        """A task with the secrets that the journal has not. Raises `OptionsError` if nobody gave them."""
+        """A task with the secrets that the journal does not keep. Raises `OptionsError` if one is missing."""
         if not entry.not_kept:
             return entry
         options = self._options.get(entry.number)
@@ -219,27 +201,6 @@ class JournalSource(Source):
                 )
         return entry._replace(task=msgspec.structs.replace(entry.task, options=options))
 
-    async def begin(self, id: str, attempt: int, worker: str, session_id: str | None) -> None:
-        await run_sync(self._journal.begin, id, attempt, worker, session_id)
-
-    async def note(self, id: str, note: Note) -> None:
-        await run_sync(
-            lambda: self._journal.note(
-                id,
-                session_id=note.session_id,
-                workspace=note.workspace,
-                worker=note.worker,
-                usage=note.usage,
-                tool_calls=note.tool_calls,
-            )
-        )
-
-    async def end(self, outcome: Outcome[object], usage: Usage, tool_calls: int, ran: float) -> None:
-        await run_sync(lambda: self._journal.end(outcome, usage=usage, tool_calls=tool_calls, ran=ran))
-
-    async def end_all(self, outcomes: list[Outcome[object]]) -> None:
-        await run_sync(self._journal.end_all, outcomes)
-
     async def close(self) -> None:
         self._is_closed = True
         await run_sync(self._close)
@@ -250,13 +211,13 @@ class JournalSource(Source):
 
 
 _charged: WeakKeyDictionary[Budget, set[str]] = WeakKeyDictionary()
-"""The journals that each budget knows of: one that saw them being run need not be told what they spent."""
+"""The journals whose spending each budget has counted already."""
 
 
 class Plan(msgspec.Struct, kw_only=True):
     """The arguments of a run, validated."""
 
-    source: Source
+    source: Source = msgspec.field(default_factory=Source)
     engine: Engine
     shared: Shared
     output: object
@@ -264,8 +225,20 @@ class Plan(msgspec.Struct, kw_only=True):
     concurrency: Adaptive
     task_seconds: float | None
     on_progress: Callable[[Progress], object] | None
+    drain_on_interrupt: bool = False
     root: Path | None = None
     """Where folders are made; None until there is one."""
+
+    @property
+    def needs(self) -> dict[str, bool]:
+        """The arguments that decide what becomes of tasks, as far as they were given; True for those that can
+        be written down."""
+        given = differing(self.shared.options)
+        given |= {name: getattr(self, name) for name in ("output", "workspace", "task_seconds")}
+        given["engine"] = None if type(self.engine) is LocalEngine else self.engine
+        # Of these, what matters can be.
+        given |= {name: getattr(self.shared, name) and True for name in ("budget", "ledger")}
+        return {name: _is_plain(value) for name, value in given.items() if value is not None}
 
     def assignment(
         self, entry: Entry, attempt: int, session_id: str | None, spent: tuple[Usage, int], tries: Tries
@@ -347,27 +320,31 @@ class Plan(msgspec.Struct, kw_only=True):
             with suppress(OSError):
                 await run_sync(self.root.rmdir)
 
-    async def forget_folder(self, entry: Entry) -> None:
-        """Remove the folder of a task that was cut off and that nobody can pick up."""
-        if self.source.journal is None:
-            await self._remove_folder(entry)
-
     async def leave_folder(self, entry: Entry, status: Status) -> str | None:
         """Remove the folder of a task that was cut off earlier and ends like this; gives it if it is kept."""
         kind = self.workspace_of(entry)
         if kind is None or not entry.attempts or kind.is_kept(status):
             return entry.workspace
-        return None if await self._remove_folder(entry) else entry.workspace
+        return None if await self.remove_folder(entry) else entry.workspace
 
-    async def _remove_folder(self, entry: Entry) -> bool:
+    async def remove_folder(self, entry: Entry) -> bool:
+        """Remove the folder of a task; gives whether it is gone."""
         kind = self.workspace_of(entry)
         if kind is None or self.root is None:
             return True
         return await run_sync(discard, kind, self.root / folder_name(entry.task.id))
 
 
+def _is_plain(value: object) -> bool:
+    try:
+        msgspec.json.encode(plain(value))
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
 def _may_choose_id(options: Options) -> bool:
-    """Whether a session can be given an id before it begins: one that goes on with another has that one's."""
+    """Whether a session can be given an id before it begins: one that continues another has the other's."""
     is_old = options.resume is not None or options.continue_conversation
     return options.persist_session and options.session_id is None and (not is_old or options.fork_session)
 
@@ -390,6 +367,9 @@ class RunFields(PolicyFields, total=False):
     """How long one attempt at a task may take."""
     on_progress: Callable[[Progress], object] | None
     """Called with each change, in the event loop. It must not block."""
+    drain_on_interrupt: bool
+    """Ctrl-C begins no more tasks and lets the running ones finish; a second one stops them. Only in the main
+    thread. Unset: Ctrl-C is left to the event loop."""
 
 
 def map(  # noqa: A001
@@ -409,8 +389,8 @@ def map(  # noqa: A001
     Tasks are taken from the iterable when there is room for them, in a thread, so that it may block.
 
     `journal`: a file that has all tasks and what became of them. All are taken and written down before the
-    first is begun; call it again with the same tasks, or `resume`, and it goes on where it was cut off, by
-    whatever. Folders of tasks are made beside it; without it, in a temporary place.
+    first is begun; call it again with the same tasks, or `resume`, to continue after any interruption.
+    Folders of tasks are made beside it; without it, in a temporary place.
 
     Raises `OptionsError` for invalid arguments, and names the task. Nothing starts before `async with` or
     `await`.
@@ -421,7 +401,7 @@ def map(  # noqa: A001
         )
     plan = _plan(options, output, fields)
     if journal is None:
-        plan.source = IterableSource(tasks, plan.check)
+        plan.source = Source(tasks, plan.check)
     else:
         _keep_journal(plan, path_text("`journal`", journal), tasks)
     return Run(plan)
@@ -457,7 +437,7 @@ def _keep_journal(
     plan: Plan, file: str, tasks: Iterable[Task | str] | None, retry: tuple[Status, ...] = ()
 ) -> None:
     env = {**os.environ, **plan.shared.options.env}
-    source = JournalSource(file, tasks, plan.check, retry, env)
+    source = JournalSource(file, tasks, plan.check, retry, env, plan.needs)
     path = source.journal.path
     plan.source, plan.root = source, path.with_name(path.name + ".workspaces")
 
@@ -479,7 +459,6 @@ def _plan(options: Options | None, output: object, fields: RunFields) -> Plan:
         options=checked,
     )
     return Plan(
-        source=Source(),
         engine=_engine(own.get("engine", "local")),
         shared=shared,
         output=output,
@@ -487,6 +466,7 @@ def _plan(options: Options | None, output: object, fields: RunFields) -> Plan:
         concurrency=read_concurrency(own.get("concurrency", Adaptive())),
         task_seconds=None if seconds is None else read_seconds("`task_seconds`", seconds),
         on_progress=None if on_progress is None else cast("Any", function("`on_progress`", on_progress)),
+        drain_on_interrupt=switch("`drain_on_interrupt`", own.get("drain_on_interrupt", False)),
     )
 
 
@@ -494,7 +474,7 @@ def _read_restart(given: object) -> Restart | None:
     restart = of_kind("restart", given, Restart)
     if restart is None or restart.continue_with is not None:
         return restart
-    # A task whose turn is not sent again goes on.
+    # A task whose prompt is not sent again continues.
     return msgspec.structs.replace(restart, continue_with=PICK_UP)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from statistics import median
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
@@ -22,11 +22,9 @@ if TYPE_CHECKING:
 
     from outrider.fleet._journal import Counts
 
-__all__ = ["Adaptive", "Progress", "Running", "Tally", "Width", "read_concurrency"]
-
 
 _RECENT: Final = 100
-"""Ends that the rate is reckoned from: it follows the last minutes of a run of hours."""
+"""How many ends the rate is computed from, so that it follows the last minutes of a long run."""
 
 
 class Running(msgspec.Struct, frozen=True):
@@ -49,6 +47,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     failed: int = 0
     skipped: int = 0
     over_budget: int = 0
+    waiting: int = 0
     running: int = 0
     concurrency: int = 0
     """How many may run at once, at this moment."""
@@ -67,7 +66,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ended(self) -> int:
-        return self.done + self.failed + self.skipped + self.over_budget
+        return self.done + self.failed + self.skipped + self.over_budget + self.waiting
 
 
 class Tally:
@@ -85,14 +84,14 @@ class Tally:
         self._ends: deque[float] = deque(maxlen=_RECENT)
 
     def start_from(self, counts: Counts, cost_usd: float, tokens: int) -> None:
-        """What was there before."""
+        """Begin with the counts of earlier runs."""
         for status in STATUSES:
             self.counts[status] = getattr(counts, status)
         self.total = counts.total
         self._cost_usd, self._tokens = cost_usd, tokens
 
     def know_total(self) -> None:
-        """There is no task that was not begun: now they are counted."""
+        """The last task has begun, so their number is known."""
         if self.total is None:
             self.total = self.counts.total() + len(self.running)
 
@@ -113,10 +112,10 @@ class Tally:
         self._usage[id] = usage
 
     def leave(self, id: str, usage: Usage | None = None) -> None:
-        """The attempt is over, and has used this in all, or what was told last."""
+        """The attempt is over; it used `usage`, by default what was reported last."""
         self.running.pop(id, None)
-        told = self._usage.pop(id, Usage())
-        used = told if usage is None else usage
+        reported = self._usage.pop(id, Usage())
+        used = reported if usage is None else usage
         self._cost_usd += used.cost_usd
         self._tokens += used.total_tokens
 
@@ -134,16 +133,13 @@ class Tally:
         self, *, concurrency: int, waiting_until: float | None, waiting_for: str | None, is_draining: bool
     ) -> Progress:
         """How it stands."""
-        usages = tuple(self._usage.values())
+        usages, counts = tuple(self._usage.values()), cast("Any", self.counts)
         rate = self._rate()
         ended = self.counts.total()
         left = None if self.total is None or not rate else max(self.total - ended, 0) / rate
         return Progress(
             total=self.total,
-            done=self.counts["done"],
-            failed=self.counts["failed"],
-            skipped=self.counts["skipped"],
-            over_budget=self.counts["over_budget"],
+            **counts,
             running=len(self.running),
             concurrency=concurrency,
             waiting_until=waiting_until,
@@ -157,31 +153,29 @@ class Tally:
         )
 
     def _rate(self) -> float:
-        """Ends in a second. The first of those that are remembered only tells where the others begin."""
-        if not self._ends:
-            return 0.0
-        if len(self._ends) < _RECENT:
-            since, ends = self._began, len(self._ends)
-        else:
-            since, ends = self._ends[0], len(self._ends) - 1
+        """Ends per second."""
+        since, ends = self._began, len(self._ends)
+        if ends == _RECENT:
+            # The first of them is where the others begin.
+            since, ends = self._ends[0], ends - 1
         return ends / max(self._clock() - since, 0.001)
 
 
 _START: Final = 4
 _TOLERANCE: Final = 1.5
-"""Tasks differ: only when they take this much longer than in better times is the width to blame."""
+"""Tasks differ: only if they take this much longer than in better rounds, too many run at once."""
 _REMEMBERED: Final = 8
-"""Rounds among which the better times are looked for."""
+"""How many rounds are compared."""
 
 _count = whole(1, 10_000)
 
 
 class Adaptive(msgspec.Struct, frozen=True):
-    """As many tasks at once as is good for them, within bounds.
+    """Adapts how many tasks run at once, within bounds.
 
-    It grows after each round in which tasks took no longer than before and no rate limit was met, to twice as
-    many until one of these has happened and by one from then on, and halves when a limit is met. Raises
-    `OptionsError`.
+    The number grows after each round in which tasks took no longer than before and met no rate limit: it
+    doubles until one of these happens first, and grows by one from then on. It halves when a task meets a
+    limit. Raises `OptionsError`.
     """
 
     minimum: int = 1
@@ -225,24 +219,24 @@ class Width:
         self._round: list[float] = []
         self._medians: deque[float] = deque(maxlen=_REMEMBERED)
         self._is_probing = True
-        """Nothing has been in the way yet. To grow one by one, n at once takes about n²/2 tasks."""
+        """Whether it still doubles: to reach n one by one takes about n²/2 tasks."""
         self._begun = 0
         self._since = 0
-        """Tasks with a lower number were begun under another width, and say nothing about this one."""
+        """Tasks with a lower number began under another width, and say nothing about this one."""
 
     def begin(self) -> int:
-        """A task is begun; gives the number that it is spoken of by."""
+        """A task begins. Returns its number for the methods below."""
         self._begun += 1
         return self._begun
 
     def limited(self, number: int) -> None:
-        """A task has met a rate limit. Many meet the same one: only the first of them counts."""
+        """A task met a rate limit. Many tasks meet the same one; only the first counts."""
         if number > self._since:
             self._is_probing = False
             self._change(max(self._bounds.minimum, self.now // 2))
 
     def ended(self, number: int, seconds: float) -> None:
-        """A task has ended well, after so many seconds."""
+        """A task was done after this many seconds."""
         if number <= self._since:
             return
         self._round.append(seconds)

@@ -1,39 +1,49 @@
-"""`Run`: starts tasks, as many at once as may run, and gives each one's outcome.
+"""`Run`: starts tasks, as many at once as may run, and yields their outcomes.
 
-`TaskAttempts` runs one task, the engine decides where, and the source writes down what becomes of it.
+`TaskAttempts` runs one task, the engine decides where, and the journal records the outcome.
 """
 
 from __future__ import annotations
 
 import logging
+import signal
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Generic, cast
+from threading import current_thread, main_thread
+from typing import TYPE_CHECKING, Any, Final, Generic, cast
 
 import anyio
 import msgspec
 from anyio.lowlevel import checkpoint
 
 from outrider.errors import LimitReached, UsageError
-from outrider.fleet._engine import TaskAttempts
+from outrider.fleet._engine import TaskAttempts, outcome_of
+from outrider.fleet._journal import Journal
 from outrider.fleet._progress import Progress, Running, Tally, Width
-from outrider.fleet._task import Outcome, Output_co, Status
+from outrider.fleet._task import Outcome
 from outrider.session import background
+from outrider.session._instrument import UNFOLLOWED, instrument_of
+from outrider.session._result import Output_co
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
     from typing import Self
 
-    from anyio.abc import TaskGroup
+    from anyio.abc import TaskGroup, TaskStatus
 
     from outrider.fleet._engine import Note
-    from outrider.fleet._journal import Entry, Journal
+    from outrider.fleet._journal import Entry
     from outrider.fleet._map import Plan
     from outrider.fleet._report.report import Report
 
-__all__ = ["Run"]
 
 log = logging.getLogger("outrider.fleet")
+
+_WRITTEN: Final = ("session_id", "workspace", "worker", "usage", "tool_calls")
+"""What of a note is written down."""
+
+_TOLD: Final = ("total", "done", "failed", "skipped", "over_budget", "waiting")
+"""What of its progress is told at the end."""
 
 
 class Run(Generic[Output_co]):
@@ -57,9 +67,10 @@ class Run(Generic[Output_co]):
         self._earlier = 0.0
         """Seconds that the journal was run for before."""
         self._ready: deque[Outcome[Output_co]] = deque()
-        self._ended: list[Outcome[Output_co]] = []
+        self._ended: list[Outcome[object]] = []
         """For the report, without what is large; empty if a journal has them."""
-        self._notes: deque[tuple[str, Note]] = deque()
+        self._notes: deque[tuple[str, dict[str, Any]]] = deque()
+        """What is to be written down."""
         self._noting = anyio.Lock()
         self._noted = anyio.Event()
         self._changed = anyio.Event()
@@ -68,6 +79,8 @@ class Run(Generic[Output_co]):
         self._is_draining = False
         self._is_over = False
         self._failure: BaseException | None = None
+        self._instrument = instrument_of(plan.shared.options)
+        self._journal_id: str | None = None
 
     # For its user.
 
@@ -91,8 +104,7 @@ class Run(Generic[Output_co]):
     def drain(self) -> None:
         """Begin no more tasks, and end when those that run have. Returns at once.
 
-        What was not begun is given as `skipped`. With a journal that is not written down: `resume` goes on
-        with these.
+        Tasks that have not begun end as `skipped`. A journal does not record that: `resume` runs them.
         """
         if not self._is_draining:
             self._is_draining = True
@@ -101,7 +113,7 @@ class Run(Generic[Output_co]):
     def stop(self) -> None:
         """End all that runs, now. Returns at once; the loop ends when nothing is left running.
 
-        What was running is given as `skipped`, too. With a journal, `resume` picks it up by its session.
+        Tasks that were running end as `skipped`, too. With a journal, `resume` resumes their sessions.
         """
         self.drain()
         self._scope.cancel()
@@ -122,7 +134,7 @@ class Run(Generic[Output_co]):
         return self.finish().__await__()
 
     def report(self) -> Report:
-        """What it came to so far: counts, cost, times, failures; with a journal, of all its runs."""
+        """The results so far: counts, cost, times, failures; with a journal, of all its runs."""
         from outrider.fleet._report.report import Report
 
         ended = self._ended if self.journal is None else self._written()
@@ -137,8 +149,6 @@ class Run(Generic[Output_co]):
     def _written(self) -> list[Outcome[Output_co]]:
         if self.journal is None:
             return []
-        from outrider.fleet._journal import Journal
-
         with Journal(self.journal.path) as journal:
             return [self._plan.typed(outcome) for outcome in journal.outcomes()]
 
@@ -149,6 +159,11 @@ class Run(Generic[Output_co]):
         `JournalBusy` and `JournalInvalid`; nothing was begun then."""
         if self._was_entered:
             raise UsageError("The run was begun before", hint="Call `map` or `resume` again for another.")
+        if self._plan.drain_on_interrupt and current_thread() is not main_thread():
+            raise UsageError(
+                "`drain_on_interrupt` needs the main thread, which gets all signals",
+                hint="Leave it out, and call `run.drain()` when the run is to end.",
+            )
         self._was_entered = True
         try:
             await self._begin()
@@ -164,7 +179,7 @@ class Run(Generic[Output_co]):
         try:
             if known.counts is not None:
                 self._tally.start_from(known.counts, known.spent.usd, known.spent.tokens)
-            self._earlier = known.spent.wall
+            self._earlier, self._journal_id = known.spent.wall, known.journal_id
             plan.charge_earlier(known.journal_id, known.spent)
             await plan.open_root()
             await plan.engine.open(plan.shared)
@@ -200,10 +215,21 @@ class Run(Generic[Output_co]):
     # The task that does it.
 
     async def _drive(self) -> None:
+        instrument, engine = self._instrument, self._plan.engine.name
+        with UNFOLLOWED if instrument is None else instrument.run(engine) as follower:
+            await self._drive_all()
+            progress, failure = self.progress, self._failure
+            facts = {f"outrider.run.{name}": getattr(progress, name) for name in _TOLD}
+            facts["outrider.run.journal_id"] = self._journal_id
+            follower.end("done", None if failure is None else type(failure).__name__, facts)
+
+    async def _drive_all(self) -> None:
         try:
             with self._scope:
                 async with anyio.create_task_group() as helpers:
                     helpers.start_soon(self._write_notes)
+                    if self._plan.drain_on_interrupt:
+                        await helpers.start(self._listen)
                     async with anyio.create_task_group() as tasks:
                         await self._begin_all(tasks)
                     helpers.cancel_scope.cancel()
@@ -214,6 +240,17 @@ class Run(Generic[Output_co]):
                 await self._wind_up()
             self._is_over = True
             self._report_progress()
+
+    async def _listen(self, *, task_status: TaskStatus[None]) -> None:
+        with anyio.open_signal_receiver(signal.SIGINT) as signals:
+            task_status.started()
+            async for _ in signals:
+                if self._is_draining:
+                    # This ends here, too: the next Ctrl-C is a `KeyboardInterrupt`.
+                    self.stop()
+                else:
+                    log.warning("interrupted: running tasks are finished, and Ctrl-C again stops them")
+                    self.drain()
 
     async def _wind_up(self) -> None:
         plan = self._plan
@@ -247,7 +284,7 @@ class Run(Generic[Output_co]):
                 return
             if self._is_draining:
                 # Since it was asked for.
-                self._give(self._unrun(entry, "skipped"))
+                self._give(outcome_of(entry, "skipped", None))
                 return
             number = self._width.begin()
             self._tally.begin(Running(entry.task.id, entry.attempts + 1, time.time()))
@@ -270,6 +307,12 @@ class Run(Generic[Output_co]):
         return False
 
     async def _run_one(self, entry: Entry, number: int) -> None:
+        instrument, id, total = self._instrument, entry.task.id, self._tally.total
+        with UNFOLLOWED if instrument is None else instrument.task(id, entry.number, total) as follower:
+            outcome = await self._run_task(entry, number)
+            follower.end(outcome.status, outcome.error_kind, {"outrider.task.attempts": outcome.attempts})
+
+    async def _run_task(self, entry: Entry, number: int) -> Outcome[object]:
         id = entry.task.id
         attempts = TaskAttempts(
             self._plan,
@@ -286,17 +329,22 @@ class Run(Generic[Output_co]):
             raise
         with anyio.CancelScope(shield=True):
             ran = self._earlier + self._tally.ran
-            await self._plan.source.end(ended.outcome, ended.usage, ended.tool_calls, ran)
+            await self._plan.source.write(
+                Journal.end, ended.outcome, usage=ended.usage, tool_calls=ended.tool_calls, ran=ran
+            )
         self._tally.leave(id, ended.usage)
         if ended.outcome.is_done:
             self._width.ended(number, ended.outcome.duration)
-        self._give(cast("Outcome[Output_co]", ended.outcome))
+        self._give(ended.outcome)
+        return ended.outcome
 
     async def _cut_off(self, entry: Entry, attempts: TaskAttempts) -> None:
         self._tally.leave(entry.task.id)
         if self._is_draining:
-            self._give(self._unrun(entry._replace(attempts=attempts.attempt), "skipped"))
-        await self._plan.forget_folder(entry)
+            self._give(outcome_of(entry, "skipped", None, attempts=attempts.attempt))
+        if self.journal is None:
+            # It cannot be resumed.
+            await self._plan.remove_folder(entry)
 
     # Tasks that are not run.
 
@@ -304,52 +352,37 @@ class Run(Generic[Output_co]):
         """Nothing may be spent any more."""
         while entries := await self._plan.source.rest():
             outcomes = [
-                self._unrun(
-                    entry._replace(workspace=await self._plan.leave_folder(entry, "over_budget")),
+                outcome_of(
+                    entry,
                     "over_budget",
                     error,
+                    workspace=await self._plan.leave_folder(entry, "over_budget"),
                 )
                 for entry in entries
             ]
-            await self._plan.source.end_all(cast("list[Outcome[object]]", outcomes))
+            await self._plan.source.write(Journal.end_all, outcomes)
             for outcome in outcomes:
                 self._give(outcome)
 
     async def _skip_rest(self) -> None:
         while self._is_draining and (entries := await self._plan.source.rest()):
             for entry in entries:
-                self._give(self._unrun(entry, "skipped"))
+                self._give(outcome_of(entry, "skipped", None))
 
-    def _unrun(self, entry: Entry, status: Status, error: LimitReached | None = None) -> Outcome[Output_co]:
-        return Outcome(
-            id=entry.task.id,
-            number=entry.number,
-            status=status,
-            error=None if error is None else str(error),
-            error_kind=None if error is None else type(error).__name__,
-            usage=entry.usage,
-            attempts=entry.attempts,
-            session_id=entry.session_id,
-            workspace=entry.workspace,
-            started_at=entry.started_at,
-            ended_at=time.time(),
-            tags=entry.task.tags,
-        )
-
-    def _give(self, outcome: Outcome[Output_co]) -> None:
+    def _give(self, outcome: Outcome[object]) -> None:
         self._tally.end(outcome)
         if self.journal is None:
             self._ended.append(
                 msgspec.structs.replace(outcome, text="", output=None, raw_output=None, result=None)
             )
-        self._ready.append(outcome)
+        self._ready.append(cast("Outcome[Output_co]", outcome))
         self._report_progress()
 
     # What comes on the way.
 
     def _take_note(self, id: str, number: int, note: Note) -> None:
         if id not in self._tally.running:
-            # It comes from elsewhere, and late.
+            # A note of another machine can come late.
             return
         if note.is_rate_limited:
             self._width.limited(number)
@@ -357,8 +390,9 @@ class Run(Generic[Output_co]):
             self._tally.use(id, note.usage)
         if note.session_id is not None or note.worker is not None:
             self._tally.change(id, note.session_id, note.worker)
-        if any((note.session_id, note.workspace, note.worker, note.usage, note.tool_calls)):
-            self._notes.append((id, note))
+        facts = {name: fact for name in _WRITTEN if (fact := getattr(note, name))}
+        if facts and self.journal is not None:
+            self._notes.append((id, facts))
             self._noted.set()
         self._report_progress()
 
@@ -370,8 +404,9 @@ class Run(Generic[Output_co]):
     async def _flush_notes(self) -> None:
         async with self._noting:
             while self._notes:
-                # Who is cancelled here has not written it.
-                await self._plan.source.note(*self._notes[0])
+                # If this is cancelled, it was not written.
+                id, facts = self._notes[0]
+                await self._plan.source.write(Journal.note, id, **facts)
                 self._notes.popleft()
             self._noted = anyio.Event()
 
@@ -384,7 +419,7 @@ class Run(Generic[Output_co]):
             except Exception:
                 log.exception("`on_progress` failed")
             except BaseException as error:  # noqa: BLE001 - raised to the reader of the run
-                # It was told to end the whole program.
+                # It ends the whole program.
                 self._failure = self._failure or error
                 self.stop()
 

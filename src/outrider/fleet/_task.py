@@ -33,24 +33,11 @@ from outrider.options._validators import (
 from outrider.options._values import differing, plain
 from outrider.redaction import is_secret_key, mask, mask_json, preview
 from outrider.session import Result, Usage
+from outrider.session._result import Output_co
 from outrider.wire import Json, JsonObject
 
 if TYPE_CHECKING:
     from typing import Self
-
-__all__ = [
-    "Outcome",
-    "STATUSES",
-    "Status",
-    "Task",
-    "WITH_SECRETS",
-    "filled",
-    "is_secret",
-    "is_secret_variable",
-    "kept_options",
-    "numbered",
-    "read_lines",
-]
 
 
 WITH_SECRETS: Final = (
@@ -65,7 +52,7 @@ WITH_SECRETS: Final = (
 )
 """Options that hold what is used, and not only read."""
 _ALL_SECRET: Final = ("env", "headers")
-"""What MCP servers are given: any of it may be a secret, whatever it is called."""
+"""Fields of MCP servers in which any value may be a secret."""
 _REFERENCE: Final = re.compile(r"\$\{\w+\}")
 """What the agent puts a variable of its own environment in the place of."""
 
@@ -118,16 +105,16 @@ def filled(
 
 def _gives_anything(servers: object) -> bool:
     """Whether an MCP server is given a variable or a header that is not only referred to."""
-    if not isinstance(servers, Mapping):
-        return False
-    for server in cast("Mapping[str, object]", servers).values():
-        for name in _ALL_SECRET if isinstance(server, Mapping) else ():
-            given = cast("Mapping[str, object]", server).get(name)
-            if isinstance(given, Mapping) and any(
-                not _REFERENCE.search(str(value)) for value in cast("Mapping[str, object]", given).values()
-            ):
-                return True
-    return False
+    return any(
+        not _REFERENCE.search(str(value))
+        for server in _values(servers)
+        for name in _ALL_SECRET
+        for value in _values(server.get(name) if is_mapping(server) else None)
+    )
+
+
+def _values(given: object) -> Iterable[object]:
+    return given.values() if is_mapping(given) else ()
 
 
 def _without_references(value: object) -> object:
@@ -255,19 +242,12 @@ class Task(_Prompted, frozen=True, kw_only=True):
         """The same with an id, which is made if it has none. The same task at the same place has the same."""
         if self.id:
             return self
+        # The id is shown, so it must not depend on secrets.
+        written = msgspec.json.encode(self.kept(), order="sorted")
         placed = copy(self)
-        msgspec.structs.force_setattr(placed, "id", self._made_id(number))
+        made = f"{number:06d}-{hashlib.sha256(written).hexdigest()[:8]}"
+        msgspec.structs.force_setattr(placed, "id", made)
         return placed
-
-    def has_made_id(self, number: int) -> bool:
-        """Whether its id is the one that `placed` makes."""
-        return self.id.startswith(f"{number:06d}-") and self.id == self._made_id(number)
-
-    def _made_id(self, number: int) -> str:
-        # What is made of it is seen: a secret is no part of it.
-        content = {name: value for name, value in self.kept().items() if name != "id"}
-        written = msgspec.json.encode(content, order="sorted")
-        return f"{number:06d}-{hashlib.sha256(written).hexdigest()[:8]}"
 
     def check_folder(self, workspace: Workspace | None) -> None:
         """Raises `OptionsError` if `cwd` leads out of its workspace, or out of that of the run."""
@@ -301,7 +281,8 @@ def numbered(
     tasks: Iterable[Task | str], check: Callable[[Task], None] = lambda _: None
 ) -> Iterator[tuple[int, Task]]:
     """Tasks with their numbers and ids, taken one by one and checked. Raises `OptionsError`, which names the
-    place, also for what `check` raises."""
+    place, also for what `check` raises and for an id that two tasks have."""
+    seen: dict[str, int] = {}
     for number, task in enumerate(tasks):
         try:
             whole_task = Task(task) if isinstance(task, str) else task
@@ -310,6 +291,12 @@ def numbered(
             check(whole_task)
         except OptionsError as error:
             raise OptionsError(f"`tasks[{number}]`: {error.message}", hint=error.hint) from None
+        # Ids that are made are not remembered: there may be millions, and none is made twice.
+        if whole_task.id and (first := seen.setdefault(whole_task.id, number)) != number:
+            raise OptionsError(
+                f"`tasks[{number}]` has the id of `tasks[{first}]`: {whole_task.id!r}",
+                hint="Give each task an id of its own, or leave them all out.",
+            )
         yield number, whole_task.placed(number)
 
 
@@ -371,19 +358,7 @@ _READERS: Final[Mapping[str, tuple[object, Validator]]] = {
 """By the name of a field: what needs no reading, and how all else is read."""
 
 
-if TYPE_CHECKING:
-    from typing import Self
-
-    from typing_extensions import TypeVar
-
-    Output_co = TypeVar("Output_co", covariant=True, default=Json)
-else:
-    from typing import TypeVar
-
-    Output_co = TypeVar("Output_co", covariant=True)
-
-
-Status: TypeAlias = Literal["done", "failed", "skipped", "over_budget"]
+Status: TypeAlias = Literal["done", "failed", "skipped", "over_budget", "waiting"]
 
 STATUSES: Final[tuple[Status, ...]] = get_args(Status)
 
@@ -399,7 +374,8 @@ class _Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Its place among the tasks, from 0."""
     status: Status = "done"
     """`done`; `failed`, with the `error`; `over_budget`: stopped by a budget, or not begun because none was
-    left; `skipped`: not begun, or not brought to its end, because the run was drained or stopped."""
+    left; `skipped`: not begun, or not brought to its end, because the run was drained or stopped; `waiting`:
+    a call waits for approval, and `resume` goes on once it is decided."""
     text: str = ""
     """The answer, or what the model said last."""
     error: str | None = None
@@ -421,7 +397,7 @@ class _Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(_Facts, Generic[Output_co], frozen=True, kw_only=True):
-    """The result of a task. Each task has exactly one, whatever happened to it."""
+    """The result of a task. Each task has exactly one."""
 
     output: Output_co = cast("Output_co", None)
     """The structured output, where one was asked for: of the type that was asked for, where that is known, as

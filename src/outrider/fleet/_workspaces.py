@@ -28,8 +28,6 @@ from outrider.redaction import preview
 if TYPE_CHECKING:
     from outrider.fleet._task import Status
 
-__all__ = ["Copy", "Empty", "Keep", "Workspace", "Worktree"]
-__all__ += ["discard", "folder_name", "has_folder", "read_workspace", "sweep", "working_folder"]
 
 log = logging.getLogger("outrider.fleet")
 
@@ -86,13 +84,14 @@ class Workspace(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
 
     def is_kept(self, status: Status) -> bool:
         """Whether it stays after a task that ended like this."""
-        return self.keep == "always" or (self.keep == "failed" and status != "done")
+        # What waits is gone on with, in the same folder.
+        return self.keep == "always" or status == "waiting" or (self.keep == "failed" and status != "done")
 
     def _fill(self, path: Path) -> None:
         raise NotImplementedError
 
     def _forget(self, path: Path) -> None:
-        """Remove what there is of a folder elsewhere."""
+        """Remove the traces of a folder in other places."""
 
 
 class Empty(Workspace, frozen=True, kw_only=True, tag="empty"):
@@ -236,7 +235,7 @@ def _making(path: Path) -> Path:
 
 
 def _real(path: Path) -> Path:
-    """Where a folder is, whatever links lead there; it may itself be one."""
+    """The real path of a folder; only the folder itself may be a link."""
     return Path(os.path.realpath(path.parent), path.name)
 
 

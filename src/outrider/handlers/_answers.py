@@ -57,9 +57,13 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, repr
     @property
     def is_plain(self) -> bool:
         """Whether everything in it can be written as JSON without a check."""
-        texts = (self.reason, self.context, self.notice)
-        rest = (self.changes, self.updates, self.timeout)
-        return self.value is UNSET and not any(rest) and all(type(text) in _TEXTS for text in texts)
+        return (
+            self.value is UNSET
+            and not (self.changes or self.updates or self.timeout)
+            and type(self.reason) in _TEXTS
+            and type(self.context) in _TEXTS
+            and type(self.notice) in _TEXTS
+        )
 
     def with_changes(self, value: Json | UnsetType = UNSET, /, **changes: Json) -> Answer:
         """A copy with another input or result: see `modify`."""

@@ -9,7 +9,7 @@ import inspect
 import math
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, TypeGuard, cast
 
 import anyio
 import msgspec
@@ -19,11 +19,14 @@ from anyio.lowlevel import checkpoint
 from outrider._threads import run_sync
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine
+    from typing import TypeAlias
 
     from outrider.handlers._router import Origin, Outcome
     from outrider.options._tool_names import ToolNames
     from outrider.session import Session, Turn
+
+    Start: TypeAlias = Callable[..., Awaitable[object]]
 
 
 class CallTimedOut(TimeoutError):
@@ -78,12 +81,12 @@ async def call(
     is_over = False
     result: object = None
     try:
-        made = partial(function, *arguments, **keywords)
+        start = starter_of(partial(function, **keywords) if keywords else function)
         if timeout is None:
-            result = await _begin(made)
+            result = await start(*arguments)
         else:
             with anyio.move_on_after(timeout):
-                result = await _begin(made)
+                result = await start(*arguments)
                 is_over = True
             if not is_over:
                 raise CallTimedOut(timeout)
@@ -97,20 +100,23 @@ async def call(
             context.is_cancelled = True
 
 
-def _begin(function: partial[object]) -> Awaitable[object]:
-    return cast("Awaitable[object]", function()) if is_async(function) else _call_in_thread(function)
+def starter_of(function: Callable[..., object]) -> Start:
+    """What starts a call of a function: the function itself if it is async, else one that calls it in a
+    thread."""
+    return cast("Start", function) if is_async(function) else partial(_call_in_thread, function)
 
 
-async def _call_in_thread(function: Callable[[], object]) -> object:
+async def _call_in_thread(function: Callable[..., object], /, *arguments: object) -> object:
     # A limiter of its own: others that block must not make this one wait.
-    (result,) = await run_sync(_called_here, function, abandon_on_cancel=True, limiter=CapacityLimiter(1))
+    limiter = CapacityLimiter(1)
+    (result,) = await run_sync(_called_here, function, arguments, abandon_on_cancel=True, limiter=limiter)
     return await cast("Awaitable[object]", result) if inspect.isawaitable(result) else result
 
 
-def _called_here(function: Callable[[], object]) -> tuple[object]:
+def _called_here(function: Callable[..., object], arguments: tuple[object, ...]) -> tuple[object]:
     """Call it, in a thread. The result is wrapped: trio takes a bare coroutine for a mistake."""
     try:
-        return (function(),)
+        return (function(*arguments),)
     except StopIteration as error:
         # A future refuses to carry it.
         raise RuntimeError(f"{name_of(function)} raised {error!r}") from error
@@ -153,10 +159,22 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """What it raised, if it did."""
 
 
-async def attempt(
+def attempt(
     function: Callable[..., object], request: CallContext, timeout: float | None = None
+) -> Coroutine[Any, Any, Attempt]:
+    """Call a callback with its request: see `attempt_call`."""
+    return attempt_call(starter_of(function), (request,), request, timeout)
+
+
+async def attempt_call(
+    start: Start,
+    arguments: tuple[object, ...],
+    request: CallContext,
+    timeout: float | None,
+    origin: Origin | None = None,
 ) -> Attempt:
-    """Call a callback with its request.
+    """Call a callback, given what starts it, with these arguments. With an `origin` that asks for
+    this call alone, its timeout is set there.
 
     Raises nothing but what is meant for others than this call: the cancellation of this task, and what ends
     programs (`KeyboardInterrupt`, `SystemExit`). A cancellation that comes out of the callback and was not
@@ -167,12 +185,11 @@ async def attempt(
     value: object = None
     try:
         # As `call`, which would be one more coroutine for each of the user's functions.
-        made = partial(function, request)
-        if timeout is None:
-            value = await _begin(made)
+        if timeout is None or (origin is not None and origin.limit(timeout)):
+            value = await start(*arguments)
         else:
             with anyio.CancelScope(deadline=anyio.current_time() + timeout):
-                value = await _begin(made)
+                value = await start(*arguments)
                 is_over = True
             if not is_over:
                 raise CallTimedOut(timeout)
@@ -186,18 +203,27 @@ async def attempt(
             raise
         # Before others have their turn.
         request.is_cancelled = True
+        if origin is not None and origin.is_cancelled and _is_late(timeout, began, origin):
+            return Attempt(outcome="timed_out", error=CallTimedOut(timeout))
         await checkpoint()
         return Attempt(outcome="failed", error=error)
     finally:
         request.is_cancelled = request.is_cancelled or not is_over
-    if anyio.current_effective_deadline() == -math.inf:
+    if _is_late(timeout, began, origin):
+        request.is_cancelled = True
+        return Attempt(outcome="timed_out", error=CallTimedOut(timeout))
+    if anyio.current_effective_deadline() == -math.inf if origin is None else origin.is_cancelled:
         # The callback was cancelled and went on to give an answer, which nobody waits for.
         request.is_cancelled = True
         await checkpoint()
-    if timeout is not None and monotonic() - began > timeout:
-        request.is_cancelled = True
-        return Attempt(outcome="timed_out", error=CallTimedOut(timeout))
     return Attempt(outcome="answered", value=value)
+
+
+def _is_late(timeout: float | None, began: float, origin: Origin | None) -> TypeGuard[float]:
+    if timeout is None:
+        return False
+    # By both clocks: that of the loop may be coarser, and then cancels a little early.
+    return monotonic() - began >= timeout or (origin is not None and origin.is_late)
 
 
 def outcome_of(error: BaseException) -> Outcome:

@@ -71,7 +71,7 @@ def as_server(name: str, given: SdkServer) -> Server:
     instance = given.instance
     if callable(getattr(instance, "open", None)) and not isinstance(instance, type):
         return cast("Server", instance)
-    from outrider.handlers._mcp.bridge import as_bridge
+    from outrider.handlers._mcp import as_bridge
 
     return as_bridge(name, instance, always_load=bool(given.always_load))
 
@@ -148,7 +148,7 @@ class Handlers:
         self._by_subtype: Final[dict[str, Callable[..., Awaitable[JsonObject]]]] = {
             "can_use_tool": self._can_use_tool,
             "elicitation": self._elicitation,
-            "hook_callback": self._hook_callback,
+            "hook_callback": _no_hook if self._hooks is None else self._hooks.answer,
             "mcp_message": self.servers.answer,
             "request_user_dialog": self._request_user_dialog,
         }
@@ -162,14 +162,15 @@ class Handlers:
     def can_be_asked(self) -> bool:
         """Whether the user supplied anything that the agent may ask for at any time."""
         options = self._options
-        callbacks = (
-            options.permission,
-            options.on_question,
-            options.on_plan,
-            options.on_elicitation,
-            options.on_user_dialog,
+        return (
+            self._hooks is not None
+            or bool(self.servers.given)
+            or options.permission is not None
+            or options.on_question is not None
+            or options.on_plan is not None
+            or options.on_elicitation is not None
+            or options.on_user_dialog is not None
         )
-        return bool(self._hooks or self.servers.given or any(callback is not None for callback in callbacks))
 
     @property
     def allowed_by_nature(self) -> tuple[str, ...]:
@@ -220,12 +221,6 @@ class Handlers:
 
     # One for each kind. What is rarely needed is loaded when it is.
 
-    def _hook_callback(self, ask: HookCallback, origin: Origin) -> Awaitable[JsonObject]:
-        if self._hooks is None:
-            # Registered by an earlier `initialize`, or by nobody.
-            raise LookupError(f"there is no hook {ask.callback_id!r}")
-        return self._hooks.answer(ask, origin)
-
     def _can_use_tool(self, ask: CanUseTool, origin: Origin) -> Awaitable[JsonObject]:
         if self._is_closed:
             raise LookupError("the session is being closed")
@@ -269,6 +264,11 @@ class Handlers:
 
         callback = cast("Callable[..., object]", self._options.on_user_dialog)
         return Dialogs(callback, self._observe, self._options.timeouts.permission)
+
+
+def _no_hook(ask: HookCallback, _: Origin) -> Awaitable[JsonObject]:
+    # Registered by an earlier `initialize`, or by nobody.
+    raise LookupError(f"there is no hook {ask.callback_id!r}")
 
 
 # Events.
@@ -316,7 +316,8 @@ class PermissionHandled(Handled, frozen=True, kw_only=True):
     tool_name: str
     input: JsonObject
     """What the agent wanted to do."""
-    decision: Literal["allow", "deny"]
+    decision: Literal["allow", "deny", "pending"]
+    """`pending`: it waits for a person, and the session is parked."""
     reason: str
     """Who decided and why: a rule, the callback, or that there was none."""
 
@@ -356,6 +357,21 @@ class Origin(Protocol):
     @property
     def tool_names(self) -> ToolNames:
         """The tools that the session can have."""
+        ...
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the answer is not wanted any more, or took too long."""
+        ...
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the answer has reached its limit."""
+        ...
+
+    def limit(self, seconds: float) -> bool:
+        """Have the answer cancelled if it takes longer than that. False: the call that is to be limited needs
+        a scope of its own."""
         ...
 
 

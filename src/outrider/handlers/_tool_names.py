@@ -6,7 +6,8 @@ What a single name stands for is in `outrider.options._tool_names`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, cast
+from functools import partial
+from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from outrider.wire import JsonObject
     from outrider.wire.permissions import PermissionUpdate
 
-_LISTS = ("tools", "allowed_tools", "disallowed_tools")
 _RULES = ("allow", "ask", "deny")
 
 
@@ -61,59 +61,46 @@ def _has_other_servers(options: Options) -> bool:
 
 
 def resolved_options(options: Options, names: Callable[[], ToolNames]) -> dict[str, object]:
-    """The options that name tools, with the full names of these; only those that change by it.
+    """The options that name tools, with full names; only those that change.
 
     Raises `OptionsError` for a name that no tool of the session has.
     """
-    fields = (
-        *_LISTS,
-        "agents",
-        "tool_aliases",
-        "permission_prompt_tool_name",
-        "settings",
-        "managed_settings",
-    )
-    given = {name: value for name in fields if (value := getattr(options, name))}
-    # Most sessions name none, and need not know what there are.
-    return _resolved(given, names()) if given else {}
-
-
-def _resolved(given: Mapping[str, object], names: ToolNames) -> dict[str, object]:
-    if names.takes_any:
+    given = {name: value for name in _RESOLVERS if (value := getattr(options, name))}
+    # Most sessions name none, and need no names.
+    if not given or (known := names()).takes_any:
         return {}
-    found: dict[str, object] = {}
-    for option, value in given.items():
-        place = f"`{option}`"
-        if option == "tools":
-            _check_offered(place, value, names)
-        elif option in _LISTS:
-            permits = option == "allowed_tools"
-            found[option] = _rules(place, cast("Sequence[str]", value), names, permits=permits)
-        elif option == "agents":
-            agents = cast("Mapping[str, AgentDefinition]", value)
-            found[option] = {
-                name: _agent(within(place, name), agent, names) for name, agent in agents.items()
-            }
-        elif option == "tool_aliases":
-            aliases = cast("Mapping[str, str]", value)
-            found[option] = {
-                alias: one_tool(within(place, alias), tool, names) for alias, tool in aliases.items()
-            }
-        elif option == "permission_prompt_tool_name":
-            found[option] = value if value == "stdio" else one_tool(place, cast("str", value), names)
-        elif is_mapping(settings := _decoded(value)):
-            resolved = resolved_settings(place, cast("JsonObject", settings), names)
-            # As they were written, where there is nothing to change.
-            found[option] = value if resolved == settings else resolved
-    return {option: value for option, value in found.items() if value != given[option]}
+    found = {name: _RESOLVERS[name](f"`{name}`", value, known) for name, value in given.items()}
+    return {name: value for name, value in found.items() if value != given[name]}
 
 
-def _check_offered(place: str, tools: object, names: ToolNames) -> None:
-    """Built-in tools to offer: others are not chosen there."""
+def _offered(place: str, tools: object, names: ToolNames) -> object:
+    """Check `tools`, which selects built-in tools only."""
     of_agent = msgspec.structs.replace(names, own={}, servers={}, has_other_servers=False, aliases={})
     for number, tool in enumerate(tools if is_list(tools) else ()):
         if isinstance(tool, str) and tool != "default":
             of_agent.resolve(within(place, number), tool, permits=True)
+    return tools
+
+
+def _agents(place: str, agents: Mapping[str, AgentDefinition], names: ToolNames) -> object:
+    return {name: _agent(within(place, name), agent, names) for name, agent in agents.items()}
+
+
+def _aliases(place: str, aliases: Mapping[str, str], names: ToolNames) -> object:
+    return {alias: one_tool(within(place, alias), tool, names) for alias, tool in aliases.items()}
+
+
+def _prompt_tool(place: str, tool: str, names: ToolNames) -> str:
+    return tool if tool == "stdio" else one_tool(place, tool, names)
+
+
+def _settings(place: str, given: object, names: ToolNames) -> object:
+    settings = _decoded(given)
+    if not is_mapping(settings):
+        return given
+    resolved = resolved_settings(place, cast("JsonObject", settings), names)
+    # As written, if nothing changes.
+    return given if resolved == settings else resolved
 
 
 def _rules(place: str, rules: Sequence[str], names: ToolNames, *, permits: bool) -> tuple[str, ...]:
@@ -136,8 +123,8 @@ def _agent(place: str, agent: AgentDefinition, names: ToolNames) -> AgentDefinit
 
 
 def _tools_of_agent(place: str, tools: Sequence[object], names: ToolNames, *, permits: bool) -> list[str]:
-    """The agent takes names there, and all tools of a server, but passes over any other pattern, and over
-    rules about some uses, or all uses, of what it is not to have."""
+    """The tools of a subagent. The agent accepts names there, and all tools of a server, but ignores other
+    patterns, and rules for some or all uses of a disallowed tool."""
     found: list[str] = []
     for rule in cast("Sequence[str]", tools):
         for resolved in names.resolve_rule(place, rule, permits=permits):
@@ -178,13 +165,13 @@ def one_tool(place: str, name: str, names: ToolNames) -> str:
 
 
 def _decoded(settings: object) -> object:
-    """Settings that are a text, if that is JSON and not the name of a file."""
+    """The settings in a text that is JSON, and not the name of a file."""
     if not isinstance(settings, str) or not settings.lstrip().startswith("{"):
         return settings
     try:
         return msgspec.json.decode(settings)
     except (ValueError, RecursionError):
-        # It is refused where it is used.
+        # Rejected where it is used.
         return settings
 
 
@@ -273,8 +260,20 @@ def _resolved_update(update: JsonObject, names: ToolNames) -> JsonObject:
 
 
 def check_names(decider: object, names: ToolNames) -> None:
-    """Have whatever decides by names of tools check them: a policy, or the guard of one. Raises
-    `OptionsError`."""
+    """Let a policy, or the guard of one, check its names of tools. Raises `OptionsError`."""
     check: object = getattr(decider, "check_names", None)
     if callable(check):
         check(names)
+
+
+_RESOLVERS: Final[Mapping[str, Callable[..., object]]] = {
+    "tools": _offered,
+    "allowed_tools": partial(_rules, permits=True),
+    "disallowed_tools": partial(_rules, permits=False),
+    "agents": _agents,
+    "tool_aliases": _aliases,
+    "permission_prompt_tool_name": _prompt_tool,
+    "settings": _settings,
+    "managed_settings": _settings,
+}
+"""The options that name tools."""

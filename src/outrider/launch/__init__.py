@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     from outrider.launch._program import Search as Search
     from outrider.launch._program import Tried as Tried
     from outrider.launch._program import Version as Version
+    from outrider.launch._program import check_options as check_options
     from outrider.launch._program import check_version as check_version
     from outrider.launch._program import find_agent as find_agent
+    from outrider.launch._program import known_version as known_version
+    from outrider.launch._program import remember_version as remember_version
     from outrider.launch._program import search_agent as search_agent
     from outrider.launch._runners import Docker as Docker
     from outrider.launch._runners import Kubectl as Kubectl

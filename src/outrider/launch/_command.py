@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 from outrider._version import __version__
 from outrider.command import FOLDER, Command, File, UserId
 from outrider.errors import CommandTooLong, OptionsError, UserNotFound
-from outrider.launch._program import find_agent
+from outrider.launch._program import Version, find_agent
 from outrider.options import check_place
 from outrider.options._encode import absolute, json_of, runs_here
+from outrider.options._table import NEWEST, Flag, GivenPath, Init, Variable, encode_set
 from outrider.options._table import File as FileDestination
-from outrider.options._table import Flag, GivenPath, Init, Variable, encode_set
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pwd import struct_passwd
 
     from outrider.options import Isolation, Options
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 # Isolation.
 
 FOLDERS: Final = ("config", "home", "tmp")
-"""What a hermetic run has of its own."""
+"""The folders that a hermetic run has of its own."""
 
 _HOME_VARIABLES: Final = {False: ("HOME",), True: ("HOME", "USERPROFILE", "APPDATA", "LOCALAPPDATA")}
 # The agent's sockets and task files follow `CLAUDE_CODE_TMPDIR`, its children the others.
@@ -79,8 +79,8 @@ def isolation_variables(options: Options, *, platform: str) -> dict[str, str]:
 # Those of an agent that this process itself runs in: they describe that one, not the new one.
 _NOT_INHERITED: Final = ("CLAUDECODE", "CLAUDE_AGENT_SDK_DERIVED_CLIENT_APP")
 
-# What no program can do without: where to find others, where to write, how to speak. Not how to reach the
-# network or whom to trust there: proxies and certificates have to be named.
+# Variables that every program needs: search path, folders, locale. Proxies and certificates are not among
+# them, and have to be named.
 _INDISPENSABLE: Final = ("PATH", "HOME", "TMPDIR", "TERM", "TZ", "LANG", "LANGUAGE", "LC_*")
 _INDISPENSABLE_ON_WINDOWS: Final = (
     *("PATH", "PATHEXT", "COMSPEC", "SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "TEMP", "TMP", "TZ", "LANG"),
@@ -102,48 +102,37 @@ def make_environment(
     `user` is the one that it runs as, if not that of this process, and `environ` stands for the variables of
     this process.
     """
-    env = _Variables(platform)
-    env.update(_inherited(options, os.environ if environ is None else environ, platform))
-    if user is not None:
-        env.update(_identity(user))
-    env.update(_own(options))
-    env.update(isolation_variables(options, platform=platform))
-    env.set_trace(_trace())
-    env.update(options.env)
-    return env.values
+    env = _inherited(options, os.environ if environ is None else environ, platform)
+    trace = _trace()
+    if trace:
+        # An old state would not fit the new parent.
+        _remove(env, ("TRACEPARENT", "TRACESTATE"), platform)
+    own = (
+        {} if user is None else _identity(user),
+        _own(options),
+        isolation_variables(options, platform=platform),
+        trace,
+        options.env,
+    )
+    for variables in own:
+        if platform == "win32":
+            _remove(env, variables, platform)
+        env |= variables
+    return env
 
 
 def kept_elsewhere(options: Options) -> tuple[str, ...] | None:
-    """What a hermetic run keeps of the variables of another machine: the same as of this one. None: all."""
+    """The variables of another machine that a hermetic run keeps: the same as of this one. None: all."""
     return (*_INDISPENSABLE, *(options.env_policy.names or ())) if options.isolation.is_hermetic else None
 
 
-class _Variables:
-    """Names and values; on Windows, names that differ only in case are one."""
-
-    def __init__(self, platform: str) -> None:
-        self.values: dict[str, str] = {}
-        self._is_windows = platform == "win32"
-
-    def update(self, values: Mapping[str, str]) -> None:
-        if self._is_windows:
-            for name in values:
-                self.remove(name)
-        self.values.update(values)
-
-    def remove(self, name: str) -> None:
-        if self._is_windows:
-            for other in [known for known in self.values if known.upper() == name.upper()]:
-                del self.values[other]
-        else:
-            self.values.pop(name, None)
-
-    def set_trace(self, trace: Mapping[str, str]) -> None:
-        if trace:
-            # A stale state beside a new parent would say something wrong.
-            self.remove("TRACEPARENT")
-            self.remove("TRACESTATE")
-            self.update(trace)
+def _remove(env: dict[str, str], names: Iterable[str], platform: str) -> None:
+    """Remove variables; on Windows also under names that differ only in case."""
+    if platform == "win32":
+        folded = {name.upper() for name in names}
+        names = [name for name in env if name.upper() in folded]
+    for name in names:
+        env.pop(name, None)
 
 
 def _inherited(options: Options, environ: Mapping[str, str], platform: str) -> dict[str, str]:
@@ -152,7 +141,7 @@ def _inherited(options: Options, environ: Mapping[str, str], platform: str) -> d
     if names is None and (options.isolation.is_hermetic or not is_here):
         names = ()
     if names is not None:
-        # Another machine has what is indispensable itself.
+        # Another machine has its own indispensable variables.
         indispensable = (_INDISPENSABLE_ON_WINDOWS if is_windows else _INDISPENSABLE) if is_here else ()
         environ = _only((*indispensable, *names), environ, is_windows=is_windows)
     dropped = _NOT_INHERITED if names is None else [name for name in _NOT_INHERITED if name not in names]
@@ -164,8 +153,8 @@ def _inherited(options: Options, environ: Mapping[str, str], platform: str) -> d
 
 
 def _identity(user: UserId) -> dict[str, str]:
-    """Who the agent is: in the home of another user it could neither read nor write."""
-    # A number that stands for no user has no home; containers give it this one.
+    """The variables of another user, who could neither read nor write in the home of this one."""
+    # A number without a user has no home; containers use this one.
     known = {"HOME": user.home or "/", "USER": user.name, "LOGNAME": user.name}
     return {name: value for name, value in known.items() if value is not None}
 
@@ -197,7 +186,7 @@ def _own(options: Options) -> dict[str, str]:
 
 
 def _trace() -> dict[str, str]:
-    """The trace that the caller is in, for the agent to go on with; only if it already uses OpenTelemetry."""
+    """The caller's OpenTelemetry trace, for the agent to continue; empty if it does not use that."""
     if "opentelemetry.trace" not in sys.modules:
         return {}
     carrier: dict[str, str] = {}
@@ -213,7 +202,7 @@ def _trace() -> dict[str, str]:
 
 # Users.
 
-# The largest number of 32 bits means "leave as it is" to the system: to switch to it would switch nothing.
+# The largest number of 32 bits means "leave as it is" to the system: switching to it changes nothing.
 _NO_USER: Final = 2**32 - 1
 _NUMBER: Final = re.compile(r"[+-]?[0-9]+")
 
@@ -249,7 +238,7 @@ def _number(user: str | int) -> int | None:
     if isinstance(user, str):
         if not _NUMBER.fullmatch(user):
             return None
-        # Longer ones are out of range, and Python refuses to read very long ones.
+        # Longer ones are out of range, and Python refuses to parse very long ones.
         number = int(user) if len(user) <= 20 else _NO_USER
     else:
         number = user
@@ -316,16 +305,18 @@ _LONGEST_CHARACTER: Final = 4
 _FOLDER_LENGTH: Final = 120
 
 
-def check_length(command: Command, *, origins: Sequence[str] = (), platform: str = sys.platform) -> None:
+def check_length(
+    command: Command, *, arguments: Sequence[Argument] = (), platform: str = sys.platform
+) -> None:
     """Raise `CommandTooLong` if the system would not start the command.
 
-    `origins` names the option that each argument came from, for the error to tell.
+    `arguments` tell which option each came from, for the error to name.
     """
     environ = os.environ if command.env is None else command.env
     if platform != "win32" and _is_short(command.argv, environ):
         return
     argv = [argument.replace(FOLDER, "x" * _FOLDER_LENGTH) for argument in command.argv]
-    names = [*origins, *["the command line"] * (len(argv) - len(origins))]
+    names = _origins(arguments, command)
     if platform == "win32":
         from subprocess import list2cmdline
 
@@ -344,7 +335,7 @@ def check_length(command: Command, *, origins: Sequence[str] = (), platform: str
 
 
 def _is_short(argv: Sequence[str], environ: Mapping[str, str]) -> bool:
-    """Whether all of it together would do as one argument, so that nothing has to be measured."""
+    """Whether everything together is shorter than one argument may be, so that nothing needs measuring."""
     characters = sum(map(len, argv)) + sum(map(len, environ)) + sum(map(len, environ.values()))
     others = (len(argv) + len(environ)) * (_POINTER + 2 + _FOLDER_LENGTH)
     return _LONGEST_CHARACTER * characters + others < LINUX_ARGUMENT_LIMIT
@@ -369,6 +360,8 @@ def _total_limit(platform: str) -> int:
 
 # The command.
 
+_UNKNOWN: Final = Version()
+
 
 class Argument(NamedTuple):
     """An argument, and the option that it came from."""
@@ -385,6 +378,7 @@ def make_command(
     options: Options,
     *,
     program: str | None = None,
+    version: Version = _UNKNOWN,
     files: Iterable[File] = (),
     environ: Mapping[str, str] | None = None,
     platform: str = sys.platform,
@@ -392,6 +386,7 @@ def make_command(
     """The command that runs an agent as the options say.
 
     `program` is taken as it is: nothing is looked for, and it does not matter whether it could run here.
+    `version` is that of the program; if it is not known, it counts as the newest.
     `files` are added to those that the options need. `environ` and `platform` stand for this machine.
 
     Raises `AgentNotFound`, `FolderNotFound`, `UserNotFound`, `CommandTooLong`, and `OptionsError` for options
@@ -402,12 +397,12 @@ def make_command(
     euid = os.geteuid() if platform == sys.platform and hasattr(os, "geteuid") else None
     if program is None:
         check_place(options, euid=euid if user is None else user.uid, platform=platform, environ=env)
-    made, own_files = _arguments(options)
+    made, own_files = _arguments(options, version)
     words = (program,) if program is not None else _program(options, environ, platform)
     first = [Argument(word, "cli_path") for word in words]
     arguments = [*first, *_OUTPUT, *made, *_INPUT]
     command = Command(
-        tuple(argument.text for argument in arguments),
+        tuple([argument.text for argument in arguments]),
         env=env,
         far_env=kept_elsewhere(options),
         cwd=absolute(options.cwd) if options.cwd is not None and runs_here(options.runner) else options.cwd,
@@ -416,10 +411,10 @@ def make_command(
         user=user,
     )
     wrapped = command if options.runner is None else options.runner.wrap(command)
-    check_length(wrapped, origins=_origins(arguments, wrapped), platform=platform)
+    check_length(wrapped, arguments=arguments, platform=platform)
     if not runs_here(options.runner):
-        # Another machine most likely runs Linux, and would tell it only by not starting.
-        check_length(command, origins=_origins(arguments, command), platform="linux")
+        # Another machine most likely runs Linux, and would just fail to start it.
+        check_length(command, arguments=arguments, platform="linux")
     return wrapped
 
 
@@ -428,8 +423,8 @@ def make_version_probe(
 ) -> Command:
     """The command that asks the agent's program for its version, on the machine that it would run on.
 
-    For when a session cannot be opened, to tell whether the program is too old or does not run at all. Raises
-    what `make_command` raises.
+    Used when a session cannot be opened, to find out whether the program is too old or does not run at all.
+    Raises what `make_command` raises.
     """
     user = _user(options, platform)
     command = Command(
@@ -441,30 +436,28 @@ def make_version_probe(
     return command if options.runner is None else options.runner.wrap(command)
 
 
-def _arguments(options: Options) -> tuple[list[Argument], list[File]]:
+def _arguments(options: Options, version: Version) -> tuple[list[Argument], list[File]]:
     """The arguments and files that options make: from the table, and then from `extra_args`."""
     arguments: list[Argument] = []
     files: list[File] = []
-    for name, to, value in encode_set(options, Flag, FileDestination):
+    for name, to, value in encode_set(options, Flag, FileDestination, version=version.numbers or NEWEST):
         if isinstance(to, FileDestination) and not isinstance(value, GivenPath):
             files.append(File(to.file, _content(value)))
             arguments.append(Argument(f"{to.name}={FOLDER}/{to.file}", name))
         else:
-            arguments += (Argument(text, name) for text in _flags(to.name, value))
+            arguments += [Argument(text, name) for text in _flags(to.name, value)]
     for name, text in options.extra_args.items():
         arguments.append(Argument(f"--{name}" if text is None else f"--{name}={text}", "extra_args"))
     return arguments, files
 
 
-def _flags(name: str, value: object) -> Iterator[str]:
-    # A value is bound to its flag with `=`, so that it can be no flag itself, whatever it begins with.
+def _flags(name: str, value: object) -> list[str]:
+    # `=` binds a value to its flag: one that begins with a dash is not taken for a flag.
     if isinstance(value, bool):
-        yield from [name] if value else []
-    elif isinstance(value, list | tuple):
-        for item in cast("Sequence[str]", value):
-            yield f"{name}={item}"
-    else:
-        yield f"{name}={value}"
+        return [name] if value else []
+    if isinstance(value, list | tuple):
+        return [f"{name}={item}" for item in cast("Sequence[str]", value)]
+    return [f"{name}={value}"]
 
 
 def _content(value: object) -> bytes:
@@ -496,8 +489,10 @@ def _user(options: Options, platform: str) -> UserId | None:
     return look_up_user(options.user, platform=platform)
 
 
-def _origins(arguments: list[Argument], wrapped: Command) -> list[str]:
-    """The option that each argument came from, also after a runner has put words in front or all into one."""
+def _origins(arguments: Sequence[Argument], wrapped: Command) -> list[str]:
+    """The option that each argument came from, even if a runner has added words or joined them all."""
+    if not arguments:
+        return ["the command line"] * len(wrapped.argv)
     added = len(wrapped.argv) - len(arguments)
     if added >= 0 and wrapped.argv[added:] == tuple(argument.text for argument in arguments):
         return ["runner"] * added + [argument.option for argument in arguments]
@@ -505,11 +500,11 @@ def _origins(arguments: list[Argument], wrapped: Command) -> list[str]:
     return [longest.option] * len(wrapped.argv)
 
 
-def make_initialize(options: Options) -> Initialize:
-    """What the agent is told in the `initialize` request."""
+def make_initialize(options: Options, version: Version = _UNKNOWN) -> Initialize:
+    """The `initialize` request for these options, as a program of this version reads it."""
     from outrider.wire.control import Initialize
 
     request = Initialize()
-    for _, to, value in encode_set(options, Init):
+    for _, to, value in encode_set(options, Init, version=version.numbers or NEWEST):
         setattr(request, to.name, value)
     return request

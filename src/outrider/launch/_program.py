@@ -19,11 +19,15 @@ import msgspec
 from outrider._version import MINIMUM_AGENT_VERSION
 from outrider.command import is_batch_file
 from outrider.errors import AgentNotFound, AgentTooOld
+from outrider.options._encode import runs_here
+from outrider.options._table import older_ways
 from outrider.redaction import preview
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from os import PathLike
+
+    from outrider.options import Options
 
     StrPath: TypeAlias = str | PathLike[str]
     Look: TypeAlias = Callable[[str], "Kind"]
@@ -37,9 +41,13 @@ __all__ = [
     "Search",
     "Tried",
     "Version",
+    "check_options",
     "check_version",
     "find_agent",
+    "installed_version",
+    "known_version",
     "look_at",
+    "remember_version",
     "search_agent",
 ]
 
@@ -47,7 +55,7 @@ __all__ = [
 # The search.
 
 Kind: TypeAlias = Literal["program", "not executable", "folder", "special", "no access", "missing"]
-"""What is at a path: `special` is neither a file nor a folder, `no access` means that this cannot be told."""
+"""What is at a path: `special` is neither a file nor a folder, `no access`: this user may not look."""
 
 BUNDLED_VARIABLE: Final = "CLAUDE_CODE_BUNDLED_CLI"
 
@@ -87,7 +95,7 @@ class Tried(msgspec.Struct, frozen=True):
 
 
 class Search(msgspec.Struct, frozen=True):
-    """What a search came to: the program `found`, if any, and each place that was `tried`, in order."""
+    """The result of a search: the program `found`, if any, and each place that was `tried`, in order."""
 
     found: str | None
     tried: tuple[Tried, ...]
@@ -137,7 +145,7 @@ def search_agent(
     platform: str | None = None,
     look: Look | None = None,
 ) -> Search:
-    """Search as `find_agent` does, and tell what was tried instead of raising."""
+    """Search as `find_agent` does, and return what was tried instead of raising."""
     env = os.environ if environ is None else environ
     looked = look or look_at
     machine = _Windows(env, looked) if (platform or sys.platform) == "win32" else _Posix(env, looked)
@@ -214,7 +222,7 @@ class _Posix:
             yield self.named(f"{folder}/{self.program}", "the usual places")
 
     def named(self, text: str, source: str) -> Tried:
-        """A place that was written down, perhaps with `~` or from the current folder."""
+        """A path that may begin with `~` or be relative to the current folder."""
         if not text:
             return Tried(text, source, "the path is empty")
         if text == "~" or text[:2] in ("~/", "~" + self.path.sep):
@@ -254,7 +262,7 @@ class _Windows(_Posix):
         if local := self.environ.get("LOCALAPPDATA"):
             yield self.judged(ntpath.join(local, "Programs", "claude", self.program), "the usual places")
         yield self.named(ntpath.join("~", ".local", "bin", self.program), "the usual places")
-        # What npm puts there is worth a word: it is the program that people believe they have.
+        # Mention npm's script: people take it for the program.
         roaming = [self.environ.get("APPDATA", ""), ntpath.join(self.home(), "AppData", "Roaming")]
         for folder in filter(self.is_absolute, roaming):
             script = ntpath.join(folder, "npm", "claude.cmd")
@@ -284,11 +292,11 @@ _FORM = re.compile(r"\s*v?([0-9]{1,9})\.([0-9]{1,9})\.([0-9]{1,9})(?=[-+\s]|\Z)"
 
 
 class AgentVersionUnknown(UserWarning):
-    """The agent's program does not tell its version, or in a form that cannot be read: it may be too old."""
+    """Claude Code does not report its version, or in an unknown form: it may be too old."""
 
 
 class Version(msgspec.Struct, frozen=True, order=True):
-    """A version, as its numbers; none of them if it could not be read. Such a one sorts before all others."""
+    """A version, as its numbers. An unreadable one has none, and sorts before all others."""
 
     numbers: tuple[int, ...] = ()
 
@@ -307,7 +315,7 @@ class Version(msgspec.Struct, frozen=True, order=True):
 
 
 def check_version(text: str | None, *, environ: Mapping[str, str] | None = None) -> Version:
-    """The version in what the program says about itself, once it is known to be new enough.
+    """Read the version that the program reports, and check that it is new enough.
 
     Raises `AgentTooOld` below `MINIMUM_AGENT_VERSION`; warns with `AgentVersionUnknown` if it cannot be read.
     Neither happens if the variable `CLAUDE_AGENT_SDK_SKIP_VERSION_CHECK` is set to anything.
@@ -326,3 +334,83 @@ def check_version(text: str | None, *, environ: Mapping[str, str] | None = None)
     elif version < Version.parse(MINIMUM_AGENT_VERSION):
         raise AgentTooOld(str(version), MINIMUM_AGENT_VERSION)
     return version
+
+
+_DEFERS: Final = Version((2, 1, 89))
+"""The first version that leaves a call for later, and goes on with it when the session is resumed."""
+_WAITS: Final = Version((2, 1, 261))
+"""The first one that can be told to wait for the hooks before it does."""
+
+
+def check_options(options: Options, version: Version, *, as_sent: bool = False) -> None:
+    """Check that Claude Code of this version has the options that are set: it would ignore some of them, and
+    not start with others. `as_sent`: they cannot be sent in any other way than that for the newest version.
+
+    Raises `AgentTooOld`, unless the variable `CLAUDE_AGENT_SDK_SKIP_VERSION_CHECK` is set to anything.
+    """
+    is_resumed = options.resume is not None or options.continue_conversation
+    if is_resumed and options.hooks and _DEFERS <= version < _WAITS:
+        # Whatever that variable says: a call could run that a hook denies.
+        name = "continue_conversation" if options.resume is None else "resume"
+        raise AgentTooOld(str(version), str(_WAITS), [name, "hooks"])
+    if not version.is_known or SKIP_VARIABLE in os.environ:
+        return
+    missing, moved = older_ways(options, version.numbers)
+    if as_sent:
+        missing |= moved
+    if missing:
+        raise AgentTooOld(str(version), str(Version(max(missing.values()))), list(missing))
+
+
+_answers: Final[dict[tuple[object, ...], Version]] = {}
+"""The versions of programs whose installation was looked at, or that were asked."""
+
+
+def known_version(options: Options) -> Version:
+    """The version of the program that these options start, if it can be known without a start: from the
+    folder that it is installed in, or because it was asked before."""
+    program, key = _located(options)
+    if key not in _answers and program is not None:
+        _answers[key] = installed_version(program)
+    return _answers.get(key, Version())
+
+
+def remember_version(options: Options, version: Version) -> None:
+    """Remember what the program of these options said about its version, until its file changes."""
+    if key := _located(options)[1]:
+        _answers[key] = version
+
+
+def installed_version(program: str) -> Version:
+    """The version that an installation names: npm in a `package.json`, the installer of Claude Code in the
+    name of the file. Unknown for any other program."""
+    real = os.path.realpath(program)
+    folder, name = os.path.split(real)
+    if os.path.basename(folder) == "versions":  # noqa: PTH119
+        return Version.parse(name)
+    for place in (folder, os.path.dirname(folder)):  # noqa: PTH120
+        try:
+            with open(os.path.join(place, "package.json"), "rb") as file:  # noqa: PTH118, PTH123
+                package = msgspec.json.decode(file.read(), type=_Package)
+        except (OSError, ValueError):
+            continue
+        if package.name == "@anthropic-ai/claude-code":
+            return Version.parse(package.version)
+    return Version()
+
+
+class _Package(msgspec.Struct):
+    name: str = ""
+    version: str = ""
+
+
+def _located(options: Options) -> tuple[str | None, tuple[object, ...]]:
+    """The path of the program on this machine, if it is on it, and what tells it from others."""
+    if not runs_here(options.runner):
+        return None, (repr(options.runner), options.cli_path)
+    try:
+        program = find_agent(cli_path=options.cli_path, bundled_path=options.bundled_path)
+        found = os.stat(program)  # noqa: PTH116
+    except (AgentNotFound, OSError):
+        return None, ()
+    return program, (program, found.st_mtime_ns, found.st_size, found.st_ino)

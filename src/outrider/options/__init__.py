@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from outrider.options._servers import SdkServer as SdkServer
     from outrider.options._servers import SseServer as SseServer
     from outrider.options._servers import StdioServer as StdioServer
+    from outrider.options._values import (
+        SYSTEM_PROMPT_DYNAMIC_BOUNDARY as SYSTEM_PROMPT_DYNAMIC_BOUNDARY,
+    )
     from outrider.options._values import AdaptiveThinking as AdaptiveThinking
     from outrider.options._values import CustomPrompt as CustomPrompt
     from outrider.options._values import DisabledThinking as DisabledThinking

@@ -119,6 +119,9 @@ class Rule(msgspec.Struct, frozen=True):
     hint: str
 
 
+_KEYS: Final = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
+
+
 def _goes_on(o: Options) -> bool:
     return o.resume is not None or o.continue_conversation
 
@@ -174,6 +177,12 @@ RULES: Final[tuple[Rule, ...]] = (
         lambda o: o.supported_dialog_kinds and o.on_user_dialog is None,
         "`supported_dialog_kinds` needs `on_user_dialog`, which answers them",
         "Give a function as `on_user_dialog`, or leave the kinds out.",
+    ),
+    Rule(
+        "on_auth_refresh",
+        lambda o: o.on_auth_refresh is not None and any(map(o.env.get, _KEYS)),
+        "`on_auth_refresh` has no effect with an API key in `env`, which is used in the place of tokens",
+        "Leave out `ANTHROPIC_API_KEY` and `ANTHROPIC_AUTH_TOKEN`, or `on_auth_refresh`.",
     ),
     # The program and its model.
     Rule(

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 import msgspec
 
@@ -70,24 +70,37 @@ def is_inline(value: str) -> bool:
 
 
 def begins_like_json(value: str) -> bool:
-    """Whether a text that names a file is more likely JSON gone wrong, which may hold secrets."""
+    """Whether a text that should name a file looks like broken JSON, which may hold secrets."""
     return value.lstrip().startswith(("{", "["))
 
 
-# What it is told.
+# Prompts.
+
+# Among the texts of a prompt, it says how far it is the same each time. Older versions do not know it.
+_CACHE_BOUNDARY = "__SYSTEM_PROMPT_DYNAMIC_BOUNDARY__"
 
 
 def system_prompt(prompt: Prompt, append: str | None) -> list[str] | None:
     """The texts in place of the agent's own prompt; none for its own, `[""]` for no prompt at all."""
     if isinstance(prompt, CustomPrompt):
         return [prompt.prompt] if isinstance(prompt.prompt, str) else list(prompt.prompt)
-    # Something to append, and nothing to append it to: then it is the agent's own prompt that is meant.
+    # A text to append without a prompt is appended to the agent's own.
     return [""] if prompt is None and append is None else None
 
 
 def appended_prompt(append: str | None, prompt: Prompt) -> str | None:
     of_preset = prompt.append if isinstance(prompt, PresetPrompt) else None
     return "\n\n".join(part for part in (of_preset, append) if part) or None
+
+
+def prompt_text(prompt: Prompt, append: str | None) -> str | None:
+    """The same as one text, as the agent joins it."""
+    texts = system_prompt(prompt, append) or ()
+    return "\n\n".join(text for text in texts if text != _CACHE_BOUNDARY) or None
+
+
+def no_prompt(prompt: Prompt, append: str | None) -> str | None:
+    return "" if system_prompt(prompt, append) is not None and not prompt_text(prompt, append) else None
 
 
 def prompt_file(prompt: Prompt) -> str | None:
@@ -206,8 +219,8 @@ def mcp_config(servers: Servers) -> bytes | GivenPath | None:
             return servers.encode()
         if begins_like_json(servers):
             raise OptionsError(
-                "`mcp_servers` is a text that begins like JSON, and is no JSON object",
-                hint="Give a mapping, or put './' before the name of a file that begins so.",
+                "`mcp_servers` begins like JSON, but is not a JSON object",
+                hint="Give a mapping, or put './' before the name of a file that begins like this.",
             )
         return GivenPath(servers)
     outside = {name: server for name, server in servers.items() if not isinstance(server, SdkServer)}
@@ -261,6 +274,23 @@ def strict_mcp(strict: bool, isolation: Isolation) -> bool | None:
     return strict or isolation.is_hermetic or None
 
 
+# Tokens.
+
+AUTH_SECONDS: Final = 60.0
+"""How long `on_auth_refresh` may take."""
+
+
+def auth_wait(function: object) -> str | None:
+    """How long the agent waits for another token after the API has rejected one, in milliseconds: a little
+    longer than `on_auth_refresh` may take. Without it, the agent does not wait."""
+    return None if function is None else f"{(AUTH_SECONDS + 15) * 1000:.0f}"
+
+
+def nothing(value: object) -> str | None:
+    """An empty text, which is the same as no variable, if the option is set."""
+    return None if value is None else ""
+
+
 # Switches.
 
 
@@ -301,7 +331,7 @@ def settings(
     if not isinstance(value, str):
         return json_of(value)
     if is_inline(value):
-        # As an argument, text that is not JSON would end the agent; in a file, it would be passed over.
+        # As an argument, invalid JSON would make the agent exit; in a file, it would ignore it.
         _parsed(value.encode(), "the JSON text")
         return value.encode()
     if is_here or begins_like_json(value):
@@ -347,7 +377,7 @@ def _read(cwd: Path, name: str) -> JsonObject:
         is_missing = isinstance(error, FileNotFoundError)
         why = "does not exist" if is_missing else f"cannot be read ({error})"
         if begins_like_json(name):
-            why = "is no JSON object, although it begins like one, and a file of this name does not exist"
+            why = "begins like JSON, but is not a JSON object, and a file of this name does not exist"
             raise _unusable(f"the text {why}") from None
         raise _unusable(f"the file {name!r} {why}") from error
     # Editors on Windows put a byte order mark first.
@@ -365,7 +395,7 @@ def _parsed(content: bytes, source: str) -> JsonObject:
 
 
 def _unusable(why: str) -> OptionsError:
-    return OptionsError(f"`settings` cannot be used: {why}", hint="Correct them, or give them as a mapping.")
+    return OptionsError(f"`settings` cannot be used: {why}", hint="Correct them, or give other JSON.")
 
 
 def _warn(message: str) -> None:
@@ -375,6 +405,6 @@ def _warn(message: str) -> None:
 def _sandbox(sandbox: Sandbox) -> JsonObject:
     fields = sandbox.to_wire()
     if fields.get("enabled") is True:
-        # Else the agent runs commands unconfined where it finds no means to confine them.
+        # Otherwise the agent runs commands unconfined where it cannot confine them.
         fields.setdefault("failIfUnavailable", True)
     return fields

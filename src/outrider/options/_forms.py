@@ -20,7 +20,6 @@ from outrider.options._servers import (
 from outrider.options._tool_names import tool_name
 from outrider.options._validators import (
     Validator,
-    any_text,
     checked,
     choice,
     did_you_mean,
@@ -53,6 +52,7 @@ from outrider.options._values import (
     Trace,
     from_mapping,
     named,
+    prompt_texts,
     value_of,
 )
 
@@ -239,10 +239,8 @@ _any_trace: Final = value_of(Trace)
 
 
 def system_prompt(place: str, value: object) -> object:
-    if isinstance(value, str):
-        return CustomPrompt(any_text(place, value))
-    if is_list(value):
-        return CustomPrompt(cast("tuple[str, ...]", listed(any_text)(place, value)))
+    if isinstance(value, str) or is_list(value):
+        return CustomPrompt(cast("str | tuple[str, ...]", prompt_texts(place, value)))
     return _any_prompt(place, value)
 
 
@@ -256,6 +254,13 @@ def plugin(place: str, value: object) -> object:
 
 def trace(place: str, value: object) -> object:
     return named(place, lambda: Trace(cast(str, value))) if is_path(value) else _any_trace(place, value)
+
+
+def telemetry(place: str, value: object) -> object:
+    if value is False or callable(getattr(value, "follow", None)):
+        return value
+    hint = "True is not enough: `Telemetry()` has the defaults." if value is True else ""
+    raise invalid_value(place, "an `outrider.telemetry.Telemetry`, or False", value, hint)
 
 
 def output_format(place: str, value: object) -> object:

@@ -81,6 +81,7 @@ from outrider.wire.choices import SETTING_SOURCES, Beta, EffortLevel, Permission
 if TYPE_CHECKING:
     from typing import Self, Unpack
 
+    from outrider.approvals import Approvals
     from outrider.handlers import (
         DialogRequest,
         ElicitationRequest,
@@ -89,6 +90,7 @@ if TYPE_CHECKING:
         Plan,
         Question,
     )
+    from outrider.telemetry import Telemetry
     from outrider.transcripts import SessionStore
     from outrider.wire import JsonObject
     from outrider.wire.hooks import HookEvent
@@ -97,7 +99,8 @@ if TYPE_CHECKING:
     HookFunction: TypeAlias = Callable[[Any], object] | Callable[[Any, HookContext], object]
 else:
     # Of layers above, or in modules that few need; at run time the hints say no more.
-    DialogRequest = ElicitationRequest = PermissionRequest = Plan = Question = SessionStore = object
+    Approvals = DialogRequest = ElicitationRequest = PermissionRequest = Plan = object
+    Question = SessionStore = Telemetry = object
     HookEvent, HookFunction = str, Callable[..., object]
 
 StrPath: TypeAlias = str | PathLike[str]
@@ -107,6 +110,11 @@ Plain: TypeAlias = Mapping[str, object]
 
 SystemPrompt: TypeAlias = PresetPrompt | CustomPrompt | FilePrompt
 Thinking: TypeAlias = AdaptiveThinking | EnabledThinking | DisabledThinking
+
+
+_APPENDED = ("append_system_prompt",)
+_BY_LIST = (2, 1, 110)
+"""The first version that takes the system prompt in `initialize`, as it is sent there."""
 
 
 class EventHook(Protocol):
@@ -136,6 +144,7 @@ class OptionFields(TypedDict, total=False):
     user: str | int | None
     timeouts: Timeouts | Mapping[str, float | None]
     give_up_on: Sequence[int]
+    on_auth_refresh: Callable[[], object] | None
 
     model: str | None
     fallback_model: str | Sequence[str] | None
@@ -179,6 +188,7 @@ class OptionFields(TypedDict, total=False):
     permission: Callable[[PermissionRequest], object] | None
     on_question: Callable[[Question], object] | None
     on_plan: Callable[[Plan], object] | None
+    approvals: Approvals | None
     permission_prompt_tool_name: str | Callable[..., object] | None
     permission_prompts: Literal["host", "none"] | None
     allow_dangerously_skip_permissions: bool
@@ -219,6 +229,7 @@ class OptionFields(TypedDict, total=False):
     debug_file: StrPath | None
     client_app: str | None
     trace: Trace | StrPath | Plain | None
+    telemetry: Telemetry | Literal[False] | None
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, metaclass=OptionsMeta):
@@ -235,7 +246,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, met
 
         def __init__(self, **fields: Unpack[OptionFields]) -> None: ...
 
-    # The program.
+    # Claude Code.
 
     cli_path: str | None = option(None, path_text, Host("the command"))
     """The path of Claude Code. Unset: Outrider searches for it."""
@@ -244,137 +255,175 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, met
     executable: str | None = option(None, path_text, Host("the command"))
     """What runs Claude Code if it is a script: `node`, `bun`. Unset: it runs by itself."""
     executable_args: tuple[str, ...] = option((), listed(secret_text), Host("the command"))
-    """Arguments for `executable`, which must be set. They come before Claude Code."""
+    """Arguments for `executable`, which must be set. They come before the path of Claude Code."""
     extra_args: Mapping[str, str | None] = option(
         {},
         mapped(checked(is_free_flag, of=any_text), optional(secret_text)),
         Host("the command, after all these"),
     )
-    """Further flags, without their dashes: None for one without a value. A flag that another option stands
-    for, or that Outrider needs for itself, is refused."""
+    """Further flags for Claude Code, without dashes; None for a flag without a value. Flags that another
+    option sets, or that Outrider needs itself, are rejected."""
     runner: Runner | None = option(None, forms.runner, Host("the command"))
     """Where Claude Code runs: over ssh, in a container, under another command. Unset: on this machine."""
     transport: object | None = option(None, thing("a transport"), Host("the session"))
     """Talk over this transport instead of starting Claude Code."""
 
-    # Where it runs.
+    # Folders, environment and deadlines.
 
     cwd: str | None = option(None, path_text, Host("the command"))
     """The working folder of Claude Code. Unset: that of this process."""
     add_dirs: tuple[str, ...] = option((), listed(path_text), Flag("--add-dir"))
     """Further folders that the agent's tools may use."""
     project_config_root: str | None = option(
-        None, checked(forms.is_absolute, of=path_text), Flag("--project-config-root")
+        None, checked(forms.is_absolute, of=path_text), Flag("--project-config-root", since=(2, 1, 275))
     )
-    """The folder whose project configuration counts, as an absolute path. Unset: found from `cwd`."""
+    """The folder whose project configuration is used, as an absolute path. Unset: found from `cwd`."""
     env: Mapping[str, str] = option({}, variables, Host("the environment"))
-    """Variables for Claude Code, over those that `env_policy` lets through. `CLAUDE_CONFIG_DIR` cannot be
-    among them if `isolation` decides on that folder."""
+    """Variables for Claude Code, in addition to those that `env_policy` passes on. `CLAUDE_CONFIG_DIR` is not
+    allowed if `isolation` sets that folder."""
     env_policy: EnvPolicy = option(EnvPolicy.INHERIT, forms.env_policy, Host("the environment"))
-    """Which variables of this process Claude Code gets. Unset: all; none, in a hermetic run or on another
+    """Which variables of this process Claude Code gets. Unset: all, or none in a hermetic run or on another
     machine. A list of names: only those."""
     isolation: Isolation = option(
         Isolation.INHERIT, forms.isolation, Host("the environment and the folders of the command")
     )
-    """How much of this machine's configuration the program sees; `"hermetic"`: none, so that the key for the
-    API has to be in `env`, or named in `env_policy`. A hermetic run names no `setting_sources`, and can
-    resume only with a `config_dir` of its own or a `session_store`."""
+    """How much of this machine's configuration Claude Code sees. `"hermetic"`: none, so the API key has to be
+    in `env`, or named in `env_policy`. A hermetic run names no `setting_sources`, and can resume only with a
+    `config_dir` of its own or a `session_store`."""
     user: str | int | None = option(None, either(str, text, whole(0, forms.LARGEST_UID)), Host("the command"))
-    """The user that Claude Code runs as, by name or number. Unset: that of this process. Not on Windows."""
+    """The user that Claude Code runs as, by name or number. Unset: the user of this process. Not on
+    Windows."""
     timeouts: Timeouts = option(Timeouts(), value_of(Timeouts), Host("the session"))
-    """Deadlines. Unset: the defaults of `Timeouts`, with which every turn ends."""
+    """Deadlines. Unset: the defaults of `Timeouts`, which make every turn end."""
 
     give_up_on: tuple[int, ...] = option((401,), listed(whole(100, 599)), Host("the session"))
-    """HTTP statuses of the API at which a turn fails at once, where the agent would try again for minutes."""
+    """HTTP statuses of the API at which a turn fails at once, instead of Claude Code retrying for minutes."""
+    on_auth_refresh: Callable[[], object] | None = option(
+        None,
+        function,
+        Host("the session"),
+        Variable("CLAUDE_CODE_OAUTH_401_WAIT_MS", encode.auth_wait, since=(2, 1, 77)),
+        # They would be used in the place of a token.
+        Variable("ANTHROPIC_API_KEY", encode.nothing),
+        Variable("ANTHROPIC_AUTH_TOKEN", encode.nothing),
+    )
+    """Returns an OAuth token (`CLAUDE_CODE_OAUTH_TOKEN`). Called when a session opens, unless `env` has one,
+    and when the API rejects the token: the turn goes on with the new one. Not with an API key in `env`; one
+    that is inherited is left out."""
 
-    # The model.
+    # Model.
 
     model: str | None = option(None, text, Flag("--model"))
-    """A model's name or short name. Unset: the agent's default."""
+    """The name or alias of a model. Unset: the default of Claude Code."""
     fallback_model: tuple[str, ...] | None = option(
         None, forms.fallback_models, Flag("--fallback-model", encode.joined)
     )
-    """Models to try, in this order, when `model` is overloaded; neither `model` itself nor one twice. Unset:
-    none."""
+    """Models to try, in this order, when `model` is overloaded. It may contain neither `model` nor a model
+    twice. Unset: none."""
     # A list with commas is taken for one name, which is then not allowed.
-    betas: tuple[Beta, ...] = option((), listed(checked(forms.has_no_comma)), Flag("--betas"))
-    """Features of the API that have to be asked for."""
+    betas: tuple[Beta, ...] = option(
+        (), listed(checked(forms.has_no_comma)), Flag("--betas", since=(2, 0, 58))
+    )
+    """Beta features of the API to turn on."""
     # With `--max-thinking-tokens` beside it, `--thinking` would win: only one of the two is ever sent.
     thinking: Thinking | None = option(
         None,
         forms.thinking,
-        Flag("--thinking", encode.thinking_kind),
-        Flag("--thinking-display", encode.thinking_display),
+        Flag("--thinking", encode.thinking_kind, since=(2, 1, 47)),
+        Flag("--thinking-display", encode.thinking_display, since=(2, 1, 94)),
     )
-    """Whether the model thinks before it answers, and how far; beats `max_thinking_tokens`. Unset: the agent
-    decides."""
+    """Whether and how much the model thinks before it answers; overrides `max_thinking_tokens`. Unset: Claude
+    Code decides."""
     max_thinking_tokens: int | None = option(
-        None, whole(0), Flag("--max-thinking-tokens", encode.thinking_tokens, ("thinking",))
+        None, whole(0), Flag("--max-thinking-tokens", encode.thinking_tokens, ("thinking",), since=(2, 0, 2))
     )
-    """The most tokens to think with; 0 turns thinking off. Unset: the agent decides."""
-    effort: EffortLevel | None = option(None, effort_level, Flag("--effort"))
-    """How hard the model works on an answer. Unset: the agent decides."""
+    """The largest number of thinking tokens; 0 turns thinking off. Unset: Claude Code decides."""
+    effort: EffortLevel | None = option(None, effort_level, Flag("--effort", since=(2, 1, 38)))
+    """How hard the model works on an answer. Unset: Claude Code decides."""
     max_turns: int | None = option(None, whole(1), Flag("--max-turns"))
-    """How many times the model may be called for one prompt, 1 or more. Unset: no limit."""
-    max_budget_usd: float | None = option(None, above_zero, Flag("--max-budget-usd", encode.money))
-    """What the session may cost, more than 0. Unset: no limit."""
-    task_budget: int | None = option(None, forms.task_budget, Flag("--task-budget"))
-    """How many tokens the model is told that it has for its task, 1 or more. Unset: it is told nothing."""
+    """How many times the model may be called for one prompt, at least 1. Unset: no limit."""
+    max_budget_usd: float | None = option(
+        None, above_zero, Flag("--max-budget-usd", encode.money, since=(2, 0, 30))
+    )
+    """What the session may cost, in USD, more than 0. Unset: no limit."""
+    task_budget: int | None = option(None, forms.task_budget, Flag("--task-budget", since=(2, 1, 84)))
+    """The number of tokens the model may plan with for its task, at least 1. Unset: it gets no number."""
     output_format: JsonSchemaFormat | None = option(
-        None, forms.output_format, Init("json_schema", encode.json_schema), reserves="json-schema"
+        None,
+        forms.output_format,
+        Init("json_schema", encode.json_schema, since=(2, 0, 50)),
+        reserves="json-schema",
     )
     """The form that the final answer must have. Unset: any text."""
 
-    # What it is told.
+    # System prompt and instructions.
 
     system_prompt: SystemPrompt | None = option(
         None,
         forms.system_prompt,
-        Init("system_prompt", encode.system_prompt, ("append_system_prompt",), always=True),
+        Init("system_prompt", encode.system_prompt, _APPENDED, always=True, since=_BY_LIST, optional=True),
+        File("--system-prompt-file", encode.prompt_text, _APPENDED, file="system-prompt.txt", until=_BY_LIST),
+        Flag("--system-prompt", encode.no_prompt, _APPENDED, always=True, until=_BY_LIST),
         Flag("--system-prompt-file", encode.prompt_file),
-        Init("system_prompt_snapshot", encode.prompt_snapshot),
-        Init("exclude_dynamic_sections", encode.without_dynamic_sections),
+        Init("system_prompt_snapshot", encode.prompt_snapshot, since=(2, 1, 257)),
+        Init("exclude_dynamic_sections", encode.without_dynamic_sections, since=(2, 1, 97)),
         reserves="system-prompt system-prompt-snapshot exclude-dynamic-system-prompt-sections",
     )
-    """Replaces the agent's own system prompt (a text), keeps it (`PresetPrompt`), or is read from a file by
-    the agent. Unset: an empty one, or the agent's own if there is an `append_system_prompt`."""
+    """A text replaces Claude Code's own system prompt, `PresetPrompt` keeps it, and `FilePrompt` names a file
+    that Claude Code reads. Of a list, the texts before `SYSTEM_PROMPT_DYNAMIC_BOUNDARY` can be cached across
+    sessions. Unset: empty, or Claude Code's own if `append_system_prompt` is set."""
     append_system_prompt: str | None = option(
         None,
         any_text,
-        Init("append_system_prompt", encode.appended_prompt, ("system_prompt",)),
+        Init(
+            "append_system_prompt",
+            encode.appended_prompt,
+            ("system_prompt",),
+            since=(2, 0, 56),
+            optional=True,
+        ),
+        # On the command line, others can see it. These versions have no other way.
+        Flag("--append-system-prompt", encode.appended_prompt, ("system_prompt",), until=(2, 0, 56)),
         reserves="append-system-prompt append-system-prompt-file",
     )
-    """Added to the system prompt. Not together with `PresetPrompt.append`, nor with a `FilePrompt`."""
+    """Added to the system prompt. Not with `PresetPrompt.append` or a `FilePrompt`."""
     # The field of `initialize` for it is accepted and has no effect.
     append_subagent_system_prompt: str | None = option(
         None,
         any_text,
-        File("--append-subagent-system-prompt-file", file="append-subagent-system-prompt.txt"),
+        File(
+            "--append-subagent-system-prompt-file",
+            file="append-subagent-system-prompt.txt",
+            since=(2, 1, 261),
+        ),
         reserves="append-subagent-system-prompt",
     )
     """Added to the system prompt of every subagent."""
     plan_mode_instructions: str | None = option(
-        None, any_text, Init("plan_mode_instructions"), reserves="plan-mode-instructions"
+        None, any_text, Init("plan_mode_instructions", since=(2, 1, 118)), reserves="plan-mode-instructions"
     )
-    """What the agent is told in plan mode. Unset: its own instructions."""
+    """The instructions for plan mode. Unset: those of Claude Code."""
     verbatim_prompts: bool = option(False, switch, Host("the session, in each prompt"))
-    """Prompts are taken as written: no `/command` and no `@file` in them is carried out."""
+    """Take prompts as written: no `/command` and no `@file` in them is processed."""
 
-    # What it may use.
+    # Tools, skills, subagents and MCP servers.
 
     tools: tuple[object, ...] | Literal["default"] | None = option(
-        None, forms.tools, Flag("--tools", encode.tools), Host("the session, as an MCP server")
+        None,
+        forms.tools,
+        Flag("--tools", encode.tools, since=(2, 0, 31)),
+        Host("the session, as an MCP server"),
     )
-    """Names of built-in tools to offer, and tools of your own. An empty list: no built-in tool. Unset, or
-    only tools of your own: all built-in ones."""
+    """Built-in tools to offer, by name, and tools of your own. An empty list: no built-in tools. Unset, or
+    only your own tools: all built-in tools."""
     allowed_tools: tuple[str, ...] = option(
         (),
         listed(forms.rule),
         Flag("--allowedTools", encode.allowed_tools, ("skills",)),
         reserves="allowed-tools",
     )
-    """Rules for what may be used without asking: `Read`, `Bash(git *)`, `mcp__server__tool`, a tool of yours
-    by its name. Nothing is asked for them, also not the `permission` callback."""
+    """Rules for what may be used without asking: `Read`, `Bash(git *)`, `mcp__server__tool`, or a tool of
+    yours by its name. Nobody is asked about these, not even the `permission` callback."""
     disallowed_tools: tuple[str, ...] = option(
         (), listed(forms.rule), Flag("--disallowedTools", encode.joined), reserves="disallowed-tools"
     )
@@ -382,36 +431,41 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, met
     extra_tools: tuple[str, ...] = option(
         (), listed(checked(is_tool_name)), Host("the session, which checks names")
     )
-    """Names of tools that the session can have and Outrider does not know, or patterns for them. A name that
-    is neither known nor here is an error, in rules, policies, matchers of hooks and subagents."""
+    """Names of tools that the session can have and Outrider does not know, or patterns for them. In rules,
+    policies, hook matchers and subagents, a name that is neither known nor listed here is an error."""
     tool_aliases: Mapping[str, str] = option(
-        {}, mapped(checked(is_tool_name), forms.tool), Init("tool_aliases", plain)
+        {}, mapped(checked(is_tool_name), forms.tool), Init("tool_aliases", plain, since=(2, 1, 142))
     )
-    """Other names by which the model may call tools, and which tool each stands for: `{"Shell": "Bash"}`."""
+    """Other names by which the model may call tools: `{"Shell": "Bash"}`."""
     question_preview_format: Literal["markdown", "html"] | None = option(
-        None, choice("markdown", "html"), Variable("CLAUDE_CODE_QUESTION_PREVIEW_FORMAT")
+        None, choice("markdown", "html"), Variable("CLAUDE_CODE_QUESTION_PREVIEW_FORMAT", since=(2, 1, 69))
     )
-    """How the agent writes previews in the questions that it asks. Unset: it writes none."""
+    """The format of previews in the agent's questions. Unset: no previews."""
     # Without setting sources, only the skills of Claude Code and of plugins are found.
     skills: tuple[str, ...] | Literal["all"] | None = option(
-        None, forms.skills, Init("skills", encode.skill_names)
+        None, forms.skills, Init("skills", encode.skill_names, since=(2, 1, 116))
     )
-    """Skills that may be used: all, or those named. Unset: the agent decides, and asks. Those of the user and
-    of the project are found only if `setting_sources` names these."""
+    """Skills that may be used: all, or those named. Unset: Claude Code decides, and asks. Skills of the user
+    and the project are found only if `setting_sources` names these."""
     agents: Mapping[str, AgentDefinition] = option(
-        {}, agents_by_name, Init("agents", plain), reserves="agents"
+        {}, agents_by_name, Init("agents", plain, since=(2, 0, 56)), reserves="agents"
     )
     """Subagents by name."""
-    agent: str | None = option(None, text, Flag("--agent"))
-    """The subagent that is the main one. Unset: the agent itself."""
+    agent: str | None = option(None, text, Flag("--agent", since=(2, 0, 59)))
+    """The subagent that runs as the main agent. Unset: Claude Code itself."""
     plugins: tuple[LocalPlugin, ...] = option(
         (),
         listed(forms.plugin),
-        Flag("--plugin-dir", encode.plugin_paths, ("plugin_delivery",)),
-        Flag("--plugin-dir-no-mcp", encode.plugin_paths_without_servers, ("plugin_delivery",)),
-        Init("plugins", encode.plugins_in_initialize, ("plugin_delivery",)),
+        Flag("--plugin-dir", encode.plugin_paths, ("plugin_delivery",), since=(2, 0, 25)),
+        Flag(
+            "--plugin-dir-no-mcp",
+            encode.plugin_paths_without_servers,
+            ("plugin_delivery",),
+            since=(2, 1, 172),
+        ),
+        Init("plugins", encode.plugins_in_initialize, ("plugin_delivery",), since=(2, 1, 315)),
     )
-    """Plugins to load: folders or .zip files; no other kind is known."""
+    """Plugins to load, as folders or .zip files. Other kinds are not known."""
     plugin_delivery: Literal["argv", "initialize"] = option("argv", choice("argv", "initialize"))
     """Whether plugins are named on the command line or in the first request."""
     mcp_servers: Mapping[str, McpServer] | str = option(
@@ -419,16 +473,16 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, met
         forms.mcp_servers,
         File("--mcp-config", encode.mcp_config, file="mcp.json"),
         Init("sdk_mcp_servers", encode.sdk_server_names),
-        Init("sdk_mcp_server_configs", encode.sdk_server_setups),
+        Init("sdk_mcp_server_configs", encode.sdk_server_setups, since=(2, 1, 248)),
     )
     """MCP servers by name, or the path of a file that lists them. A server object of this process stands for
     an `SdkServer`."""
     strict_mcp_config: bool = option(
         False, switch, Flag("--strict-mcp-config", encode.strict_mcp, ("isolation",))
     )
-    """Only the servers of `mcp_servers`, none of those that the machine or the project configures."""
+    """Use only the servers of `mcp_servers`, none that the machine or the project configures."""
 
-    # What it must ask for.
+    # Permissions and hooks.
 
     permission_mode: PermissionMode | None = option(
         None,
@@ -447,34 +501,41 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, met
             ("on_question", "on_plan", "permission_prompt_tool_name"),
         ),
     )
-    """Decides what the agent asks for: a function, or a `Policy`. Not with `permission_prompt_tool_name`, nor
-    with `permission_prompts="none"`. Unset: what it asks for is denied."""
+    """Decides what the agent asks for: a function, or a `Policy`. Not with `permission_prompt_tool_name` or
+    `permission_prompts="none"`. Unset: everything it asks for is denied."""
     on_question: Callable[..., object] | None = option(None, function, Host("the session"))
-    """Answers the questions that the agent asks the user, one by one. Not with `permission_prompt_tool_name`,
-    nor with `permission_prompts="none"`. Unset: `permission` gets them."""
+    """Answers the questions that the agent asks the user, one by one. Not with `permission_prompt_tool_name`
+    or `permission_prompts="none"`. Unset: `permission` gets them."""
     on_plan: Callable[..., object] | None = option(None, function, Host("the session"))
     """Approves the plans that the agent makes in plan mode, or sends them back. Not with
-    `permission_prompt_tool_name`, nor with `permission_prompts="none"`. Unset: `permission` gets them."""
+    `permission_prompt_tool_name` or `permission_prompts="none"`. Unset: `permission` gets them."""
+    approvals: Approvals | None = option(None, thing("an `Approvals`"), Host("the session"))
+    """Where calls wait for a person: those that a rule of the `permission` policy asks about, those for which
+    the `permission` callback returns `ask()`, and questions and plans without a callback. Not with
+    `permission_prompt_tool_name` or `permission_prompts="none"`."""
     permission_prompt_tool_name: str | None = option(None, forms.tool)
-    """An MCP tool that decides in place of `permission`."""
+    """An MCP tool that decides instead of `permission`."""
     permission_prompts: Literal["host", "none"] | None = option(
-        None, choice("host", "none"), Flag("--permission-prompts")
+        None, choice("host", "none"), Flag("--permission-prompts", since=(2, 1, 259))
     )
-    """Who is asked: this process, or nobody, so that what would be asked is denied. Unset: this process."""
+    """Who is asked: this process, or nobody, so that everything that would be asked is denied. Unset: this
+    process."""
     allow_dangerously_skip_permissions: bool = option(
-        False, switch, Flag("--allow-dangerously-skip-permissions")
+        False, switch, Flag("--allow-dangerously-skip-permissions", since=(2, 0, 26))
     )
-    """Allow a later change to `bypassPermissions`. Refused for root outside of a sandbox."""
+    """Allow a later change to `bypassPermissions`. Rejected for root outside of a sandbox."""
     hooks: Mapping[str, tuple[object, ...]] = option({}, forms.hooks, Host("the session, in `initialize`"))
-    """A list of hooks; or by event, what to call: hooks, or plain functions."""
+    """A list of hooks, or a mapping from events to hooks or plain functions."""
     on_elicitation: Callable[..., object] | None = option(None, function, Host("the session"))
     """Answers what an MCP server asks the user. Unset: it is declined."""
     on_user_dialog: Callable[..., object] | None = option(None, function, Host("the session"))
-    """Answers dialogs of the agent. Unset: it shows none."""
-    supported_dialog_kinds: tuple[str, ...] = option((), listed(text), Init("supported_dialog_kinds", list))
+    """Answers dialogs of Claude Code. Unset: it shows none."""
+    supported_dialog_kinds: tuple[str, ...] = option(
+        (), listed(text), Init("supported_dialog_kinds", list, since=(2, 1, 169))
+    )
     """The kinds of dialog that `on_user_dialog`, which must be set, can answer."""
     sandbox: Sandbox | None = option(None, value_of(Sandbox))
-    """How shell commands are confined; takes the place of `sandbox` in `settings`. Unset: as these say."""
+    """How shell commands are confined; replaces `sandbox` in `settings`. Unset: as `settings` say."""
 
     # Settings.
 
@@ -483,7 +544,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, met
         optional(listed(choice(*SETTING_SOURCES))),
         Flag("--setting-sources", encode.setting_sources, ("isolation",), always=True),
     )
-    """Which settings files of the machine count: none by default. None: those that the program reads by
+    """Which settings files of the machine are read: none by default. None: those that Claude Code reads by
     itself."""
     settings: str | JsonObject | None = option(
         None,
@@ -495,24 +556,24 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, met
             file="settings.json",
         ),
     )
-    """Settings that come before all files: the path of a file, JSON text, or a mapping."""
+    """Settings that take precedence over all files: the path of a file, JSON text, or a mapping."""
     # `--managed-settings` accepts a file, and then it has no effect.
     managed_settings: JsonObject | None = option(
         None,
         json_object,
-        Init("managed_settings", plain),
-        Flag("--managed-settings-in-initialize", encode.is_given),
+        Init("managed_settings", plain, since=(2, 1, 323)),
+        Flag("--managed-settings-in-initialize", encode.is_given, since=(2, 1, 323)),
         reserves="managed-settings",
     )
     """Settings that nothing can override."""
     strict_settings_merge: bool = option(True, switch)
-    """Whether `settings` that cannot be read, and so not be joined with `sandbox`, are an error. If not, a
-    warning, and they are left out."""
+    """Raise an error if `settings` cannot be read, and so cannot be merged with `sandbox`. If False, they are
+    left out with a warning."""
 
     # Sessions.
 
     continue_conversation: bool = option(False, switch, Flag("--continue"))
-    """Go on with the latest session of `cwd`. Not with `resume`."""
+    """Continue the latest session of `cwd`. Not with `resume`."""
     resume: str | None = option(
         None,
         text,
@@ -521,75 +582,87 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, met
             "--await-initialize",
             encode.awaits_initialize,
             ("continue_conversation", "plugins", "plugin_delivery", "managed_settings"),
+            since=(2, 1, 261),
+            optional=True,
         ),
     )
-    """Go on with this session: its id or title. A session that is not there is an error."""
+    """Continue this session, by its id or title. A session that does not exist is an error."""
     fork_session: bool = option(False, switch, Flag("--fork-session"))
-    """Go on in a copy, and leave the session as it is. Needs `resume` or `continue_conversation`."""
+    """Continue in a copy, and leave the session unchanged. Needs `resume` or `continue_conversation`."""
     resume_session_at: str | None = option(None, text, Flag("--resume-session-at"))
-    """Go on from this message, by its uuid, and forget what came after it. Needs `resume`."""
-    resume_drops_turn: str | None = option(None, text, Flag("--resume-drops-turn"))
-    """The prompt, by its uuid, of the turn that `resume_session_at` forgets: if more would be forgotten,
-    nothing is, and the start fails. Needs `resume_session_at`."""
+    """Continue from this message, by its uuid, and forget everything after it. Needs `resume`."""
+    resume_drops_turn: str | None = option(None, text, Flag("--resume-drops-turn", since=(2, 1, 223)))
+    """The uuid of the prompt whose turn `resume_session_at` forgets. If more would be forgotten, nothing is,
+    and the start fails. Needs `resume_session_at`."""
     session_id: str | None = option(None, checked(forms.is_uuid), Flag("--session-id"))
-    """The id of the new session, a UUID. With `resume` or `continue_conversation` only if `fork_session` is
-    set. Unset: the agent makes one."""
-    title: str | None = option(None, text, Init("title"), reserves="name")
-    """The session's title. Unset: the agent finds one."""
-    persist_session: bool = option(True, switch, Flag("--no-session-persistence", encode.is_false))
-    """Whether the session is kept on disk, so that it can be resumed."""
+    """The id of the new session, a UUID. With `resume` or `continue_conversation`, only if `fork_session` is
+    set. Unset: Claude Code creates one."""
+    title: str | None = option(None, text, Init("title", since=(2, 1, 113)), reserves="name")
+    """The title of the session. Unset: Claude Code finds one."""
+    persist_session: bool = option(
+        True, switch, Flag("--no-session-persistence", encode.is_false, since=(2, 0, 64))
+    )
+    """Keep the session on disk, so that it can be resumed."""
     enable_file_checkpointing: bool = option(
-        False, switch, Variable("CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING", encode.true)
+        False, switch, Variable("CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING", encode.true, since=(2, 0, 44))
     )
     """Keep copies of files before they are changed, for `rewind_files`. Not with `session_store`."""
     session_store: SessionStore | str | PathLike[str] | None = option(
-        None, forms.session_store, Flag("--session-mirror", encode.is_set), Host("the session")
+        None,
+        forms.session_store,
+        Flag("--session-mirror", encode.is_set, since=(2, 1, 97)),
+        Host("the session"),
     )
-    """Where sessions are kept besides the disk, and resumed from: a store, or its URL or path, which is
-    opened and closed with the session. Needs `persist_session`."""
+    """Where sessions are kept in addition to the disk, and resumed from: a store, or its URL or path, which
+    is opened and closed with the session. Needs `persist_session`."""
     session_store_flush: Literal["batched", "eager"] = option(
         "batched", choice("batched", "eager"), Host("the session")
     )
-    """Whether the store gets entries in batches or at once. Before a result it has all of them either way."""
+    """Whether the store gets entries in batches or at once. Either way it has all of them before a result."""
 
-    # What comes back.
+    # Messages, logs and traces.
 
     include_partial_messages: bool = option(False, switch, Flag("--include-partial-messages"))
-    """Stream events while the model writes."""
-    include_hook_events: bool = option(False, switch, Flag("--include-hook-events"))
-    """A message for each hook that starts and ends."""
+    """Yield stream events while the model writes."""
+    include_hook_events: bool = option(False, switch, Flag("--include-hook-events", since=(2, 1, 88)))
+    """Yield a message for each hook that starts and ends."""
     replay_user_messages: bool = option(False, switch, Flag("--replay-user-messages"))
-    """Your own messages too, as the agent takes them up."""
+    """Yield your own messages too, when Claude Code takes them up."""
     forward_subagent_text: bool = option(
-        False, switch, Init("forward_subagent_text"), reserves="forward-subagent-text"
+        False, switch, Init("forward_subagent_text", since=(2, 1, 119)), reserves="forward-subagent-text"
     )
-    """What subagents say and think, not their tool calls alone."""
+    """Yield what subagents say and think, not only their tool calls."""
     forward_nested_subagent_tool_calls: bool = option(
-        False, switch, Init("forward_nested_subagent_tool_calls")
+        False, switch, Init("forward_nested_subagent_tool_calls", since=(2, 1, 290))
     )
-    """Tool calls of subagents of subagents."""
+    """Yield tool calls of the subagents of subagents."""
     prompt_suggestions: bool = option(
-        False, switch, Init("prompt_suggestions"), reserves="prompt-suggestions"
+        False, switch, Init("prompt_suggestions", since=(2, 1, 48)), reserves="prompt-suggestions"
     )
-    """A guess at your next prompt after each turn."""
-    agent_progress_summaries: bool = option(False, switch, Init("agent_progress_summaries"))
-    """Summaries of what subagents are doing."""
-    per_task_stop_affordance: bool = option(False, switch, Init("per_task_stop_affordance"))
-    """An interrupt leaves background tasks alone: they are stopped one by one."""
+    """Yield a suggestion for your next prompt after each turn."""
+    agent_progress_summaries: bool = option(False, switch, Init("agent_progress_summaries", since=(2, 1, 72)))
+    """Yield summaries of what subagents are doing."""
+    per_task_stop_affordance: bool = option(
+        False, switch, Init("per_task_stop_affordance", since=(2, 1, 246))
+    )
+    """An interrupt does not stop background tasks; you stop them one by one."""
     max_buffer_size: int | None = option(None, forms.buffer_size, Host("the transport"))
-    """The largest message, in bytes. Unset or 0: a large default, beyond which a message is skipped; set:
-    beyond it, an error."""
+    """The largest message, in bytes; a larger one is an error. Unset or 0: a large default, and larger
+    messages are skipped."""
     stderr: Callable[[str], object] | None = option(None, function, Host("the transport"))
-    """Gets each line that Claude Code writes to stderr. Unset: the last ones are kept for errors."""
+    """Called with each line that Claude Code writes to stderr. Unset: the last lines are kept for errors."""
     debug: bool | str = option(False, either(str, text, switch), Flag("--debug"))
-    """The debug log of Claude Code: all of it, or the categories of this filter."""
-    debug_file: str | None = option(None, path_text, Flag("--debug-file"))
+    """Write the debug log of Claude Code: all of it, or the categories of this filter."""
+    debug_file: str | None = option(None, path_text, Flag("--debug-file", since=(2, 1, 20)))
     """Where that log goes."""
-    client_app: str | None = option(None, any_text, Variable("CLAUDE_AGENT_SDK_CLIENT_APP"))
-    """A name for your application, which the program sends along with its requests; empty: none."""
+    client_app: str | None = option(None, any_text, Variable("CLAUDE_AGENT_SDK_CLIENT_APP", since=(2, 1, 39)))
+    """A name for your application, which Claude Code sends with its requests; empty: none."""
     trace: Trace | None = option(None, forms.trace, Host("the session"))
-    """Write down all that is said, with times, secrets hidden: into a file, or a folder with a file for each
-    session. Unset: nothing is."""
+    """Record everything that is sent and received, with times and with secrets hidden, in a file, or in a
+    folder with a file for each session. Unset: nothing is recorded."""
+    telemetry: Telemetry | Literal[False] | None = option(None, forms.telemetry, Host("the session"))
+    """Make OpenTelemetry spans and metrics of it, as this says. Unset: as `outrider.telemetry.instrument` was
+    told; False: none."""
 
     def _check(self, given: Collection[str]) -> None:
         check(self, given)

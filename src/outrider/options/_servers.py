@@ -135,7 +135,7 @@ class HttpServer(_External, frozen=True, tag="http", rename="camel"):
 
 
 class SdkServer(_Server, frozen=True, tag="sdk", rename="camel"):
-    """An MCP server that runs in this process: the agent is told its name alone."""
+    """An MCP server that runs in this process: the agent only gets its name."""
 
     name: str
     instance: object = None
@@ -220,7 +220,7 @@ class AgentDefinition(OptionValue, frozen=True, kw_only=True, rename="camel"):
     observer: str | None = None
     """A subagent that watches it."""
     observer_message: str | None = None
-    """What the observer is told with each report."""
+    """Instructions that the observer gets with each report."""
     critical_system_reminder: str | None = msgspec.field(
         default=None, name="criticalSystemReminder_EXPERIMENTAL"
     )

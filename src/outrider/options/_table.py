@@ -5,8 +5,9 @@ Filled when the class is made; knows no option by name. `outrider.launch` carrie
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, NoReturn, TypeVar, cast
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, TypeAlias, TypeVar, cast
 
 import msgspec
 
@@ -16,6 +17,11 @@ from outrider.options._values import differing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+Version: TypeAlias = tuple[int, ...]
+
+NEWEST: Final[Version] = (1_000_000,)
+"""Later than every version: what one counts as that is not known."""
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
@@ -32,6 +38,12 @@ class Destination(msgspec.Struct, frozen=True):
     """Other options that have a say in it."""
     always: bool = False
     """Whether it also says something when none of these options is set."""
+    since: Version = ()
+    """The first version of Claude Code that knows it; empty: all that are supported do."""
+    until: Version = ()
+    """The first version that knows a better way, by another destination; empty: none does."""
+    optional: bool = False
+    """Whether versions before `since` do without it, or have another destination for it."""
 
 
 class Flag(Destination, frozen=True):
@@ -110,18 +122,54 @@ def flag_owners() -> dict[str, str]:
     return {flag: name for name, each in OPTIONS.items() for flag in each.reserved} | made
 
 
-def encode_set(options: msgspec.Struct, *kinds: type[D]) -> Iterator[tuple[str, D, object]]:
-    """What the options that are set send to destinations of these kinds, with the option that it is for."""
-    rows = _ALWAYS.union(*(_ROWS_OF.get(name, ()) for name in differing(options)))
+def encode_set(
+    options: msgspec.Struct, *kinds: type[D], version: Version = NEWEST
+) -> list[tuple[str, D, object]]:
+    """What the options that are set send to destinations of these kinds, with the option that it is for, if
+    Claude Code is of this version."""
+    return _encode(
+        options,
+        lambda to: isinstance(to, kinds) and to.since <= version and (not to.until or version < to.until),
+    )
+
+
+def _encode(options: msgspec.Struct, is_wanted: Callable[[D], bool]) -> list[tuple[str, D, object]]:
+    rows = set(_ALWAYS)
+    for name in differing(options):
+        rows.update(_ROWS_OF.get(name, ()))
+    encoded: list[tuple[str, D, object]] = []
     for row in sorted(rows):
-        name, to = ROWS[row]
-        if not isinstance(to, kinds):
+        name, to = cast("tuple[str, D]", ROWS[row])
+        if not is_wanted(to):
             continue
         value = getattr(options, name)
         if to.encode is not None:
-            value = to.encode(value, *(getattr(options, each) for each in to.also))
+            value = to.encode(value, *map(partial(getattr, options), to.also))
         if value is not None:
-            yield name, to, value
+            encoded.append((name, to, value))
+    return encoded
+
+
+class OlderWays(NamedTuple):
+    """What a version of Claude Code needs otherwise than the newest one, of the options that are set."""
+
+    missing: dict[str, Version]
+    """The options that it does not have, each with the first version that does."""
+    moved: dict[str, Version]
+    """The options that go another way, or not at all because it does without, in the same form."""
+
+
+def older_ways(options: msgspec.Struct, version: Version) -> OlderWays:
+    """How the options that are set go to a version that need not be the newest."""
+    ways = OlderWays({}, {})
+
+    def is_later(to: Destination) -> bool:
+        return version < to.since
+
+    for name, to, _ in _encode(options, is_later):
+        found = ways.moved if to.optional else ways.missing
+        found[name] = max(to.since, found.get(name, ()))
+    return ways
 
 
 # Making options.
@@ -136,7 +184,7 @@ OTHER_NAMES: Final[dict[str, str]] = {
     "continue": "It is called `continue_conversation`.",
     "continue_": "It is called `continue_conversation`.",
     "debug_stderr": "It is called `stderr`, and is a function that gets each line.",
-    "getOAuthToken": "Put the token into `env`, as `CLAUDE_CODE_OAUTH_TOKEN`.",
+    "getOAuthToken": "It is called `on_auth_refresh`.",
     "load_timeout_ms": "It is `timeouts=Timeouts(store=…)`, in seconds.",
     "loadTimeoutMs": "It is `timeouts=Timeouts(store=…)`, in seconds.",
     "max_tokens": "There is `max_thinking_tokens`, `task_budget` and `max_budget_usd`.",

@@ -19,9 +19,9 @@ from outrider.options._validators import invalid_value, near
 
 _SPECIAL: Final = re.compile(r"[*?\[]")
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]")
-_SERVER: Final = re.compile(r"mcp__(?:(?!__).)+\Z")
-_RULE: Final = re.compile(r"(?P<name>[^()]+)\((?P<content>.*)\)\Z", re.DOTALL)
-_ALL_USES: Final = re.compile(r"\**\Z")
+SERVER: Final = re.compile(r"mcp__(?:(?!__).)+\Z")
+RULE: Final = re.compile(r"(?P<name>[^()]+)\((?P<content>.*)\)\Z", re.DOTALL)
+ALL_USES: Final = re.compile(r"\**\Z")
 _NEARLY: Final = 0.9
 _ESCAPE: Final = "If the session can have such a tool all the same, name it in `extra_tools`."
 
@@ -29,7 +29,7 @@ _ESCAPE: Final = "If the session can have such a tool all the same, name it in `
 @cache
 def known_tools() -> frozenset[str]:
     """The names of the agent's own tools, older ones among them."""
-    # Here, because the module has the inputs of all tools, and most sessions name none.
+    # Here, because most sessions name none.
     from outrider.wire.tools import BUILTIN_TOOL_NAMES, FORMER_TOOL_NAMES, TOOL_ALIASES
 
     return BUILTIN_TOOL_NAMES | FORMER_TOOL_NAMES | frozenset(TOOL_ALIASES)
@@ -41,8 +41,8 @@ def is_pattern(name: str) -> bool:
 
 def all_uses_of(rule: str) -> str:
     """A rule without a content that says no more than its tool does: `Bash` for `Bash(*)`."""
-    noted = _RULE.match(rule)
-    return noted["name"] if noted and _ALL_USES.match(noted["content"]) else rule
+    noted = RULE.match(rule)
+    return noted["name"] if noted and ALL_USES.match(noted["content"]) else rule
 
 
 def full_name(server: str, tool: str) -> str:
@@ -139,12 +139,12 @@ class ToolNames(msgspec.Struct, frozen=True, kw_only=True):
         """
         if self.takes_any:
             return (rule,)
-        noted = _RULE.match(rule)
+        noted = RULE.match(rule)
         name, content = (rule, "") if noted is None else (noted["name"], noted["content"])
         if re.search(r"[?\[]", name):
             hint = "Write `*`, or name each tool."
             raise OptionsError(f"{place}: the agent knows no pattern but `*`: {rule!r}", hint=hint)
-        if _ALL_USES.match(content):
+        if ALL_USES.match(content):
             whole = "" if noted is None else f"({content})"
             found = self.resolve(place, name, permits=permits)
             return tuple(f"{each}{whole if each == name else ''}" for each in found)
@@ -170,7 +170,7 @@ class ToolNames(msgspec.Struct, frozen=True, kw_only=True):
 
     def is_server(self, name: str) -> bool:
         """Whether a name stands for all tools of an MCP server."""
-        return _SERVER.match(name) is not None or any(name == server_name(each) for each in self.servers)
+        return SERVER.match(name) is not None or any(name == server_name(each) for each in self.servers)
 
     def all_known(self) -> list[str]:
         """Every name that is known: of built-in tools, of those of this process, and other names of them."""
@@ -196,7 +196,7 @@ class ToolNames(msgspec.Struct, frozen=True, kw_only=True):
             return [name]
         if any(name == server_name(each) for each in self.servers):
             # The agent would take one that has two lines in its name for the name of a tool.
-            return [name if _SERVER.match(name) else f"{name}__*"]
+            return [name if SERVER.match(name) else f"{name}__*"]
         if not name.startswith("mcp__"):
             return []
         servers = [each for each in self.servers if name.startswith(f"{server_name(each)}__")]

@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from math import isfinite
 from typing import Final, TypeAlias, TypeGuard, cast
 
@@ -17,7 +18,7 @@ from outrider.errors import OptionsError
 from outrider.redaction import preview
 
 Validator: TypeAlias = Callable[[str, object], object]
-"""Takes a place, as it is to be called in an error, and a value."""
+"""Takes a place, as an error names it, and a value."""
 
 Check: TypeAlias = Callable[[str, str], None]
 """Takes a place and a text, and raises if the text cannot stand there."""
@@ -36,7 +37,7 @@ _LARGEST_FLOAT: Final = sys.float_info.max
 def invalid_value(
     place: str, wanted: str, value: object, hint: str = "", *, hidden: bool = False
 ) -> OptionsError:
-    """The error for a value that is not as it should be; `hidden`: only the type of the value is told."""
+    """The error for an invalid value; `hidden`: it only names the type of the value."""
     return OptionsError(f"{place} must be {wanted}, not {_described(value, hidden=hidden)}", hint=hint)
 
 
@@ -45,7 +46,7 @@ def _described(value: object, *, hidden: bool) -> str:
     # What is in lists, mappings, bytes and objects may be secret, and need not look like it.
     if hidden or not isinstance(value, (str, os.PathLike, int, float, type(None))):
         return kind
-    # Python refuses to write very long numbers.
+    # Python refuses to format very long numbers.
     if isinstance(value, int) and abs(value) > LARGEST_WHOLE:
         return f"a number of {value.bit_length()} bits ({kind})"
     return f"{preview(repr(cast(object, value)), 80)} ({kind})"
@@ -78,9 +79,9 @@ def is_list(value: object) -> TypeGuard[Sequence[object]]:
 
 def _clean(place: str, value: str, surrogates: re.Pattern[str] = _SURROGATE, *, hidden: bool = False) -> str:
     if "\0" in value:
-        problem, hint = "a NUL byte", "No program can be given one: remove it."
+        problem, hint = "a NUL byte", "Remove it: no argument or variable can contain one."
     elif surrogates.search(value):
-        problem = "a lone surrogate, which is no character"
+        problem = "a lone surrogate, which is not a character"
         hint = 'Decode the text anew, for example with `errors="replace"`.'
     else:
         # Without what a subclass makes of it, as an enumeration does.
@@ -258,7 +259,10 @@ def listed(read: Validator, *, example: str = "") -> Validator:
             raise invalid_value(place, "a list", value, f"Did you mean [{meant}]?")
         if not is_list(value):
             raise invalid_value(place, "a list", value, example or "Make a list of it.")
-        return tuple(read(within(place, number), item) for number, item in enumerate(value))
+        with suppress(OptionsError):
+            return tuple([read(place, item) for item in value])
+        # Again, for an error that names the item.
+        return tuple([read(within(place, number), item) for number, item in enumerate(value)])
 
     return read_all
 
@@ -269,6 +273,9 @@ def mapped(read_key: Validator, read_value: Validator, *, hidden: bool = False) 
     def read_all(place: str, value: object) -> object:
         if not is_mapping(value):
             raise invalid_value(place, "a mapping", value, hidden=hidden)
+        with suppress(OptionsError):
+            return {read_key(place, key): read_value(place, item) for key, item in value.items()}
+        # Again, for an error that names the item.
         return {
             read_key(f"a key of {place}", key): read_value(within(place, key), item)
             for key, item in value.items()

@@ -305,9 +305,23 @@ def value_of(kind: type[OptionValue]) -> Validator:
 # System prompts.
 
 
-def _prompt(place: str, value: object) -> object:
+SYSTEM_PROMPT_DYNAMIC_BOUNDARY: Final = "__SYSTEM_PROMPT_DYNAMIC_BOUNDARY__"
+"""Among the texts of a `system_prompt`: those before it are the same in all sessions, so that Claude Code can
+have them cached across sessions. It is not sent to the model."""
+
+
+def _has_whole_boundary(place: str, value: str) -> None:
+    if SYSTEM_PROMPT_DYNAMIC_BOUNDARY in value and value != SYSTEM_PROMPT_DYNAMIC_BOUNDARY:
+        hint = 'Give a list: `["for all sessions", SYSTEM_PROMPT_DYNAMIC_BOUNDARY, "for this one"]`.'
+        raise invalid_value(place, "a text without the boundary, which is a text of its own", value, hint)
+
+
+_prompt_text: Final = checked(_has_whole_boundary, of=any_text)
+
+
+def prompt_texts(place: str, value: object) -> object:
     """A text or several; also an empty one, for an agent without a system prompt."""
-    return any_text(place, value) if isinstance(value, str) else listed(any_text)(place, value)
+    return _prompt_text(place, value) if isinstance(value, str) else listed(_prompt_text)(place, value)
 
 
 class PresetPrompt(OptionValue, frozen=True, tag_field="type", tag="preset"):
@@ -337,7 +351,7 @@ class CustomPrompt(OptionValue, frozen=True, tag_field="type", tag="custom"):
     snapshot: bool | None = None
     """Record the prompt once for each conversation and send that ever after, or never record it."""
 
-    _validators: ClassVar[Mapping[str, Validator]] = {"prompt": _prompt, "snapshot": optional(switch)}
+    _validators: ClassVar[Mapping[str, Validator]] = {"prompt": prompt_texts, "snapshot": optional(switch)}
 
 
 class FilePrompt(OptionValue, frozen=True, tag_field="type", tag="file"):

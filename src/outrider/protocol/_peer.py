@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections import OrderedDict
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar, cast
 from uuid import uuid4
@@ -67,12 +68,12 @@ class RequestReceived(Value):
 
 
 class RequestWithdrawn(Value):
-    """The other side took its request back, or is gone: stop working on it, an answer would be dropped."""
+    """The other side withdrew its request, or is gone. Stop working on it: an answer would be dropped."""
 
     id: RequestId
     request: AnyRequest
     is_lost: bool = False
-    """The stream has ended, rather than the request been taken back."""
+    """Whether the stream has ended, and the request was not withdrawn."""
 
 
 class RequestAnswered(Value):
@@ -104,7 +105,7 @@ RequestEvent: TypeAlias = RequestReceived | RequestWithdrawn | RequestAnswered |
 """What happens to requests."""
 
 Event: TypeAlias = Arrival | RequestEvent
-"""What comes out of a `Peer`: all that arrives but control traffic, and what became of that."""
+"""What a `Peer` yields: all that arrives except control traffic, and the outcomes of requests."""
 
 
 class Peer:
@@ -137,11 +138,11 @@ class Peer:
         self._count = 0
         self._ours: dict[RequestId, AnyRequest] = {}
         self._theirs: dict[RequestId, AnyRequest] = {}
-        self._finished: dict[RequestId, None] = {}
+        self._finished: OrderedDict[RequestId, None] = OrderedDict()
         self._output: list[bytes] = []
         self._is_closed = False
         self.kinds: set[type] = set()
-        """The types of the events that it gave last, for those who take them all together."""
+        """The types of the events that it returned last."""
 
     @property
     def pending(self) -> dict[RequestId, AnyRequest]:
@@ -161,17 +162,17 @@ class Peer:
     # Input.
 
     def receive(self, data: bytes) -> list[Event]:
-        """Take bytes of the other side, in any chunks; gives back what they say."""
+        """Take bytes of the other side, in any chunks; returns the events in them."""
         return self._sort(self._framer.feed(data))
 
     def begin(self, data: bytes | None) -> list[Event]:
-        """The same in steps, as `Framer.begin`: gives back what the first one found. None: the end of the
-        stream, which is to be told with `receive_eof` as well, once there is no more."""
+        """The same in steps, as `Framer.begin`: returns what the first one found. None: the end of the
+        stream; call `receive_eof` too, once there is no more."""
         return self._sort(self._framer.begin(data))
 
     @property
     def has_more(self) -> bool:
-        """Whether bytes that have come are still to be gone through, with `go_on`."""
+        """Whether `go_on` has more to do on the bytes that have come."""
         return self._framer.has_more
 
     def go_on(self) -> list[Event]:
@@ -179,11 +180,11 @@ class Peer:
         return self._sort(self._framer.go_on())
 
     def drop_input(self) -> None:
-        """Forget the bytes that have come and have not been gone through."""
+        """Forget the bytes that were not processed."""
         self._framer.drop()
 
     def receive_eof(self) -> list[Event]:
-        """The other side's stream has ended: every request that is open, either way, ends now."""
+        """Note the end of the other side's stream: every open request ends now, in both directions."""
         if self._is_closed:
             return []
         events = self._sort(self._framer.flush())
@@ -198,7 +199,7 @@ class Peer:
     def _sort(self, arrivals: list[Arrival]) -> list[Event]:
         self.kinds = set(map(type, arrivals))
         if _CONTROL.isdisjoint(self.kinds):
-            # By far the most chunks: nothing to sort out.
+            # Nearly all chunks: nothing to sort out.
             return cast("list[Event]", arrivals)
         events: list[Event] = []
         for arrival in arrivals:
@@ -262,7 +263,7 @@ class Peer:
             events.append(RequestRefused(id, request, outcome.error or "no reason given", outcome.error_code))
 
     def _take_up(self, outcome: ControlOutcome, events: list[Event]) -> None:
-        """Requests that were open before a second `initialize` come with its answer."""
+        """Take the open requests that come with the answer to a second `initialize`."""
         for pending in (
             outcome.pending_permission_requests,
             outcome.pending_user_dialog_requests,
@@ -285,13 +286,14 @@ class Peer:
         if request is not None:
             self._finished[id] = None
             if len(self._finished) > _REMEMBERED:
-                del self._finished[next(iter(self._finished))]
+                # A plain dict would be searched for its first key.
+                self._finished.popitem(last=False)
         return request
 
     # Output.
 
     def request(self, request: AnyRequest | str, /, **fields: object) -> RequestId:
-        """Ask the other side; gives back the id under which the outcome will come.
+        """Send a request; returns the id under which the outcome will come.
 
         A text is the subtype of a request that has no class here, with its `fields`. Raises
         `TransportClosed` once the other side is gone, `MessageInvalid` for what cannot be encoded,
@@ -305,17 +307,21 @@ class Peer:
             raise UsageError(f"{type(request).__name__} has fields of its own: set {', '.join(fields)} there")
         self._count += 1
         id = self._make_id(self._count)
-        # Not by way of the frame's class: whoever asks waits.
+        # Not by way of the frame's class, which is slower: the caller waits.
         frame = {"type": "control_request", "request_id": id, "request": request.to_wire()}
         self._output.append(encode(frame) + b"\n")
         self._ours[id] = request
         return id
 
-    def cancel(self, id: RequestId) -> bool:
-        """Take one of our requests back. A late answer is dropped. False if it had ended already."""
+    def cancel(self, id: RequestId, *, tell: bool = True) -> bool:
+        """Withdraw one of our requests. A late answer is dropped. False if it had ended already.
+
+        `tell`: the other side learns of it. Programs that do not expect that exit.
+        """
         if self._ours.pop(id, None) is None:
             return False
-        self._output.append(encode(ControlCancelRequest(id)) + b"\n")
+        if tell:
+            self._output.append(encode(ControlCancelRequest(id)) + b"\n")
         return True
 
     def respond(self, id: RequestId, payload: Value | JsonObject | None = None) -> bool:
@@ -360,7 +366,7 @@ class Peer:
         return bool(self._output)
 
     def take_output(self) -> bytes:
-        """The bytes to write to the other side; each is given out once."""
+        """The bytes to write to the other side; each is returned once."""
         output = b"".join(self._output)
         self._output.clear()
         return output

@@ -1,8 +1,8 @@
-"""Tracks when a turn is over, when a run is over, and when the agent's input may be closed.
+"""Tracks when a turn is over, and when a run is over.
 
 Results do not match prompts one to one: queued messages are answered together or join a running turn, and
 background work produces results of its own. Only uuids tie a result to what it answers. Has no clock:
-`is_ceiling_armed` tells when a time limit applies, and `outrider.session` keeps the time.
+`outrider.session` keeps the time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class MessageState(Enum):
-    """Where a sent message stands."""
+    """The state of a sent message."""
 
     SENT = "sent"
     QUEUED = "queued"
@@ -42,7 +42,7 @@ class MessageState(Enum):
 
 
 class MessageSignal(Enum):
-    """What moves a sent message on."""
+    """What changes the state of a sent message."""
 
     QUEUED = "lifecycle queued"
     STARTED = "lifecycle started"
@@ -86,7 +86,7 @@ MESSAGE_TABLE: Final = Table(
 
 
 class RunState(Enum):
-    """Where the whole run stands: all that the messages sent so far have set going."""
+    """The state of the whole run: all work that the messages sent so far have started."""
 
     QUIET = "quiet"
     BUSY = "busy"
@@ -97,14 +97,13 @@ class RunState(Enum):
 
 
 class RunSignal(Enum):
-    """What moves a run on."""
+    """What changes the state of a run."""
 
     PROMPT = "message sent"
     WORK = "work seen"
     QUESTION = "question open"
     TURN_DONE = "answered, work goes on"
     ALL_DONE = "answered, nothing left"
-    CEILING = "ceiling passed"
     EOF = "end of output"
 
 
@@ -131,8 +130,7 @@ RUN_TABLE: Final = Table(
         RunState.BUSY: _row(RunState.BUSY),
         # A message sent meanwhile waits behind the question.
         RunState.ASKING: _row(RunState.ASKING, PROMPT=RunState.ASKING),
-        # Only here a time limit runs: the answer is there, and nobody waits for what goes on.
-        RunState.SETTLING: _row(RunState.SETTLING, CEILING=RunState.OVER),
+        RunState.SETTLING: _row(RunState.SETTLING),
         # Background work may wake the agent again; that opens the run again.
         RunState.OVER: _row(RunState.OVER),
         RunState.CLOSED: {},
@@ -159,7 +157,7 @@ class MessageMoved(Value):
 
 
 class TurnBegan(Value):
-    """The agent took up messages; none named where it works on its own account, or names none."""
+    """The agent began to work on messages; none are named if it works on its own, or names none."""
 
     uuids: list[str]
 
@@ -182,19 +180,12 @@ TurnEvent: TypeAlias = MessageMoved | TurnBegan | TurnEnded | RunMoved
 
 
 class Turns:
-    """Follows one connection. Tell it what is sent (`sent`) and what arrives (`receive`, `receive_eof`).
+    """Follows one connection. Tell it what is sent (`sent`) and what arrives (`receive`, `receive_eof`)."""
 
-    `can_be_asked` says whether the agent may need an answer of the host (hooks, permissions, tools, servers):
-    only then must its input stay open until all work is done.
-    """
-
-    def __init__(self, *, can_be_asked: bool = True) -> None:
-        self.can_be_asked = can_be_asked
+    def __init__(self) -> None:
         self.run = RUN_TABLE.initial
         self.session_state: str | None = None
         """As the agent reports it: `running`, `requires_action`, `idle`; None if it never did."""
-        self.current: list[str] = []
-        """The messages that the turn in progress answers, as far as they are known."""
         self.tasks: set[str] = set()
         """Background tasks that the run waits for."""
         self.names_prompts = False
@@ -219,7 +210,7 @@ class Turns:
         }
 
     def state_of(self, uuid: str) -> MessageState | None:
-        """Where a sent message stands; None for one that was never sent, or has been forgotten."""
+        """The state of a sent message; None for one that was never sent, or has been forgotten."""
         return self._waiting.get(uuid) or self._ended.get(uuid)
 
     @property
@@ -229,25 +220,13 @@ class Turns:
 
     @property
     def is_over(self) -> bool:
-        """Whether all that was asked is answered and nothing goes on behind it."""
+        """Whether everything is answered and no background work is left."""
         return self.run in (RunState.OVER, RunState.CLOSED)
-
-    @property
-    def is_ceiling_armed(self) -> bool:
-        """Whether time runs: the answer is there and the session goes on without anything to wait for."""
-        return self.run is RunState.SETTLING and not self.tasks
-
-    @property
-    def may_close_input(self) -> bool:
-        """Whether the agent needs its input no more, once no further message is to be sent."""
-        if self.run is RunState.SETTLING:
-            return not self.can_be_asked
-        return self.is_over or self.run is RunState.QUIET
 
     # What happens.
 
     def sent(self, uuid: str) -> list[TurnEvent]:
-        """A message with this uuid was written to the agent."""
+        """Note that a message with this uuid was written to the agent."""
         events: list[TurnEvent] = []
         if uuid in self._ended:
             # The agent drops a message whose uuid it has seen.
@@ -258,32 +237,27 @@ class Turns:
         return events + self._signal(RunSignal.PROMPT)
 
     def forget(self, uuid: str) -> None:
-        """Drop a message that has ended: nobody will ask for its state again."""
+        """Drop a message that has ended: its state is not needed any more."""
         self._ended.pop(uuid, None)
 
     def withdrawn(self, uuids: Iterable[str]) -> list[TurnEvent]:
-        """The agent confirmed that it will not take these messages."""
+        """Note that the agent dropped these messages."""
         events: list[TurnEvent] = []
         for uuid in uuids:
             self._move(uuid, MessageSignal.CANCELLED, events)
         return events + self._settle()
 
-    def ceiling_passed(self) -> list[TurnEvent]:
-        """The time limit that `is_ceiling_armed` called for has passed."""
-        return self._signal(RunSignal.CEILING) if self.is_ceiling_armed else []
-
     def receive(self, message: object) -> list[TurnEvent]:
-        """A message arrived; gives back what it means for turns. Most mean nothing."""
+        """Take a message that arrived; returns what it means for turns. Most mean nothing."""
         handle = self._handlers.get(type(message))
         return [] if handle is None else handle(message)
 
     def receive_eof(self) -> list[TurnEvent]:
-        """The agent's output has ended: messages without a result are lost."""
+        """Note the end of the agent's output: messages without a result are lost."""
         events: list[TurnEvent] = []
         for uuid in self.outstanding:
             self._move(uuid, MessageSignal.EOF, events)
         self.is_turn_open = False
-        self.current = []
         self.tasks.clear()
         return events + self._signal(RunSignal.EOF)
 
@@ -299,7 +273,7 @@ class Turns:
         if signal is MessageSignal.CANCELLED:
             events += self._settle()
         elif signal is MessageSignal.STARTED and not is_ours and not self.is_turn_open:
-            # It works on its own account, as a resumed session does that was left in the middle of a call.
+            # It works on its own, like a resumed session that was left in the middle of a call.
             events += self._begin([])
         return events
 
@@ -315,7 +289,6 @@ class Turns:
 
     def _begin(self, uuids: list[str]) -> list[TurnEvent]:
         self.is_turn_open = True
-        self.current = uuids
         return [TurnBegan(list(uuids)), *self._signal(RunSignal.WORK)]
 
     def _on_output(self, message: AssistantMessage | StreamEvent) -> list[TurnEvent]:
@@ -331,7 +304,7 @@ class Turns:
         for uuid in uuids:
             self._move(uuid, MessageSignal.RESULT, events)
         self.is_turn_open = False
-        self.current, self._unnamed = [], []
+        self._unnamed = []
         return [*events, TurnEnded(message, uuids), *self._settle()]
 
     def _answered_by(self, result: ResultMessage) -> list[str]:
@@ -349,9 +322,9 @@ class Turns:
             return []
         taken = [*consumed, *self._started]
         if taken or self.names_prompts:
-            # Where none was taken up, it ended a turn of its own, as after a resume.
+            # If none was begun, it ended a turn of its own, as after a resume.
             return taken
-        # An old agent never says: then it is the message that has waited longest.
+        # An old version never says which: then it is the message that has waited longest.
         return waiting[:1]
 
     @property
@@ -364,11 +337,10 @@ class Turns:
             return self._signal(RunSignal.QUESTION)
         if message.state == "running" and (self.is_turn_open or self._waiting):
             return self._signal(RunSignal.WORK)
-        # Running with nothing owed is work in the background: its turn, if it has one, announces itself.
+        # Running with nothing unanswered is background work: its turn, if it has one, announces itself.
         if message.state == "idle":
-            # Then no turn and no task goes on either: one whose end was not seen is over too.
+            # No turn and no task runs then: one whose end was not seen is over too.
             self.is_turn_open = False
-            self.current = []
             self.tasks.clear()
         return self._settle()
 
@@ -382,8 +354,8 @@ class Turns:
             return []
         self.tasks.discard(message.task_id)
         if self.session_state is None and message.status in ("completed", "failed"):
-            # The agent tells the model next, in a turn of its own; with no state reported, only that
-            # turn's result shows that it is done.
+            # The agent reports it to the model next, in a turn of its own. Without a reported state, only
+            # that turn's result shows that it is done.
             return []
         return self._settle()
 
@@ -402,11 +374,11 @@ class Turns:
         events.append(MessageMoved(uuid, after))
 
     def _settle(self) -> list[TurnEvent]:
-        """Nothing more is owed? Then the run is over, or goes on only in the background."""
+        """If nothing is unanswered, the run is over, or continues only in the background."""
         if self.is_turn_open or self._waiting:
             return []
         if self.session_state == "requires_action":
-            # Something in the background waits for an answer: other work that ends does not end that.
+            # Background work waits for an answer: the end of other work does not change that.
             return self._signal(RunSignal.QUESTION)
         is_working = self.session_state not in (None, "idle") or bool(self.tasks)
         return self._signal(RunSignal.TURN_DONE if is_working else RunSignal.ALL_DONE)

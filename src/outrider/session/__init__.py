@@ -23,8 +23,11 @@ if TYPE_CHECKING:
     from outrider.session._requests import Timeout as Timeout
     from outrider.session._requests import Unset as Unset
     from outrider.session._result import Result as Result
+    from outrider.session._result import ToolRun as ToolRun
     from outrider.session._result import UnfinishedTask as UnfinishedTask
     from outrider.session._run import TurnContext as TurnContext
+    from outrider.session._run import go_on as go_on
+    from outrider.session._run import resolve_settings as resolve_settings
     from outrider.session._run import run as run
     from outrider.session._run import stream as stream
     from outrider.session._session import Session as Session

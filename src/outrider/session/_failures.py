@@ -27,6 +27,7 @@ from outrider.errors import (
 )
 from outrider.options import Options
 from outrider.redaction import preview
+from outrider.session._streams.turn_state import is_interrupted
 from outrider.wire import ApiRetryMessage, AssistantMessage, RateLimitEvent, ResultMessage
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ __all__ = ["failure_of", "failure_of_retry", "hide_known", "startup_failure"]
 
 
 class Case(NamedTuple):
-    """What the agent said, and who heard it."""
+    """A match in the agent's output, with what is known of its start."""
 
     match: re.Match[str]
     text: str
@@ -47,7 +48,7 @@ class Case(NamedTuple):
     searched: Sequence[str]
 
     def option(self, name: str) -> str:
-        """An option with its value, as a reader of the error knows them."""
+        """An option with its value, for the text of an error."""
         value = getattr(self.options, name, None)
         return f"`{name}`" if value is None else f"`{name}` is {preview(repr(value), 100)}, and"
 
@@ -64,7 +65,7 @@ def startup_failure(
 
     `searched` is where the agent looks for sessions; `result`, what it wrote before it ended, if it did.
     """
-    cause = None if result is None else cause_of(result, options, searched=searched, told=error.stderr_tail)
+    cause = None if result is None else cause_of(result, options, searched=searched, stderr=error.stderr_tail)
     cause = cause or _cause_in(error.stderr_tail, options, searched)
     if cause is not None:
         cause.__cause__ = error
@@ -77,11 +78,11 @@ def startup_failure(
 
 
 def cause_of(
-    result: ResultMessage, options: Options | None, *, searched: Sequence[str] = (), told: str = ""
+    result: ResultMessage, options: Options | None, *, searched: Sequence[str] = (), stderr: str = ""
 ) -> OutriderError | None:
     """What a result says about a start that failed; None if it says nothing about one.
 
-    `told` is the same in the agent's words on stderr, if these are known.
+    `stderr` is what the agent wrote there, if it is known.
     """
     if result.subtype != "error_during_execution" or result.num_turns or result.terminal_reason:
         return None
@@ -95,7 +96,7 @@ def cause_of(
             f"The agent's configuration file {result.invalid_config_file.get('path', '')!r} is damaged",
             hint=f"Correct it, or remove it{restore}.",
         )
-    cause = _cause_in(told, options, searched) or _cause_in(said, options, searched)
+    cause = _cause_in(stderr, options, searched) or _cause_in(said, options, searched)
     return cause or LaunchError(said or str(result.startup_failure_reason or ""))
 
 
@@ -289,8 +290,8 @@ _KIND_BY_TYPE: Final = {"overloaded_error": "overloaded", "request_too_large": "
 _VAGUE: Final = ("", "unknown", "server_error", "invalid_request")
 
 _ADVICE: Final = {
-    "authentication_failed": "Check the API key that the agent is given, or log in with `claude auth login`.",
-    "not_logged_in": "Set `ANTHROPIC_API_KEY` in `env`, or log in with `claude auth login`.",
+    "authentication_failed": "Check the API key that you `export`, or log in with `claude auth login`.",
+    "not_logged_in": "`export` ANTHROPIC_API_KEY before you start, or log in with `claude auth login`.",
     "oauth_org_not_allowed": "Log in with an account of an organisation that is allowed here.",
     "account_on_hold": "Put the account in order at its provider, or use another.",
     "verification_required": "Complete the verification that the provider asks for, then try again.",
@@ -309,7 +310,7 @@ _PASSING: Final = ("rate_limit", "overloaded", "server_error", "connection_faile
 
 
 def hide_known(error: E, transport: Transport) -> E:
-    """Hide in an error what the agent was given as a secret, and may have repeated."""
+    """Hide the secrets in an error that the agent was given and may have repeated."""
     command = getattr(transport, "command", None)
     return error.hide(command.redaction(os.environ)) if isinstance(command, Command) else error
 
@@ -321,14 +322,14 @@ def failure_of(
     options: Options | None = None,
     searched: Sequence[str] = (),
 ) -> OutriderError | None:
-    """Why a turn that ended with `message`, after `messages`, is no success; None if it is one.
+    """Why a turn that ended with `message`, after `messages`, failed; None if it succeeded.
 
     `searched` is where the agent looks for sessions.
     """
     reason = message.terminal_reason or ""
-    if reason.startswith("aborted"):
-        # By a message that was to be answered now: the agent does not call that an error.
-        said = "" if message.is_error else "A newer message took the place of this one"
+    if is_interrupted(message, messages):
+        # By a message with priority `now`: the agent does not call that an error.
+        said = "" if message.is_error or not reason else "A newer message took the place of this one"
         return TurnInterrupted(message, messages, message=said)
     if message.is_success:
         return _missing_output(message, messages, options)
@@ -384,39 +385,38 @@ def _missing_output(
 
 def _limit(message: ResultMessage, options: Options | None, name: str) -> float | None:
     limit = getattr(options, name, None)
-    told = re.search(r"\(\$?(\d+(?:\.\d+)?)\)", " ".join(message.errors or ()))
-    return limit if limit is not None else float(told[1]) if told else None
+    found = re.search(r"\(\$?(\d+(?:\.\d+)?)\)", " ".join(message.errors or ()))
+    return limit if limit is not None else float(found[1]) if found else None
 
 
 def _api_failure(message: ResultMessage, messages: Sequence[Message], options: Options | None) -> ApiFailed:
-    told = _told(messages)
-    status = message.api_error_status or told.api_error_status
-    api_error = message.api_error or told.api_error
-    if "refusal" in (message.stop_reason, told.stop_reason):
+    report = _error_report(messages)
+    status = message.api_error_status or report.api_error_status
+    api_error = message.api_error or report.api_error
+    if "refusal" in (message.stop_reason, report.stop_reason):
         kind = "refusal"
     elif api_error in ("connection_failed", "max_output_tokens"):
         kind = api_error
     elif message.terminal_reason in _KIND_BY_REASON:
         kind = _KIND_BY_REASON[message.terminal_reason]
     else:
-        kind = _kind(told.error or "", status, message.api_error_type or told.api_error_type)
+        kind = _kind(report.error or "", status, message.api_error_type or report.api_error_type)
     resets_at = _resets_at(message, messages) if kind == "rate_limit" else None
     return ApiFailed(
         status,
         kind or None,
         retryable=True if kind in _PASSING else None if kind in ("", "unknown") else False,
         resets_at=resets_at,
-        request_id=told.request_id,
+        request_id=report.request_id,
         result=message,
         messages=messages,
-        hint=_hint(kind, message, told, options, resets_at),
+        hint=_hint(kind, message, report, options, resets_at),
     )
 
 
-def _told(messages: Sequence[Message]) -> AssistantMessage:
-    """The message in which the agent tells of a failure of the API, the last one of the main thread; an empty
-    one if it is not there.
-    """
+def _error_report(messages: Sequence[Message]) -> AssistantMessage:
+    """The message in which the agent reports a failure of the API: the last of the main thread, or an empty
+    one."""
     for message in reversed(messages):
         if isinstance(message, AssistantMessage) and message.parent_tool_use_id is None:
             if message.error or message.is_api_error_message:
@@ -437,16 +437,16 @@ def _kind(word: str, status: int | None, api_type: str | None) -> str:
 def _hint(
     kind: str,
     message: ResultMessage,
-    told: AssistantMessage,
+    report: AssistantMessage,
     options: Options | None,
     resets_at: float | None,
 ) -> str:
-    if kind == "authentication_failed" and not (message.api_error_status or told.request_id):
+    if kind == "authentication_failed" and not (message.api_error_status or report.request_id):
         return _ADVICE["not_logged_in"]
     if kind == "model_not_found" and options is not None and options.model is not None:
         return f"`model` is {options.model!r}: give another, or a key that may use it."
-    if kind == "refusal" and told.stop_details:
-        words = [str(told.stop_details.get(name) or "") for name in ("category", "explanation")]
+    if kind == "refusal" and report.stop_details:
+        words = [str(report.stop_details.get(name) or "") for name in ("category", "explanation")]
         why = ": ".join(filter(None, words))
         return f"The model declined{f' ({why})' if why else ''}. {_ADVICE['refusal']}"
     moment = "" if resets_at is None else _utc(resets_at)
@@ -459,8 +459,8 @@ def _resets_at(message: ResultMessage, messages: Sequence[Message]) -> float | N
         if isinstance(each, RateLimitEvent) and each.rate_limit_info.status == "rejected":
             info = each.rate_limit_info
             return info.resets_at if info.resets_at is not None else info.overage_resets_at
-    told = re.search(r"\|(\d{10})\b", message.result or "")
-    return float(told[1]) if told else None
+    found = re.search(r"\|(\d{10})\b", message.result or "")
+    return float(found[1]) if found else None
 
 
 def _utc(moment: float) -> str:

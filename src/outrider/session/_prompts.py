@@ -1,7 +1,7 @@
-"""What a user may send, made into user messages: text, blocks, images, documents, messages, or a stream.
+"""Makes user messages from prompts: text, blocks, images, documents, messages, or a stream.
 
-What a file is, its bytes tell, never its name alone. Reading files may take a while: `has_files` says
-whether there are any.
+The type of a file is found from its bytes, never from its name alone. Reading files may take a while:
+`has_files` says whether there are any.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ _MOST_BYTES: Final = _MOST_TEXT // 4 * 3
 
 
 def image(source: str | PathLike[str] | bytes, *, media_type: str | None = None) -> ImageBlock:
-    """An image to send: a file, its bytes, or the address (`https://…`) that the API is to load it from.
+    """An image to send: a file, its bytes, or an address (`https://…`) from which the API loads it.
 
-    PNG, JPEG, GIF and WebP are told by their first bytes, whatever the file is called; `media_type` is for
-    those that cannot be told. Raises `UsageError` for anything else.
+    PNG, JPEG, GIF and WebP are recognized by their first bytes, not by the file name; give `media_type` for
+    an image that is not recognized. Raises `UsageError` for anything else.
     """
     if isinstance(source, str) and _is_address(source):
         return ImageBlock({"type": "url", "url": source})
@@ -78,8 +78,8 @@ def document(
 ) -> DocumentBlock:
     """A document to send: a file (`Path`), its bytes, a text, or the address (`https://…`) of a PDF.
 
-    `title` is what the model knows it by, for a file its name unless another is given; `context`, what the
-    model should know about it. Raises `UsageError` for what is neither PDF nor text.
+    `title` is its name for the model, by default the name of the file; `context` is what the model should
+    know about it. Raises `UsageError` for anything but PDF and text.
     """
     if isinstance(source, str):
         if _is_address(source):
@@ -95,7 +95,7 @@ def document(
 
 
 def file_block(path: Path) -> ImageBlock | DocumentBlock:
-    """A file to send, as the block that its content asks for. Raises `UsageError` if there is none."""
+    """A file to send, as the block that fits its content. Raises `UsageError` if there is none."""
     data, name = _read(path)
     found = _media_type(data, name, None, (*IMAGE_TYPES, PDF, TEXT))
     return _image(data, found) if found in IMAGE_TYPES else _document(data, found, name, path.name, None)
@@ -106,7 +106,7 @@ def _is_address(source: str) -> bool:
 
 
 def _refuse_file_name(text: str) -> None:
-    """A text that names a file is not what it says: the name would be sent in place of the file."""
+    """Refuse the name of a file as a text: the name would be sent instead of the file."""
     try:
         is_name = len(text) < 1024 and (text.lower().endswith(".pdf") or Path(text).is_file())
     except (OSError, ValueError):
@@ -248,8 +248,8 @@ def make_message(
     """The frame for a prompt; files in it are read. A message that has a uuid keeps it.
 
     `should_query`: False adds to the conversation without a turn; `verbatim`: no `/command` and no `@file` in
-    the text is carried out. Raises `UsageError` for what is no prompt, and `MessageInvalid` for a message or
-    a block that the agent could not read.
+    the text is processed. Raises `UsageError` for an invalid prompt, and `MessageInvalid` for a message or a
+    block that the agent could not read.
     """
     frame = user_message(_checked(prompt), uuid=uuid)
     if priority is not None:
@@ -264,11 +264,11 @@ def make_message(
 
 
 def is_prompt_stream(prompt: object) -> bool:
-    """Whether this is several messages, to be sent one after the other, and not one prompt.
+    """Whether this is a stream of several messages rather than one prompt.
 
     That is an async iterable; an iterator, such as a generator; or a list or tuple, not empty, of nothing but
     user messages: `UserMessage`s, and dicts that have the type `user`, or no type and a `message`. Any other
-    list is one prompt in parts.
+    list is one prompt of several parts.
     """
     if isinstance(prompt, list | tuple):
         items = cast("Sequence[object]", prompt)

@@ -73,7 +73,7 @@ class Requests(ABC):
     async def request(
         self, request: Request[T] | str, /, *, timeout: Timeout = UNSET, **fields: object
     ) -> T | JsonObject:
-        """Ask the agent anything, and wait for the answer.
+        """Send any control request, and wait for the answer.
 
         Each request of `outrider.wire.control` names the type of its answer: `GetSettings()` gives a
         `SettingsReport`. A text is the name of a request on the wire, with its fields as the agent spells
@@ -98,18 +98,18 @@ class Requests(ABC):
         return await self.request(control.Interrupt(cancel), timeout=timeout)
 
     async def cancel_message(self, uuid: str, *, timeout: Timeout = UNSET) -> bool:
-        """Take back a prompt that waits for its turn; False if its turn has begun or nobody knows it."""
+        """Withdraw a queued prompt; False if its turn has started or it is unknown."""
         answer = await self.request(control.CancelAsyncMessage(text("`uuid`", uuid)), timeout=timeout)
         return answer.cancelled
 
     async def stop_task(self, task_id: str, *, timeout: Timeout = UNSET) -> None:
-        """End a background task. The agent does not tell whether there was one of this id."""
+        """Stop a background task. Claude Code does not say whether a task with this id existed."""
         await self.request(control.StopTask(text("`task_id`", task_id)), timeout=timeout)
 
     # How the agent works.
 
     async def set_permission_mode(self, mode: PermissionMode, *, timeout: Timeout = UNSET) -> str:
-        """Change what the agent may do without asking; gives back the mode that is now in force.
+        """Change the permission mode; returns the mode that is now in force.
 
         `bypassPermissions` is refused with the code `bypass_not_launched` unless the session was started
         with `allow_dangerously_skip_permissions`.
@@ -119,7 +119,7 @@ class Requests(ABC):
         return answer.mode or wanted
 
     async def set_model(self, model: str | None = None, *, timeout: Timeout = UNSET) -> str:
-        """Change the model; gives back its full name. None: the model that the session began with.
+        """Change the model; returns its full name. None: the model that the session started with.
 
         A full name is tried out first: the agent makes a small call to the API, which can take 15 seconds. If
         that fails, the model stays as it was, and the code of the `RequestFailed` tells why: `not_found`,
@@ -144,13 +144,13 @@ class Requests(ABC):
     # The session.
 
     async def rename(self, title: str, *, timeout: Timeout = UNSET) -> None:
-        """Give the session a title, under which lists of sessions show it."""
+        """Set the title that lists of sessions show."""
         await self.request(control.RenameSession(text("`title`", title)), timeout=timeout)
 
     async def generate_title(
         self, description: str, *, persist: bool = False, timeout: Timeout = UNSET
     ) -> str | None:
-        """Have the model make a title; `persist` gives it to the session. None: none could be made."""
+        """Have the model write a title; with `persist`, the session gets it. None if that failed."""
         request = control.GenerateSessionTitle(
             text("`description`", description), switch("`persist`", persist)
         )
@@ -159,10 +159,10 @@ class Requests(ABC):
     async def rewind_files(
         self, user_message_id: str, *, dry_run: bool = False, timeout: Timeout = UNSET
     ) -> control.RewindReport:
-        """Take files back to what they were before a message of the user's.
+        """Restore files to their state before a message of the user.
 
-        `dry_run` only tells what would change. Needs `enable_file_checkpointing`. If the agent cannot do it,
-        that is no exception: `can_rewind` is False, and `error` tells why.
+        `dry_run` only reports what would change. Needs `enable_file_checkpointing`. If the agent cannot do
+        it, this does not raise: `can_rewind` is False, and `error` says why.
         """
         dry = switch("`dry_run`", dry_run) or None
         request = control.RewindFiles(text("`user_message_id`", user_message_id), dry)
@@ -205,34 +205,34 @@ class Requests(ABC):
     async def mcp_set_servers(
         self, servers: Mapping[str, object], *, timeout: Timeout = UNSET
     ) -> control.McpServersSet:
-        """Replace the servers that earlier calls of this method added; those of the start stay.
+        """Replace the servers that earlier calls of this method added; those given at the start stay.
 
         Servers are given as in `Options.mcp_servers`, those that run in this process among them. Look at
-        `errors` in the answer: a server that does not start is no exception.
+        `errors` in the answer: a server that does not start raises nothing.
         """
         external, own = _sorted("`servers`", servers)
-        async with self._serving(own) as told:
-            for name in external.keys() & told.keys():
+        async with self._serving(own) as internal:
+            for name in external.keys() & internal.keys():
                 place = within("`servers`", name)
                 raise OptionsError(
                     f"{place} has the name of a server that runs in this process", hint=_RENAME
                 )
-            return await self.request(control.McpSetServers({**told, **external}), timeout=timeout)
+            return await self.request(control.McpSetServers({**internal, **external}), timeout=timeout)
 
     async def mcp_reconnect(self, server: str, *, timeout: Timeout = UNSET) -> None:
         """Connect to a server again. Raises `RequestFailed` if that does not work."""
         await self.request(control.McpReconnect(text("`server`", server)), timeout=timeout)
 
     async def mcp_toggle(self, server: str, enabled: bool, *, timeout: Timeout = UNSET) -> None:
-        """Switch a server on or off."""
+        """Turn a server on or off."""
         request = control.McpToggle(text("`server`", server), switch("`enabled`", enabled))
         await self.request(request, timeout=timeout)
 
     # What a session knows.
 
     def _serving(self, own: Mapping[str, SdkServer]) -> AbstractAsyncContextManager[Mapping[str, JsonObject]]:
-        """Serve these as well, in place of those of an earlier call; gives all that run in this process as
-        the agent has to be told: it drops what a request does not name."""
+        """Serve these as well, in place of those of an earlier call. Gives all servers of this process, for
+        the request: the agent drops those that a request does not name."""
         for name in own:
             raise OptionsError(f"the server {name!r} runs in this process, and there is nothing to serve it")
         return nullcontext({})
@@ -253,7 +253,7 @@ def _sorted(place: str, servers: object) -> tuple[dict[str, JsonObject], dict[st
         if isinstance(server, SdkServer):
             own[name] = server
         else:
-            # The agent fails for a command without arguments if it is not told that there are none.
+            # The agent fails for a command without `args`, even if there are none.
             none: JsonObject = {"args": []} if isinstance(server, StdioServer) else {}
             external[name] = none | server.to_wire()
     return external, own

@@ -1,4 +1,4 @@
-"""`Result`, what a turn or a run came to, and its structured output as a typed value.
+"""`Result`, the outcome of a turn or a run, and its structured output as a typed value.
 
 Does not decide whether it failed: `error` says that.
 """
@@ -6,6 +6,7 @@ Does not decide whether it failed: `error` says that.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Final, Generic, cast
@@ -16,7 +17,18 @@ from outrider.errors import OptionsError, OutputInvalid, OutriderError, TurnFail
 from outrider.options._validators import invalid_value
 from outrider.redaction import preview
 from outrider.session._usage import Usage
-from outrider.wire import AssistantMessage, Json, Message, ResultMessage, StreamEvent
+from outrider.wire import (
+    AssistantMessage,
+    Json,
+    JsonObject,
+    Message,
+    ResultMessage,
+    StreamEvent,
+    ToolResultBlock,
+    ToolUseBlock,
+    UserMessage,
+    Value,
+)
 from outrider.wire.choices import TerminalReason
 from outrider.wire.shapes import BackgroundTask, PermissionDenial
 
@@ -32,8 +44,10 @@ if TYPE_CHECKING:
 
     from typing_extensions import TypeVar
 
+    from outrider.approvals import Approval
     from outrider.handlers import Shape
     from outrider.options import Options
+    from outrider.wire.tools import ToolOutput
 
     Output = TypeVar("Output", default=Json)
     Output_co = TypeVar("Output_co", covariant=True, default=Json)
@@ -55,7 +69,7 @@ _SHOWN_TEXT = 60
 
 
 class UnfinishedTask(msgspec.Struct, frozen=True):
-    """Work in the background that was still going on when the turn ended."""
+    """A background task that still ran when the turn ended."""
 
     id: str
     type: str = ""
@@ -69,14 +83,80 @@ class UnfinishedTask(msgspec.Struct, frozen=True):
         return cls(*(str(fields.get(name) or "") for name in ("task_id", "task_type", "description")))
 
 
+class ToolRun(msgspec.Struct, frozen=True):
+    """A call of a tool, and what came of it."""
+
+    call: ToolUseBlock
+    parent_tool_use_id: str | None = None
+    """The call of the Agent tool to whose subagent this belongs; None on the main thread."""
+    result: ToolResultBlock | None = None
+    """What the model was given; None as long as the tool has not ended."""
+    message: UserMessage | None = None
+    """The message with the result."""
+    called_at: str | None = None
+    """When the model called it, by the clock of Claude Code."""
+
+    @property
+    def duration(self) -> float | None:
+        """Elapsed seconds from the call to its result; None if there is none yet, or a time is not known."""
+        began, ended = self.called_at, None if self.message is None else self.message.timestamp
+        try:
+            return (datetime.fromisoformat(ended or "") - datetime.fromisoformat(began or "")).total_seconds()
+        except (ValueError, TypeError):
+            return None
+
+    @property
+    def name(self) -> str:
+        """The tool's name."""
+        return self.call.name
+
+    @property
+    def input(self) -> Value | JsonObject:
+        """What the tool was given, as a typed value for a built-in tool."""
+        return self.call.typed()
+
+    @property
+    def output(self) -> ToolOutput | list[ToolOutput] | Json:
+        """The tool's own result: a typed value for a built-in tool (`BashOutput`, …), as sent for others. A
+        text tells of a failure. None if the tool has not ended, or has no more than `result`."""
+        message = self.message
+        # With several results in a message it is not known whose it is.
+        if message is None or sum(isinstance(block, ToolResultBlock) for block in message.content) > 1:
+            return None
+        return message.typed_output(self.name)
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the model was told of an error."""
+        return self.result is not None and bool(self.result.is_error)
+
+
+def find_tool_calls(messages: Sequence[Message]) -> tuple[ToolRun, ...]:
+    """The calls of tools in messages, in order, each with what came of it."""
+    results = {
+        block.tool_use_id: (block, message)
+        for message in messages
+        if isinstance(message, UserMessage) and not isinstance(message.content, str)
+        for block in message.content
+        if isinstance(block, ToolResultBlock)
+    }
+    none: tuple[None, None] = (None, None)
+    found: list[ToolRun] = []
+    for message in (each for each in messages if isinstance(each, AssistantMessage)):
+        for call in message.tool_uses:
+            result, answer = results.get(call.id, none)
+            found.append(ToolRun(call, message.parent_tool_use_id, result, answer, message.timestamp))
+    return tuple(found)
+
+
 class Result(msgspec.Struct, Generic[Output_co], frozen=True, kw_only=True):
-    """What a turn, or a run, came to: the answer, how it got there, and what it cost.
+    """The outcome of a turn or a run: the answer, the messages, and the cost.
 
     `str()` is the answer. A turn that failed has a result too: `raise_for_error` makes an exception of it.
     """
 
     message: ResultMessage | None = None
-    """What the agent ended the turn with, or the last of a run; None if it never came to that."""
+    """The message that ended the turn, or the last turn of a run; None if there was none."""
     messages: tuple[Message, ...] = ()
     """All that was received, in order."""
     usage: Usage = Usage()
@@ -84,15 +164,17 @@ class Result(msgspec.Struct, Generic[Output_co], frozen=True, kw_only=True):
     total_usage: Usage = Usage()
     """What the session has used since it was opened here."""
     duration: float = 0.0
-    """Seconds on the clock."""
+    """Elapsed seconds."""
     unfinished_tasks: tuple[UnfinishedTask, ...] = ()
-    """What still goes on in the background."""
+    """The background tasks that still run."""
     error: OutriderError | None = None
-    """Why it is no success."""
+    """Why it failed; None if it succeeded."""
     session_id: str | None = None
-    """The session, to resume it by; the last one, if it changed. Unset: found in the messages."""
+    """The id of the session, for `resume`; the last one, if it changed. Unset: found in the messages."""
     output: Output_co = cast("Output_co", None)
-    """The structured output, where one was asked for."""
+    """The structured output, if one was asked for."""
+    pending: tuple[Approval, ...] = ()
+    """What waits for a person: the session goes on with `outrider.go_on` once it is decided."""
 
     def __post_init__(self) -> None:
         found: dict[str, object] = {
@@ -107,7 +189,7 @@ class Result(msgspec.Struct, Generic[Output_co], frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """The final answer; of a turn that did not come to one, what the model said last.
+        """The final answer; without one, the last text of the model.
 
         The text of an error is not among it: that is in `errors`.
         """
@@ -117,7 +199,7 @@ class Result(msgspec.Struct, Generic[Output_co], frozen=True, kw_only=True):
 
     @property
     def is_success(self) -> bool:
-        """Whether it did what it was asked to."""
+        """Whether it succeeded."""
         return self.error is None and self.message is not None and self.message.is_success
 
     @property
@@ -127,13 +209,13 @@ class Result(msgspec.Struct, Generic[Output_co], frozen=True, kw_only=True):
 
     @property
     def total_cost_usd(self) -> float:
-        """What the session has cost by the agent's count: with all that came before it was resumed."""
-        told = None if self.message is None else self.message.total_cost_usd
-        return self.total_usage.cost_usd if told is None else float(told)
+        """What the session has cost by Claude Code's count, including the time before it was resumed."""
+        total = None if self.message is None else self.message.total_cost_usd
+        return self.total_usage.cost_usd if total is None else float(total)
 
     @property
     def subtype(self) -> str | None:
-        """How the agent calls the outcome: `success` or `error_…`."""
+        """Claude Code's name for the outcome: `success` or `error_…`."""
         return None if self.message is None else self.message.subtype
 
     @property
@@ -152,24 +234,29 @@ class Result(msgspec.Struct, Generic[Output_co], frozen=True, kw_only=True):
         return 0 if self.message is None else self.message.num_turns
 
     @property
+    def tool_calls(self) -> tuple[ToolRun, ...]:
+        """The tools that were called, each with its input, its output and its duration."""
+        return find_tool_calls(self.messages)
+
+    @property
     def permission_denials(self) -> tuple[PermissionDenial, ...]:
         """The tool calls that were refused."""
         return tuple((self.message and self.message.permission_denials) or ())
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """What the agent says went wrong."""
+        """The errors that Claude Code reports."""
         if self.message is None or not self.message.is_error:
             return ()
         return tuple(self.message.errors or filter(None, [self.message.result]))
 
     def raise_for_error(self) -> Self:
-        """Raise `error` if it is no success; otherwise give the result back."""
+        """Raise `error` if it failed; otherwise return the result."""
         if self.is_success:
             return self
         if self.error is None:
             raise TurnFailed(self, self.messages)
-        # It may be raised more than once: the traceback is that of this time.
+        # It may be raised more than once, each time with a new traceback.
         raise self.error.with_traceback(None)
 
     def __str__(self) -> str:
@@ -214,6 +301,20 @@ def _output_of(message: ResultMessage | None, messages: Sequence[Message]) -> Js
     return None
 
 
+def output_error(
+    message: ResultMessage, messages: Sequence[Message], shape: Shape[object]
+) -> OutputInvalid | None:
+    """Why the output of a turn is no value of the type that was asked for, if it is none."""
+    from outrider.handlers import ShapeError
+
+    try:
+        if (output := _output_of(message, messages)) is not None:
+            shape.convert(output)
+    except ShapeError as misfit:
+        return OutputInvalid(misfit.errors, result=message, messages=messages)
+    return None
+
+
 def _last_words(messages: Sequence[Message]) -> str:
     """The text of the model's last message, which comes in several if it has several blocks, or in pieces."""
     words: list[str] = []
@@ -239,7 +340,7 @@ _NO_TYPES: Final = (str, bytes, FunctionType, BuiltinFunctionType, MethodType, p
 
 
 def output_shape(output: object, options: Options) -> Shape[object]:
-    """What is wanted, as far as the agent can be told. Raises `OptionsError` for what has no schema."""
+    """The shape of the output that is wanted. Raises `OptionsError` if it has no schema."""
     if options.output_format is not None:
         raise OptionsError(
             "`output` and `output_format` both say what the answer must be",

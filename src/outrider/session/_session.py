@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar, cast, overload
 import anyio
 
 from outrider.errors import UsageError
-from outrider.launch import make_initialize
+from outrider.launch import Version, make_initialize
 from outrider.options import Options
 from outrider.options._validators import invalid_value, text
 from outrider.protocol import RunState
@@ -19,6 +19,7 @@ from outrider.session._connection.conversation import Conversation, wait_idle
 from outrider.session._connection.observers import EventReader
 from outrider.session._requests import UNSET, Requests, Timeout, check_fields
 from outrider.session._result import Output_co, output_shape
+from outrider.session._streams.turn_state import Until, read_until
 from outrider.session._turn import Turn, queue
 from outrider.wire.control import Request
 
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from outrider.session._prompts import Prompt, Prompts
     from outrider.session._result import OutputType, Result, UnfinishedTask
     from outrider.session._streams.stream import Reader
-    from outrider.session._streams.turn_state import Until
     from outrider.session._turn import Queued
     from outrider.session._usage import Usage
     from outrider.wire import JsonObject
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _APPROVALS = frozenset(("can_use_tool", "elicitation", "request_user_dialog"))
+_GO_ON = "The approval has come. Go on."
 
 
 class SessionState(Enum):
@@ -50,25 +51,23 @@ class SessionState(Enum):
     IDLE = "idle"
     BUSY = "busy"
     WAITING = "waiting"
-    """For an approval, or another answer of a person."""
+    """It waits for an approval, or for another answer of a person."""
     CLOSED = "closed"
 
 
 class Session(Requests, Generic[Output_co]):
-    """A conversation with an agent, which runs as long as this is open.
+    """A conversation with an agent, which runs as long as the session is open.
 
         async with outrider.Session(cwd="project") as session:
             result = await session.ask("What is this project about?")
             turn = await session.send("Now write a README")
             async for message in turn: ...
 
-    `async for message in session` gives everything that the agent says, whatever turn it belongs to; each
-    such loop has a position of its own. The first one begins with what nobody has read yet, later ones with
-    what comes next.
+    `async for message in session` yields the messages of all turns; each such loop has a position of its
+    own. The first one begins with the messages that are still unread, later ones with those that come next.
 
-    It may be used from several tasks, and opened in one and closed in another, on one event loop. Without
-    `async with`, call `connect` and `close`. One that is dropped unclosed ends its agent, with a
-    `ResourceWarning`.
+    Several tasks may use it, and one may open and another close it, on one event loop. Without `async with`,
+    call `connect` and `close`. A session that is dropped unclosed ends its agent, with a `ResourceWarning`.
     """
 
     def __init__(
@@ -78,10 +77,10 @@ class Session(Requests, Generic[Output_co]):
         output: OutputType[Output_co] = None,
         **fields: Unpack[OptionFields],
     ) -> None:
-        """`options`, or single ones as keywords; given both, the keywords win. Raises `OptionsError`.
+        """Takes `options`, or single ones as keywords, which win. Raises `OptionsError`.
 
-        `output`: the form that each answer must have: a type (a pydantic or msgspec model, a dataclass, a
-        `TypedDict`, `list[…]`, `Literal[…]`, …), or a JSON Schema. It is checked here too, and is
+        `output` is the form that each answer must have: a type (a pydantic or msgspec model, a dataclass, a
+        `TypedDict`, `list[…]`, `Literal[…]`, …), or a JSON Schema. The answer is checked here too, and is
         `Result.output`.
         """
         if options is None:
@@ -118,34 +117,32 @@ class Session(Requests, Generic[Output_co]):
         await self._conversation.connect()
 
     async def close(self) -> None:
-        """End the agent: a turn that runs is interrupted, the agent is given time to write its transcript,
-        and then it is made to end.
+        """Interrupt a running turn, give the agent time to write its transcript, and end it.
 
-        It takes a few seconds longer than the transport says at most; see the guide on endings. Turns that
-        are
-        not over fail with `TransportClosed`. What came until then can still be read. Closing twice does no
-        harm.
+        Takes at most a few seconds longer than the `bound` of the transport; see the guide on endings.
+        Unfinished turns fail with `TransportClosed`. Messages that came before can still be read. A second
+        call does nothing.
         """
         await self._conversation.close()
 
     def end_input(self) -> None:
-        """Say that no more will be sent: when all that was asked is done, the agent ends by itself.
+        """Send nothing more: the agent exits by itself once it has done everything it was asked.
 
-        `async for message in session` comes to its end then, and raises `ProcessExited` if the agent calls
-        that end a failure. Returns at once. Whatever is sent afterwards is a `TransportClosed`.
+        `async for message in session` ends then, and raises `ProcessExited` if the agent exits with an error.
+        Returns at once. Sending afterwards raises `TransportClosed`.
         """
         self._conversation.end_input()
 
     def abandon(self) -> None:
-        """Begin to end the agent, without waiting for it: from any thread, from `__del__`, at any time."""
+        """Begin to end the agent, without waiting. Safe in any thread, in `__del__`, and at any time."""
         self._conversation.abandon()
 
     async def __aenter__(self) -> Self:
-        await self.connect()
+        await self._conversation.connect()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.close()
+        await self._conversation.close()
 
     # Talking.
 
@@ -157,19 +154,18 @@ class Session(Requests, Generic[Output_co]):
         priority: str | None = None,
         keep: bool = True,
     ) -> Turn[Output_co]:
-        """Send a prompt; gives the turn that it begins, at once.
+        """Send a prompt; returns the turn that it begins, at once.
 
-        A prompt is text, content blocks, or an iterable of prompts, async or not, which are sent as they come
-        and are one turn together. Sent while another turn runs, it waits behind that one; `priority="now"`
-        ends that one first. `until="idle"`: the turn ends when its background work does. `keep=False`: what
-        comes is kept neither for its result nor for whoever reads the turn later; for one that goes on for
-        days while the session is read.
+        A prompt is text, content blocks, or an iterable of prompts, async or not, which together make one
+        turn. A prompt that is sent during another turn waits for that one; `priority="now"` ends that one
+        first. With `until="idle"`, the turn ends when its background work does. With `keep=False`, messages
+        are kept neither for the result nor for later readers: for a turn that runs for days while you read
+        the session.
 
-        A plain iterable is asked in a thread of its own, because it may block. No deadline runs while its
-        next prompt is waited for. A generator is closed when its turn ends; one that fails ends the turn,
-        with `TurnFailed`.
+        A plain iterable may block, so it runs in a thread of its own. No deadline runs while it makes the
+        next prompt. A generator is closed when its turn ends; one that fails ends the turn with `TurnFailed`.
 
-        Raises `UsageError` or `MessageInvalid` for what is no prompt, `ConnectionLost` if the agent is gone.
+        Raises `UsageError` or `MessageInvalid` for an invalid prompt, `ConnectionLost` if the agent is gone.
         """
         state, start = await self._conversation.send(prompt, until, priority, keep=keep)
         return Turn[Output_co](self._conversation, state, start)
@@ -177,7 +173,7 @@ class Session(Requests, Generic[Output_co]):
     async def ask(
         self, prompt: Prompt | Prompts, *, until: Until = "result", check: bool = True
     ) -> Result[Output_co]:
-        """Send a prompt and wait for what it comes to. Raises what `Turn.result` raises.
+        """Send a prompt and wait for its result. Raises what `Turn.result` raises.
 
         Cancelling the call cancels the turn.
         """
@@ -189,9 +185,40 @@ class Session(Requests, Generic[Output_co]):
             raise
 
     async def enqueue(self, prompt: Prompt) -> Queued:
-        """Send a prompt for the turn after those that wait already; gives a handle to follow it by, or to
-        take it back."""
+        """Send a prompt that runs after those already waiting; returns a handle to follow or withdraw it."""
         return await queue(self._conversation, prompt, "later")
+
+    async def continue_turn(self, *, until: Until = "result") -> Turn[Output_co]:
+        """Continue after a call has waited for approval: open the session with `resume` and `approvals`
+        before. Returns the turn.
+
+        Raises `SessionParked` if the call was parked here or is not decided, `UsageError` if nothing waits.
+        """
+        conversation, gate = self._conversation, self._conversation.gate
+        read_until("`until`", until)
+        if gate is None:
+            raise UsageError(
+                "The session has no `approvals`", hint="Open it with those that it was left with."
+            )
+        own = await conversation.offered_turn()
+        if own is None:
+            gate.check_free(self.id)
+            state, start = await conversation.send(await gate.report(), until, None)
+            gate.told(state)
+            return Turn[Output_co](conversation, state, start)
+        conversation.own_turn = None
+        own[0].until = until
+        turn = Turn[Output_co](conversation, *own)
+        if gate.waits_for_own_tool:
+            result = await turn.result(check=False)
+            if result.terminal_reason == "tool_deferred_unavailable":
+                # It was not there yet: the call is offered again with the next prompt.
+                return await self.send(_GO_ON, until=until)
+        return turn
+
+    async def go_on(self, *, until: Until = "result", check: bool = True) -> Result[Output_co]:
+        """Do as `continue_turn` does, and wait for the result."""
+        return await (await self.continue_turn(until=until)).result(check=check)
 
     # Reading.
 
@@ -199,7 +226,7 @@ class Session(Requests, Generic[Output_co]):
         return self._conversation.read_everything()
 
     async def wait_idle(self) -> None:
-        """Wait until nothing is asked and nothing goes on, in the background either."""
+        """Wait until no turn and no background work is left."""
         connection = self._conversation.opened()
         await wait_idle(connection)
         while connection.mirror is not None and connection.mirror.is_holding:
@@ -216,12 +243,12 @@ class Session(Requests, Generic[Output_co]):
     async def request(
         self, request: Request[T] | str, /, *, timeout: Timeout = UNSET, **fields: object
     ) -> T | JsonObject:
-        """Ask the agent anything, and wait for the answer.
+        """Send any control request, and wait for the answer.
 
             settings = await session.request(outrider.wire.control.GetSettings())
 
         Each request of `outrider.wire.control` names the type of its answer: here it is a `SettingsReport`. A
-        text is the name of a request on the wire, with its fields as the agent spells them; the answer is
+        text is the name of a request on the wire, with its fields as Claude Code spells them; the answer is
         then the payload as it came.
 
         Raises `OptionsError` for fields that do not fit, before anything is sent; `RequestFailed` if the
@@ -247,15 +274,16 @@ class Session(Requests, Generic[Output_co]):
         return self._conversation.handlers.tool_names()
 
     async def reinitialize(self, *, timeout: Timeout = UNSET) -> SessionInfo:
-        """Send the first request again, with the same options; gives the refreshed `info`."""
+        """Send the first request again, with the same options; returns the refreshed `info`."""
         conversation = self._conversation
-        request = conversation.handlers.complete(make_initialize(conversation.options))
-        answer = await self.request(request, timeout=timeout)
         connection = conversation.connected()
+        version = Version.parse(connection.info.version)
+        request = conversation.handlers.complete(make_initialize(conversation.options, version))
+        answer = await self.request(request, timeout=timeout)
         connection.info = connection.info.with_initialized(answer)
         return connection.info
 
-    # How it stands.
+    # Its state.
 
     @property
     def state(self) -> SessionState:
@@ -268,37 +296,36 @@ class Session(Requests, Generic[Output_co]):
         turns = connection.routing.turns
         if turns.run is RunState.ASKING or not _APPROVALS.isdisjoint(connection.open_requests):
             return SessionState.WAITING
-        # After its answer the agent takes a moment to say that it is idle; only tasks make that a state.
+        # The agent reports that it is idle a moment after its answer; only tasks make it busy until then.
         is_busy = turns.run is RunState.BUSY or (turns.run is RunState.SETTLING and bool(turns.tasks))
         return SessionState.BUSY if is_busy else SessionState.IDLE
 
     @property
     def id(self) -> str | None:
-        """The session's id, to resume it by. Known from the first turn on; `/clear` changes it."""
+        """The session's id, for `resume`. Known from the first turn on; `/clear` changes it."""
         connection = self._conversation.connection
         return None if connection is None else connection.info.session_id
 
     @property
     def pid(self) -> int | None:
-        """The agent's process; None before the start, and if it is none of this machine's."""
+        """The agent's process id; None before the start, and if it runs on another machine."""
         connection = self._conversation.connection
         return None if connection is None else getattr(connection.transport, "pid", None)
 
     def resident_bytes(self) -> int | None:
-        """The memory that the agent's process and all that it started has in use, pages that they share
-        counted for each; None if that is not known here. Looks at every process of the machine, so call it in
-        a thread if that matters."""
+        """The memory of the agent's process and all that it started; shared pages count for each process.
+        None if it is unknown. Looks at every process of the machine: call it in a thread if that matters."""
         connection = self._conversation.connection
         measure = None if connection is None else getattr(connection.transport, "resident_bytes", None)
         return None if measure is None else int(measure())
 
     @property
     def info(self) -> SessionInfo:
-        """What the agent says about itself; kept up to date."""
+        """What Claude Code reports about itself; kept up to date."""
         return self._conversation.opened().info
 
     def handled(self) -> EventReader:
-        """What is answered to the agent from now on: each tool call, hook and decision, with its latency.
+        """Each answer to the agent from now on: tool calls, hooks and decisions, with their latency.
 
             async for event in session.handled(): ...
 
@@ -313,5 +340,5 @@ class Session(Requests, Generic[Output_co]):
 
     @property
     def tasks(self) -> tuple[UnfinishedTask, ...]:
-        """What goes on in the background."""
+        """The tasks that run in the background."""
         return tuple(self._conversation.opened().routing.tasks.values())

@@ -17,13 +17,14 @@ from outrider.options._validators import seconds
 from outrider.protocol import MessageState
 from outrider.session._failures import failure_of, hide_known
 from outrider.session._prompts import is_prompt_stream
-from outrider.session._result import Output_co, Result, shape_output
+from outrider.session._result import Output_co, Result, ToolRun, find_tool_calls, shape_output
 from outrider.session._streams.stream import Reader
 from outrider.session._streams.turn_state import Until, is_interrupted, read_until
 from outrider.wire import AssistantMessage, Message, ResultMessage, StreamEvent
 from outrider.wire.control import CancelAsyncMessage
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from typing import Self
 
     from outrider.session._connection.conversation import Conversation
@@ -49,24 +50,30 @@ _DELIVERY: Final[dict[MessageState, Delivery]] = {
 
 
 class CancelReceipt(msgspec.Struct, frozen=True):
-    """What became of an attempt to cancel a turn."""
+    """The outcome of an attempt to cancel a turn."""
 
     outcome: Cancelled
-    """`cancelled`: it ended because of it; `finished_first`: it was over before; `killed`: the agent
-    did not react and was ended, and the session with it."""
+    """`cancelled`: the turn ended because of it; `finished_first`: it was over before; `killed`: the agent
+    did not react, so it was ended, and the session with it."""
     result: ResultMessage | None = None
-    """What the agent ended the turn with; None if it was taken back before it began, or killed."""
+    """The result that ended the turn; None if its prompt was withdrawn before it began, or it was killed."""
+
+    @property
+    def was_withdrawn(self) -> bool:
+        """Whether the prompt was taken back before the agent began. Otherwise a `cancelled` turn was
+        interrupted; versions of Claude Code before 2.1.76 can do nothing else."""
+        return self.outcome == "cancelled" and self.result is None
 
     def __str__(self) -> str:
         return self.outcome
 
 
 class Turn(Generic[Output_co]):
-    """A prompt and all that comes of it.
+    """A prompt and the messages that answer it.
 
-    `async for message in turn` gives its messages as they come, up to its result; `text()` only what the
-    model says; `result()` waits for the end. All of them can be used together, by several tasks. A loop goes
-    on where the one before it stopped; loops at the same time each see everything from there on.
+    `async for message in turn` yields them as they come, up to the result; `text()` only yields what the
+    model says; `result()` waits for the end. Several tasks may use all of these at once. A loop continues
+    where the one before it stopped; concurrent loops each see everything from there on.
     """
 
     def __init__(self, conversation: Conversation, state: TurnState, start: Position | None = None) -> None:
@@ -81,8 +88,7 @@ class Turn(Generic[Output_co]):
 
     @property
     def uuid(self) -> str | None:
-        """The id of its prompt, which the agent names in what it says about it. Of several prompts, the
-        first."""
+        """The id of its first prompt; the agent names it in messages about the turn."""
         return next(iter(self._state.uuids), None)
 
     @property
@@ -92,53 +98,57 @@ class Turn(Generic[Output_co]):
 
     @property
     def delivery(self) -> Delivery:
-        """Where its last prompt stands."""
+        """The state of its last prompt."""
         return _DELIVERY[next(reversed(self._state.uuids.values()), MessageState.SENT)]
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """All that came for it so far. Stream events stay only until the message is there that they are
-        pieces of."""
+        """All that came for it so far. Stream events are dropped once the whole message is there."""
         return tuple(self._state.shown)
+
+    @property
+    def tool_calls(self) -> tuple[ToolRun, ...]:
+        """The tools that were called so far, with their inputs and outputs."""
+        return find_tool_calls(self.messages)
 
     # What comes.
 
     def __aiter__(self) -> Reader:
         """Its messages, up to its result.
 
-        A turn that the result says has failed ends like any other; one that ended without a result raises
-        after the last message what `result` would raise.
+        If the result reports a failure, the loop just ends. If the turn ended without a result, it raises
+        what `result` would raise, after the last message.
         """
         self._conversation.release()
         stream = self._state.stream
         position = stream.position() if self._position is None else self._position
         if self._reader is not None and self._reader() is not None:
-            # Another loop is at it. This one starts from there, and goes its own way.
+            # Another loop is running. This one starts from there, with a position of its own.
             return Reader(stream, stream.position(position), self._conversation)
         reader = Reader(stream, position, self._conversation)
         self._reader = weakref.ref(reader)
         return reader
 
     def text(self) -> TextReader:
-        """What the model says, as it says it: pieces with `include_partial_messages`, else whole blocks.
+        """What the model says: pieces of text with `include_partial_messages`, else whole blocks.
 
         Only the text of the answer: no thinking, and nothing that subagents say.
         """
         return TextReader(aiter(self))
 
-    # What it came to.
+    # Its end.
 
     async def result(self, *, until: Until | None = None, check: bool = True) -> Result[Output_co]:
-        """Wait for the end of the turn, and give what it came to.
+        """Wait for the end of the turn, and return its result.
 
-        `until="idle"` waits for work in the background too, if it was begun in this turn
-        (`timeouts.background`
-        at most). What is not done then is among `unfinished_tasks`. By default it is as `send` was told.
+        `until="idle"` also waits for the background work that this turn began, for at most
+        `timeouts.background`; `unfinished_tasks` lists what is left then. The default is the `until` of
+        `send`.
 
-        A turn that did not do what it was asked to raises its error: `TurnTimedOut`, `ApiFailed`,
-        `LimitReached`, `TurnInterrupted`, `OutputInvalid` (all of them `TurnFailed`), or `ConnectionLost`. In
-        each, `result` has what there is. With `check=False` the result is given back instead, with its
-        `error`. Cancelling the call does not cancel the turn.
+        A failed turn raises its error: `TurnTimedOut`, `ApiFailed`, `LimitReached`, `TurnInterrupted`,
+        `OutputInvalid` (all of them `TurnFailed`), or `ConnectionLost`. Its `result` has what came until
+        then. With `check=False`, the result is returned instead, with its `error`. Cancelling the call does
+        not cancel the turn.
         """
         state = self._state
         if until is not None:
@@ -155,7 +165,7 @@ class Turn(Generic[Output_co]):
         message = state.results[-1] if state.results else None
         failure = state.failure
         if failure is not None and not isinstance(failure, OutriderError):
-            # A handler was told to end the whole program.
+            # A handler raised what is meant to end the whole program.
             raise failure
         messages = state.received
         if failure is None and message is not None:
@@ -175,6 +185,7 @@ class Turn(Generic[Output_co]):
             unfinished_tasks=tuple(connection.routing.tasks.values()),
             error=failure,
             session_id=message.session_id if message is not None else connection.info.session_id,
+            pending=() if self._conversation.gate is None else tuple(self._conversation.gate.pending),
         )
         shape = self._conversation.shape
         if shape is not None and failure is None:
@@ -206,14 +217,16 @@ class Turn(Generic[Output_co]):
         if state.is_killed:
             return CancelReceipt("killed")
         is_taken_back = not state.uuids or MessageState.WITHDRAWN in state.uuids.values()
-        if not was_over and (is_taken_back or (message is not None and is_interrupted(message))):
+        if not was_over and (
+            is_taken_back or (message is not None and is_interrupted(message, state.messages))
+        ):
             return CancelReceipt("cancelled", message)
         return CancelReceipt("finished_first" if was_over or message is not None else "killed", message)
 
     async def steer(self, prompt: Prompt) -> Queued:
-        """Add to what the agent is doing: it takes this up at the next boundary, between two of its steps.
+        """Add to what the agent is doing: it reads this between two of its steps.
 
-        If the turn has no boundary left by then, it is the next turn. Raises `UsageError` once the turn is
+        If the turn has no further step, this becomes the next turn. Raises `UsageError` once the turn is
         over.
         """
         if self._state.is_over:
@@ -222,26 +235,26 @@ class Turn(Generic[Output_co]):
 
 
 class Queued:
-    """A message that waits for the agent, and what becomes of it."""
+    """A message that waits for the agent."""
 
     def __init__(self, conversation: Conversation, state: TurnState, start: Position | None) -> None:
         """Made by `Turn.steer` and `Session.enqueue`."""
         self._conversation = conversation
         self._state = state
         self.turn = Turn(conversation, state, start)
-        """What comes of it: a turn of its own, or that into which the agent takes it."""
+        """The turn that answers it: its own, or the one into which the agent takes it."""
 
     def __repr__(self) -> str:
         return f"<Queued {self.uuid}, {self.state}>"
 
     @property
     def uuid(self) -> str:
-        """Its id, which the agent names in what it says about it."""
+        """Its id; the agent names it in messages about it."""
         return self.turn.uuid or ""
 
     @property
     def state(self) -> Delivery:
-        """Where it stands now."""
+        """Its state now."""
         return self.turn.delivery
 
     async def wait(self) -> Delivery:
@@ -251,7 +264,7 @@ class Queued:
         return self.state
 
     async def withdraw(self) -> bool:
-        """Take it back. False if the agent has taken it up already."""
+        """Withdraw it. False if the agent has already begun to work on it."""
         if self.state in ("consumed", "withdrawn"):
             return self.state == "withdrawn"
         answer = await self._conversation.request(CancelAsyncMessage(self.uuid))
@@ -263,7 +276,7 @@ class Queued:
 class TextReader:
     """Reads the text of a turn: `async for text in turn.text()`."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: AsyncIterator[object]) -> None:
         self._reader = reader
         self._is_streamed = False
 
@@ -276,7 +289,7 @@ class TextReader:
                 return text
         raise StopAsyncIteration
 
-    def _text(self, message: Message) -> str:
+    def _text(self, message: object) -> str:
         if isinstance(message, StreamEvent):
             text = message.text
             self._is_streamed = self._is_streamed or bool(text)
@@ -289,7 +302,7 @@ class TextReader:
 
 
 async def queue(conversation: Conversation, prompt: Prompt, priority: str) -> Queued:
-    """Send a prompt that is to be followed by a handle."""
+    """Send a prompt; returns a handle to follow it."""
     if is_prompt_stream(prompt):
         raise UsageError("An iterable of prompts cannot be queued. Queue each, or give it to `send`.")
     return Queued(conversation, *await conversation.send(prompt, "result", priority))

@@ -1,6 +1,6 @@
 """Owns what turns use: tokens and money as a value that adds up, and the meter that follows a connection.
 
-Does not know what a turn is: whoever does says when one ends.
+Does not know what a turn is: the caller says when one ends.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 import msgspec
 
 from outrider.wire import AssistantMessage, ConversationResetMessage, ResultMessage, StreamEvent
+from outrider.wire._value import loads
 
 if TYPE_CHECKING:
     from outrider.wire import Message
@@ -42,7 +43,7 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, repr_omit_defaults=
     cache_creation_tokens: int = 0
     web_search_requests: int = 0
     cost_usd: float = 0.0
-    """As the agent reckons it, when a result comes: what no result has told of yet costs 0 here."""
+    """As Claude Code computes it. Only results report it, so it is 0 for what no result covers yet."""
     by_model: Mapping[str, Usage] = {}
     """The same for each model, those of subagents included. Empty if the agent did not say."""
 
@@ -57,8 +58,15 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, repr_omit_defaults=
         models = dict(self.by_model)
         for model, usage in other.by_model.items():
             models[model] = models[model] + usage if model in models else usage
-        counts = cast("_Counts", tuple(map(int.__add__, _counts(self), _counts(other))))
-        return Usage(*counts, self.cost_usd + other.cost_usd, models)
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cache_read_tokens + other.cache_read_tokens,
+            self.cache_creation_tokens + other.cache_creation_tokens,
+            self.web_search_requests + other.web_search_requests,
+            self.cost_usd + other.cost_usd,
+            models,
+        )
 
     def __radd__(self, other: int) -> Usage:
         # `sum` begins with 0.
@@ -89,7 +97,7 @@ class UsageMeter:
         self._reported: dict[str, Usage] | None = None if resumed else {}
         """The agent's totals by model in its last result."""
         self._settled = Usage()
-        """What results have told of, since the connection began."""
+        """What results have reported since the connection began."""
         self._turn = Usage()
         """The part of it that belongs to the running turn."""
         self._open: dict[str, tuple[str, _Counts]] = {}
@@ -98,10 +106,12 @@ class UsageMeter:
         """The part of them that went to turns which ended without a result."""
         self._closed: set[str] = set()
         """Ids of API messages and results that are counted."""
-        self._started = ""
-        """The API message that stream events belong to."""
-        self._uncounted: dict[str, tuple[str, object]] = {}
-        """What API messages said last, by id, model and figures, and nobody has asked for yet."""
+        self._started = "", ""
+        """The API message that stream events belong to: its id and model."""
+        self._uncounted: dict[str, object] = {}
+        """The last figures of API messages, by id, as long as nobody has asked for them."""
+        self._model = ""
+        """The model that all of these are of."""
         self._unread: list[StreamEvent] = []
         """Stream events with figures, the same."""
 
@@ -113,42 +123,53 @@ class UsageMeter:
     @property
     def turn(self) -> Usage:
         """Since the last turn ended."""
-        return self._turn + _less(self._seen(), self._given)
+        return self._turn + less(self._seen(), self._given)
 
-    def receive(self, message: Message) -> None:
-        """Take account of a message; those that say nothing about usage are let through."""
+    def receive(self, message: Message) -> list[StreamEvent]:
+        """Count a message; those that say nothing about usage are ignored. Returns as `receive_output`."""
         if isinstance(message, StreamEvent | AssistantMessage):
-            self.receive_output([message], {type(message)})
-        elif isinstance(message, ResultMessage):
+            return self.receive_output([message], {type(message)})
+        if isinstance(message, ResultMessage):
             self._settle(message)
         elif isinstance(message, ConversationResetMessage):
             self._reset()
+        return []
 
-    def receive_output(self, messages: list[Message], kinds: set[type]) -> None:
-        """The same for messages of the model that came together, and are of these types.
+    def receive_output(self, messages: list[Message], kinds: set[type]) -> list[StreamEvent]:
+        """The same for messages of the model that came together, and are of these types. Returns the stream
+        events among them that may tell of usage: those that begin or end a message.
 
         They are counted when somebody asks: most often it is the result that says what was used.
         """
+        found: list[StreamEvent] = []
         if StreamEvent in kinds:
             # Thousands come between two of these; to look into each would cost more than all else here.
-            self._unread += _with_figures(messages)
+            events = messages if len(kinds) == 1 else [each for each in messages if type(each) is StreamEvent]
+            found = _with_figures(cast("list[StreamEvent]", events))
+            self._unread += found
         if AssistantMessage in kinds:
             uncounted = self._uncounted
             for message in messages:
-                if type(message) is AssistantMessage and (usage := message.usage):
-                    key, said = message.message_id or message.uuid or "", (message.model, usage)
-                    before = uncounted.get(key)
-                    uncounted[key] = said
-                    if before is not None and before != said:
-                        self._see(key, *before)
+                if type(message) is AssistantMessage and (usage := message.undecoded_usage):
+                    if message.model != self._model:
+                        self._count()
+                        self._model = message.model
+                    # A copy, since what is undecoded keeps the whole line.
+                    figures = bytes(usage) if type(usage) is msgspec.Raw else usage
+                    key = message.message_id or message.uuid or ""
+                    before = uncounted.setdefault(key, figures)
+                    if before is not figures and before != figures:
+                        self._see(key, message.model, before)
+                        uncounted[key] = figures
         if len(self._uncounted) > _UNCOUNTED or len(self._unread) > _UNREAD:
             self._count()
+        return found
 
     def _count(self) -> None:
         for event in self._unread:
             self._watch(event)
-        for key, said in self._uncounted.items():
-            self._see(key, *said)
+        for key, figures in self._uncounted.items():
+            self._see(key, self._model, figures)
         self._unread.clear()
         self._uncounted.clear()
 
@@ -165,20 +186,23 @@ class UsageMeter:
         kind = event.get("type")
         if kind == "message_start":
             inner = _object(event.get("message"))
-            self._started = str(inner.get("id") or "")
-            self._see(self._started, str(inner.get("model") or ""), inner.get("usage"))
-        elif kind == "message_delta" and self._started in self._open:
+            self._started = str(inner.get("id") or ""), str(inner.get("model") or "")
+            self._see(*self._started, inner.get("usage"))
+        elif kind == "message_delta":
             # Only here does a message tell how long it became.
-            self._see(self._started, self._open[self._started][0], event.get("usage"))
+            self._see(*self._started, event.get("usage"))
 
     def _see(self, key: str, model: str, usage: object) -> None:
         if key and model != _NO_MODEL and key not in self._closed and usage:
+            usage = loads(usage) if isinstance(usage, bytes) else usage
             before = self._open.get(key, (model, _NOTHING))[1]
             self._open[key] = model, cast("_Counts", tuple(map(max, before, _api_counts(usage))))
 
     def _seen(self) -> Usage:
         """What the messages tell of that no result has covered."""
         self._count()
+        if not self._open:
+            return Usage()
         models: dict[str, Usage] = {}
         for model, counts in self._open.values():
             models[model] = models.get(model, Usage()) + Usage(*counts)
@@ -210,7 +234,7 @@ class UsageMeter:
 
     def _close(self, used: Usage) -> None:
         # What was given to a turn stays given, also if it turns out to be more than was used.
-        rest = _less(used, self._given)
+        rest = less(used, self._given)
         self._settled += self._given + rest
         self._turn += rest
         self._given = Usage()
@@ -223,45 +247,44 @@ class UsageMeter:
         self._open.clear()
 
     def _reset(self) -> None:
-        # The agent's totals begin again: what it has not told of by now, it never will.
+        # The totals start again at 0: what they have not reported by now, they never will.
         self._close(self._seen())
         self._reported, self.session_cost_usd = {}, 0.0
 
 
-def _with_figures(messages: list[Message]) -> list[StreamEvent]:
+def _with_figures(events: list[StreamEvent]) -> list[StreamEvent]:
     """The stream events that may tell of usage."""
-    events = [message for message in messages if type(message) is StreamEvent]
     try:
-        return [
-            event
-            for event in events
-            if not event.wire_line.startswith(_CONTENT) and b'"message_' in event.wire_line
-        ]
+        # To compare is faster than to ask how it begins.
+        rest = [event for event in events if event.wire_line[: len(_CONTENT)] != _CONTENT]
+        return [event for event in rest if b'"message_' in event.wire_line]
     except AttributeError:
         # Made by hand.
         return events
 
 
-def _counts(usage: Usage) -> _Counts:
-    tokens = usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, usage.cache_creation_tokens
-    return *tokens, usage.web_search_requests
-
-
-def _less(usage: Usage, taken: Usage) -> Usage:
+def less(usage: Usage, taken: Usage) -> Usage:
     """What is left of it. Never below 0: messages and results may tell of the same in different figures."""
-    counts = cast(
-        "_Counts", tuple(max(0, a - b) for a, b in zip(_counts(usage), _counts(taken), strict=True))
-    )
+    if taken == Usage():
+        return usage
     models = {
-        model: _less(part, taken.by_model[model]) if model in taken.by_model else part
+        model: less(part, taken.by_model[model]) if model in taken.by_model else part
         for model, part in usage.by_model.items()
     }
-    return Usage(*counts, max(0.0, usage.cost_usd - taken.cost_usd), models)
+    return Usage(
+        max(0, usage.input_tokens - taken.input_tokens),
+        max(0, usage.output_tokens - taken.output_tokens),
+        max(0, usage.cache_read_tokens - taken.cache_read_tokens),
+        max(0, usage.cache_creation_tokens - taken.cache_creation_tokens),
+        max(0, usage.web_search_requests - taken.web_search_requests),
+        max(0.0, usage.cost_usd - taken.cost_usd),
+        models,
+    )
 
 
 def _since(now: Usage, before: Usage | None) -> Usage:
     """The growth of a total; all of it where it has begun again."""
-    return _less(now, before) if before is not None and before.total_tokens <= now.total_tokens else now
+    return less(now, before) if before is not None and before.total_tokens <= now.total_tokens else now
 
 
 def _summed(models: dict[str, Usage]) -> Usage:

@@ -10,6 +10,8 @@ from outrider._lazy import lazily
 
 if TYPE_CHECKING:
     from outrider.sync._run import TurnContext as TurnContext
+    from outrider.sync._run import go_on as go_on
+    from outrider.sync._run import resolve_settings as resolve_settings
     from outrider.sync._run import run as run
     from outrider.sync._run import stream as stream
     from outrider.sync._surface import EventReader as EventReader

@@ -1,6 +1,6 @@
 """Runs the event loop of `outrider.sync`, one per process in a thread, and wraps the objects that live in it.
 
-Does not know what is called: the generated modules beside it do.
+The generated modules beside it say what can be called.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections import deque
 from contextvars import Context, ContextVar, copy_context
 from functools import partial
 from threading import Lock, RLock, current_thread, get_ident, main_thread
-from typing import TYPE_CHECKING, Final, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
 import anyio
@@ -55,11 +55,11 @@ class Portal:
         self._inbox: deque[Callable[[], object]] = deque()
         self._at_end: set[Callable[[], None]] = set()
         try:
-            self._bell, self._ear = socket.socketpair()
+            self._waker, self._wakeup = socket.socketpair()
         except OSError as error:
             raise _no_loop(error) from error
-        self._bell.setblocking(False)
-        self._ear.setblocking(False)
+        self._waker.setblocking(False)
+        self._wakeup.setblocking(False)
         self._tasks: TaskGroup | None = None
         self._failure: BaseException | None = None
         """Why the loop has ended, if it was not asked to."""
@@ -80,9 +80,9 @@ class Portal:
     def call(self, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call an async function and wait for it, in the context of this thread.
 
-        If the wait is interrupted, as by Ctrl-C, the call is cancelled, and the interrupt goes on when it has
-        ended; a second one does not wait for that. Raises `UsageError` in the thread of the loop itself, and
-        in a process that was forked.
+        If the wait is interrupted, as by Ctrl-C, the call is cancelled, and the interrupt is raised when it
+        has ended; a second interrupt does not wait for that. Raises `UsageError` in the thread of the loop
+        itself, and in a process that was forked.
         """
         self._check(function)
         call = _Call(partial(function, *args, **kwargs))
@@ -106,12 +106,12 @@ class Portal:
             self._at_end.discard(call.abandon)
 
     def _post(self, function: Callable[[], object]) -> None:
-        """Have the loop call a function; if it has ended, nobody does."""
+        """Have the loop call a function, unless it has ended."""
         self._inbox.append(function)
         try:
-            self._bell.send(b"!")
+            self._waker.send(b"!")
         except BlockingIOError:
-            # It has been rung often enough.
+            # The loop will wake up anyway.
             pass
         except OSError:
             if not self._has_ended:
@@ -149,9 +149,9 @@ class Portal:
         return not self._thread.is_alive()
 
     def forget(self) -> None:
-        """Let go of it in a process that was forked, and does not have its thread."""
-        self._bell.close()
-        self._ear.close()
+        """Close its sockets in a process that was forked and does not have its thread."""
+        self._waker.close()
+        self._wakeup.close()
 
     def _check(self, function: Callable[..., object]) -> None:
         if self._process != os.getpid():
@@ -181,15 +181,15 @@ class Portal:
             self._has_ended = True
             for tell in tuple(self._at_end):
                 tell()
-            self._bell.close()
-            self._ear.close()
+            self._waker.close()
+            self._wakeup.close()
 
     async def _serve(self) -> None:
         self._own = frozenset(copy_context())
         async with anyio.create_task_group() as self._tasks:
             while True:
-                await anyio.wait_readable(self._ear)
-                self._ear.recv(4096)
+                await anyio.wait_readable(self._wakeup)
+                self._wakeup.recv(4096)
                 while self._inbox:
                     self._inbox.popleft()()
 
@@ -207,7 +207,7 @@ class _Call(Generic[T]):
 
     def __init__(self, function: Callable[[], Awaitable[T]]) -> None:
         self.is_cancelled = False
-        """Nobody wants it any more: if it has not begun, it need not."""
+        """The caller is gone: if it has not begun, it need not."""
         self.has_begun = False
         self._function = function
         self._context = copy_context()
@@ -244,7 +244,7 @@ class _Call(Generic[T]):
             self._scope.cancel()
 
     def abandon(self) -> None:
-        """Nobody works on it any more."""
+        """Release the caller: nothing works on it any more."""
         if not self._has_ended:
             self._has_ended = True
             self._end.release()
@@ -255,7 +255,7 @@ class _Call(Generic[T]):
         seconds = _SLICE if current_thread() is main_thread() else -1
         while not self._has_ended:
             if self._end.acquire(timeout=seconds):
-                # For the next one who waits.
+                # For the next wait.
                 self._end.release()
 
     @property
@@ -328,9 +328,11 @@ _wrappers: WeakValueDictionary[int, Wrapper] = WeakValueDictionary()
 class Wrapper:
     """An object of an event loop, for use from any thread but that of the loop."""
 
+    _async: Any
+
     def __init__(self, wrapped: object, loop: Portal) -> None:
         """Made by what gives it."""
-        self._wrapped = wrapped
+        self._async = wrapped
         self._portal = loop
         _wrappers[id(wrapped)] = self
 
@@ -345,6 +347,9 @@ class Wrapper:
 
     def _enter(self, manager: AbstractAsyncContextManager[T]) -> T:
         return self._portal.enter(manager)
+
+    def _wrap(self, kind: type[W], wrapped: object) -> W:
+        return wrap(kind, wrapped, self._portal)
 
 
 def wrap(kind: type[W], wrapped: object, loop: Portal) -> W:

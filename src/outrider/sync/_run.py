@@ -1,4 +1,4 @@
-"""`run` and `stream`, without `await`.
+"""`run`, `go_on`, `stream` and `resolve_settings`, without `await`.
 
 Written by `scripts/sync_surface.py`: run that instead of changing it.
 """
@@ -15,17 +15,16 @@ from outrider.session._result import Output, Output_co, OutputType, Result
 from outrider.session._streams.turn_state import Until
 from outrider.sync._portal import Wrapper, portal, wrap
 from outrider.sync._surface import Turn
+from outrider.wire.control import SettingsReport
 
 
 class TurnContext(Wrapper, Generic[Output_co]):
-    """A turn in a session of its own, open as long as its block."""
+    """A turn in a session of its own, which closes with the block."""
 
-    @property
-    def _async(self) -> _run.TurnContext[Output_co]:
-        return cast(_run.TurnContext[Output_co], self._wrapped)
+    _async: _run.TurnContext[Output_co]
 
     def __enter__(self) -> Turn[Output_co]:
-        return cast("Turn[Output_co]", wrap(Turn, self._enter(self._async), self._portal))
+        return cast("Turn[Output_co]", self._wrap(Turn, self._enter(self._async)))
 
     def __exit__(self, *_: object) -> None:
         self._wait(self._async.__aexit__, *_)
@@ -40,20 +39,51 @@ def run(
     check: bool = True,
     **fields: Unpack[OptionFields],
 ) -> Result[Output]:
-    """Run one prompt, or an iterable of them, and give what it came to. The agent is gone when this returns.
+    """Run one prompt, or an iterable of them, and return its result. The agent has ended by then.
 
         result = outrider.sync.run("How many TODOs are in src?", cwd="project")
 
-    `output`: the form that the answer must have, a type or a JSON Schema; `Result.output` is then of it.
+    `output` is the form that the answer must have, a type or a JSON Schema; `Result.output` has that type.
 
-    It waits for subagents that work in the background, too; `until="result"`: only for the first answer.
-    Raises what `Session.connect` and `Turn.result` raise; with `check=False`, a turn that failed is given
-    back as a result with its `error`.
+    Waits for subagents in the background, too; with `until="result"`, only for the first answer. Raises what
+    `Session.connect` and `Turn.result` raise; with `check=False`, a failed turn is returned as a result with
+    its `error`.
     """
     loop = portal()
     return loop.call(
         cast("Callable[..., Awaitable[Result[Output]]]", _run.run),
         prompt,
+        options,
+        output=output,
+        until=until,
+        check=check,
+        **fields,
+    )
+
+
+def go_on(
+    session_id: str,
+    /,
+    options: Options | None = None,
+    *,
+    output: OutputType[Output] = None,
+    until: Until = "idle",
+    check: bool = True,
+    **fields: Unpack[OptionFields],
+) -> Result[Output]:
+    """Continue with a session that waited for approvals, in a process of its own, and return the result.
+
+        result = outrider.sync.go_on(session_id, permission=policy, approvals=approvals)
+
+    Give the options that the session had. If more has to be approved, `Result.pending` has it.
+
+    Raises `SessionParked` if something is not decided yet, `UsageError` if nothing waits, `SessionBusy` if
+    somebody has it open; else what `run` raises.
+    """
+    loop = portal()
+    return loop.call(
+        cast("Callable[..., Awaitable[Result[Output]]]", _run.go_on),
+        session_id,
         options,
         output=output,
         until=until,
@@ -70,12 +100,12 @@ def stream(
     until: Until = "idle",
     **fields: Unpack[OptionFields],
 ) -> TurnContext[Output]:
-    """Run one prompt and see what comes, as it comes.
+    """Run one prompt and read its messages as they come.
 
         with outrider.sync.stream("Explain the build") as turn:
             for message in turn: ...
 
-    Leaving the block ends the agent, whether the turn is over or not. Raises what `Session.connect` raises.
+    Leaving the block ends the agent, even in the middle of a turn. Raises what `Session.connect` raises.
     """
     loop = portal()
     return cast(
@@ -92,4 +122,21 @@ def stream(
             ),
             loop,
         ),
+    )
+
+
+def resolve_settings(options: Options | None = None, **fields: Unpack[OptionFields]) -> SettingsReport:
+    """The settings that a session with these options would have, merged and by source.
+
+        report = outrider.sync.resolve_settings(cwd="project", setting_sources=["user", "project"])
+        print(report.effective.get("model"), report.provenance.get("model"))
+
+    Claude Code itself merges them, in a process of its own. No model is asked, and nothing that the settings
+    name is run: no hook, MCP server, plugin or helper that fetches a key.
+
+    Raises what `Session.connect` raises.
+    """
+    loop = portal()
+    return loop.call(
+        cast("Callable[..., Awaitable[SettingsReport]]", _run.resolve_settings), options, **fields
     )

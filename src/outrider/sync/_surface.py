@@ -15,13 +15,13 @@ from outrider.session._connection import observers
 from outrider.session._info import SessionInfo
 from outrider.session._prompts import Prompt, Prompts
 from outrider.session._requests import UNSET, Timeout
-from outrider.session._result import Output_co, OutputType, Result, UnfinishedTask
+from outrider.session._result import Output_co, OutputType, Result, ToolRun, UnfinishedTask
 from outrider.session._session import SessionState, T
 from outrider.session._streams import stream
 from outrider.session._streams.turn_state import Until
 from outrider.session._turn import CancelReceipt, Delivery
 from outrider.session._usage import Usage
-from outrider.sync._portal import Wrapper, portal, wrap
+from outrider.sync._portal import Wrapper, portal
 from outrider.wire import JsonObject, Message, control
 from outrider.wire.choices import PermissionMode
 from outrider.wire.control import Request
@@ -43,9 +43,7 @@ class Requests(Wrapper):
     Interrupting a call takes the request back.
     """
 
-    @property
-    def _async(self) -> _requests.Requests:
-        return cast(_requests.Requests, self._wrapped)
+    _async: _requests.Requests
 
     @overload
     def request(self, request: Request[T], /, *, timeout: Timeout = UNSET) -> T: ...
@@ -56,7 +54,7 @@ class Requests(Wrapper):
     def request(
         self, request: Request[T] | str, /, *, timeout: Timeout = UNSET, **fields: object
     ) -> T | JsonObject:
-        """Ask the agent anything, and wait for the answer.
+        """Send any control request, and wait for the answer.
 
         Each request of `outrider.wire.control` names the type of its answer: `GetSettings()` gives a
         `SettingsReport`. A text is the name of a request on the wire, with its fields as the agent spells
@@ -82,15 +80,15 @@ class Requests(Wrapper):
         return self._wait(self._async.interrupt, cancel_queued=cancel_queued, timeout=timeout)
 
     def cancel_message(self, uuid: str, *, timeout: Timeout = UNSET) -> bool:
-        """Take back a prompt that waits for its turn; False if its turn has begun or nobody knows it."""
+        """Withdraw a queued prompt; False if its turn has started or it is unknown."""
         return self._wait(self._async.cancel_message, uuid, timeout=timeout)
 
     def stop_task(self, task_id: str, *, timeout: Timeout = UNSET) -> None:
-        """End a background task. The agent does not tell whether there was one of this id."""
+        """Stop a background task. Claude Code does not say whether a task with this id existed."""
         self._wait(self._async.stop_task, task_id, timeout=timeout)
 
     def set_permission_mode(self, mode: PermissionMode, *, timeout: Timeout = UNSET) -> str:
-        """Change what the agent may do without asking; gives back the mode that is now in force.
+        """Change the permission mode; returns the mode that is now in force.
 
         `bypassPermissions` is refused with the code `bypass_not_launched` unless the session was started with
         `allow_dangerously_skip_permissions`.
@@ -98,7 +96,7 @@ class Requests(Wrapper):
         return self._wait(self._async.set_permission_mode, mode, timeout=timeout)
 
     def set_model(self, model: str | None = None, *, timeout: Timeout = UNSET) -> str:
-        """Change the model; gives back its full name. None: the model that the session began with.
+        """Change the model; returns its full name. None: the model that the session started with.
 
         A full name is tried out first: the agent makes a small call to the API, which can take 15 seconds. If
         that fails, the model stays as it was, and the code of the `RequestFailed` tells why: `not_found`,
@@ -116,22 +114,22 @@ class Requests(Wrapper):
         self._wait(self._async.apply_settings, settings, timeout=timeout)
 
     def rename(self, title: str, *, timeout: Timeout = UNSET) -> None:
-        """Give the session a title, under which lists of sessions show it."""
+        """Set the title that lists of sessions show."""
         self._wait(self._async.rename, title, timeout=timeout)
 
     def generate_title(
         self, description: str, *, persist: bool = False, timeout: Timeout = UNSET
     ) -> str | None:
-        """Have the model make a title; `persist` gives it to the session. None: none could be made."""
+        """Have the model write a title; with `persist`, the session gets it. None if that failed."""
         return self._wait(self._async.generate_title, description, persist=persist, timeout=timeout)
 
     def rewind_files(
         self, user_message_id: str, *, dry_run: bool = False, timeout: Timeout = UNSET
     ) -> control.RewindReport:
-        """Take files back to what they were before a message of the user's.
+        """Restore files to their state before a message of the user.
 
-        `dry_run` only tells what would change. Needs `enable_file_checkpointing`. If the agent cannot do it,
-        that is no exception: `can_rewind` is False, and `error` tells why.
+        `dry_run` only reports what would change. Needs `enable_file_checkpointing`. If the agent cannot do
+        it, this does not raise: `can_rewind` is False, and `error` says why.
         """
         return self._wait(self._async.rewind_files, user_message_id, dry_run=dry_run, timeout=timeout)
 
@@ -158,10 +156,10 @@ class Requests(Wrapper):
     def mcp_set_servers(
         self, servers: Mapping[str, object], *, timeout: Timeout = UNSET
     ) -> control.McpServersSet:
-        """Replace the servers that earlier calls of this method added; those of the start stay.
+        """Replace the servers that earlier calls of this method added; those given at the start stay.
 
         Servers are given as in `Options.mcp_servers`, those that run in this process among them. Look at
-        `errors` in the answer: a server that does not start is no exception.
+        `errors` in the answer: a server that does not start raises nothing.
         """
         return self._wait(self._async.mcp_set_servers, servers, timeout=timeout)
 
@@ -170,7 +168,7 @@ class Requests(Wrapper):
         self._wait(self._async.mcp_reconnect, server, timeout=timeout)
 
     def mcp_toggle(self, server: str, enabled: bool, *, timeout: Timeout = UNSET) -> None:
-        """Switch a server on or off."""
+        """Turn a server on or off."""
         self._wait(self._async.mcp_toggle, server, enabled, timeout=timeout)
 
 
@@ -180,9 +178,7 @@ class Reader(Wrapper):
     Leaving the loop leaves nothing behind. Raises what ended the stream, after the last message.
     """
 
-    @property
-    def _async(self) -> stream.Reader:
-        return cast(stream.Reader, self._wrapped)
+    _async: stream.Reader
 
     def __iter__(self) -> Self:
         return self
@@ -191,15 +187,15 @@ class Reader(Wrapper):
         return self._wait(self._async.__anext__)
 
     def batch(self) -> list[Message]:
-        """The messages that are there, at least one: a wake-up for many, where speed counts.
+        """All messages that are there, at least one: one wake-up for many, where speed matters.
 
         Raises `StopIteration` at the end.
         """
         return self._wait(self._async.batch)
 
     def fork(self) -> Reader:
-        """Another reader, which begins where this one is."""
-        return wrap(Reader, self._read(self._async.fork), self._portal)
+        """Another reader that begins where this one is."""
+        return self._wrap(Reader, self._read(self._async.fork))
 
 
 class EventReader(Wrapper):
@@ -209,9 +205,7 @@ class EventReader(Wrapper):
     `missed`.
     """
 
-    @property
-    def _async(self) -> observers.EventReader:
-        return cast(observers.EventReader, self._wrapped)
+    _async: observers.EventReader
 
     @property
     def missed(self) -> int:
@@ -228,9 +222,7 @@ class EventReader(Wrapper):
 class TextReader(Wrapper):
     """Reads the text of a turn: `for text in turn.text()`."""
 
-    @property
-    def _async(self) -> _turn.TextReader:
-        return cast(_turn.TextReader, self._wrapped)
+    _async: _turn.TextReader
 
     def __iter__(self) -> Self:
         return self
@@ -240,27 +232,25 @@ class TextReader(Wrapper):
 
 
 class Queued(Wrapper):
-    """A message that waits for the agent, and what becomes of it."""
+    """A message that waits for the agent."""
 
-    @property
-    def _async(self) -> _turn.Queued:
-        return cast(_turn.Queued, self._wrapped)
+    _async: _turn.Queued
 
     @property
     def turn(self) -> Turn:
-        return wrap(Turn, self._read(lambda: self._async.turn), self._portal)
+        return self._wrap(Turn, self._read(lambda: self._async.turn))
 
     def __repr__(self) -> str:
         return self._read(self._async.__repr__)
 
     @property
     def uuid(self) -> str:
-        """Its id, which the agent names in what it says about it."""
+        """Its id; the agent names it in messages about it."""
         return self._read(lambda: self._async.uuid)
 
     @property
     def state(self) -> Delivery:
-        """Where it stands now."""
+        """Its state now."""
         return self._read(lambda: self._async.state)
 
     def wait(self) -> Delivery:
@@ -268,30 +258,26 @@ class Queued(Wrapper):
         return self._wait(self._async.wait)
 
     def withdraw(self) -> bool:
-        """Take it back. False if the agent has taken it up already."""
+        """Withdraw it. False if the agent has already begun to work on it."""
         return self._wait(self._async.withdraw)
 
 
 class Turn(Wrapper, Generic[Output_co]):
-    """A prompt and all that comes of it.
+    """A prompt and the messages that answer it.
 
-    `for message in turn` gives its messages as they come, up to its result; `text()` only what the model
-    says; `result()` waits for the end. All of them can be used together, by several threads. A loop goes on
-    where the one before it stopped; loops at the same time each see everything from there on.
+    `for message in turn` yields them as they come, up to the result; `text()` only yields what the model
+    says; `result()` waits for the end. Several tasks may use all of these at once. A loop continues where the
+    one before it stopped; concurrent loops each see everything from there on.
     """
 
-    @property
-    def _async(self) -> _turn.Turn[Output_co]:
-        return cast(_turn.Turn[Output_co], self._wrapped)
+    _async: _turn.Turn[Output_co]
 
     def __repr__(self) -> str:
         return self._read(self._async.__repr__)
 
     @property
     def uuid(self) -> str | None:
-        """The id of its prompt, which the agent names in what it says about it. Of several prompts, the
-        first.
-        """
+        """The id of its first prompt; the agent names it in messages about the turn."""
         return self._read(lambda: self._async.uuid)
 
     @property
@@ -301,42 +287,45 @@ class Turn(Wrapper, Generic[Output_co]):
 
     @property
     def delivery(self) -> Delivery:
-        """Where its last prompt stands."""
+        """The state of its last prompt."""
         return self._read(lambda: self._async.delivery)
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """All that came for it so far. Stream events stay only until the message is there that they are
-        pieces of.
-        """
+        """All that came for it so far. Stream events are dropped once the whole message is there."""
         return self._read(lambda: self._async.messages)
+
+    @property
+    def tool_calls(self) -> tuple[ToolRun, ...]:
+        """The tools that were called so far, with their inputs and outputs."""
+        return self._read(lambda: self._async.tool_calls)
 
     def __iter__(self) -> Reader:
         """Its messages, up to its result.
 
-        A turn that the result says has failed ends like any other; one that ended without a result raises
-        after the last message what `result` would raise.
+        If the result reports a failure, the loop just ends. If the turn ended without a result, it raises
+        what `result` would raise, after the last message.
         """
-        return wrap(Reader, self._read(self._async.__aiter__), self._portal)
+        return self._wrap(Reader, self._read(self._async.__aiter__))
 
     def text(self) -> TextReader:
-        """What the model says, as it says it: pieces with `include_partial_messages`, else whole blocks.
+        """What the model says: pieces of text with `include_partial_messages`, else whole blocks.
 
         Only the text of the answer: no thinking, and nothing that subagents say.
         """
-        return wrap(TextReader, self._read(self._async.text), self._portal)
+        return self._wrap(TextReader, self._read(self._async.text))
 
     def result(self, *, until: Until | None = None, check: bool = True) -> Result[Output_co]:
-        """Wait for the end of the turn, and give what it came to.
+        """Wait for the end of the turn, and return its result.
 
-        `until="idle"` waits for work in the background too, if it was begun in this turn
-        (`timeouts.background` at most). What is not done then is among `unfinished_tasks`. By default it is
-        as `send` was told.
+        `until="idle"` also waits for the background work that this turn began, for at most
+        `timeouts.background`; `unfinished_tasks` lists what is left then. The default is the `until` of
+        `send`.
 
-        A turn that did not do what it was asked to raises its error: `TurnTimedOut`, `ApiFailed`,
-        `LimitReached`, `TurnInterrupted`, `OutputInvalid` (all of them `TurnFailed`), or `ConnectionLost`. In
-        each, `result` has what there is. With `check=False` the result is given back instead, with its
-        `error`. Interrupting the call does not cancel the turn.
+        A failed turn raises its error: `TurnTimedOut`, `ApiFailed`, `LimitReached`, `TurnInterrupted`,
+        `OutputInvalid` (all of them `TurnFailed`), or `ConnectionLost`. Its `result` has what came until
+        then. With `check=False`, the result is returned instead, with its `error`. Interrupting the call does
+        not cancel the turn.
         """
         return self._wait(self._async.result, until=until, check=check)
 
@@ -350,33 +339,30 @@ class Turn(Wrapper, Generic[Output_co]):
         return self._wait(self._async.cancel, grace=grace)
 
     def steer(self, prompt: Prompt) -> Queued:
-        """Add to what the agent is doing: it takes this up at the next boundary, between two of its steps.
+        """Add to what the agent is doing: it reads this between two of its steps.
 
-        If the turn has no boundary left by then, it is the next turn. Raises `UsageError` once the turn is
+        If the turn has no further step, this becomes the next turn. Raises `UsageError` once the turn is
         over.
         """
-        return wrap(Queued, self._wait(self._async.steer, prompt), self._portal)
+        return self._wrap(Queued, self._wait(self._async.steer, prompt))
 
 
 class Session(Requests, Generic[Output_co]):
-    """A conversation with an agent, which runs as long as this is open.
+    """A conversation with an agent, which runs as long as the session is open.
 
         with outrider.sync.Session(cwd="project") as session:
             result = session.ask("What is this project about?")
             turn = session.send("Now write a README")
             for message in turn: ...
 
-    `for message in session` gives everything that the agent says, whatever turn it belongs to; each such loop
-    has a position of its own. The first one begins with what nobody has read yet, later ones with what comes
-    next.
+    `for message in session` yields the messages of all turns; each such loop has a position of its own. The
+    first one begins with the messages that are still unread, later ones with those that come next.
 
-    It may be used from several threads, and opened in one and closed in another. Without `with`, call
-    `connect` and `close`. One that is dropped unclosed ends its agent, with a `ResourceWarning`.
+    Several tasks may use it, and one may open and another close it. Without `with`, call `connect` and
+    `close`. A session that is dropped unclosed ends its agent, with a `ResourceWarning`.
     """
 
-    @property
-    def _async(self) -> _session.Session[Output_co]:
-        return cast(_session.Session[Output_co], self._wrapped)
+    _async: _session.Session[Output_co]  # pyright: ignore[reportIncompatibleVariableOverride]
 
     @property
     def options(self) -> Options:
@@ -389,10 +375,10 @@ class Session(Requests, Generic[Output_co]):
         output: OutputType[Output_co] = None,
         **fields: Unpack[OptionFields],
     ) -> None:
-        """`options`, or single ones as keywords; given both, the keywords win. Raises `OptionsError`.
+        """Takes `options`, or single ones as keywords, which win. Raises `OptionsError`.
 
-        `output`: the form that each answer must have: a type (a pydantic or msgspec model, a dataclass, a
-        `TypedDict`, `list[…]`, `Literal[…]`, …), or a JSON Schema. It is checked here too, and is
+        `output` is the form that each answer must have: a type (a pydantic or msgspec model, a dataclass, a
+        `TypedDict`, `list[…]`, `Literal[…]`, …), or a JSON Schema. The answer is checked here too, and is
         `Result.output`.
         """
         loop = portal()
@@ -413,25 +399,24 @@ class Session(Requests, Generic[Output_co]):
         self._wait(self._async.connect)
 
     def close(self) -> None:
-        """End the agent: a turn that runs is interrupted, the agent is given time to write its transcript,
-        and then it is made to end.
+        """Interrupt a running turn, give the agent time to write its transcript, and end it.
 
-        It takes a few seconds longer than the transport says at most; see the guide on endings. Turns that
-        are not over fail with `TransportClosed`. What came until then can still be read. Closing twice does
-        no harm.
+        Takes at most a few seconds longer than the `bound` of the transport; see the guide on endings.
+        Unfinished turns fail with `TransportClosed`. Messages that came before can still be read. A second
+        call does nothing.
         """
         self._wait(self._async.close)
 
     def end_input(self) -> None:
-        """Say that no more will be sent: when all that was asked is done, the agent ends by itself.
+        """Send nothing more: the agent exits by itself once it has done everything it was asked.
 
-        `for message in session` comes to its end then, and raises `ProcessExited` if the agent calls that end
-        a failure. Returns at once. Whatever is sent afterwards is a `TransportClosed`.
+        `for message in session` ends then, and raises `ProcessExited` if the agent exits with an error.
+        Returns at once. Sending afterwards raises `TransportClosed`.
         """
         self._read(self._async.end_input)
 
     def abandon(self) -> None:
-        """Begin to end the agent, without waiting for it: from any thread, from `__del__`, at any time."""
+        """Begin to end the agent, without waiting. Safe in any thread, in `__del__`, and at any time."""
         self._read(self._async.abandon)
 
     def __enter__(self) -> Self:
@@ -449,53 +434,58 @@ class Session(Requests, Generic[Output_co]):
         priority: str | None = None,
         keep: bool = True,
     ) -> Turn[Output_co]:
-        """Send a prompt; gives the turn that it begins, at once.
+        """Send a prompt; returns the turn that it begins, at once.
 
-        A prompt is text, content blocks, or an iterable of prompts, async or not, which are sent as they come
-        and are one turn together. Sent while another turn runs, it waits behind that one; `priority="now"`
-        ends that one first. `until="idle"`: the turn ends when its background work does. `keep=False`: what
-        comes is kept neither for its result nor for whoever reads the turn later; for one that goes on for
-        days while the session is read.
+        A prompt is text, content blocks, or an iterable of prompts, async or not, which together make one
+        turn. A prompt that is sent during another turn waits for that one; `priority="now"` ends that one
+        first. With `until="idle"`, the turn ends when its background work does. With `keep=False`, messages
+        are kept neither for the result nor for later readers: for a turn that runs for days while you read
+        the session.
 
-        A plain iterable is asked in a thread of its own, because it may block. No deadline runs while its
-        next prompt is waited for. A generator is closed when its turn ends; one that fails ends the turn,
-        with `TurnFailed`.
+        A plain iterable may block, so it runs in a thread of its own. No deadline runs while it makes the
+        next prompt. A generator is closed when its turn ends; one that fails ends the turn with `TurnFailed`.
 
-        Raises `UsageError` or `MessageInvalid` for what is no prompt, `ConnectionLost` if the agent is gone.
+        Raises `UsageError` or `MessageInvalid` for an invalid prompt, `ConnectionLost` if the agent is gone.
         """
         return cast(
             "Turn[Output_co]",
-            wrap(
-                Turn,
-                self._wait(self._async.send, prompt, until=until, priority=priority, keep=keep),
-                self._portal,
-            ),
+            self._wrap(Turn, self._wait(self._async.send, prompt, until=until, priority=priority, keep=keep)),
         )
 
     def ask(
         self, prompt: Prompt | Prompts, *, until: Until = "result", check: bool = True
     ) -> Result[Output_co]:
-        """Send a prompt and wait for what it comes to. Raises what `Turn.result` raises.
+        """Send a prompt and wait for its result. Raises what `Turn.result` raises.
 
         Interrupting the call cancels the turn.
         """
         return self._wait(self._async.ask, prompt, until=until, check=check)
 
     def enqueue(self, prompt: Prompt) -> Queued:
-        """Send a prompt for the turn after those that wait already; gives a handle to follow it by, or to
-        take it back.
+        """Send a prompt that runs after those already waiting; returns a handle to follow or withdraw it."""
+        return self._wrap(Queued, self._wait(self._async.enqueue, prompt))
+
+    def continue_turn(self, *, until: Until = "result") -> Turn[Output_co]:
+        """Continue after a call has waited for approval: open the session with `resume` and `approvals`
+        before. Returns the turn.
+
+        Raises `SessionParked` if the call was parked here or is not decided, `UsageError` if nothing waits.
         """
-        return wrap(Queued, self._wait(self._async.enqueue, prompt), self._portal)
+        return cast("Turn[Output_co]", self._wrap(Turn, self._wait(self._async.continue_turn, until=until)))
+
+    def go_on(self, *, until: Until = "result", check: bool = True) -> Result[Output_co]:
+        """Do as `continue_turn` does, and wait for the result."""
+        return self._wait(self._async.go_on, until=until, check=check)
 
     def __iter__(self) -> Reader:
-        return wrap(Reader, self._read(self._async.__aiter__), self._portal)
+        return self._wrap(Reader, self._read(self._async.__aiter__))
 
     def wait_idle(self) -> None:
-        """Wait until nothing is asked and nothing goes on, in the background either."""
+        """Wait until no turn and no background work is left."""
         self._wait(self._async.wait_idle)
 
     def reinitialize(self, *, timeout: Timeout = UNSET) -> SessionInfo:
-        """Send the first request again, with the same options; gives the refreshed `info`."""
+        """Send the first request again, with the same options; returns the refreshed `info`."""
         return self._wait(self._async.reinitialize, timeout=timeout)
 
     @property
@@ -505,34 +495,33 @@ class Session(Requests, Generic[Output_co]):
 
     @property
     def id(self) -> str | None:
-        """The session's id, to resume it by. Known from the first turn on; `/clear` changes it."""
+        """The session's id, for `resume`. Known from the first turn on; `/clear` changes it."""
         return self._read(lambda: self._async.id)
 
     @property
     def pid(self) -> int | None:
-        """The agent's process; None before the start, and if it is none of this machine's."""
+        """The agent's process id; None before the start, and if it runs on another machine."""
         return self._read(lambda: self._async.pid)
 
     def resident_bytes(self) -> int | None:
-        """The memory that the agent's process and all that it started has in use, pages that they share
-        counted for each; None if that is not known here. Looks at every process of the machine, so call it in
-        a thread if that matters.
+        """The memory of the agent's process and all that it started; shared pages count for each process.
+        None if it is unknown. Looks at every process of the machine: call it in a thread if that matters.
         """
         return self._read(self._async.resident_bytes)
 
     @property
     def info(self) -> SessionInfo:
-        """What the agent says about itself; kept up to date."""
+        """What Claude Code reports about itself; kept up to date."""
         return self._read(lambda: self._async.info)
 
     def handled(self) -> EventReader:
-        """What is answered to the agent from now on: each tool call, hook and decision, with its latency.
+        """Each answer to the agent from now on: tool calls, hooks and decisions, with their latency.
 
             for event in session.handled(): ...
 
         It ends with the session.
         """
-        return wrap(EventReader, self._read(self._async.handled), self._portal)
+        return self._wrap(EventReader, self._read(self._async.handled))
 
     @property
     def usage(self) -> Usage:
@@ -541,5 +530,5 @@ class Session(Requests, Generic[Output_co]):
 
     @property
     def tasks(self) -> tuple[UnfinishedTask, ...]:
-        """What goes on in the background."""
+        """The tasks that run in the background."""
         return self._read(lambda: self._async.tasks)

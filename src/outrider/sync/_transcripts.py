@@ -10,7 +10,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Self, cast
 
-from outrider.sync._portal import Wrapper, portal, wrap
+from outrider.sync._portal import Wrapper, portal
 from outrider.transcripts import _sessions, _values
 from outrider.transcripts._chain import History
 from outrider.transcripts._export.turns import ExportFormat
@@ -22,12 +22,10 @@ from outrider.transcripts.stores._base import SessionStore
 class Hits(Wrapper):
     """The hits of a search, as they are found: `for hit in sessions.search("TODO")`.
 
-    Whoever leaves the loop early has nothing to do. If a wait is cancelled, the search is over.
+    You may leave the loop early. If a wait is cancelled, the search is over.
     """
 
-    @property
-    def _async(self) -> _values.Hits:
-        return cast(_values.Hits, self._wrapped)
+    _async: _values.Hits
 
     def __iter__(self) -> Self:
         return self
@@ -53,9 +51,7 @@ class Sessions(Wrapper):
     end of `with Sessions(…)`; the disk needs neither.
     """
 
-    @property
-    def _async(self) -> _sessions.Sessions:
-        return cast(_sessions.Sessions, self._wrapped)
+    _async: _sessions.Sessions
 
     def __init__(self, place: SessionStore | StrPath | None = None, *, config: StrPath | None = None) -> None:
         """`place` is a `SessionStore`, or a URL or path of one (see `open_store`).
@@ -183,7 +179,7 @@ class Sessions(Wrapper):
 
         Raises `OptionsError` for an invalid search.
         """
-        return wrap(
+        return self._wrap(
             Hits,
             self._read(
                 self._async.search,
@@ -201,7 +197,6 @@ class Sessions(Wrapper):
                 worktrees=worktrees,
                 limit=limit,
             ),
-            self._portal,
         )
 
     def export(

@@ -1,4 +1,4 @@
-"""Owns the simulated agent as a program: `python -m outrider.testing.agent`, wherever a `claude` is expected.
+"""The simulated agent as a program: `python -m outrider.testing.agent`, wherever a `claude` is expected.
 
 Its script is in the file that the variable `OUTRIDER_AGENT_SCRIPT` names; without one it is automatic.
 It takes the arguments of Claude Code.

@@ -1,7 +1,7 @@
-"""Owns the plugin for pytest: agents as fixtures, a guard against real ones, what was said in a failed test.
+"""The plugin for pytest: agents as fixtures, a guard against real ones, what was said in a failed test.
 
-The test kit itself is elsewhere. The plugin is loaded in every run of pytest
-where Outrider is installed, so it imports the rest only where a test needs it.
+The test kit itself is elsewhere. The plugin is loaded in every run of pytest where Outrider is installed, so
+it imports the rest only where a test needs it, and changes nothing of tests that do not ask for it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
     from pathlib import Path
 
-    from outrider.testing import RealAgent, Simulator
+    from outrider.testing import RealAgent, Script, Simulator
     from outrider.transports import Transport
 
 __all__ = ["agent", "cassette", "real_agent"]
@@ -28,6 +28,9 @@ _TRACE: Final = pytest.StashKey["Path"]()
 _RECORDS: Final = pytest.StashKey[bool]()
 _STOPPED: Final = pytest.StashKey[bool]()
 """Whether the test did not come to its end: it has failed, or was skipped."""
+
+_SCRIPT: Final[pytest.StashKey[Script]] = pytest.StashKey()
+"""That of the agent of a test."""
 
 _RECORD_MODES: Final = ("none", "new", "all")
 
@@ -40,7 +43,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--outrider-real",
         action="store_true",
-        help="let every test start the agent's real program, with whatever key and network it finds",
+        help="let every test start the agent's real program, also if the project forbids it",
     )
     group.addoption(
         "--outrider-record",
@@ -48,7 +51,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="none",
         help="what `cassette` records: nothing, what has no cassette yet (new), or everything anew (all)",
     )
-    parser.addini("outrider_real", "the same as --outrider-real", type="bool", default=False)
+    parser.addini(
+        "outrider_forbid_real",
+        "refuse to start the agent's real program in tests",
+        type="bool",
+        default=False,
+    )
     parser.addini(
         "outrider_cassettes", "the folder for cassettes, beside the test's file", default="cassettes"
     )
@@ -58,12 +66,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "outrider_real: this test may start the agent's real program")
 
 
-# The guard.
+# The guard, where a project asks for it.
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     config = session.config
-    if config.getoption("--outrider-real") or config.getini("outrider_real"):
+    if not config.getini("outrider_forbid_real") or config.getoption("--outrider-real"):
         return
     from outrider.transports import intercept
 
@@ -105,8 +113,8 @@ def _guarded(transport: Transport) -> Transport:
     where = "This run of pytest" if item is None else f"{item.nodeid}"
     raise UsageError(
         f"{where} would start the real program {starting[0].argv[0]!r}",
-        hint="Use one of the fixtures `agent`, `real_agent` and `cassette`; or allow it: with the marker "
-        "`outrider_real`, with `outrider_real = true` in the configuration, or with --outrider-real.",
+        hint="Use one of the fixtures `agent`, `real_agent` and `cassette`; or allow it, with the marker "
+        "`outrider_real` or with --outrider-real. The configuration forbids it with `outrider_forbid_real`.",
     )
 
 
@@ -141,18 +149,20 @@ def agent(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     root = tmp_path_factory.mktemp("agent")
     simulator = Simulator(folder=root / "project", config_dir=root / "config")
     with simulator, _traced(request), simulator.stand_in(everywhere=True):
+        request.node.stash[_SCRIPT] = simulator.script
         yield simulator
 
 
 @pytest.fixture
 def real_agent(request: pytest.FixtureRequest) -> Iterator[RealAgent]:
-    """The agent's real program with a scripted model, in a clean environment.
+    """Claude Code itself with a scripted model, in a clean environment, and every session of the test starts
+    it, wherever it is opened. It is used like `agent`.
 
-        async def test_ships_on_friday(real_agent):
-            real_agent.api.add(say("Friday."))
-            result = await outrider.run("When?", real_agent.options())
+        def test_greets(real_agent):
+            real_agent.add(say("Hello!"))
+            assert greet() == "Hello!"          # calls outrider.run() somewhere
 
-    The test is skipped if the program is not installed.
+    The test is skipped if Claude Code is not installed.
     """
     from outrider.errors import AgentNotFound
     from outrider.testing import RealAgent
@@ -161,7 +171,8 @@ def real_agent(request: pytest.FixtureRequest) -> Iterator[RealAgent]:
         made = RealAgent()
     except AgentNotFound as error:
         pytest.skip(f"the agent's program is not installed: {str(error).splitlines()[0]}")
-    with made, _traced(request):
+    with made, _traced(request), made.stand_in(everywhere=True):
+        request.node.stash[_SCRIPT] = made.script
         yield made
 
 
@@ -214,6 +225,25 @@ def _file_name(test: pytest.Item) -> str:
         return plain
     mark = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
     return f"{plain[:_NAME_LENGTH]}-{mark}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """What its script objects to is the failure of a test, and not what follows from it."""
+    script = item.stash.get(_SCRIPT, None)
+    failure: BaseException | None = None
+    try:
+        return (yield)
+    except BaseException as error:
+        failure = error
+        raise
+    finally:
+        if script is not None and script.errors:
+            try:
+                script.check(after=failure)
+            finally:
+                # Once: the end of the fixture would raise it again.
+                script.errors.clear()
 
 
 # What was said, in the report of a test that failed.

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from outrider.transcripts.stores._memory import MemoryStore as MemoryStore
     from outrider.transcripts.stores._postgres import PostgresStore as PostgresStore
     from outrider.transcripts.stores._redis import RedisStore as RedisStore
-    from outrider.transcripts.stores._s3.store import S3Store as S3Store
+    from outrider.transcripts.stores._s3 import S3Store as S3Store
     from outrider.transcripts.stores._sqlite import SqliteStore as SqliteStore
     from outrider.transcripts.stores._urls import open_store as open_store
 else:

@@ -10,9 +10,10 @@ import re
 from collections import Counter
 from json import JSONDecodeError
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 from uuid import uuid4
 
+import msgspec
 from msgspec.structs import replace
 
 from outrider.errors import OptionsError, TranscriptDamaged, TranscriptError
@@ -223,7 +224,7 @@ _TEXT: Final = "the text"
 
 _EXPORT: Final = re.compile(rf'"format"\s*:\s*"{FORMAT}"')
 
-_EXAMPLE: Final = "Give what `export(…, 'json')` gave, or a .jsonl transcript of the program."
+_EXAMPLE: Final = "Give an export in JSON, or a .jsonl transcript of Claude Code."
 
 
 def imported(source: StrPath) -> Bundle:
@@ -298,35 +299,29 @@ def _from_export(text: str, name: str) -> Bundle:
             f"{name} has the version {fields.get('version')!r}, and this Outrider reads {VERSION}",
             hint="Update Outrider.",
         )
-    project, parts = fields.get("project"), fields.get("parts")
-    if not isinstance(project, str):
-        _refuse(name, "project", project)
-    if not isinstance(parts, dict):
-        _refuse(name, "parts", parts)
+    try:
+        msgspec.convert(fields, _Export)
+    except msgspec.ValidationError as error:
+        raise OptionsError(f"{name} is not a session: {error}", hint=_EXAMPLE) from None
     return Bundle(
-        session_id=checked_id(cast("str", fields.get("session_id"))),
-        project=project,
-        entries=_exported_entries(name, "entries", fields.get("entries")),
-        parts={
-            check_subpath(subpath): _exported_entries(name, f"parts[{subpath!r}]", part)
-            for subpath, part in cast("Mapping[str, object]", parts).items()
-        },
+        session_id=checked_id(fields["session_id"]),
+        project=fields["project"],
+        entries=fields["entries"],
+        parts={check_subpath(subpath): part for subpath, part in fields["parts"].items()},
     )
 
 
-def _exported_entries(name: str, field: str, value: object) -> list[JsonObject]:
-    if not isinstance(value, list):
-        _refuse(name, field, value)
-    for index, entry in enumerate(cast("list[object]", value)):
-        if not isinstance(fields_of(entry).get("type"), str):
-            _refuse(name, f"{field}[{index}]", entry)
-    return cast("list[JsonObject]", value)
+class _Typed(msgspec.Struct):
+    type: str
 
 
-def _refuse(name: str, field: str, value: object) -> NoReturn:
-    shown = repr(value)
-    shown = shown if len(shown) <= 100 else f"{shown[:100]}…"
-    raise OptionsError(f"{name} is not a session: `{field}` cannot be {shown}", hint=_EXAMPLE)
+class _Export(msgspec.Struct):
+    """What has to be in an export."""
+
+    session_id: str
+    project: str
+    entries: list[_Typed]
+    parts: dict[str, list[_Typed]]
 
 
 # Transcripts of Claude Code.
@@ -379,7 +374,7 @@ def _with_parts(bundle: Bundle, path: Path) -> Bundle:
         text = _text_of(file, is_part=True)
         if file.name.endswith(METADATA):
             try:
-                part.insert(0, {"type": "agent_metadata", **to_object(text)})
+                part.insert(0, {**to_object(text), "type": "agent_metadata"})
             except ValueError as error:
                 raise TranscriptDamaged(file, message=str(error)) from error
         else:

@@ -38,7 +38,7 @@ _NO_PROMPT: Final = re.compile(
 """What the program puts where a prompt of the user would be."""
 
 _FROM_EDITOR: Final = ("ide_opened_file", "ide_selection")
-"""What an editor tells; the user's own words may come after it."""
+"""What an editor adds; the user's own words may come after it."""
 
 _COMMAND: Final = ("<command-name>", "</command-name>")
 
@@ -187,25 +187,21 @@ class _Line(Facts, gc=False):
 _decode: Final = msgspec.json.Decoder(_Line).decode
 
 
-def describe_summary(summary: SessionSummaryEntry, project: str) -> StoredSession | None:
-    """The session that a store remembers so; None for one that has no place in lists: a subagent's, or one
-    in which nothing was said."""
-    return describe_data(
-        summary["data"],
-        session_id=summary["session_id"],
-        project=project,
-        last_modified=from_milliseconds(summary["mtime"]),
-    )
-
-
 def describe_entries(
-    entries: Iterable[Mapping[str, object]], *, session_id: str, project: str, last_modified: datetime
+    entries: Iterable[Mapping[str, object]],
+    *,
+    session_id: str,
+    project: str,
+    last_modified: datetime,
+    in_lists: bool = True,
 ) -> StoredSession | None:
-    """The session that has these entries, for a store that remembers nothing; None as `describe_summary`."""
+    """The session that has these entries, for a store that remembers nothing; None as `describe_data`."""
     data: dict[str, object] = {}
     for entry in entries:
         fold_facts(data, to_facts(entry))
-    return describe_data(data, session_id=session_id, project=project, last_modified=last_modified)
+    return describe_data(
+        data, session_id=session_id, project=project, last_modified=last_modified, in_lists=in_lists
+    )
 
 
 def title_of(source: Bundle) -> str:
@@ -226,7 +222,8 @@ def describe_data(
     path: Path | None = None,
     in_lists: bool = True,
 ) -> StoredSession | None:
-    """The session of which this is remembered; None as `describe_summary`, unless it is not for a list."""
+    """The session of which this is remembered. None for one that lists leave out, unless it is not for a
+    list: a subagent's, or one in which nothing was said."""
 
     def text(name: str) -> str | None:
         value = data.get(name)
@@ -281,7 +278,7 @@ def from_milliseconds(number: float) -> datetime:
 _NOT_SHOWN: Final = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 """Kinds of characters that nobody sees: control, format, half of a pair, private, unassigned, line ends."""
 
-_TAG_PASSES: Final = 10
+_PASSES: Final = 10
 
 
 def check_title(title: object) -> str:
@@ -304,17 +301,22 @@ def check_tag(tag: object) -> str | None:
         return None
     if not isinstance(tag, str):
         raise OptionsError(f"a tag is a string, not {tag!r}", hint="Give a str, or None to clear it.")
-    plain = tag
-    for _ in range(_TAG_PASSES):
-        # What is left may combine anew.
-        before = plain
-        plain = unicodedata.normalize("NFKC", plain)
-        plain = "".join(char for char in plain if unicodedata.category(char) not in _NOT_SHOWN).strip()
-        if plain == before:
-            break
+    plain = without_unseen(tag, _NOT_SHOWN)
     if not plain:
         raise OptionsError(f"a tag needs a visible character, unlike {tag!r}", hint="Give None to clear it.")
     return plain
+
+
+def without_unseen(text: str, categories: tuple[str, ...]) -> str:
+    """The text in its plain form (NFKC), without space around it and characters of these categories."""
+    for _ in range(_PASSES):
+        # What is left may combine anew.
+        before = text
+        text = unicodedata.normalize("NFKC", text)
+        text = "".join(char for char in text if unicodedata.category(char) not in categories).strip()
+        if text == before:
+            break
+    return text
 
 
 def title_entry(session_id: str, title: str) -> JsonObject:

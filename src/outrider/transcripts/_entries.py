@@ -90,7 +90,7 @@ class TranscriptEntry(
     """`user`, `assistant`, `system`; others are not messages."""
     subtype: str | None = None
     uuid: str | None = None
-    """None: the line is not part of the conversation, but tells something of the session."""
+    """None: the line is not part of the conversation, but describes the session."""
     parent_uuid: str | None = None
     """The entry that this one follows."""
     logical_parent_uuid: str | None = None
@@ -162,30 +162,24 @@ class TranscriptEntry(
 _decode: Final = msgspec.json.Decoder(TranscriptEntry).decode
 _keep: Final[Callable[[TranscriptEntry, bytes | JsonObject], None]] = cast(
     "Any", _Kept
-).source.__set__  # a frozen value cannot be told otherwise
+).source.__set__  # the struct is frozen
 
 
 def read_entry(line: bytes) -> TranscriptEntry | None:
-    """The entry on a line; None if there is none: an empty line, a damaged one, what is not a JSON object."""
+    """The entry on a line; None for an empty or damaged line, and for one that is not a JSON object."""
     try:
         entry = _decode(line)
     except (ValueError, RecursionError):
-        return _read_tolerantly(line)
-    _keep(entry, line)
-    return entry
-
-
-def _read_tolerantly(line: bytes) -> TranscriptEntry | None:
-    try:
-        entry = _typed(decode_line(line))
-    except ValueError:
-        return None
+        try:
+            entry = _typed(decode_line(line))
+        except ValueError:
+            return None
     _keep(entry, line)
     return entry
 
 
 def decode_line(line: bytes) -> JsonObject:
-    """The JSON object on a line, or nearly JSON; a ValueError if there is none."""
+    """The JSON object on a line, which may be slightly malformed. Raises a ValueError for anything else."""
     try:
         found: Json = msgspec.json.decode(line)
     except (ValueError, RecursionError):
@@ -244,7 +238,7 @@ _TEXTS: Final = {ours: theirs for ours, theirs in _NAMES.items() if ours not in 
 
 
 def to_time(text: object) -> datetime | None:
-    """A time as the program writes it; without a zone it is UTC. None for what is none."""
+    """A time as the program writes it; without a zone it is UTC. None for anything else."""
     try:
         time = datetime.fromisoformat(text if isinstance(text, str) else "")
         return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
@@ -281,25 +275,31 @@ def _in_snake_case(told: JsonObject) -> JsonObject:
 # Lines.
 
 
-def to_line(value: object) -> str:
-    """Compact JSON that can be written as UTF-8. What JSON has no number for becomes null."""
+def to_json(value: object) -> str:
+    """Compact JSON that can be written as UTF-8. Raises `ValueError` for what JSON has no number for."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         text.encode()
     except UnicodeEncodeError:
         # A lone surrogate has no UTF-8 form, but an escape.
         return json.dumps(value, allow_nan=False, separators=(",", ":"))
+    return text
+
+
+def to_line(value: object) -> str:
+    """As `to_json`; what JSON has no number for becomes null."""
+    try:
+        return to_json(value)
     except RecursionError as error:
         raise TranscriptError(
             "an entry is nested too deeply to be written", hint="Take that line out of the transcript."
         ) from error
     except ValueError:
-        return to_line(finite(value))
-    return text
+        return to_json(finite(value))
 
 
 def from_line(line: str) -> JsonObject:
-    """The entry on a line. Raises a ValueError that says why it is none."""
+    """The entry on a line. Raises a ValueError with the reason if it is invalid."""
     entry = to_object(line)
     if not isinstance(entry.get("type"), str):
         raise ValueError("it has no `type`")  # noqa: TRY004 - one kind of error for all that is no entry
@@ -307,7 +307,7 @@ def from_line(line: str) -> JsonObject:
 
 
 def to_object(text: str) -> JsonObject:
-    """The object that a text is. Raises a ValueError that says why it is none."""
+    """Decode a JSON object. Raises a ValueError with the reason if it is invalid."""
     found = read_json(text)
     if not isinstance(found, dict):
         raise ValueError("it is not a JSON object")  # noqa: TRY004 - as above

@@ -45,7 +45,7 @@ def check_text(name: str, text: object) -> None:
 
 
 def check_choices(**values: object) -> None:
-    """What is either so, or not so, or None."""
+    """Each has to be True, False or None."""
     for name, value in values.items():
         if value is not None and not isinstance(value, bool):
             _refuse(name, value, "Give True, False or None.")
@@ -71,7 +71,7 @@ def check_folder(name: str, folder: StrPath | None) -> StrPath | None:
 
 
 def checked_id(session_id: str) -> str:
-    """The id, in small letters. Raises `OptionsError` if it is none: it becomes part of a path."""
+    """The id in lower case. Raises `OptionsError` if it is invalid: it becomes part of a path."""
     try:
         if str(UUID(session_id)) == session_id.lower():
             return session_id.lower()
@@ -134,7 +134,7 @@ class StoredSession(msgspec.Struct, frozen=True, kw_only=True, repr_omit_default
 
 
 class SessionQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which sessions are asked for. Raises `OptionsError` for a value that cannot be."""
+    """Filters for a list of sessions. Raises `OptionsError` for an invalid value."""
 
     project: StrPath | None = None
     """The folder that they were started in; None: any."""
@@ -168,7 +168,7 @@ class SessionQuery(msgspec.Struct, frozen=True, kw_only=True):
             )
 
     def matches(self, info: StoredSession) -> bool:
-        """Whether a session is asked for, by all but its project."""
+        """Whether a session passes all filters but that for its project."""
         return (
             (self.archived is None or info.is_archived is self.archived)
             and (self.title is None or self.title.casefold() in info.title.casefold())
@@ -178,7 +178,7 @@ class SessionQuery(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def is_in_time(self, last_modified: datetime) -> bool:
-        """Whether a session that was used last at this time can be asked for."""
+        """Whether a session that was last used at this time passes."""
         return (self.since is None or last_modified >= in_utc(self.since)) and (
             self.until is None or last_modified <= in_utc(self.until)
         )
@@ -189,7 +189,7 @@ class SessionQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MessageRange(msgspec.Struct, frozen=True, kw_only=True):
-    """Which messages of a session are asked for. Raises `OptionsError` for a value that cannot be."""
+    """Selects messages of a session. Raises `OptionsError` for an invalid value."""
 
     agent: str | None = None
     """The subagent whose messages they are; None: the main conversation's."""
@@ -239,14 +239,14 @@ class Bundle(msgspec.Struct, kw_only=True):
     entries: list[JsonObject]
     """The main transcript."""
     parts: dict[str, list[JsonObject]] = {}
-    """The other transcripts, by subpath (`subagents/agent-a1`). What is told of a subagent is an entry of the
+    """The other transcripts, by subpath (`subagents/agent-a1`). The metadata of a subagent is an entry of the
     type `agent_metadata`, before its others."""
 
 
 class Hits:
     """The hits of a search, as they are found: `async for hit in sessions.search("TODO")`.
 
-    Whoever leaves the loop early has nothing to do. If a wait is cancelled, the search is over.
+    You may leave the loop early. If a wait is cancelled, the search is over.
     """
 
     def __init__(self, search: DiskSearch | StoreSearch) -> None:
@@ -269,7 +269,7 @@ class Hits:
     async def _pulled(self) -> list[SearchHit]:
         if self._has_ended:
             raise StopAsyncIteration
-        # A search that is cancelled or fails cannot go on.
+        # A search cannot continue after a failure or a cancellation.
         self._has_ended = True
         try:
             found = await self._search.pull()

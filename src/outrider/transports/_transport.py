@@ -58,12 +58,12 @@ class Transport(ABC):
     _inbox: Inbox | None = None
 
     def prepare(self, command: Command) -> None:  # noqa: B027 - for those that can use it
-        """Called once, before `connect`, with how the agent's program would be started for this session: its
+        """Called once, before `connect`, with the command that would start Claude Code for this session: its
         arguments, environment, folder and files. Does nothing by default."""
 
     @abstractmethod
     async def connect(self) -> None:
-        """Open the way to the agent. A second call changes nothing; after `close` it is an error."""
+        """Open the connection to the agent. A second call does nothing; after `close` it is an error."""
 
     @abstractmethod
     async def receive(self) -> bytes:
@@ -71,11 +71,11 @@ class Transport(ABC):
 
     @abstractmethod
     async def send(self, data: bytes) -> None:
-        """Send bytes as they are. Returns when they are on their way."""
+        """Send bytes as they are. Returns once they are sent or queued."""
 
     @abstractmethod
     async def end_input(self) -> None:
-        """Tell the agent that nothing more will be sent. What it still has to say can be received."""
+        """End the agent's input. What it still sends can be received."""
 
     @abstractmethod
     async def close(self) -> None:
@@ -92,11 +92,11 @@ class Transport(ABC):
         return None
 
     async def write(self, message: Sendable) -> None:
-        """Send one message as one line. Raises `MessageInvalid` for what is none, and nothing is sent."""
+        """Send one message as one line. Raises `MessageInvalid` for an invalid one, with nothing sent."""
         await self.send(line_of(message))
 
     def messages(self) -> Messages:
-        """The messages from here on, to be iterated over; a second call goes on where the first one is."""
+        """An iterator over the messages from now on; a second call continues where the first one is."""
         if self._inbox is None:
             self._inbox = Inbox(self.max_buffer_size)
         return Messages(self, self._inbox)
@@ -110,7 +110,7 @@ class Transport(ABC):
 
 
 class Inbox:
-    """What has been received and not been taken yet: whole messages, and the beginning of the next one."""
+    """Received messages that were not taken yet, and the beginning of the next one."""
 
     def __init__(self, limit: int | None) -> None:
         self.framer = Framer(limit)
@@ -119,7 +119,7 @@ class Inbox:
 
 
 class Messages:
-    """Iterates over the messages of a transport. Not a generator: nothing is left behind by a `break`."""
+    """Iterates over the messages of a transport. Not a generator: a `break` leaves nothing behind."""
 
     def __init__(self, source: Transport, inbox: Inbox) -> None:
         self._source = source
@@ -130,8 +130,8 @@ class Messages:
         return self
 
     async def __anext__(self) -> Arrival:
-        """The next message. Raises what `receive` raises, once all that came before it has been given out."""
-        # Nearly every call ends after these lines, and there may be a million of them.
+        """The next message. Raises what `receive` raises, after the messages that came before."""
+        # Nearly every call returns here, and there may be a million of them.
         if not self._ready:
             self._ready.extend(await self._receive())
         arrival = self._ready.popleft()
@@ -140,7 +140,7 @@ class Messages:
         return arrival
 
     async def batch(self) -> list[Arrival]:
-        """The messages that are there, at least one: a wake-up for many, where speed counts.
+        """All messages that are there, at least one: one wake-up for many, where speed matters.
 
         Raises `StopAsyncIteration` at the end. An `OversizedMessage` is always one of them, never an error.
         """
@@ -151,11 +151,11 @@ class Messages:
         return arrivals
 
     async def _receive(self) -> list[Arrival]:
-        """Wait for messages; gives at least one."""
+        """Wait for messages; returns at least one."""
         framer = self._inbox.framer
         while True:
             if framer.has_more:
-                # Others have their turn in between, however long the work on these bytes takes.
+                # Other tasks run in between, however long these bytes take.
                 await checkpoint()
                 arrivals, end = framer.go_on(), None
             else:
@@ -179,7 +179,7 @@ class Messages:
 
 
 def line_of(message: Sendable) -> bytes:
-    """A message as one line with its end. Raises `MessageInvalid` for what is not one."""
+    """A message as one line with its end. Raises `MessageInvalid` for anything else."""
     if isinstance(message, str):
         try:
             line = message.encode()
@@ -198,8 +198,8 @@ def line_of(message: Sendable) -> bytes:
 
 
 Interceptor: TypeAlias = Callable[[Transport], Transport]
-"""Is given the transport that a session is about to connect, and gives back the one to use: the same, one
-around it, or another. What it raises, the session raises."""
+"""Takes the transport that a session is about to connect, and returns the one to use: the same, a wrapper,
+or another. If it raises, so does the session."""
 
 _here: ContextVar[tuple[Interceptor, ...]] = ContextVar("outrider.intercept", default=())
 _everywhere: list[Interceptor] = []
@@ -228,7 +228,7 @@ def intercept(change: Interceptor, *, everywhere: bool = False) -> Generator[Non
         try:
             yield
         finally:
-            # Not by a token: a fixture may be ended in another context than it was begun in.
+            # Without a token: a fixture may end in another context than it began in.
             left = list(_here.get())
             if change in left:
                 left.remove(change)
@@ -236,12 +236,12 @@ def intercept(change: Interceptor, *, everywhere: bool = False) -> Generator[Non
 
 
 def is_intercepted() -> bool:
-    """Whether anything is in the way here."""
+    """Whether an `intercept` block is active here."""
     return bool(_here.get() or _everywhere)
 
 
 def intercepted(transport: Transport) -> Transport:
-    """The transport to use instead of this one. Raises `UsageError` for what is none."""
+    """The transport to use instead of this one. Raises `UsageError` if `change` returned none."""
     for change in (*reversed(_here.get()), *reversed(tuple(_everywhere))):
         chosen = cast("object", change(transport))
         if not isinstance(chosen, Transport):
@@ -254,7 +254,7 @@ def intercepted(transport: Transport) -> Transport:
 
 
 class Unreachable(Transport):
-    """Stands for a program that is not there: what is in the way may do without it."""
+    """Stands for a program that was not found: an interceptor may not need it."""
 
     def __init__(self, command: Command, error: OutriderError) -> None:
         self.command = command
@@ -281,7 +281,7 @@ class Unreachable(Transport):
 
 
 class MemoryTransport(Transport):
-    """One end of a pair. What is sent at one end is received at the other, in the same pieces."""
+    """One end of a pair. The other end receives what this one sends, in the same pieces."""
 
     def __init__(self, inbound: Pipe, outbound: Pipe) -> None:
         self._inbound = inbound
@@ -305,7 +305,7 @@ class MemoryTransport(Transport):
         return data
 
     async def send(self, data: bytes) -> None:
-        """Send a piece. Raises `TransportClosed` that says why nothing can be sent."""
+        """Send a piece. Raises `TransportClosed` with the reason if nothing can be sent."""
         await checkpoint_if_cancelled()
         self._check_connected()
         if self._is_closed:
@@ -317,7 +317,7 @@ class MemoryTransport(Transport):
             raise TransportClosed(why)
         if data:
             self._outbound.put(bytes(data))
-        # Afterwards: of two tasks that send, the one that came first is heard first.
+        # Afterwards, so that the pieces of two tasks keep their order.
         await cancel_shielded_checkpoint()
 
     async def end_input(self) -> None:
@@ -326,7 +326,7 @@ class MemoryTransport(Transport):
             self._outbound.end()
 
     async def close(self) -> None:
-        """Close this end: the other one receives what is on its way, then the end, and can send no more."""
+        """Close this end. The other one receives what was sent, then the end, and can send no more."""
         self._is_closed = True
         self._outbound.end()
         self._inbound.is_abandoned = True

@@ -1,8 +1,8 @@
 """Converts bytes to typed values and back: framing, decoding, encoding, messages, content blocks.
 
 Control requests and their answers are in `outrider.wire.control`, hooks in `outrider.wire.hooks`, permissions
-in `outrider.wire.permissions`, inputs of built-in tools in `outrider.wire.tools`. Import those directly: this
-package does not load them. Nothing here does I/O.
+in `outrider.wire.permissions`, inputs and outputs of built-in tools in `outrider.wire.tools`. Import those
+directly: this package does not load them. Nothing here does I/O.
 """
 
 from outrider.wire._blocks import *

@@ -60,8 +60,8 @@ class ToolResultBlock(Value, tag_field="type", tag="tool_result"):
     content: str | list[JsonObject] | None = None
     is_error: bool | None = None
 
-    @property
-    def text(self) -> str:
+    # Not a `text`: programs take a block that has one for something that the model said.
+    def joined_text(self) -> str:
         """The text of the result, all parts joined with nothing."""
         if isinstance(self.content, str):
             return self.content

@@ -12,7 +12,7 @@ import re
 from functools import cached_property, lru_cache
 from itertools import islice
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, TypeVar, Union, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, Union, cast
 
 import msgspec
 
@@ -45,7 +45,13 @@ from outrider.wire._system import SYSTEM_SUBTYPES, UnknownSystemMessage
 from outrider.wire._value import Frame, Json, JsonObject, dumps, loads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
+
+    _Undecoded: TypeAlias = Any
+    _KnownBlock: TypeAlias = ContentBlock
+else:
+    _Undecoded = msgspec.Raw
+    _KnownBlock = Union[tuple(BLOCK_TYPES.values())]  # noqa: UP007 - computed members
 
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -77,51 +83,26 @@ FLAT: Final[dict[str, type[Frame]]] = {
 FRAME_TYPES: Final[frozenset[str]] = frozenset((*FLAT, "user", "assistant", "system", "rate_limit_event"))
 """Every frame type that has a class."""
 
-_KnownBlock: Any = Union[tuple(BLOCK_TYPES.values())]  # noqa: UP007 - computed members
-
 
 class Nesting:
     """A message that is flat here and nested on the wire; the nested shapes are derived from the class."""
 
-    def __init__(
-        self, kind: type[UserMessage | AssistantMessage], content: object, usual: int, **inner: str
-    ) -> None:
+    def __init__(self, kind: type[UserMessage | AssistantMessage], content: object, **inner: str) -> None:
         self.kind = kind
         self.inner = {"content": "content", **inner}
         """Which fields sit in `message`, and by which name."""
         self._content = content
-        self._usual = usual
-        self._values = self._values_of(kind.__struct_fields__)
+        names = kind.__struct_fields__
+        self._values = attrgetter(
+            *(f"message.{self.inner[name]}" if name in self.inner else name for name in names)
+        )
 
     @cached_property
     def line(self) -> type[msgspec.Struct]:
         """The nested shape."""
-        return self._shape("Line", msgspec.structs.fields(self.kind))
-
-    @cached_property
-    def usual_line(self) -> type[msgspec.Struct]:
-        """The shape of nearly all such messages: the first few fields, and no others."""
-        fields = msgspec.structs.fields(self.kind)
-        # Sent, and of no interest.
-        ignored: list[tuple[str, Any, Any]] = [("type", str | None, None), ("role", str | None, None)]
-        # Sent, and empty.
-        ignored += [
-            (self.inner[field.name], None, None)
-            for field in fields[self._usual :]
-            if field.name in self.inner
-        ]
-        return self._shape("UsualLine", fields[: self._usual], ignored, forbid_unknown_fields=True)
-
-    def _shape(
-        self,
-        name: str,
-        fields: Sequence[msgspec.structs.FieldInfo],
-        ignored: Iterable[tuple[str, Any, Any]] = (),
-        *,
-        forbid_unknown_fields: bool = False,
-    ) -> type[msgspec.Struct]:
         body: list[tuple[str, Any, Any]] = []
         rest: list[tuple[str, Any, Any]] = []
+        fields = msgspec.structs.fields(self.kind)
         for field in fields:
             default = msgspec.field() if field.required else msgspec.field(default=None)
             if field.name in self.inner:
@@ -129,52 +110,32 @@ class Nesting:
                 body.append((inner, self._content if inner == "content" else field.type, default))
             else:
                 rest.append((field.name, field.type, default))
-        config: Any = {"forbid_unknown_fields": forbid_unknown_fields, "gc": False}
-        message = msgspec.defstruct(f"{self.kind.__name__}{name}Body", [*body, *ignored], **config)
+        message = msgspec.defstruct(f"{self.kind.__name__}Body", body, gc=False)
         return msgspec.defstruct(
-            f"{self.kind.__name__}{name}",
+            f"{self.kind.__name__}Line",
             [("message", message), *rest],
             tag_field="type",
             tag=self.kind.type,
             rename={field.name: field.encode_name for field in fields},
-            **config,
+            gc=False,
         )
 
     def flatten(self, nested: msgspec.Struct) -> UserMessage | AssistantMessage:
         """The flat message, from an instance of `line`."""
         return self.kind(*self._values(nested))
 
-    def finishers(self) -> dict[type[msgspec.Struct], Callable[[Any, bytes], AnyFrame]]:
-        """What makes the flat message with its line, from an instance of each shape."""
-        names = self.kind.__struct_fields__
-        return {
-            self.line: self._finisher(names),
-            self.usual_line: self._finisher(names[: self._usual]),
-        }
-
-    def _finisher(self, names: Sequence[str]) -> Callable[[Any, bytes], AnyFrame]:
-        kind, values_of = self.kind, self._values_of(names)
-
-        def finish(nested: object, line: bytes) -> AnyFrame:
-            frame = kind(*values_of(nested))
-            frame.wire_line = line
-            return frame
-
-        return finish
-
-    def _values_of(self, names: Sequence[str]) -> Callable[[object], tuple[Any, ...]]:
-        paths = (f"message.{self.inner[name]}" if name in self.inner else name for name in names)
-        return attrgetter(*paths)
+    def finish(self, nested: msgspec.Struct, line: bytes) -> AnyFrame:
+        """The same, with its line."""
+        frame = self.flatten(nested)
+        frame.wire_line = line
+        return frame
 
 
 NESTED: Final[dict[str, Nesting]] = {
-    # Up to `tool_result_meta`.
-    "user": Nesting(UserMessage, str | list[_KnownBlock], 13),
-    # Up to `request_id`.
+    "user": Nesting(UserMessage, str | list[_KnownBlock]),
     "assistant": Nesting(
         AssistantMessage,
         list[_KnownBlock],
-        11,
         model="model",
         usage="usage",
         message_id="id",
@@ -187,6 +148,87 @@ NESTED: Final[dict[str, Nesting]] = {
     ),
 }
 """The messages that are nested on the wire, by type."""
+
+
+# The fields that nearly every message has, in the order in which they are sent. Lines that have no others are
+# decoded in two thirds of the time.
+
+
+class _UsualAnswer(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    id: str
+    type: str
+    role: str
+    model: str
+    content: list[_KnownBlock]
+    stop_reason: str | None = None
+    stop_sequence: None = None
+    usage: _Undecoded = None
+    context_management: None = None
+
+
+class _UsualAssistantLine(
+    msgspec.Struct, tag_field="type", tag="assistant", forbid_unknown_fields=True, gc=False
+):
+    message: _UsualAnswer
+    parent_tool_use_id: str | None = None
+    session_id: str | None = None
+    uuid: str | None = None
+    timestamp: str | None = None
+    request_id: str | None = None
+
+
+class _UsualPrompt(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    role: str
+    content: str | list[_KnownBlock]
+
+
+class _UsualUserLine(msgspec.Struct, tag_field="type", tag="user", forbid_unknown_fields=True, gc=False):
+    message: _UsualPrompt
+    parent_tool_use_id: str | None = None
+    session_id: str | None = None
+    uuid: str | None = None
+    timestamp: str | None = None
+    tool_use_result: _Undecoded = None
+    tool_result_meta: _Undecoded = None
+
+
+def _finish_assistant(nested: _UsualAssistantLine, line: bytes) -> AnyFrame:
+    answer = nested.message
+    frame = AssistantMessage(
+        answer.content,
+        answer.model,
+        nested.parent_tool_use_id,
+        None,
+        answer.usage,
+        answer.id,
+        answer.stop_reason,
+        nested.session_id,
+        nested.uuid,
+        nested.timestamp,
+        nested.request_id,
+    )
+    frame.wire_line = line
+    return frame
+
+
+def _finish_user(nested: _UsualUserLine, line: bytes) -> AnyFrame:
+    frame = UserMessage(
+        nested.message.content,
+        nested.uuid,
+        nested.parent_tool_use_id,
+        nested.tool_use_result,
+        None,
+        nested.session_id,
+        nested.timestamp,
+        None,
+        None,
+        None,
+        None,
+        None,
+        nested.tool_result_meta,
+    )
+    frame.wire_line = line
+    return frame
 
 
 class _SystemLine(msgspec.Struct, tag_field="type", tag="system"):
@@ -214,6 +256,8 @@ def _finish_rate_limit(_: _RateLimitLine, line: bytes) -> AnyFrame:
 _FINISH: Final[dict[type, Callable[[Any, bytes], AnyFrame]]] = {
     _SystemLine: _finish_system,
     _RateLimitLine: _finish_rate_limit,
+    _UsualAssistantLine: _finish_assistant,
+    _UsualUserLine: _finish_user,
 }
 """What completes a shape that the fast path decoded; frames that have none are complete."""
 
@@ -224,18 +268,18 @@ def fast_decoder() -> Callable[[bytes], AnyFrame]:
 
     Made on first use: it takes longer than all else that an import of this package does.
     """
-    return _decoder(nesting.line for nesting in NESTED.values())
+    lines = {nesting.line: nesting.finish for nesting in NESTED.values()}
+    _FINISH.update(lines)
+    return _decoder(lines)
 
 
 @lru_cache(maxsize=1)
 def _usual_decoder() -> Callable[[bytes], AnyFrame]:
     """The same, and faster, for messages that have none of the rarer fields. ValueError: they have some."""
-    return _decoder(nesting.usual_line for nesting in NESTED.values())
+    return _decoder((_UsualAssistantLine, _UsualUserLine))
 
 
 def _decoder(lines: Iterable[type[msgspec.Struct]]) -> Callable[[bytes], AnyFrame]:
-    for nesting in NESTED.values():
-        _FINISH.update(nesting.finishers())
     kinds = (*FLAT.values(), _SystemLine, _RateLimitLine, *lines)
     return msgspec.json.Decoder[Any](Union[kinds]).decode  # noqa: UP007 - computed members
 
@@ -491,18 +535,23 @@ _LAST: Final = re.compile(
 )
 """The id as one of the last fields of a frame. Inside a JSON string the quotation marks would be escaped."""
 
+_LAST_TYPE: Final = re.compile(
+    rb'[{,]\s*"type"\s*:\s*"control_request"\s*(?:,\s*"request_id"[^{}\[\]]*)?\}\s*\Z'
+)
+"""The same of the type."""
+
 
 def asker_of(head: bytes, tail: bytes = b"") -> str | int | None:
     """The id of the control request that begins, or ends, with these bytes; None if it is none, or has
     none."""
-    head = head[:_LOOKED_AT]
-    if b"control_request" not in head:
+    head, tail = head[:_LOOKED_AT], tail[-_TAIL:]
+    if b"control_request" not in head and b"control_request" not in tail:
         # By far the most.
         return None
     kind, id = _first_fields(head)
-    if kind != "control_request":
+    if kind != "control_request" and not (kind is None and _LAST_TYPE.search(tail)):
         return None
-    if id is None and (found := _LAST.search(tail[-_TAIL:])) is not None:
+    if id is None and (found := _LAST.search(tail)) is not None:
         id = _value(found[1])
     return id if isinstance(id, (str, int)) and id != "" else None
 

@@ -15,10 +15,10 @@ from outrider.wire._blocks import UnknownBlock
 from outrider.wire._decoding import FRAME_TYPES, NESTED, decode_object, typed_frame
 from outrider.wire._messages import RateLimitEvent, UnknownMessage, UserMessage
 from outrider.wire._system import SystemMessage
-from outrider.wire._value import Frame, Json, JsonObject, Value, dumps
+from outrider.wire._value import Frame, Json, JsonObject, PlainObject, Value, dumps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
 
 def encode(value: object) -> bytes:
@@ -28,6 +28,8 @@ def encode(value: object) -> bytes:
     changed. Raises `MessageInvalid` for what JSON cannot say: NaN and infinity (it names the place), keys
     and objects of other classes, what is nested too deeply.
     """
+    if type(value) is PlainObject:
+        return dumps(value)
     wire = to_wire(value)
     try:
         line = dumps(wire)
@@ -179,24 +181,19 @@ def _changed(sent: Json, before: Json, after: Json) -> Json:
 
 
 def _refuse_non_finite(wire: Json) -> None:
-    for path, number in _numbers(wire, "$"):
-        if not math.isfinite(number):
+    pending: list[tuple[str, Json]] = [("$", wire)]
+    while pending:
+        path, value = pending.pop()
+        if isinstance(value, dict):
+            pending += [(f"{path}.{key}", item) for key, item in value.items()]
+        elif isinstance(value, list):
+            pending += [(f"{path}[{index}]", item) for index, item in enumerate(value)]
+        elif isinstance(value, float) and not math.isfinite(value):
             from outrider.errors import MessageInvalid
 
             raise MessageInvalid(
-                wire, f"{path} is {number}, which JSON cannot say; send a number, a text or null"
+                wire, f"{path} is {value}, which JSON cannot say; send a number, a text or null"
             )
-
-
-def _numbers(value: Json, path: str) -> Iterator[tuple[str, float]]:
-    if isinstance(value, float):
-        yield path, value
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield from _numbers(item, f"{path}.{key}")
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _numbers(item, f"{path}[{index}]")
 
 
 DEFAULT_SESSION = "default"

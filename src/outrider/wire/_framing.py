@@ -1,4 +1,4 @@
-"""Splits a byte stream into frames, whatever else the stream contains.
+"""Splits a byte stream into frames, even if the stream contains other output too.
 
 A complete line that is a frame is delivered as one. Any other line is searched for JSON objects, which may
 continue on the lines that follow. Does not interpret frames: `_decoding` does.
@@ -52,7 +52,7 @@ _PIECE: Final = _STEP * _BYTES
 """A larger chunk is taken in pieces."""
 
 _WHOLE: Final = 4096
-"""So few bytes are decoded at once, whatever they are."""
+"""So few bytes are always decoded at once."""
 
 _GLANCE: Final = 128
 """One look goes over so many bytes at most, if it finds nothing."""
@@ -136,14 +136,16 @@ class Framer:
     @property
     def _is_idle(self) -> bool:
         """Whether nothing that came before has to do with what comes next."""
-        return not (self._chunks or self._lines or self._odd or self._held or self._skipped or self._object)
+        return not (
+            self._chunks or self._lines or self._odd or self._held or self._skipped or self._object.data
+        )
 
     def go_on(self) -> list[Arrival]:
         """Do one more step; gives back the frames that were found, perhaps none."""
         arrivals: list[Arrival] = []
         if not self._lines and not self._odd and self._chunks:
             self._cut(self._chunks.popleft(), arrivals)
-        if self._lines and self._is_safe and not self._odd and not self._object:
+        if self._lines and self._is_safe and not self._odd and not self._object.data:
             lines = self._lines[:_SWEEP]
             known = known_frames(lines)
             if known is not None:
@@ -163,7 +165,7 @@ class Framer:
         del self._lines[:taken]
         if self._is_ending and not self._lines and not self._odd:
             self._is_ending = False
-            if self._object:
+            if self._object.data:
                 self._add_noise(self._object.take(), "the output ended inside an object", arrivals)
         return arrivals
 
@@ -219,11 +221,11 @@ class Framer:
         return end
 
     def _take_line(self, line: bytes, arrivals: list[Arrival]) -> None:
-        """Take one line, whatever it is."""
+        """Take one line: a frame, noise, or a part of a frame."""
         line = _without_end(line)
         if len(line) > self._limit:
             self._refuse(_Oversized(self._limit, line), arrivals)
-        elif not self._object:
+        elif not self._object.data:
             try:
                 arrivals.append(finished(fast_decoder()(line), line))
             except (ValueError, RecursionError):
@@ -236,7 +238,7 @@ class Framer:
 
     def _refuse(self, line: _Oversized, arrivals: list[Arrival]) -> None:
         """Say that a line was too large. An object that is open cannot go on behind it: a part is missing."""
-        if self._object:
+        if self._object.data:
             self._add_noise(self._object.take(), "cut off by a line over the size limit", arrivals)
         arrivals.append(line.message())
 
@@ -263,7 +265,7 @@ class Framer:
         stay open."""
         line, position = self._odd, self._position
         while position < len(line) and self._effort > 0:
-            if not self._object:
+            if not self._object.data:
                 start = line.find(b"{", position)
                 noise = line[position : start if start >= 0 else None].strip(BLANK)
                 if noise:
@@ -277,7 +279,7 @@ class Framer:
             position, self._effort = self._object.extend(line, position, self._effort)
             if position < len(line) and not self._object.is_closed:
                 break
-            if self._object.size > self._limit:
+            if len(self._object.data) > self._limit:
                 arrivals.append(_Oversized(self._limit, self._object.take()).message())
             elif self._object.is_closed:
                 self._take_object(self._object.take(), arrivals)
@@ -349,17 +351,11 @@ class _OpenObject:
     """A JSON object of which only the beginning has come. Counts brackets, so that it is parsed only once."""
 
     def __init__(self) -> None:
-        self._data = bytearray()
+        self.data = bytearray()
+        """All of it so far; empty if no object is open."""
         self._depth = 0
         self._in_string = False
         self._escaped = False
-
-    def __bool__(self) -> bool:
-        return bool(self._data)
-
-    @property
-    def size(self) -> int:
-        return len(self._data)
 
     @property
     def is_closed(self) -> bool:
@@ -392,13 +388,13 @@ class _OpenObject:
                     self._depth -= 1
                     if self._depth == 0:
                         break
-        self._data += line[start:position]
+        self.data += line[start:position]
         return position, effort
 
     def take(self) -> bytes:
         """The bytes so far, joined with nothing between; the object is empty again."""
-        data = bytes(self._data)
-        self._data, self._depth = bytearray(), 0
+        data = bytes(self.data)
+        self.data, self._depth = bytearray(), 0
         self._in_string = self._escaped = False
         return data
 

@@ -7,14 +7,13 @@ into frames.
 
 from __future__ import annotations
 
-from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 
 import msgspec
 
 from outrider.wire._blocks import ContentBlock, TextBlock, ThinkingBlock, ToolUseBlock
 from outrider.wire._system import SystemMessage
-from outrider.wire._value import Frame, Json, JsonObject, Number, Value, loads
+from outrider.wire._value import Frame, Json, JsonObject, Number, PartlyDecoded, Value, decode_on_use
 
 if TYPE_CHECKING:
     from outrider.errors import FrameTooLarge, MalformedFrame
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
         ToolUseMeta,
         Usage,
     )
+    from outrider.wire.tools import ToolOutput
 else:
     # Plain dicts when decoding: msgspec would drop every key that a TypedDict does not name.
     MessageOrigin = Usage = ModelUsage = PermissionDenial = ToolUseMeta = ToolResultMeta = dict
@@ -41,12 +41,24 @@ else:
     AbandonedBlocks = SubagentRetry = dict
     # Left undecoded until somebody looks at it.
     ApiEvent = msgspec.Raw
-    # Open sets: any text is let through.
+    # Open sets: any text is accepted.
     AssistantMessageError = RateLimitStatus = RateLimitType = TerminalReason = str
 
 
+def _as_sent(value: Json) -> Json:
+    return value
+
+
+def _object_or_none(value: Json) -> Json:
+    return value if isinstance(value, dict) else None
+
+
+def _objects_or_none(value: Json) -> Json:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else None
+
+
 class UserMessage(
-    Frame,
+    PartlyDecoded,
     rename={"is_replay": "isReplay", "is_synthetic": "isSynthetic", "should_query": "shouldQuery"},
 ):
     """A message in the user's role: a prompt, a tool result, or a note that the agent wrote itself."""
@@ -85,8 +97,18 @@ class UserMessage(
         """The text of the message, all text blocks joined with nothing."""
         return self.content if isinstance(self.content, str) else _joined_text(self.content)
 
+    def typed_output(self, tool: str) -> ToolOutput | list[ToolOutput] | Json:
+        """What a built-in tool gave back as a typed value (`BashOutput`, …), or `tool_use_result` where none
+        fits. The message does not name the tool; its call does, and `Result.tool_calls` has both."""
+        from outrider.wire.tools import typed_output
 
-class AssistantMessage(Frame):
+        return typed_output(tool, self.tool_use_result)
+
+
+decode_on_use(UserMessage, tool_use_result=_as_sent, tool_result_meta=_objects_or_none)
+
+
+class AssistantMessage(PartlyDecoded):
     """What the model said: one content block for each message while a turn runs."""
 
     type: ClassVar[Literal["assistant"]] = "assistant"
@@ -98,6 +120,11 @@ class AssistantMessage(Frame):
     """Set where the agent reports a failure of the API as a message; the text says which."""
     usage: Usage | None = None
     """As known when the block began; the turn's figures are those of its result."""
+    if TYPE_CHECKING:
+
+        @property
+        def undecoded_usage(self) -> msgspec.Raw | Usage | None: ...
+
     message_id: str | None = None
     """The API's id: the same for all blocks of one answer."""
     stop_reason: str | None = None
@@ -154,6 +181,9 @@ class AssistantMessage(Frame):
         return [block for block in self.content if isinstance(block, ToolUseBlock)]
 
 
+decode_on_use(AssistantMessage, usage=_object_or_none)
+
+
 def _joined_text(content: list[ContentBlock]) -> str:
     return "".join(block.text for block in content if isinstance(block, TextBlock))
 
@@ -185,7 +215,7 @@ class ResultMessage(Frame, tag_field="type", tag="result", rename={"model_usage"
     """Tokens of this turn's main loop."""
     result: str | None = None
     structured_output: Any = None
-    """The answer in the form that was asked for: of whatever type that is."""
+    """The answer in the form that was asked for, of any JSON type."""
     model_usage: dict[str, ModelUsage] | None = None
     """By model, since the session began, also before it was resumed."""
     permission_denials: list[PermissionDenial] | None = None
@@ -419,9 +449,9 @@ class OversizedMessage(Value):
     head: bytes
     """The first bytes of the frame."""
     frame_type: str | None = None
-    """The type of the frame, where it could be told."""
+    """The type of the frame, if it could be found."""
     request_id: str | int | None = None
-    """Of a control request, where it could be told."""
+    """Of a control request, if it could be found."""
 
     @property
     def raw_json(self) -> bytes:
@@ -471,7 +501,7 @@ class _DeltaEvent(msgspec.Struct, frozen=True, gc=False):
 _decode_delta = msgspec.json.Decoder(_DeltaEvent).decode
 
 
-class StreamEvent(Frame, tag_field="type", tag="stream_event"):
+class StreamEvent(PartlyDecoded, tag_field="type", tag="stream_event"):
     """A piece of a message while the model writes it (`include_partial_messages`).
 
     The event stays undecoded until `event` or a helper is used: most readers look at few of the many.
@@ -483,6 +513,10 @@ class StreamEvent(Frame, tag_field="type", tag="stream_event"):
     event: ApiEvent
     """The API's own event, as a dict."""
     parent_tool_use_id: str | None = None
+    if TYPE_CHECKING:
+
+        @property
+        def undecoded_event(self) -> msgspec.Raw | ApiEvent: ...
 
     @property
     def details(self) -> StreamDetails:
@@ -507,7 +541,7 @@ class StreamEvent(Frame, tag_field="type", tag="stream_event"):
         return self._delta().partial_json
 
     def _delta(self) -> _Delta:
-        event: object = _EVENT.__get__(self, StreamEvent)
+        event = self.undecoded_event
         if type(event) is msgspec.Raw:
             # For the text alone, the event need not become a dict.
             try:
@@ -519,44 +553,12 @@ class StreamEvent(Frame, tag_field="type", tag="stream_event"):
         except (ValueError, RecursionError):
             return _Delta()
 
-    # Comparing, printing and pickling in C would look at the undecoded event, so it is decoded first.
 
-    def __eq__(self, other: object) -> bool:
-        if type(other) is StreamEvent:
-            _ = self.event, other.event
-        return super().__eq__(other)
-
-    # Like every value: not to be hashed, it can be changed.
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        _ = self.event
-        return super().__repr__()
+def _object(value: Json) -> Json:
+    return value if isinstance(value, dict) else {}
 
 
-class _DecodedOnUse:
-    """Stands in for the `event` slot: decodes the event when it is first looked at, then keeps the dict."""
-
-    def __init__(self, slot: MemberDescriptorType) -> None:
-        self._slot = slot
-
-    def __get__(self, frame: StreamEvent | None, owner: type[StreamEvent]) -> object:
-        if frame is None:
-            return self
-        event: object = self._slot.__get__(frame, owner)
-        if type(event) is msgspec.Raw:
-            decoded = loads(bytes(event))
-            event = decoded if isinstance(decoded, dict) else {}
-            self._slot.__set__(frame, event)
-        return event
-
-    def __set__(self, frame: StreamEvent, event: object) -> None:
-        self._slot.__set__(frame, event)
-
-
-# After the class is made: msgspec fills the slot itself when it decodes, past this descriptor.
-_EVENT: MemberDescriptorType = vars(StreamEvent)["event"]
-setattr(StreamEvent, "event", _DecodedOnUse(_EVENT))  # noqa: B010 - no assignment by type
+decode_on_use(StreamEvent, event=_object)
 
 
 RequestId: TypeAlias = str | Number
@@ -657,7 +659,7 @@ Message: TypeAlias = MessageFrame | MalformedLine | OversizedMessage
 """What the agent has to say: all that reaches the user."""
 
 AnyFrame: TypeAlias = MessageFrame | ControlFrame | ServiceFrame
-"""Whatever one line may be."""
+"""Any frame that a line may hold."""
 
 Arrival: TypeAlias = AnyFrame | MalformedLine | OversizedMessage
 """Anything that comes out of a stream."""

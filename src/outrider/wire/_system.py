@@ -33,7 +33,7 @@ else:
     BackgroundTask = CompactMetadata = FailedFile = NoResponse = PersistedFile = PromptSubmitOutcome = dict
     RecalledMemory = SlashCommandShape = SystemInitMcpServer = SystemInitMcpServerError = dict
     SystemInitPlugin = SystemInitPluginError = TaskPatch = TaskUsage = dict
-    # Open sets: any text is let through.
+    # Open sets: any text is accepted.
     SessionState = TaskNotificationStatus = TaskUpdatedStatus = str
 
 

@@ -45,7 +45,7 @@ class _Field(NamedTuple):
 
 
 def convert_leniently(kind: type[T], data: dict[str, Any]) -> T:
-    """Make a `kind` of a JSON object, whatever is missing, mistyped or too deep in it.
+    """Make a `kind` of a JSON object, even if fields are missing, mistyped or nested too deeply.
 
     An object that fits is converted exactly as `msgspec.convert` does it. Otherwise each field is taken for
     itself: what does not fit becomes the field's default or, for a required field, the empty value of its

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from functools import cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
 import msgspec
@@ -122,6 +123,63 @@ def _rebuild(kind: type[Frame], values: tuple[Any, ...], line: bytes | None) -> 
     return frame
 
 
+class PartlyDecoded(Frame):
+    """A frame with fields that stay undecoded until they are used: most readers never look at them."""
+
+    undecoded: ClassVar[tuple[str, ...]]
+
+    # Comparing and printing in C would look at the undecoded fields, so they are decoded first.
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, PartlyDecoded):
+            self._decode()
+            other._decode()
+        return super().__eq__(other)
+
+    # Like every value: not to be hashed, it can be changed.
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        self._decode()
+        return super().__repr__()
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        self._decode()
+        return super().__rich_repr__()
+
+    def _decode(self) -> None:
+        for name in self.undecoded:
+            getattr(self, name)
+
+
+def decode_on_use(kind: type[PartlyDecoded], **fields: Callable[[Json], Json]) -> None:
+    """Have fields decoded when they are first used, by functions that make what was sent fit the field.
+
+    As `undecoded_…` they are what they are until then. Only after the class is made: msgspec fills the slots
+    itself when it decodes, past the properties.
+    """
+    kind.undecoded = tuple(fields)
+    for name, fit in fields.items():
+        setattr(kind, f"undecoded_{name}", vars(kind)[name])
+        setattr(kind, name, _decoded_on_use(f"undecoded_{name}", fit))
+
+
+def _decoded_on_use(name: str, fit: Callable[[Json], Json]) -> property:
+    look = attrgetter(name)
+
+    def read(frame: Frame) -> object:
+        value: object = look(frame)
+        if type(value) is msgspec.Raw:
+            value = fit(loads(bytes(value)))
+            setattr(frame, name, value)
+        return value
+
+    def write(frame: Frame, value: object) -> None:
+        setattr(frame, name, value)
+
+    return property(read, write)
+
+
 @cache
 def _as_dataclass(kind: type[Value]) -> type:
     """A dataclass with the fields of a value, which is only looked at."""
@@ -142,6 +200,13 @@ def _as_dataclass(kind: type[Value]) -> type:
         fields.append((each.name, hint, default))
     # As `init=False` no code is made, and a field without a default may follow one that has some.
     return make_dataclass(kind.__name__, fields, init=False, repr=False, eq=False, match_args=False)
+
+
+class PlainObject(dict[str, Any]):
+    """An object known to hold nothing but texts, truth values, and objects of these: it is written as it is,
+    without a look at what is in it."""
+
+    __slots__ = ()
 
 
 # JSON text: read leniently, written compactly.

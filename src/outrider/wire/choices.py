@@ -173,6 +173,48 @@ RateLimitType: TypeAlias = (
 )
 """The window or purse that a rate limit counts."""
 
+UsageNotice: TypeAlias = Literal["limit", "warning", "transition", "org_policy"]
+"""What a text of the agent's tells about the usage of an account: a limit is reached or near, the account now
+pays in another way, or the organisation forbids the service."""
+
+USAGE_NOTICE_PREFIXES: Final[dict[UsageNotice, tuple[str, ...]]] = {
+    "limit": (
+        "You've hit your",
+        "You've reached your",
+        "You're out of usage credits",
+        "Your org is out of usage · add funds to continue",
+        "Your org is out of usage · contact your admin",
+        "Your seat type doesn't include usage",
+        "Your usage allocation has been disabled by your admin",
+        "Your group's usage limit is set to $0",
+        "Fable 5 requires usage credits",
+        "You're out of extra usage",
+        "Your seat type doesn't include extra usage",
+    ),
+    "warning": ("You've used", "You're close to"),
+    "transition": (
+        "You're now using usage credits",
+        "You're now using your usage allocation",
+        "Now using your usage allocation",
+        "Now using usage credits",
+        "Now using credits",
+        "You're now using extra usage",
+        "Now using extra usage",
+    ),
+    "org_policy": ("This service is disabled for your org",),
+}
+"""How the texts of each kind begin."""
+
+
+def usage_notice(text: str) -> UsageNotice | None:
+    """What a text of the agent's tells about the usage of the account, or None. For an account with a plan:
+    with an API key, limits are those of `ApiFailed`."""
+    for kind, prefixes in USAGE_NOTICE_PREFIXES.items():
+        if text.startswith(prefixes):
+            return kind
+    return None
+
+
 ServerToolName: TypeAlias = (
     Literal[
         "advisor",
@@ -187,6 +229,10 @@ ServerToolName: TypeAlias = (
     | str
 )
 """A tool that the API runs itself."""
+
+ExitReason: TypeAlias = Literal["clear", "resume", "logout", "prompt_input_exit", "other"] | str
+"""Why a session ended, or the conversation that it held."""
+EXIT_REASONS: Final = _known(ExitReason)
 
 SessionState: TypeAlias = Literal["idle", "running", "requires_action"] | str
 """What the session is doing: `requires_action` waits for the host."""

@@ -28,7 +28,11 @@ async def main() -> None:
     except TimeoutError:
         print("timed out")
 
-    task = asyncio.create_task(anext(aiter(query(prompt="Hang", options=OPTIONS))))
+    async def read_all() -> None:
+        async for _ in query(prompt="Hang", options=OPTIONS):
+            pass
+
+    task = asyncio.create_task(read_all())
     await asyncio.sleep(0.1)
     task.cancel()
     print("cancelled:", await asyncio.gather(task, return_exceptions=True))

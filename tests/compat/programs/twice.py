@@ -10,7 +10,7 @@ from claude_agent_sdk import AssistantMessage, ClaudeAgentOptions, ClaudeSDKClie
 
 
 def agents() -> int:
-    mark = f"AGENT={os.environ['AGENT']}".encode()
+    mark = f"HOME={os.environ['HOME']}\0".encode()
     count = 0
     for place in Path("/proc").glob("[0-9]*"):
         try:

@@ -23,7 +23,8 @@ class FarAgent(Agent):
     def on_prompt(self, uuid: str, prompt: object) -> None:
         word, _, value = str(prompt).partition(" ")
         crash = os.environ.get("FAR_CRASH")
-        log(prompt=prompt, pid=os.getpid(), session=self.session, crash=crash)
+        parent = os.environ.get("TRACEPARENT")
+        log(prompt=prompt, pid=os.getpid(), session=self.session, crash=crash, parent=parent)
         if crash:
             self.crash(uuid, crash)
             return

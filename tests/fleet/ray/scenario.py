@@ -27,8 +27,9 @@ import outrider
 from outrider import fleet
 from outrider.fleet import Budget, Gate, Ledger, RayEngine, Task
 from outrider.fleet._progress import Running
-from outrider.transports._process.processes import stat_of
 from tests.fleet.ray.clusters import Cluster, cluster, far_options, simulated_options
+from tests.proc import stat_of
+from tests.telemetry.recorder import Recorder
 
 TASKS = int(os.environ.get("FAR_TASKS", "20"))
 DEADLINE = 40.0 + TASKS
@@ -170,7 +171,9 @@ async def much_happens_in_a_run(folder: Path, nodes: dict[str, int]) -> dict[str
         yield task("say huge", id="huge", memory="2TiB")
         yield task("key", id="key", memory="64MiB")
 
+    recorder = Recorder()
     options = far_options(folder, tools=[lookup], hooks=[watch], permission=permit, trace=f"{folder}/traces")
+    options = options.replace(telemetry=recorder.telemetry)
     engine = RayEngine(node_seconds=0.1)
     ended: dict[str, fleet.Outcome[Any]] = {}
     async with fleet.map(tasks(), options, engine=engine, concurrency=5) as run:
@@ -183,7 +186,11 @@ async def much_happens_in_a_run(folder: Path, nodes: dict[str, int]) -> dict[str
         second = await held(folder, "stop")
         run.stop()
     rating = ended["rate"].output
+    # Workers have no SDK: the span that agents are told of is the last one here.
+    (parent,) = (each["parent"].split("-")[2] for each in told(folder) if each["prompt"] == "rate it")
+    spans = {f"{span.get_span_context().span_id:016x}": span for span in recorder.started}
     return {
+        "parent": spans[parent].name,
         "gone": [await to_thread.run_sync(is_gone, pid) for pid in (first, second)],
         "said": {id: outcome.error or outcome.text for id, outcome in ended.items()},
         "attempts": ended["mailbox"].attempts,

@@ -15,9 +15,17 @@ import pytest
 import outrider
 from outrider.errors import OutriderError, UsageError
 from outrider.fleet import Budget, Gate, Spent
-from outrider.fleet._budget.account import Left
+from outrider.fleet._budget.budget import Left
 from outrider.fleet._engine import Note, Shared
-from outrider.fleet._ray.channel import DriverChannel, FarGate, Mailbox, Share, WorkerMessage, current_channel
+from outrider.fleet._ray.channel import (
+    ChannelMessage,
+    DriverChannel,
+    FarGate,
+    Mailbox,
+    MessageKind,
+    Share,
+    current_channel,
+)
 from outrider.fleet._ray.engine import Visit
 from outrider.fleet._ray.worker import travelling
 from outrider.handlers import PermissionRequest, Question
@@ -61,16 +69,13 @@ class Driver:
     def __init__(self, mailbox: Handle, visit: Visit) -> None:
         self.mailbox = mailbox
         self.visit = visit
-        self.messages: list[WorkerMessage] = []
+        self.messages: list[ChannelMessage] = []
 
     async def serve(self) -> None:
         while True:
             for message in await self.mailbox.collect.remote(1.0):
                 self.messages.append(message)
-                if message.kind == "call":
-                    self.visit.take(message.call, message.body, self.mailbox.answer.remote)
-                elif message.kind == "withdrawn":
-                    self.visit.withdraw(message.call)
+                self.visit.receive(message)
 
 
 @asynccontextmanager
@@ -78,7 +83,11 @@ async def elsewhere(options: Options, **shared: Any) -> AsyncGenerator[tuple[Dri
     """A channel from an attempt with these options to whoever serves them."""
     mailbox = Handle(Mailbox())
     await mailbox.expect.remote(KEY)
-    visit = Visit(options, Shared(**shared), lambda _: None, lambda body: mailbox.send.remote(KEY, body))
+
+    def send(kind: MessageKind, body: bytes, call: str = "") -> None:
+        mailbox.send.remote(ChannelMessage(key=KEY, kind=kind, body=body, call=call))
+
+    visit = Visit(options, Shared(**shared), lambda _: None, send)
     driver = Driver(mailbox, visit)
     channel = DriverChannel(mailbox, KEY, None)
     current_channel.set(channel)
@@ -225,7 +234,7 @@ async def _ask_in_vain(channel: DriverChannel) -> None:
         await channel.ask("permission", _asked())
 
 
-async def test_letters_keep_their_order_and_the_last_one_is_the_last() -> None:
+async def test_messages_keep_their_order_and_the_last_one_is_the_last() -> None:
     mailbox = Handle(Mailbox())
     share = Share(Left(), name="", grace=1)
     channel = DriverChannel(mailbox, KEY, share)

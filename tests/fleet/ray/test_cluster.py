@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from outrider.transports._process.processes import environment_of, process_ids
+from tests.proc import environment_of, process_ids
 
 pytest.importorskip("ray")
 
@@ -63,6 +63,7 @@ def test_runs_on_a_cluster(tmp_path: Path) -> None:
     assert facts["said"]["asks"] == "Over."
     assert facts["called"] == ["mcp__tools__lookup", 7, "hook", "Bash"]
     assert facts["traced"]
+    assert facts["parent"] == "outrider.attempt"
     assert facts["rating"] == ["Rating", 5]
     assert "want less" in facts["said"]["huge"]
     # What the nodes have, and nothing of the driver's.

@@ -112,7 +112,9 @@ def test_secrets_are_refused_in_the_environment_that_goes_with_tasks() -> None:
     [
         pytest.param("transport", object(), "cli_path", id="transport"),
         pytest.param("stderr", print, "debug_file", id="stderr"),
+        pytest.param("on_auth_refresh", print, "CLAUDE_CODE_OAUTH_TOKEN", id="tokens"),
         pytest.param("session_store", MemoryStore(), "Give its URL", id="session_store"),
+        pytest.param("approvals", outrider.Approvals(MemoryStore()), "which is asked here", id="approvals"),
     ],
 )
 def test_objects_of_this_process_are_refused(name: str, value: Any, hint: str) -> None:

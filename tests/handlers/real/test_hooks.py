@@ -34,12 +34,14 @@ from outrider.handlers._router import HookHandled
 from outrider.options import StdioServer
 from outrider.session import Result, Session
 from outrider.testing import RealAgent, answer, fail, say, use_tool
+from outrider.wire.choices import EXIT_REASONS
 from outrider.wire.control import RegisterRepoRoot
 from outrider.wire.hooks import (
     HOOK_EVENTS,
     HookInput,
     PermissionDeniedOutput,
     PreToolUseInput,
+    SessionEndInput,
     SessionStartInput,
     SessionStartOutput,
 )
@@ -637,6 +639,7 @@ async def test_every_event_that_the_program_fires_is_seen() -> None:
         with anyio.fail_after(DEADLINE):
             async with session:
                 await _live(session, agent, changed)
+    assert {each.reason for each in seen if isinstance(each, SessionEndInput)} <= {*EXIT_REASONS}
     elsewhere = {
         *("SubagentStart", "TaskCreated", "TaskCompleted", "PreModelSwitch", "PostModelSwitch"),
         *("Elicitation", "ElicitationResult", "WorktreeRemove"),

@@ -18,6 +18,7 @@ from outrider.handlers._tools.server import ToolServer
 from outrider.handlers._tools.tool import ToolContext, tool
 from outrider.testing import RealAgent, answer, say, use_tool
 from outrider.wire import JsonObject
+from outrider.wire.tools import ToolSearchOutput
 from tests.session.real.talking import talking
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("A11")]
@@ -116,6 +117,18 @@ async def test_tools_that_the_model_has_to_search_for_can_be_called_all_the_same
         (result,) = results(agent)
     assert "mcp__s__rare" not in [each["name"] for each in first]
     assert texts(result) == "found"
+
+
+async def test_a_search_finds_a_tool_by_its_hint() -> None:
+    @tool(search_hint="giraffe zoo", always_load=False)
+    def lookup() -> str:
+        return "found"
+
+    searches = [use_tool("ToolSearch", query=word) for word in ("giraffe", "zebra")]
+    async with talking(*searches, say("done"), tools=[lookup]) as (_, session):
+        runs = (await session.ask("go")).tool_calls
+    matches = [run.output.matches for run in runs if isinstance(run.output, ToolSearchOutput)]
+    assert matches == [["mcp__tools__lookup"], []]
 
 
 async def test_instructions_reach_the_model() -> None:

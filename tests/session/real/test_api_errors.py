@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -10,8 +11,21 @@ import pytest
 import outrider
 from outrider.errors import ApiFailed, LimitReached, OutputInvalid, TurnTimedOut
 from outrider.session import Session, SessionState
-from outrider.testing import CREDIT_TOO_LOW, PROMPT_TOO_LONG, Gate, drop, fail, hang, refuse, say, use_tool
+from outrider.testing import (
+    CREDIT_TOO_LOW,
+    PROMPT_TOO_LONG,
+    Gate,
+    Request,
+    Step,
+    drop,
+    fail,
+    hang,
+    refuse,
+    say,
+    use_tool,
+)
 from outrider.wire import ApiRetryMessage, AssistantMessage
+from outrider.wire.choices import usage_notice
 from tests.session.real.talking import (
     DEADLINE,
     HOLD,
@@ -43,7 +57,6 @@ FAILURES: list[tuple[Any, int | None, str, bool]] = [
 ]
 
 
-@pytest.mark.smoke
 async def test_a_failure_has_its_own_kind_and_the_session_goes_on() -> None:
     async with talking(env={RETRIES: "0"}, model="opus") as (agent, session):
         for step, status, kind, retryable in FAILURES:
@@ -225,3 +238,46 @@ async def test_a_failed_run_can_be_looked_at_without_an_exception() -> None:
         assert not result.is_success
         assert isinstance(result.error, ApiFailed)
         assert result.errors
+
+
+async def test_the_limit_of_an_account_is_told_from_others_by_its_text() -> None:
+    headers = {
+        "anthropic-ratelimit-unified-status": "rejected",
+        "anthropic-ratelimit-unified-representative-claim": "five_hour",
+        "anthropic-ratelimit-unified-reset": "4102444800",
+    }
+    login = {"CLAUDE_CODE_OAUTH_TOKEN": "made-up", "ANTHROPIC_API_KEY": "", RETRIES: "0"}
+    with real_agent(fail(429, headers=headers), fail(429)) as agent, anyio.fail_after(DEADLINE):
+        limited = await outrider.run("hi", agent.options(env=login), check=False)
+        other = await outrider.run("hi", agent.options(env={RETRIES: "0"}), check=False)
+    assert [usage_notice(result.errors[0]) for result in (limited, other)] == ["limit", None]
+
+
+async def test_a_session_outlives_its_token(tmp_path: Path) -> None:
+    valid = {"token 1"}
+    asked: list[str] = []
+
+    def model(request: Request) -> Step:
+        is_valid = request.headers.get("authorization", "").removeprefix("Bearer ") in valid
+        return say("hello") if is_valid else fail(401)
+
+    async def fresh() -> str:
+        asked.append(f"token {len(asked) + 1}")
+        return asked[-1]
+
+    trace = tmp_path / "trace.jsonl"
+    # It asks its own applications for a token, and no others.
+    env = {"ANTHROPIC_API_KEY": "", "CLAUDE_CODE_SDK_HAS_OAUTH_REFRESH": "1"}
+    with real_agent(otherwise=model) as agent:
+        async with opened(agent, env=env, on_auth_refresh=fresh, trace=trace) as session:
+            for token in ("token 1", "token 2"):
+                valid.clear()
+                valid.add(token)
+                assert (await session.ask("hi")).text == "hello"
+                assert asked[-1] == token
+            valid.clear()
+            assert (await failure(session)).status == 401
+    said = trace.read_text(encoding="utf-8")
+    assert "update_environment_variables" in said
+    assert "oauth_token_refresh" not in said
+    assert not any(token in said for token in asked)

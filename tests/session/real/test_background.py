@@ -116,7 +116,6 @@ async def test_a_prompt_sent_while_a_shell_reports_has_its_own_answer() -> None:
 # Subagents.
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 async def test_a_subagent_in_the_background_is_waited_for_if_asked_to() -> None:
     gate = Gate(after=0)

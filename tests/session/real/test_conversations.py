@@ -100,7 +100,6 @@ async def test_prompts_can_be_taken_as_written() -> None:
         assert "/cost" in texts(agent.api.main_requests[0])
 
 
-@pytest.mark.smoke
 async def test_the_model_can_be_changed() -> None:
     async with talking(say("one"), say("two"), say("three"), model="opus") as (agent, session):
         await session.ask("a")

@@ -81,7 +81,6 @@ async def failure(server: Any, **fields: Any) -> McpServerFailed:
     return caught.value
 
 
-@pytest.mark.smoke
 async def test_a_required_server_is_there_when_the_session_is() -> None:
     with real_agent() as agent:
         async with opened(agent, mcp_servers={"needed": small(required=True)}) as session:

@@ -77,7 +77,6 @@ async def test_each_kind_of_type_comes_back_as_a_value_of_it(
         assert set(answered(agent)["properties"]) >= set(given)
 
 
-@pytest.mark.smoke
 async def test_a_session_gives_a_value_for_each_turn() -> None:
     steps = [step for total in (1, 2) for step in (use_tool("StructuredOutput", total=total), say("done"))]
     with real_agent(*steps) as agent:

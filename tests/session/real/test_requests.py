@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -13,10 +14,11 @@ from uuid import uuid4
 import pytest
 
 from outrider.errors import OptionsError, ProcessExited, RequestFailed, RequestTimedOut, Unsupported
-from outrider.session import Session
+from outrider.session import Session, resolve_settings
 from outrider.session._requests import Requests
 from outrider.testing import Gate, hang, say, use_tool
 from outrider.wire import AssistantMessage, CommandsChangedMessage, control
+from scripts.agent_program import version
 from tests.session.real.talking import (
     HOLD,
     began,
@@ -46,7 +48,6 @@ def test_everything_that_can_be_asked_is_asked_here() -> None:
     assert names - asked == set()
 
 
-@pytest.mark.smoke
 async def test_about_the_conversation() -> None:
     async with talking(say("one"), say("because"), say("still because"), say("two")) as (agent, session):
         turn = await session.send("hello")
@@ -141,6 +142,37 @@ async def test_about_commands_in_the_background() -> None:
         await session.stop_task("b00000000")
 
 
+async def test_settings_are_resolved_and_nothing_in_them_is_run() -> None:
+    with real_agent() as agent:
+        folder = agent.folder
+        touch = {name: f"touch {folder / name}" for name in ("hook", "key", "server")}
+        project = {
+            "model": "opus",
+            "permissions": {"defaultMode": "acceptEdits"},
+            "hooks": {"SessionStart": [{"hooks": [{"type": "command", "command": touch["hook"]}]}]},
+            "enableAllProjectMcpServers": True,
+        }
+        server = {"command": "sh", "args": ["-c", touch["server"]]}
+        (folder / ".claude").mkdir()
+        for path, content in (
+            (folder / ".claude/settings.json", project),
+            (agent.config_dir / "settings.json", {"model": "haiku", "apiKeyHelper": touch["key"]}),
+            (folder / ".mcp.json", {"mcpServers": {"s": server}}),
+        ):
+            path.write_text(json.dumps(content), encoding="utf-8")
+        options = agent.options(setting_sources=["user", "project"], hooks={"Stop": [print]})
+        report = await resolve_settings(options, settings={"effortLevel": "low"})
+        assert [each.source for each in report.sources] == ["userSettings", "projectSettings", "flagSettings"]
+        assert (report.effective["model"], report.effective["effortLevel"]) == ("opus", "low")
+        assert report.provenance == {
+            **dict.fromkeys(project, "projectSettings"),
+            "apiKeyHelper": "userSettings",
+            "effortLevel": "flagSettings",
+        }
+        assert not any((folder / name).exists() for name in touch)
+        assert agent.api.requests == []
+
+
 async def test_about_settings_and_consumption() -> None:
     with real_agent(say("hi")) as agent:
         async with opened(agent, setting_sources=["user", "local"]) as session:
@@ -173,8 +205,8 @@ async def test_about_settings_and_consumption() -> None:
             assert spent.session is not None
             assert spent.session.total_cost_usd == pytest.approx(result.cost_usd)
             assert "Total cost" in (await session.request(control.GetSessionCost())).text
-            version = (await session.request(control.GetBinaryVersion())).version
-            assert version == session.info.version == "2.1.325"
+            said = (await session.request(control.GetBinaryVersion())).version
+            assert said == session.info.version == version()
             status = await session.request(control.GetStatus())
             assert session.id in [row.value for section in status.sections for row in section.rows]
             memory = await session.request(control.GetMemoryDialog())
@@ -242,8 +274,8 @@ async def test_about_servers() -> None:
 async def test_anything_else_by_its_name() -> None:
     async with talking() as (_, session):
         answer = await session.request("get_binary_version")
-        assert answer["version"] == "2.1.325"
-        assert (await session.request(control.GetBinaryVersion())).version == "2.1.325"
+        assert answer["version"] == version()
+        assert (await session.request(control.GetBinaryVersion())).version == version()
         with pytest.raises(Unsupported) as caught:
             await session.request("no_such_request")
         assert caught.value.code == "unsupported_request"
@@ -293,7 +325,7 @@ async def test_a_session_that_is_ended_by_request_is_closed() -> None:
 
 async def check_info(session: Session, folder: Path) -> None:
     info = session.info
-    assert (info.version, info.cwd, info.session_id) == ("2.1.325", str(folder), session.id)
+    assert (info.version, info.cwd, info.session_id) == (version(), str(folder), session.id)
     assert info.init is not None
     assert info.initialized is not None
     assert {"Bash", "Read", "Write"} <= set(info.tools)
@@ -302,7 +334,7 @@ async def check_info(session: Session, folder: Path) -> None:
 async def test_what_the_program_says_about_itself() -> None:
     async with talking(say("hi"), model="opus", title="Mine") as (agent, session):
         info = session.info
-        assert (info.version, info.pid, info.session_id) == ("2.1.325", session.pid, None)
+        assert (info.version, info.pid, info.session_id) == (version(), session.pid, None)
         assert {"compact", "clear"} <= {command.name for command in info.commands}
         assert "opus" in {model.value for model in info.models}
         assert info.agents

@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from outrider.options import AgentDefinition, CustomPrompt, FilePrompt, LocalPlugin, PresetPrompt
+from outrider.options import (
+    SYSTEM_PROMPT_DYNAMIC_BOUNDARY,
+    AgentDefinition,
+    CustomPrompt,
+    FilePrompt,
+    LocalPlugin,
+    PresetPrompt,
+)
 from outrider.session import run
 from outrider.testing import RealAgent, say, use_tool
 from tests.session.real.talking import real_agent
@@ -53,6 +60,12 @@ async def test_the_system_prompt_is_the_one_that_was_asked_for(
     system = await told(**fields)
     assert all(word in system for word in words)
     assert (len(system) > 2000) is is_preset
+
+
+async def test_the_boundary_of_a_cached_system_prompt_is_not_sent() -> None:
+    system = await told(system_prompt=["Speak Latin.", SYSTEM_PROMPT_DYNAMIC_BOUNDARY, "To Ada."])
+    # At any address but the API's own, what is before and behind it is one text.
+    assert system.endswith("Speak Latin.\n\nTo Ada.")
 
 
 async def test_a_system_prompt_is_read_from_a_file(tmp_path: Path) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 
 import anyio
 import anyio.lowlevel
 
 from outrider.testing._simulator.context import Refused, ToolCall, ToolSpec
 from outrider.testing._simulator.host.hooks import Hooks
-from outrider.testing._simulator.host.permissions import Permissions
+from outrider.testing._simulator.host.permissions import Decision, Permissions
 from outrider.testing._simulator.program import read_invocation
 from outrider.testing._simulator.tools.mcp import McpServers
 from outrider.testing._simulator.tools.tools import Questions
@@ -20,6 +20,8 @@ from outrider.wire import JsonObject
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
+
+    from outrider.testing._simulator.run import Run
 
 Reply: TypeAlias = JsonObject | str | None
 """An answer; a text is an error, nothing is no answer at all."""
@@ -57,10 +59,11 @@ class Asked:
         self.frames: list[JsonObject] = []
         self.lines: list[str] = []
         self._offered = offered or []
-        self.hooks = Hooks(self)
-        self.permissions = Permissions(self, self.hooks)
-        self.mcp = McpServers(self)
-        self.questions = Questions(self, self.permissions)
+        run = cast("Run", self)
+        self.hooks = Hooks(run)
+        self.permissions = Permissions(run, self.hooks)
+        self.mcp = McpServers(run)
+        self.questions = Questions(run, self.permissions)
 
     def offered(self) -> list[ToolSpec]:
         return self._offered
@@ -95,7 +98,6 @@ class Asked:
                 try:
                     yield self
                 finally:
-                    await self.mcp.close()
                     self.tasks.cancel_scope.cancel()
 
     def of(self, subtype: str) -> list[JsonObject]:
@@ -118,3 +120,9 @@ def call(name: str, /, **given: Any) -> ToolCall:
 
 def bash(command: str) -> ToolCall:
     return call("Bash", command=command)
+
+
+def source(decision: Decision) -> str:
+    """Who decided."""
+    assert decision.meta is not None
+    return str(decision.meta["permission_decision"]["source"])

@@ -13,7 +13,7 @@ from outrider.testing import say, use_tool
 from outrider.testing._script.script import ask_question, exit_plan_mode
 from outrider.testing._simulator.transport import Simulator
 from outrider.wire import JsonObject
-from tests.testing.simulator.asked import WITH_HOST, Asked, Reply, call
+from tests.testing.simulator.asked import WITH_HOST, Asked, Reply, call, source
 from tests.testing.simulator.replayed import Alike, recorded, replay, shown
 
 pytestmark = pytest.mark.anyio
@@ -104,7 +104,7 @@ async def test_a_hook_can_answer_in_the_place_of_the_user_but_not_just_allow(tmp
     specific["updatedInput"] = {"questions": ONE, "answers": {"Q1?": "b"}}
     decision = await run.permissions.decide(call("AskUserQuestion", questions=ONE))
     assert decision.is_allowed
-    assert decision.source == "hook"
+    assert source(decision) == "hook"
     assert len(run.of("can_use_tool")) == 1
 
 

@@ -75,24 +75,6 @@ async def test_commands_have_the_variables_of_the_run_and_no_others(
     assert variables["CLAUDE_CODE_SESSION_ID"] == world.session_id
 
 
-async def test_a_subagent_does_not_take_the_conversation_to_another_folder(world: World) -> None:
-    async with world.running():
-        for command in ("mkdir sub", "cd sub", "cd /"):
-            call = ToolCall(id="toolu_1", name="Bash", input={"command": command}, agent_id="a1")
-            outcome = await world.tools.perform(call)
-            assert outcome.content == "(Bash completed with no output)"
-        assert (await world.use("Bash", command="pwd")).content == str(world.cwd)
-
-
-async def test_a_command_may_go_to_an_added_folder(tmp_path: Path) -> None:
-    added = World(tmp_path).cwd.parent / "added"
-    added.mkdir()
-    world = World(tmp_path, add_dirs=(str(added),))
-    async with world.running():
-        await world.use("Bash", command=f"cd {added}")
-        assert (await world.use("Bash", command="pwd")).content == str(added)
-
-
 async def test_output_of_any_length_and_kind_is_read(world: World) -> None:
     async with world.running():
         outcome = await world.use("Bash", command="printf '\\377\\n'; head -c 3000000 /dev/zero | tr '\\0' x")
@@ -107,7 +89,7 @@ async def test_a_folder_that_is_gone_is_an_error_for_the_model(world: World) -> 
         world.cwd.rmdir()
         outcome = await world.use("Bash", command="ls")
     assert outcome.is_error
-    assert str(outcome.content).startswith(f'Working directory "{world.cwd}" no longer exists')
+    assert str(outcome.content).startswith(f"The shell could not be started in {world.cwd}")
 
 
 @pytest.mark.parametrize("name, code", [("TERM", 144), ("KILL", 1), ("HUP", 1)])
@@ -129,7 +111,6 @@ async def test_a_refusal_that_needs_no_question_can_be_told_before_one_is_asked(
         check("Bash"),
         check("Glob", pattern="*"),
         check("Edit", file_path="missing.txt", old_string="a", new_string="b"),
-        check("TaskStop", task_id="bnope"),
     ):
         assert wrong is not None
         assert wrong.is_error

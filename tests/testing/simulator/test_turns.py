@@ -244,6 +244,7 @@ async def test_a_single_prompt_that_waits_can_be_taken_back() -> None:
         assert (await host.request("cancel_async_message", message_uuid=B))["response"] == {
             "cancelled": False
         }
+        gate.open()
 
 
 async def test_a_hang_ends_with_an_interrupt() -> None:
@@ -395,20 +396,6 @@ async def test_after_the_end_of_input_results_wait_for_subagents() -> None:
         assert script.returncode == 0
     assert [result["result"] for result in results(frames)] == ["started", "heard of it"]
     assert "system/task_notification" in kinds(frames)[: kinds(frames).index("result/success")]
-
-
-async def test_subagents_that_take_too_long_after_the_end_of_input_are_stopped() -> None:
-    agent = use_tool("Agent", description="d", prompt="look")
-    script = Simulator([agent, say("started")], subagents=[hang()])
-    async with driven(script, env={"CLAUDE_CODE_PRINT_BG_WAIT_CEILING_MS": "50"}) as host:
-        await host.send(user("go"))
-        await host.transport.end_input()
-        frames = await host.rest()
-        assert script.returncode == 0
-        assert "Background tasks still running" in script.stderr_tail
-    assert [result["result"] for result in results(frames)] == ["started"]
-    notified = next(frame for frame in frames if frame.get("subtype") == "task_notification")
-    assert notified["status"] == "stopped"
 
 
 async def test_an_interrupt_ends_a_subagent_in_the_foreground() -> None:

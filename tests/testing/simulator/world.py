@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from uuid import uuid4
 
 import anyio
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from anyio.abc import TaskGroup
+
+    from outrider.testing._simulator.run import Run
 
 
 class World:
@@ -50,9 +52,10 @@ class World:
         self.frames: list[JsonObject] = []
         self.lines: list[str] = []
         self.transcript_path = project_folder(self.config_dir, self.cwd) / f"{self.session_id}.jsonl"
-        self.transcript = Transcript(self)
-        self.background = Background(self)
-        self.tools = Tools(self, self.background)
+        run = cast("Run", self)
+        self.transcript = Transcript(run)
+        self.background = Background(run)
+        self.tools = Tools(run, self.background)
 
     def say(self, frame: JsonObject) -> None:
         self.frames.append(frame)

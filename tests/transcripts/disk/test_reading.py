@@ -298,7 +298,7 @@ def test_everything_of_a_session_is_loaded(shelf: Shelf) -> None:
     odd: JsonObject = {"type": "odd", "text": "nul \x00"}
     shelf.write(1, written([*TALK, odd]) + b'{"type":"big","n":%d}\n{"half' % big)
     shelf.write_part("subagents/agent-a1.jsonl", TALK[:2])
-    shelf.write_part("subagents/agent-a1.meta.json", b'{"agentType":"general"}')
+    shelf.write_part("subagents/agent-a1.meta.json", b'{"agentType":"general","type":"its own"}')
     shelf.write_part("subagents/deeper/agent-b2.jsonl", TALK[:1])
     shelf.write_part("subagents/agent-c3.jsonl", b"")
     shelf.write_part("subagents/agent-d4.meta.json", b"damaged")
@@ -307,6 +307,6 @@ def test_everything_of_a_session_is_loaded(shelf: Shelf) -> None:
     assert (bundle.session_id, bundle.project) == (SESSION, "-srv-project")
     assert bundle.entries == [*TALK, odd, {"type": "big", "n": big}]
     assert bundle.parts == {
-        "subagents/agent-a1": [{"type": "agent_metadata", "agentType": "general"}, *TALK[:2]],
+        "subagents/agent-a1": [{"agentType": "general", "type": "agent_metadata"}, *TALK[:2]],
         "subagents/deeper/agent-b2": TALK[:1],
     }

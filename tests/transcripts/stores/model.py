@@ -255,7 +255,7 @@ def _text(entries: object) -> str:
 
 
 def check_model(
-    machine: type[StoreMachine], examples: int = 40, steps: int = 25, *, shrink: bool = True
+    machine: type[StoreMachine], examples: int = 25, steps: int = 25, *, shrink: bool = True
 ) -> None:
     run_state_machine_as_test(
         machine,

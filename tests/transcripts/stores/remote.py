@@ -9,7 +9,7 @@ from outrider.transcripts import SessionKey, SessionStoreEntry
 from outrider.transcripts.stores._blocking import BlockingStore
 from outrider.transcripts.stores._postgres import PostgresStore
 from outrider.transcripts.stores._redis import RedisStore
-from outrider.transcripts.stores._s3.store import S3Store
+from outrider.transcripts.stores._s3 import S3Store
 from tests.transcripts.stores import servers
 
 __all__ = ["REMOTES", "Remote", "make_batch", "make_key"]

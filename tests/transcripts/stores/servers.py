@@ -312,7 +312,7 @@ def postgres() -> Postgres:
     """A running PostgreSQL; skips the test if it is not installed."""
     server = started_postgres()
     if server is None:
-        pytest.skip("PostgreSQL is not here: as root, `make test` installs it")
+        pytest.skip("PostgreSQL is not here: as root, `make test APT=yes` installs it")
     return server
 
 
@@ -320,7 +320,7 @@ def redis(*, is_cluster: bool = False) -> Redis:
     """A running Redis; skips the test if it is not installed."""
     server = _started_redis(is_cluster=is_cluster)
     if server is None:
-        pytest.skip("Redis is not here: as root, `make test` installs it")
+        pytest.skip("Redis is not here: as root, `make test APT=yes` installs it")
     return server
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider.errors import StoreError
-from outrider.transcripts import FileStore
-from outrider.transcripts.stores._file import Transcript, name_of, text_of
-from tests.cases import every_case
+from outrider.transcripts import FileStore, SessionKey
+from outrider.transcripts.stores import _file
+from outrider.transcripts.stores._file import name_of
 from tests.transcripts.stores.local import KEY, numbered
 
 anyio_test = pytest.mark.anyio
@@ -27,10 +28,6 @@ PART: Any = {**KEY, "subpath": "subagents/agent-A1"}
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return tmp_path / "store"
-
-
-def summary_of(folder: Path) -> Path:
-    return folder / "p" / "s" / "summary.json"
 
 
 @anyio_test
@@ -52,9 +49,7 @@ def test_each_text_has_a_name_of_its_own(texts: list[str]) -> None:
     one, two = (name_of(text) for text in texts)
     # Also where upper and lower case are the same.
     assert one.casefold() != two.casefold()
-    for text, name in zip(texts, (one, two), strict=True):
-        assert text_of(name) in (text, None)
-        assert text_of(name) == text or len(name) > 100
+    for name in (one, two):
         assert len(name) <= 200
         assert not {*name} & {*'/\\:*?"<>| \0\n'}
         assert not name.startswith(".")
@@ -62,16 +57,11 @@ def test_each_text_has_a_name_of_its_own(texts: list[str]) -> None:
         assert name.isascii()
 
 
-@every_case("name", ["A", ".x", "%zz", "%ff", "a~b", "%2E", "é", "x" * 300, ""])
-def test_a_name_that_was_not_made_here_has_no_text(name: str) -> None:
-    assert text_of(name) is None
-
-
 # What was not finished.
 
 
 @anyio_test
-@pytest.mark.parametrize("name, rest", [("main.jsonl", b'{"type": "x", "num'), ("main.log", b'{"size": 99')])
+@pytest.mark.parametrize("name, rest", [("main.jsonl", b'{"type": "x", "num'), ("session.log", b"{,")])
 async def test_what_was_half_written_is_cut_off(name: str, rest: bytes, folder: Path) -> None:
     async with FileStore(folder) as store:
         await store.append(KEY, numbered(0, 2))
@@ -88,9 +78,8 @@ async def test_what_was_half_written_is_cut_off(name: str, rest: bytes, folder: 
 async def test_a_session_that_was_only_begun_is_not_there(folder: Path) -> None:
     async with FileStore(folder) as store:
         await store.append(KEY, numbered(0, 1))
-        log = folder / "p" / "s" / "main.log"
-        log.write_bytes(log.read_bytes().splitlines(keepends=True)[0])
-        summary_of(folder).unlink()
+        log = folder / "p" / "s" / "session.log"
+        log.write_bytes(log.read_bytes().removesuffix(b"\n"))
         assert await store.load(KEY) is None
         assert await store.list_sessions("p") == []
         assert await store.list_projects() == []
@@ -100,55 +89,18 @@ async def test_a_session_that_was_only_begun_is_not_there(folder: Path) -> None:
 
 
 @anyio_test
-@pytest.mark.parametrize(
-    "kept",
-    [None, b"", b"{", b"{}", b'{"id":1,"size":"x","mtime":null,"data":[]}', b"[" * 100_000, b"old"],
-    ids=["lost", "empty", "damaged", "without anything", "of other types", "deep", "old"],
-)
-async def test_a_summary_is_made_again(kept: bytes | None, folder: Path) -> None:
-    entries: Any = [
-        {"type": "user", "message": {"content": "hello"}},
-        {"type": "custom-title", "customTitle": "x"},
-        {"type": "custom-title", "customTitle": "y"},
-    ]
-    async with FileStore(folder) as store:
-        await store.append(KEY, entries[:1])
-        old = summary_of(folder).read_bytes()
-        await store.append(KEY, entries[1:2])
-        [expected] = await store.list_session_summaries("p")
-        summary_of(folder).unlink()
-        if kept is not None:
-            summary_of(folder).write_bytes(old if kept == b"old" else kept)
-        [found] = await store.list_session_summaries("p")
-        assert found["data"] == expected["data"]
-        await store.append(KEY, entries[2:])
-        [found] = await store.list_session_summaries("p")
-        assert found["data"] == {**expected["data"], "custom_title": "y"}
-        assert found["mtime"] > expected["mtime"]
-
-
-@anyio_test
-async def test_entries_are_stored_though_their_summary_cannot_be(folder: Path) -> None:
-    async with FileStore(folder) as store:
-        await store.append(KEY, numbered(0, 1))
-        summary_of(folder).unlink()
-        summary_of(folder).mkdir()
-        await store.append(KEY, numbered(1, 1))
-        assert await store.load(KEY) == numbered(0, 2)
-
-
-@anyio_test
 async def test_what_is_stored_is_not_read_again_at_each_append(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[int] = []
-    real = Transcript.load
+    real = FileStore._read_batches
 
-    def load(self: Transcript, start: int, end: int) -> Any:
-        read.append(end - start)
-        return real(self, start, end)
+    def load(self: FileStore, place: Any, part: Any, start: int) -> Any:
+        found = real(self, place, part, start)
+        read.append(sum(len(batch.data) + 1 for batch in found))
+        return found
 
-    monkeypatch.setattr(Transcript, "load", load)
+    monkeypatch.setattr(FileStore, "_read_batches", load)
     async with FileStore(folder) as store, FileStore(folder) as other:
         for number in range(4):
             await store.append_batch(KEY, numbered(number, 1), f"batch {number}")
@@ -164,6 +116,102 @@ async def test_what_is_stored_is_not_read_again_at_each_append(
 
 
 @anyio_test
+async def test_a_log_grows_by_the_batches_and_not_by_the_parts(folder: Path) -> None:
+    keys: Any = [KEY, *({**KEY, "subpath": f"part {number}"} for number in range(60))]
+    async with FileStore(folder) as store, FileStore(folder) as other:
+        for key in keys:
+            await store.append(key, numbered(0, 1))
+        await store.delete(keys[7])
+        await store.append(keys[7], numbered(1, 1))
+        for number in range(2, 6):
+            for key in keys[::3]:
+                await other.append_batch(key, numbered(number, 1), str(number))
+        log = folder / "p" / "s" / "session.log"
+        lines = log.read_bytes().splitlines()
+        assert len(lines) == 63 + 4 * 21
+        assert sum(map(len, lines)) < 3 * 400 * len(lines)
+        for reader in (store, other, FileStore(folder)):
+            assert sorted(await reader.list_subkeys(KEY)) == sorted(key["subpath"] for key in keys[1:])
+            for number, key in enumerate(keys):
+                more = numbered(2, 4) if number % 3 == 0 else []
+                assert await reader.load(key) == [*numbered(int(number == 7), 1), *more]
+            for key in keys[::3]:
+                await reader.append_batch(key, numbered(9, 1), "3")
+        # What the last line needs is not there.
+        assert b'"back"' in lines[-1]
+        log.write_bytes(lines[-1] + b"\n")
+        with pytest.raises(StoreError, match=r"session\.log is damaged"):
+            await store.load(KEY)
+
+
+@anyio_test
+async def test_a_second_writer_reads_only_the_end_of_a_log(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded: list[bytes] = []
+    real = _file._decoded
+
+    def note(path: Path, data: bytes, kind: Any) -> Any:
+        decoded.append(data)
+        return real(path, data, kind)
+
+    async with FileStore(folder) as store, FileStore(folder) as other:
+        for number in range(200):
+            await store.append(KEY, numbered(number, 1))
+        await other.append(KEY, numbered(200, 1))
+        monkeypatch.setattr(_file, "_decoded", note)
+        await store.append(KEY, numbered(201, 1))
+        assert len(decoded) < 100
+        assert await store.load(KEY) == numbered(0, 202)
+
+
+@anyio_test
+async def test_a_writer_with_many_sessions_does_not_read_them_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys: list[SessionKey] = [{"project_key": "p", "session_id": str(number)} for number in range(70)]
+    async with FileStore(folder) as store:
+        for key in keys:
+            await store.acquire_lease(key, "me", 60)
+            await store.append(key, numbered(0, 1))
+        monkeypatch.setattr(FileStore, "_read_batches", None)
+        for key in keys:
+            await store.append(key, numbered(1, 1))
+
+
+def test_a_log_that_gets_shorter_while_it_is_read_is_read_anew(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.write_bytes(b"one\nhalf a li")
+    real = _file.read
+
+    def read(number: int, start: int, end: int) -> bytes:
+        os.truncate(folder, 4)
+        return real(number, start, end)
+
+    monkeypatch.setattr(_file, "read", read)
+    assert _file.read_lines(folder, lambda lines: len(lines) > 1) == ([b"one"], 4)
+
+
+@anyio_test
+async def test_a_project_may_have_the_name_of_the_marker(folder: Path) -> None:
+    key: SessionKey = {"project_key": "outrider.json", "session_id": "outrider.json"}
+    async with FileStore(folder) as store:
+        await store.append(key, numbered(0, 1))
+        assert await store.list_projects() == ["outrider.json"]
+        assert await store.load(key) == numbered(0, 1)
+
+
+@anyio_test
+async def test_nothing_is_added_to_a_file_that_lost_its_end(folder: Path) -> None:
+    async with FileStore(folder) as store:
+        await store.append(KEY, numbered(0, 3))
+        os.truncate(folder / "p" / "s" / "main.jsonl", 10)
+        with pytest.raises(StoreError, match=r"main\.jsonl has 10 bytes, and .* were written"):
+            await store.append(KEY, numbered(3, 1))
+
+
+@anyio_test
 async def test_what_is_remembered_ends_with_the_session(folder: Path) -> None:
     """Deleted by another, and made anew with as many bytes."""
     async with FileStore(folder) as store, FileStore(folder) as other:
@@ -173,18 +221,6 @@ async def test_what_is_remembered_ends_with_the_session(folder: Path) -> None:
         await other.append_batch(KEY, [{"type": "x", "uuid": "2"}], "two")
         await store.append_batch(KEY, entries, "one")
         assert [entry.get("uuid") for entry in await store.load(KEY) or []] == ["2", "1"]
-
-
-@anyio_test
-async def test_the_summary_of_what_was_removed_is_not_kept(folder: Path) -> None:
-    titles: Any = [[{"type": "custom-title", "customTitle": title}] for title in ("one", "two")]
-    async with FileStore(folder) as store:
-        await store.append(KEY, titles[0])
-        (folder / "p" / "s" / "main.jsonl").unlink()
-        assert await store.list_sessions("p") == []
-        await store.append(KEY, titles[1])
-        [found] = await store.list_session_summaries("p")
-        assert found["data"]["custom_title"] == "two"
 
 
 @anyio_test
@@ -207,14 +243,12 @@ async def test_nothing_is_made_by_reading(folder: Path) -> None:
     [
         ("main.jsonl", b"{}\n", "main.jsonl has 3 bytes, and"),
         ("main.jsonl", b"{}%s", "does not end a line"),
-        ("main.jsonl", b"{}\n[]\n%s\n", "is damaged in line 2: not a JSON object"),
-        ("main.jsonl", b"{}\n{}\n%s\n", "is damaged in line 3"),
-        ("main.log", None, "main.log is missing"),
-        ("main.log", b"nonsense\n", "main.log is damaged at byte 0"),
-        ("main.log", b"{}\n", "main.log has no head"),
-        ("main.log", b'{"format":2,"id":"x","place":[]}\n', "the format 2, and this Outrider knows 1"),
-        ("main.log", b'{"format":1,"id":"x","place":[1,2]}\n', "main.log has no head"),
-        ("main.log", b'{"format":1,"id":"x","place":["p","s",null]}\n{"size":-1}\n', "is damaged at byte 45"),
+        ("main.jsonl", b"{}\n[]\n%s\n", "an entry of the session s: not a JSON object"),
+        ("main.jsonl", b"{}\n{}\n%s\n", "an entry of the session s"),
+        ("main.jsonl", None, "main.jsonl is missing"),
+        ("session.log", b"nonsense\n", "session.log is damaged"),
+        ("session.log", b"{}\n", "session.log is damaged"),
+        ("session.log", b'{"head":{"project":"p","session":1}}\n', "session.log is damaged"),
     ],
 )
 async def test_damage_is_told(name: str, data: bytes | None, told: str, folder: Path) -> None:
@@ -226,14 +260,14 @@ async def test_damage_is_told(name: str, data: bytes | None, told: str, folder: 
         else:
             # As long as it was, where there is something to fill up.
             path.write_bytes(data.replace(b"%s", b" " * (path.stat().st_size + 2 - len(data))))
-        before = {one: one.read_bytes() for one in folder.rglob("main.*")}
+        before = {one: one.read_bytes() for one in (folder / "p" / "s").iterdir()}
         for call in (store.load(KEY), FileStore(folder).append(KEY, numbered(3, 1))):
             with pytest.raises(StoreError) as caught:
                 await call
             assert not caught.value.retryable
             assert told in str(caught.value)
             assert "Restore it from a copy" in str(caught.value)
-        assert {one: one.read_bytes() for one in folder.rglob("main.*")} == before
+        assert {one: one.read_bytes() for one in (folder / "p" / "s").iterdir()} == before
 
 
 @anyio_test
@@ -289,13 +323,13 @@ async def test_the_folder_above_has_to_be_there(tmp_path: Path) -> None:
 
 @anyio_test
 async def test_a_writer_that_does_not_finish_is_told(folder: Path) -> None:
-    async with FileStore(folder, timeout=0.2) as store:
+    async with FileStore(folder) as store, FileStore(folder, timeout=0.2) as hasty:
         await store.append(KEY, numbered(0, 1))
         [lock] = (folder / ".locks").iterdir()
         with lock.open() as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             with pytest.raises(StoreError) as caught:
-                await store.append(KEY, numbered(1, 1))
+                await hasty.append(KEY, numbered(1, 1))
             assert caught.value.retryable
         await store.append(KEY, numbered(1, 1))
         assert await store.load(KEY) == numbered(0, 2)
@@ -308,11 +342,3 @@ async def test_a_deletion_that_was_cut_short_is_finished(folder: Path) -> None:
         (folder / ".deleted-old" / "parts").mkdir(parents=True)
         await store.delete(KEY)
         assert [path.name for path in folder.iterdir() if path.name.startswith(".deleted")] == []
-        # Parts are gone as soon as their entries are.
-        await store.append(PART, numbered(0, 1))
-        [part] = (folder / "p" / "s" / "parts").glob("*.jsonl")
-        part.unlink()
-        assert await store.load(PART) is None
-        assert await store.list_subkeys(KEY) == []
-        await store.append(PART, numbered(1, 1))
-        assert await store.load(PART) == numbered(1, 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from outrider.transcripts import (
@@ -15,7 +16,7 @@ from outrider.transcripts import (
     SessionStoreEntry,
     SqliteStore,
 )
-from outrider.transcripts.stores._base import Place
+from outrider.transcripts.stores._base import Line, Place, fold_summary
 from tests.transcripts.stores.model import StoreMachine, check_model
 
 
@@ -52,20 +53,20 @@ class IgnoresBatches(MemoryStore):
 
 
 class LetsAllDelete(MemoryStore):
-    async def delete(self, key: SessionKey) -> None:
-        leases = dict(self._leases)
-        self._leases.clear()
-        await super().delete(key)
-        self._leases.update(leases)
+    def _delete(self, place: Place) -> None:
+        self._tokens[place.main] = lease.token if (lease := self._read(place.main)[0].lease) else ""
+        super()._delete(place)
 
 
 class FoldsAgain(MemoryStore):
     """A summary of what was sent, not of what was added."""
 
-    def _add(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
-        super()._add(key, entries)
-        if "subpath" not in key and self._transcripts.get(Place.of(key)):
-            self._summarise(key, entries)
+    def _append(self, place: Place, lines: list[Line], batch: str | None) -> None:
+        super()._append(place, lines, batch)
+        head, _ = self._read(place.main)
+        if place.subpath is None and head.mtime is not None:
+            summary = fold_summary(place, head.summary, lines).decode()
+            self._data.heads[place] = msgspec.structs.replace(head, summary=summary).data or b""
 
 
 @pytest.mark.parametrize("kind", [IgnoresBatches, LetsAllDelete, FoldsAgain])

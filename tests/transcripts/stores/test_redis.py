@@ -53,8 +53,8 @@ async def test_all_keys_begin_with_the_prefix_and_those_of_a_session_share_a_slo
     assert all(name.startswith(prefix.encode() + b":") for name in keys)
     tags = {name.partition(b"{")[2].partition(b"}")[0] for name in keys if b"{" in name}
     assert len(tags) == 1
-    # The session, its parts, entries, uuids and batches of both transcripts; version, and three lists.
-    assert len(keys) == 2 + 6 + 1 + 3
+    # The head, the batches of both transcripts, the version, and three lists.
+    assert len(keys) == 1 + 2 + 1 + 3
 
 
 async def test_all_that_can_be_asked_works_on_a_cluster(prefix: str) -> None:
@@ -226,26 +226,29 @@ async def test_an_append_that_the_driver_sends_again_is_there_once(
 ) -> None:
     """Its first answer was lost, and somebody else appended before it was sent again."""
     key = make_key()
-    async with RedisStore(server.url(), prefix=prefix) as store:
+    async with (
+        RedisStore(server.url(), prefix=prefix) as store,
+        RedisStore(server.url(), prefix=prefix) as other,
+    ):
         redis = store._connected()
-        put = redis.put
+        replace = redis.replace
 
-        def put_twice(keys: Any, given: Any) -> list[object]:
-            monkeypatch.setattr(redis, "put", put)
-            put(keys, given)
-            store._append(Place.of(key), [Line.of(one) for one in make_batch(1)], None)
-            return put(keys, given)
+        def replace_twice(keys: Any, given: Any) -> Any:
+            monkeypatch.setattr(redis, "replace", replace)
+            replace(keys, given)
+            other._append(Place.of(key), [Line.of(one) for one in make_batch(1)], None)
+            return replace(keys, given)
 
-        monkeypatch.setattr(redis, "put", put_twice)
+        monkeypatch.setattr(redis, "replace", replace_twice)
         await store.append(key, make_batch(0))
         assert await store.load(key) == make_batch(0) + make_batch(1)
 
 
-@pytest.mark.parametrize("field", ["summary", "mtime"])
-async def test_damage_is_told(server: servers.Redis, client: Any, prefix: str, field: str) -> None:
+@pytest.mark.parametrize("data", ["", "nonsense", "{}"])
+async def test_damage_is_told(server: servers.Redis, client: Any, prefix: str, data: str) -> None:
     key = make_key()
     async with RedisStore(server.url(), prefix=prefix) as store:
         await store.append(key, make_batch(0))
-        client.hset(store._keys(Place.of(key)).session, field, "nonsense")
+        client.set(store._key(Place.of(key)), data)
         with pytest.raises(StoreError, match="what is in it is damaged"):
-            await store.list_session_summaries(key["project_key"])
+            await store.load(key)

@@ -16,11 +16,9 @@ import pytest
 
 from outrider.errors import OptionsError, StoreError
 from outrider.transcripts import SessionKey, open_store
+from outrider.transcripts.stores import _s3
 from outrider.transcripts.stores._base import Place
-from outrider.transcripts.stores._s3 import bucket as _s3_objects
-from outrider.transcripts.stores._s3 import store as _s3
-from outrider.transcripts.stores._s3.bucket import START, Batch, Names, chain
-from outrider.transcripts.stores._s3.store import S3Store
+from outrider.transcripts.stores._s3 import BatchName, Names, S3Store, chain
 from tests.transcripts.stores import servers
 from tests.transcripts.stores.local import noted
 from tests.transcripts.stores.remote import make_batch, make_key
@@ -94,7 +92,7 @@ async def test_what_a_writer_left_that_died_before_the_end_does_not_count(
     async with make(server, prefix) as store, make(server, prefix) as other:
         await store.append_batch(key, make_batch(0), "zero")
         with monkeypatch.context() as patch:
-            patch.setattr(store, "_replace", die)
+            patch.setattr(store._bucket(), "put_if", die)
             with pytest.raises(StoreError, match="the host is gone"):
                 await store.append_batch(key, make_batch(1), "one")
         assert len([name for name in objects(server, prefix) if name.startswith("batches/")]) == 2
@@ -121,7 +119,7 @@ async def test_a_batch_that_is_missing_is_told_and_not_passed_over(server: serve
 async def test_all_objects_of_a_session_are_deleted_however_many(
     server: servers.S3, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_s3_objects, "_DELETE_AT_ONCE", 2)
+    monkeypatch.setattr(_s3, "_DELETE_AT_ONCE", 2)
     key, part = make_key(), make_key("subagents/a")
     async with make(server, prefix) as store:
         for number in range(5):
@@ -132,6 +130,66 @@ async def test_all_objects_of_a_session_are_deleted_however_many(
         left = [name for name in objects(server, prefix) if name.startswith(("batches/", "found/"))]
         assert len(left) == 1
         assert await store.load(part) == make_batch(7)
+
+
+async def test_a_deletion_that_failed_half_way_is_completed_by_the_next(
+    server: servers.S3, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError("the host is gone")
+
+    key = make_key()
+    async with make(server, prefix) as store, make(server, prefix) as other:
+        await store.append(key, make_batch(0))
+        with monkeypatch.context() as patch:
+            patch.setattr(store._bucket(), "delete", fail)
+            with pytest.raises(StoreError, match="the host is gone"):
+                await store.delete(key)
+        await other.append(key, make_batch(1))
+        assert len([name for name in objects(server, prefix) if name.startswith("batches/")]) == 2
+        await other.delete(key)
+        assert not [name for name in objects(server, prefix) if name.startswith("batches/")]
+
+
+async def test_a_session_is_found_that_is_made_anew_while_it_is_deleted(
+    server: servers.S3, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = make_key()
+    async with make(server, prefix) as store, make(server, prefix) as other:
+        await store.append(key, make_batch(0))
+        await store.delete(key)
+        real = store._bucket().put_if
+
+        def late(*given: Any) -> str:
+            # The one who deleted it removes what leads to it only now.
+            other._bucket().delete([other._names.found_in(Place.of(key))])
+            return real(*given)
+
+        monkeypatch.setattr(store._bucket(), "put_if", late)
+        await other.load(key)
+        await store.append(key, make_batch(1))
+        assert await other.find_session(key["session_id"]) == [key["project_key"]]
+
+
+async def test_a_writer_reads_only_what_others_added_since(
+    server: servers.S3, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, listed = make_key(), list[str]()
+    async with make(server, prefix) as store, make(server, prefix) as other:
+        for number in range(5):
+            await store.append(key, make_batch(number))
+        await other.append(key, make_batch(5))
+        real = store._bucket().list_keys
+
+        def note(*given: Any) -> Generator[str]:
+            for found in real(*given):
+                listed.append(found)
+                yield found
+
+        monkeypatch.setattr(store._bucket(), "list_keys", note)
+        await store.append(key, make_batch(6))
+        assert {found.rpartition("/")[2][:10] for found in listed} == {"0000000005"}
+        assert await other.load(key) == [entry for number in range(7) for entry in make_batch(number)]
 
 
 async def test_long_lists_come_in_pages(
@@ -148,20 +206,20 @@ async def test_long_lists_come_in_pages(
 
 
 def test_only_batches_that_lead_to_the_head_count() -> None:
-    first = Batch(0, START, "a", "1")
-    second, stray = Batch(1, first.link, "b", "2"), Batch(1, first.link, "c", "3")
-    third = Batch(2, second.link, "d", "4")
-    names = [one.name for one in (first, stray, second, third)] + ["something else"]
-    assert chain(names, 3, third.link) == [first, second, third]
-    assert chain(names, 2, stray.link) == [first, stray]
-    assert chain(names, 0, START) == []
-    assert chain([third.name, first.name], 3, third.link) is None
+    first = BatchName(0, "", "a", "1")
+    second, stray = BatchName(1, "1", "b", "2"), BatchName(1, "1", "c", "3")
+    third = BatchName(2, "2", "d", "4")
+    names = [one.text for one in (first, stray, second, third)] + ["something else"]
+    assert chain(names, 3, "4") == [first, second, third]
+    assert chain(names, 2, "3") == [first, stray]
+    assert chain(names, 0, "") == []
+    assert chain([third.text, first.text], 3, "4") == []
 
 
 @pytest.mark.parametrize("text", ["", ".", "..", "a/b", "a%2Fb", "a!2Fb", "é", "\ud83d", "\0", "x" * 3000])
 def test_names_of_objects_are_plain_and_short_and_differ(text: str) -> None:
     names = Names("prefix")
-    key = names.batches(Place(text, text, text), "0" * 32) + Batch(1, START, "0" * 32, "0" * 16).name
+    key = names.batches(Place(text, text), "0" * 32) + BatchName(1, "", "0" * 32, "0" * 16).text
     assert len(key) < 1024
     assert set(key) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_!/")
     others = ["", ".", "..", "a/b", "a%2Fb", "a!2Fb", "é", "\ud83d", "\0", "x" * 3000, "x" * 3001]
@@ -222,7 +280,7 @@ async def test_an_endpoint_that_will_not_do_is_told(
     retryable: bool,
 ) -> None:
     # What may pass, the driver would try again, after a while.
-    monkeypatch.setattr(_s3_objects, "_TRIES", 1)
+    monkeypatch.setattr(_s3, "_TRIES", 1)
     with answering(status, code) as endpoint:
         async with make(server, "x", endpoint=endpoint, timeout=30) as store:
             with pytest.raises(StoreError, match=told) as caught:
@@ -247,7 +305,7 @@ async def test_without_credentials_it_says_so(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    monkeypatch.setattr(_s3_objects, "_session", None)
+    monkeypatch.setattr(_s3, "_session", None)
     store: Any = open_store(server.url())
     with pytest.raises(StoreError, match="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"):
         await store.load(make_key())
@@ -319,7 +377,7 @@ async def test_damage_is_told(server: servers.S3, prefix: str, data: bytes) -> N
         await store.append(key, make_batch(0))
         head = store._names.head(Place.of(key))
         server.client().put_object(Bucket=server.bucket, Key=head, Body=data)
-        with pytest.raises(StoreError, match="what is in it is damaged"):
+        with pytest.raises(StoreError, match=f"what is in it is damaged .*{key['session_id']}"):
             await store.load(key)
 
 

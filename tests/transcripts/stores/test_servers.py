@@ -49,10 +49,19 @@ def test_where_nothing_can_be_installed_one_line_says_so(
 ) -> None:
     monkeypatch.setattr(installing, "missing", lambda: ["postgresql", "redis-server"])
     monkeypatch.setenv("PATH", str(tmp_path))
-    installing.main()
+    installing.main("--apt")
     assert capsys.readouterr().out == (
         "== postgresql and redis-server: not here (apt-get is missing); their tests are skipped\n"
     )
+
+
+def test_nothing_is_installed_unasked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(installing, "missing", lambda: ["redis-server"])
+    monkeypatch.setattr(installing, "install", lambda packages: pytest.fail(f"installs {packages}"))
+    installing.main()
+    assert "APT=yes installs them" in capsys.readouterr().out
 
 
 def test_servers_are_installed_without_being_started(
@@ -74,8 +83,8 @@ def test_servers_are_installed_without_being_started(
     monkeypatch.setattr(installing, "NO_START", no_start)
     monkeypatch.setattr(installing, "NO_CLUSTER", no_cluster)
     monkeypatch.setattr("os.geteuid", lambda: 0)
-    installing.main()
-    assert capsys.readouterr().out == "== installing the servers for the tests (redis-server)\n"
+    installing.main("--apt")
+    assert capsys.readouterr().out == "== installing what tests start (redis-server)\n"
     verbs = [line.rpartition("=20 ")[2] for line in calls.read_text().splitlines()]
     wanted = "install --yes --no-install-recommends redis-server"
     assert verbs == [wanted, "update", wanted]
@@ -85,7 +94,7 @@ def test_servers_are_installed_without_being_started(
 def test_the_programs_are_found_where_debian_has_them() -> None:
     folder = installing.postgres_folder()
     if folder is None:
-        pytest.skip("PostgreSQL is not here: as root, `make test` installs it")
+        pytest.skip("PostgreSQL is not here: as root, `make test APT=yes` installs it")
     told = subprocess.run([folder / "postgres", "--version"], capture_output=True, text=True, check=True)
     assert "PostgreSQL" in told.stdout
 
@@ -95,7 +104,7 @@ def test_where_a_server_is_missing_one_line_says_so(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(servers, "_started_redis", lambda **_: None)
     for get, name in ((servers.postgres, "PostgreSQL"), (servers.redis, "Redis")):
         with pytest.raises(
-            pytest.skip.Exception, match=f"{name} is not here: as root, `make test` installs it"
+            pytest.skip.Exception, match=f"{name} is not here: as root, `make test APT=yes` installs it"
         ):
             get()
 

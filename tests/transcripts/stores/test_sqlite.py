@@ -57,7 +57,7 @@ async def test_what_is_acknowledged_is_on_the_disk(path: Path) -> None:
 async def test_an_older_database_is_brought_up_to_date(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with SqliteStore(path) as store:
         await store.append(KEY, numbered(0, 2))
-    newer = ("ALTER TABLE sessions ADD COLUMN made_up TEXT", "UPDATE sessions SET made_up = 'yes'")
+    newer = ("CREATE TABLE made_up (word TEXT)", "INSERT INTO made_up VALUES ('yes')")
     first = _sqlite.MIGRATIONS
     monkeypatch.setattr(_sqlite, "MIGRATIONS", (*first, newer))
     async with SqliteStore(path) as store:
@@ -65,7 +65,7 @@ async def test_an_older_database_is_brought_up_to_date(path: Path, monkeypatch: 
         await store.append_batch(KEY, numbered(2, 1), "one")
     assert execute(path, "PRAGMA user_version") == [(len(first) + 1,)]
     # A failing step leaves what was there.
-    broken = ("ALTER TABLE entries ADD COLUMN made_up TEXT", "UPDATE absent SET made_up = 'yes'")
+    broken = ("ALTER TABLE batches ADD COLUMN made_up TEXT", "UPDATE absent SET made_up = 'yes'")
     monkeypatch.setattr(_sqlite, "MIGRATIONS", (*first, newer, broken))
     with pytest.raises(StoreError, match="no such table: absent"):
         await SqliteStore(path).load(KEY)
@@ -122,7 +122,7 @@ async def test_a_damaged_database_is_told(path: Path) -> None:
 async def test_a_damaged_entry_is_told(path: Path) -> None:
     async with SqliteStore(path) as store:
         await store.append(KEY, numbered(0, 2))
-        execute(path, "UPDATE entries SET data = '{' WHERE number = 2")
+        execute(path, "UPDATE batches SET data = CAST('{' AS BLOB)")
         with pytest.raises(StoreError, match=r"what is in it is damaged .*Restore it"):
             await store.load(KEY)
 
@@ -133,12 +133,12 @@ async def test_a_folder_is_no_database(tmp_path: Path) -> None:
 
 
 async def test_a_writer_that_does_not_finish_is_told(path: Path) -> None:
-    async with SqliteStore(path, timeout=0.2) as store:
+    async with SqliteStore(path) as store, SqliteStore(path, timeout=0.2) as hasty:
         await store.append(KEY, numbered(0, 1))
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             with pytest.raises(StoreError) as caught:
-                await store.append(KEY, numbered(1, 1))
+                await hasty.append(KEY, numbered(1, 1))
             assert caught.value.retryable
             # Readers need not wait.
             assert await store.load(KEY) == numbered(0, 1)

@@ -127,7 +127,7 @@ async def test_a_lease_that_came_while_it_was_given_up_is_given_back(tmp_path: P
 def in_use(store: Local) -> Generator[None]:
     """Another writer has it."""
     if isinstance(store, FileStore):
-        with locked(store._layout.lock(Place.of(KEY)), shared=False, wait=0):
+        with locked(store._layout.lock(Place.of(KEY)), wait=0):
             yield
         return
     with closing(sqlite3.connect(store.path, isolation_level=None)) as connection:

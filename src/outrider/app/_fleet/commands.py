@@ -11,76 +11,42 @@ from typing import Annotated, Final, Literal, TypeAlias, TypeVar
 
 import typer
 
-from outrider.app._flags import FLAGS, Flag, Switches, with_flags
+from outrider.app._flags import FLAGS, Flag, Switches, argument, grouped, switch, with_flags
 from outrider.options import OptionFields
-
-__all__ = ["BATCH_FLAGS", "FLEET_COMMANDS", "TASK_FLAGS", "Format"]
 
 Format: TypeAlias = Literal["markdown", "csv", "json", "svg"]
 
 F = TypeVar("F", bound=Callable[..., object])
 
-_BATCH, _LIMITS = "Batch", "Limits of the batch"
-
-BATCH_FLAGS: Final[tuple[Flag, ...]] = (
-    Flag(
-        ("--concurrency", "-j"),
-        "concurrency",
-        "How many tasks run at once: 8, or the least and the most: 2..16. Default: 1..16.",
-        value="N",
-        group=_BATCH,
-    ),
-    Flag(
-        ("--workspace", "-w"),
-        "workspace",
-        "A folder of its own for each task: empty, copy:FOLDER, worktree:REPO or worktree:REPO@REF.",
-        value="KIND",
-        group=_BATCH,
-    ),
-    Flag(("--keep",), "keep", "Keep these folders: never, failed, always.", value="WHEN", group=_BATCH),
-    Flag(("--output",), "output", "A JSON Schema that the answers must fit.", value="SCHEMA", group=_BATCH),
-    Flag(
-        ("--ledger",), "ledger", "Keep an account of every turn: .db or .jsonl.", value="FILE", group=_BATCH
-    ),
-    Flag(("--engine",), "engine", "Where tasks run: local, ray.", value="NAME", group=_BATCH),
-    Flag(
-        ("--address",),
-        "address",
-        "The cluster for --engine ray. Default: one here.",
-        value="URL",
-        group=_BATCH,
-    ),
-    Flag(("--budget-usd",), "budget_usd", "What all tasks may cost together.", "number", "USD", _LIMITS),
-    Flag(
-        ("--budget-tokens",), "budget_tokens", "How many tokens they may use together.", "whole", "N", _LIMITS
-    ),
-    Flag(
-        ("--budget-tool-calls",),
-        "budget_tool_calls",
-        "How many tools they may call together.",
-        "whole",
-        "N",
-        _LIMITS,
-    ),
-    Flag(
-        ("--budget-seconds",), "budget_seconds", "How long the batch may take.", "number", "SECONDS", _LIMITS
-    ),
-    Flag(("--task-seconds",), "task_seconds", "What one task may take.", "number", "SECONDS", _LIMITS),
-    Flag(
-        ("--tries",),
-        "tries",
-        "How often a task is tried when the API fails. Default: 5.",
-        "whole",
-        "N",
-        _LIMITS,
-    ),
-    Flag(
-        ("--on-usage-limit",),
-        "on_usage_limit",
-        "wait, raise, or a model to go on with.",
-        value="WHAT",
-        group=_LIMITS,
-    ),
+BATCH_FLAGS: Final = grouped(
+    {
+        "Batch": (
+            Flag(
+                "--concurrency -j",
+                "How many tasks run at once: 8, or the least and the most: 2..16. Default: 1..16.",
+                "N",
+            ),
+            Flag(
+                "--workspace -w",
+                "A folder of its own for each task: empty, copy:FOLDER, worktree:REPO or worktree:REPO@REF.",
+                "KIND",
+            ),
+            Flag("--keep", "Keep these folders: never, failed, always.", "WHEN"),
+            Flag("--output", "A JSON Schema that the answers must fit: a file, or JSON.", "SCHEMA"),
+            Flag("--ledger", "Keep an account of every turn: .db or .jsonl.", "FILE"),
+            Flag("--engine", "Where tasks run: local, ray.", "NAME"),
+            Flag("--address", "The cluster for --engine ray. Default: one here.", "URL"),
+        ),
+        "Limits of the batch": (
+            Flag("--budget-usd", "What all tasks may cost together.", "USD", "number"),
+            Flag("--budget-tokens", "How many tokens they may use together.", "N", "whole"),
+            Flag("--budget-tool-calls", "How many tools they may call together.", "N", "whole"),
+            Flag("--budget-seconds", "How long the batch may take.", "SECONDS", "number"),
+            Flag("--task-seconds", "What one task may take.", "SECONDS", "number"),
+            Flag("--tries", "How often a task is tried when the API fails. Default: 5.", "N", "whole"),
+            Flag("--on-usage-limit", "wait, raise, or a model to use until then.", "WHAT"),
+        ),
+    }
 )
 """The flags of `run`, `resume` and `retry-failed`."""
 
@@ -90,13 +56,11 @@ _OF_ONE_SESSION: Final = frozenset(
 TASK_FLAGS: Final[tuple[Flag, ...]] = tuple(flag for flag in FLAGS if flag.option not in _OF_ONE_SESSION)
 """The flags of `outrider run` that can hold for many tasks."""
 
-# How flags and arguments are described; as types, because that is where typer looks.
-_JournalFile: TypeAlias = Annotated[
-    Path, typer.Argument(help="The journal of a batch.", metavar="JOURNAL", show_default=False)
-]
-_Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON.", metavar="")]
+# Flags and arguments are described by types, where typer looks for them.
+_JournalFile: TypeAlias = Annotated[Path, argument(help="The journal of a batch.", metavar="JOURNAL")]
+_Json: TypeAlias = Annotated[bool, switch("--json", help="Print JSON.")]
 _JsonLines: TypeAlias = Annotated[
-    bool, typer.Option("--json", help="Print the outcome of each task as JSON, one a line.", metavar="")
+    bool, switch("--json", help="Print the outcome of each task as JSON, one a line.")
 ]
 
 
@@ -109,11 +73,7 @@ def run(
     switches: Switches,
     file: Annotated[
         Path,
-        typer.Argument(
-            help="Tasks, one a line: JSON objects with a prompt; '-': standard input.",
-            metavar="TASKS",
-            show_default=False,
-        ),
+        argument(help="Tasks, one a line: JSON objects with a prompt; '-': standard input.", metavar="TASKS"),
     ],
     journal: Annotated[
         Path | None,
@@ -126,7 +86,7 @@ def run(
     batch: Mapping[str, object],
     fields: OptionFields,
 ) -> int:
-    """Run the tasks of a file. Ctrl-C finishes what runs, twice stops it; `resume` goes on."""
+    """Run the tasks of a file. Ctrl-C finishes what runs, twice stops it; `resume` continues."""
     from outrider.app._fleet.run import run_tasks
 
     return run_tasks(file, journal, batch, fields, no_color=switches.no_color, as_json=json)
@@ -139,19 +99,22 @@ def status(switches: Switches, journal: _JournalFile, json: _Json = False) -> in
     return show_status(journal, no_color=switches.no_color, as_json=json)
 
 
-@_with_batch_flags
-def resume(
-    switches: Switches,
-    journal: _JournalFile,
-    json: _JsonLines = False,
-    *,
-    batch: Mapping[str, object],
-    fields: OptionFields,
-) -> int:
-    """Go on with a batch that was interrupted, with the flags that it was begun with and those given here."""
-    from outrider.app._fleet.run import resume_tasks
+def _resume(summary: str, *, retry_failed: bool) -> Callable[..., int]:
+    def command(
+        switches: Switches,
+        journal: _JournalFile,
+        json: _JsonLines = False,
+        *,
+        batch: Mapping[str, object],
+        fields: OptionFields,
+    ) -> int:
+        from outrider.app._fleet.run import resume_tasks
 
-    return resume_tasks(journal, batch, fields, no_color=switches.no_color, as_json=json, retry_failed=False)
+        look = {"no_color": switches.no_color, "as_json": json}
+        return resume_tasks(journal, batch, fields, **look, retry_failed=retry_failed)
+
+    command.__doc__ = summary
+    return _with_batch_flags(command)
 
 
 def report(
@@ -166,31 +129,22 @@ def report(
         typer.Option("--output", "-o", metavar="FILE", help="Where to; else stdout.", show_default=False),
     ] = None,
 ) -> int:
-    """Write what a batch came to: as Markdown, CSV, JSON, or as a plot (SVG)."""
+    """Report on a batch, as Markdown, CSV, JSON or a plot (SVG)."""
     from outrider.app._fleet.reports import write_report
 
     return write_report(journal, format, output, no_color=switches.no_color)
 
 
-@_with_batch_flags
-def retry_failed(
-    switches: Switches,
-    journal: _JournalFile,
-    json: _JsonLines = False,
-    *,
-    batch: Mapping[str, object],
-    fields: OptionFields,
-) -> int:
-    """Run the tasks that failed or were over budget again, from the start, and what is left to do."""
-    from outrider.app._fleet.run import resume_tasks
-
-    return resume_tasks(journal, batch, fields, no_color=switches.no_color, as_json=json, retry_failed=True)
-
-
 FLEET_COMMANDS: Final[dict[str, Callable[..., int]]] = {
     "run": run,
     "status": status,
-    "resume": resume,
+    "resume": _resume(
+        "Continue an interrupted batch. It keeps its flags, and takes those given here, too.",
+        retry_failed=False,
+    ),
     "report": report,
-    "retry-failed": retry_failed,
+    "retry-failed": _resume(
+        "Run failed and over-budget tasks again, from the start. Tasks that are left to do run, too.",
+        retry_failed=True,
+    ),
 }

@@ -29,17 +29,17 @@ if TYPE_CHECKING:
     from outrider.app._terminal import Glyphs
     from outrider.fleet import Outcome, Progress
 
-__all__ = ["Board", "clock", "line_of", "picture"]
 
 _MOST_RUNNING: Final = 8
 _MOST_FAILURES: Final = 3
 _WIDEST: Final = 100
-"""Columns that are used at most: a longer line is harder to read."""
+"""The greatest width: longer lines are hard to read."""
 _LONGEST_ID: Final = 36
-_STATUSES: Final = (
+STATUSES: Final = (
     ("done", "done", "green"),
     ("failed", "failed", "red"),
     ("over_budget", "over budget", "yellow"),
+    ("waiting", "waiting", "blue"),
     ("skipped", "skipped", "dim"),
 )
 
@@ -77,14 +77,14 @@ class Board:
         self.close()
 
     def close(self) -> None:
-        """Take away what is drawn."""
+        """Erase what is drawn."""
         live, self._live = self._live, None
         if live is not None:
             live.update(Text(""))
             live.stop()
 
     def show(self, progress: Progress) -> None:
-        """Draw how it stands, if that differs from what is there."""
+        """Draw the progress, if it has changed."""
         waits = waiting(progress)
         if self._live is None:
             if waits != self._waits and waits is not None:
@@ -106,7 +106,7 @@ class Board:
             self._live.update(Group(*lines), refresh=True)
 
     def ended(self, outcome: Outcome[object], progress: Progress) -> None:
-        """A task has ended. Others may have, too, of which it was not told yet."""
+        """Show that a task has ended."""
         self._ended += 1
         if outcome.status != "done" and outcome.error is not None:
             self._failures.append((_name(outcome.id), _words(outcome)))
@@ -116,7 +116,7 @@ class Board:
             self._print(line_of(outcome, self._ended, progress.total))
 
     def say(self, text: str) -> None:
-        """Something that a person should know; it stays."""
+        """Print a line that stays."""
         said = Text(text, style="yellow")
         if self._live is not None:
             self._live.console.print(said)
@@ -131,7 +131,7 @@ class Board:
 
 
 def _watched(terminal: Terminal) -> Console | None:
-    """Where somebody looks, and what is drawn can be taken back."""
+    """The console that is a terminal on which drawn output can be erased."""
     for console in (terminal.out, terminal.err):
         if console.is_terminal and not console.is_dumb_terminal:
             return console
@@ -150,8 +150,8 @@ def picture(
     rows: int,
     now: float,
 ) -> list[Text]:
-    """How a batch stands, as lines that have room. `failures` are names and words, `rows` is how many lines
-    there are for running tasks at least."""
+    """The progress of a batch, as lines that fit `size`. `failures` are names and errors; `rows` is the least
+    number of lines for running tasks."""
     height, width = size
     dot = f" {glyphs.dot} "
     lines = [_bar(progress, width, glyphs), _joined(_counts(progress), dot, width)]
@@ -197,7 +197,7 @@ def _bar(progress: Progress, width: int, glyphs: Glyphs) -> Text:
     tail = f"  {progress.ended:,} of {total:,}  {share:>3} %"
     cells = max(width - len(tail), 8)
     line, used, so_far = Text(), 0, 0
-    for status, _, style in _STATUSES:
+    for status, _, style in STATUSES:
         so_far += getattr(progress, status)
         end = cells * so_far // max(total, 1)
         line.append(full * (end - used), style)
@@ -208,7 +208,7 @@ def _bar(progress: Progress, width: int, glyphs: Glyphs) -> Text:
 def _counts(progress: Progress) -> list[Text]:
     parts = [
         Text(f"{count:,} {name}", style)
-        for status, name, style in _STATUSES
+        for status, name, style in STATUSES
         if (count := getattr(progress, status)) or status == "done"
     ]
     parts.append(Text(f"{progress.running:,} running", "cyan"))
@@ -228,14 +228,14 @@ def _rates(progress: Progress) -> list[Text]:
 
 
 def _joined(parts: list[Text], dot: str, width: int) -> Text:
-    """As many of the parts as have room."""
+    """As many of the parts as fit."""
     while len(parts) > 1 and sum(part.cell_len for part in parts) + len(dot) * (len(parts) - 1) > width:
         parts.pop()
     return Text.assemble((dot, "dim")).join(parts)
 
 
 def waiting(progress: Progress) -> str | None:
-    """What holds all tasks up, if something does."""
+    """What all tasks wait for, if anything."""
     if progress.waiting_until is None:
         return None
     until = time.strftime("%H:%M:%S", time.localtime(progress.waiting_until))
@@ -247,7 +247,7 @@ def waiting(progress: Progress) -> str | None:
 
 
 def line_of(outcome: Outcome[object], place: int, of: int | None) -> str:
-    """What became of a task, for a log: which one it is among those that end."""
+    """The end of a task, as a line of a log; `place` counts the tasks that have ended."""
     total = "" if of is None else f"/{of}"
     number = f"{place}{total}".rjust(2 * len(total) - 1 if total else 1)
     status = outcome.status.replace("_", " ")
@@ -270,7 +270,7 @@ def _name(id: str) -> str:
 
 
 def clock(seconds: float) -> str:
-    """A time that passes: `0:42`, `12:05`, `1:02:33`."""
+    """A duration: `0:42`, `12:05`, `1:02:33`."""
     whole = max(int(seconds), 0)
     minutes = f"{whole // 60 % 60}:{whole % 60:02}"
     return f"{whole // 3600:,}:{minutes:0>5}" if whole >= 3600 else minutes

@@ -5,6 +5,7 @@ Also keeps the batch's settings in its journal. Does not run it: `run` does.
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Generator, Mapping
@@ -16,28 +17,15 @@ from typing import TYPE_CHECKING, Final, TypedDict, cast, get_args
 import msgspec
 from rich.text import Text
 
+from outrider import fleet
 from outrider._display import one_line, printable
 from outrider._folders import write_private
-from outrider.app._flags import Code, Failed, in_one_line
+from outrider.app._flags import BY_OPTION, Code, Failed, in_one_line
 from outrider.app._fleet.commands import BATCH_FLAGS
-from outrider.app._fleet.progress import clock
-from outrider.app._render import money, shortened
+from outrider.app._fleet.progress import STATUSES, clock
+from outrider.app._render import counted, money, parsed_markdown, shortened
 from outrider.app._terminal import Terminal
 from outrider.errors import OptionsError
-from outrider.fleet import (
-    Adaptive,
-    Budget,
-    Copy,
-    Empty,
-    Journal,
-    JournalInvalid,
-    Keep,
-    Ledger,
-    Report,
-    Retry,
-    Workspace,
-    Worktree,
-)
 from outrider.fleet._task import kept_options
 from outrider.options import OptionFields, Options
 
@@ -46,9 +34,6 @@ if TYPE_CHECKING:
     from typing import Self
 
     from outrider.app._fleet.commands import Format
-    from outrider.fleet import Counts, Engine
-
-__all__ = ["BatchFields", "Settings", "at_the_end", "named", "show_status", "write_report"]
 
 
 _SUFFIXES: Final[Mapping[str, Format]] = {
@@ -60,11 +45,6 @@ _SUFFIXES: Final[Mapping[str, Format]] = {
 }
 
 
-def named(count: int, thing: str) -> str:
-    """A number of things: `1 task`, `2 tasks`."""
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"
-
-
 def _path(path: Path) -> str:
     """A path, for a command that is to be copied."""
     return quote(one_line(str(path)))
@@ -73,23 +53,30 @@ def _path(path: Path) -> str:
 # At the end.
 
 
-def at_the_end(terminal: Terminal, report: Report, journal: Path, *, was_interrupted: bool = False) -> int:
-    """Say what a batch came to; gives the exit code."""
+def at_the_end(
+    terminal: Terminal, report: fleet.Report, journal: Path, *, was_interrupted: bool = False
+) -> int:
+    """Print the result of a batch; gives the exit code."""
     for line in _summary(terminal, report):
         terminal.note(line)
     sums = report.sums
     if report.pending:
-        left = f"{named(report.pending, 'task')} left; go on with: outrider fleet resume {_path(journal)}"
+        left = f"{counted(report.pending, 'task')} left. To continue: {_resumption(journal)}"
         terminal.note(Text(left, style="yellow"))
+    elif sums.waiting:
+        waiting = (
+            f"{counted(sums.waiting, 'task')} waiting for approval. Once decided: {_resumption(journal)}"
+        )
+        terminal.note(Text(waiting, style="blue"))
     elif sums.failed or sums.over_budget:
-        terminal.note(Text(f"run them again: outrider fleet retry-failed {_path(journal)}", style="dim"))
-    terminal.note(Text(f"the report: outrider fleet report {_path(journal)}", style="dim"))
+        terminal.note(Text(f"To run them again: outrider fleet retry-failed {_path(journal)}", style="dim"))
+    terminal.note(Text(f"For a report: outrider fleet report {_path(journal)}", style="dim"))
     if was_interrupted and report.pending:
         return Code.INTERRUPTED
     return Code.OK if sums.done == report.total else Code.FAILED
 
 
-def _summary(terminal: Terminal, report: Report) -> Iterator[Text]:
+def _summary(terminal: Terminal, report: fleet.Report) -> Iterator[Text]:
     glyphs, sums = terminal.glyphs, report.sums
     dot = f" {glyphs.dot} "
     is_good = sums.done == report.total
@@ -100,7 +87,7 @@ def _summary(terminal: Terminal, report: Report) -> Iterator[Text]:
     ]
     yield Text.assemble(
         (f"{glyphs.good if is_good else glyphs.warning} ", "green" if is_good else "yellow"),
-        (f"{sums.done:,} of {named(report.total, 'task')} done", "bold"),
+        (f"{sums.done:,} of {counted(report.total, 'task')} done", "bold"),
         (dot + dot.join(figures), "dim"),
     )
     for failure in report.failures:
@@ -119,14 +106,14 @@ def _summary(terminal: Terminal, report: Report) -> Iterator[Text]:
 
 
 def show_status(journal: Path, *, no_color: bool, as_json: bool) -> int:
-    """Print how far a batch has come; gives the exit code."""
+    """Print the progress of a batch; gives the exit code."""
     terminal = Terminal(no_color=no_color)
-    with Journal(journal) as opened:
+    with fleet.Journal(journal) as opened:
         counts, spent = opened.counts(), opened.spent()
         runner = opened.runner()
         started = [(entry.task.id, entry.attempts, entry.started_at) for entry in opened.started()]
     if as_json:
-        told = {
+        content = {
             **msgspec.to_builtins(counts),
             "total": counts.total,
             "runner": runner,
@@ -135,14 +122,14 @@ def show_status(journal: Path, *, no_color: bool, as_json: bool) -> int:
             "tool_calls": spent.tool_calls,
             "running": [id for id, _, _ in started] if runner else [],
         }
-        terminal.write_json(msgspec.json.encode(told).decode())
+        terminal.write_json(msgspec.json.encode(content).decode())
         return Code.OK
     dot = f" {terminal.glyphs.dot} "
-    terminal.print(Text(f"{counts.ended:,} of {named(counts.total, 'task')} ended", style="bold"))
+    terminal.print(Text(f"{counts.ended:,} of {counted(counts.total, 'task')} ended", style="bold"))
     terminal.print(Text.assemble((dot, "dim")).join(_states(counts, is_running=runner is not None)))
     terminal.print(
         Text(
-            dot.join((money(spent.usd), f"{spent.tokens:,} tokens", named(spent.tool_calls, "tool call"))),
+            dot.join((money(spent.usd), f"{spent.tokens:,} tokens", counted(spent.tool_calls, "tool call"))),
             "dim",
         )
     )
@@ -155,29 +142,34 @@ def show_status(journal: Path, *, no_color: bool, as_json: bool) -> int:
                 line.append(f"  try {attempts}", "yellow")
             terminal.print(line)
     elif counts.ended < counts.total:
-        terminal.note(
-            Text(f"nobody runs it; go on with: outrider fleet resume {_path(journal)}", style="yellow")
-        )
+        terminal.note(Text(f"It is not running. To continue: {_resumption(journal)}", style="yellow"))
     return Code.OK
 
 
-def _states(counts: Counts, *, is_running: bool) -> list[Text]:
+def _resumption(journal: Path) -> str:
+    """How to go on with a batch."""
+    settings = Settings.read(journal)
+    if settings.without_flag is not None:
+        named = ", ".join(f"`{name}`" for name in settings.needs)
+        return f"outrider.fleet.resume({one_line(str(journal))!r}, …) in Python, with the same {named}"
+    return " ".join(("outrider fleet resume", _path(journal), *settings.missing))
+
+
+def _states(counts: fleet.Counts, *, is_running: bool) -> list[Text]:
     states = (
-        (counts.done, "done", "green"),
-        (counts.failed, "failed", "red"),
-        (counts.over_budget, "over budget", "yellow"),
-        (counts.skipped, "skipped", "dim"),
-        (counts.started, "running" if is_running else "cut off", "cyan"),
-        (counts.pending, "to go", ""),
+        *STATUSES,
+        ("started", "running" if is_running else "cut off", "cyan"),
+        ("pending", "to go", ""),
     )
-    return [Text(f"{count:,} {name}", style) for count, name, style in states if count or name == "done"]
+    found = [(getattr(counts, state), name, style) for state, name, style in states]
+    return [Text(f"{count:,} {name}", style) for count, name, style in found if count or name == "done"]
 
 
 def write_report(journal: Path, format: Format | None, output: Path | None, *, no_color: bool) -> int:
     """Print or write a report; gives the exit code."""
     terminal = Terminal(no_color=no_color)
     chosen = format or _format(output)
-    report = Report.from_journal(journal)
+    report = fleet.Report.from_journal(journal)
     written = {
         "markdown": report.to_markdown,
         "csv": report.to_csv,
@@ -186,11 +178,9 @@ def write_report(journal: Path, format: Format | None, output: Path | None, *, n
     }[chosen]()
     if output is not None:
         write_private(output, written.encode())
-        terminal.note(Text(f"the report is in {one_line(str(output))}", style="dim"))
+        terminal.note(Text(f"Report written to {one_line(str(output))}", style="dim"))
     elif chosen == "markdown" and terminal.is_live:
-        from rich.markdown import Markdown
-
-        terminal.print(Markdown(printable(written), hyperlinks=False))
+        terminal.print(parsed_markdown(printable(written)))
     else:
         terminal.write_json(written.rstrip()) if chosen == "json" else terminal.write(written)
     return Code.OK
@@ -208,7 +198,7 @@ def _format(output: Path | None) -> Format:
 # Settings.
 
 _META: Final = "command"
-_KEEPS: Final = get_args(Keep)
+_KEEPS: Final = get_args(fleet.Keep)
 _SPOKEN: Final[Mapping[str, str]] = {
     **{flag.option: flag.names[0] for flag in BATCH_FLAGS},
     "usd": "--budget-usd",
@@ -218,17 +208,26 @@ _SPOKEN: Final[Mapping[str, str]] = {
     "Retry": "--tries",
     "Adaptive": "--concurrency",
 }
-"""What the library's words are on the command line."""
+"""The flag for each name that errors of the library use."""
+_FLAG_OF: Final[Mapping[str, str]] = {
+    **BY_OPTION,
+    **_SPOKEN,
+    # One of its limits is enough.
+    **dict.fromkeys(
+        ("budget", "budget_usd", "budget_tokens", "budget_tool_calls", "budget_seconds"), "--budget-usd"
+    ),
+}
+"""The flag for each argument of a batch, as far as there is one."""
 
 
 class BatchFields(TypedDict, total=False):
-    """What the flags of a batch say."""
+    """The flags of a batch."""
 
     concurrency: str
     workspace: str
-    keep: Keep
+    keep: fleet.Keep
     output: Mapping[str, object]
-    """The schema itself, and not where it is: that may have changed when the batch is resumed."""
+    """The schema itself: its file may have changed when the batch is resumed."""
     ledger: str
     engine: str
     address: str
@@ -242,34 +241,52 @@ class BatchFields(TypedDict, total=False):
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a batch is run with, but its tasks."""
+    """The settings of a batch, except its tasks."""
 
     folder: str
-    """Where it was begun: paths are meant from there."""
+    """Where it began: paths are relative to it."""
     batch: BatchFields = {}
     fields: dict[str, object] = {}
     """Options."""
     not_kept: tuple[str, ...] = ()
-    """Variables of `--env`: a journal is no place for what may be secrets."""
+    """Variables of `--env`, which may be secrets and are not kept."""
     secret: tuple[str, ...] = ()
-    """Options that had something in them that looks like a secret, and are not kept either."""
+    """Options that are not kept because they seem to contain a secret."""
+    needs: dict[str, bool] = {}
+    """What a batch was given in Python and its journal does not have; True for what a flag could give."""
 
     @classmethod
     def read(cls, journal: Path) -> Self:
-        """Those that the journal keeps. Raises `Failed` if it was not begun by the command."""
-        with Journal(journal) as opened:
-            kept = opened.meta(_META)
-        if kept is None:
-            raise Failed(
-                f"{journal} was not begun by `outrider fleet run`. Use `outrider.fleet.resume` in Python.",
-                Code.USAGE,
-            )
+        """Read those of a journal. Raises `JournalInvalid`."""
+        with fleet.Journal(journal) as opened:
+            kept, needs, folder = (opened.meta(name) for name in (_META, "needs", "folder"))
         try:
-            return msgspec.json.decode(kept, type=cls)
+            if kept is not None:
+                return msgspec.json.decode(kept, type=cls)
+            # It was begun in Python.
+            given = msgspec.json.decode(needs or "{}", type=dict[str, bool])
+            return cls(folder=folder or str(Path.cwd()), needs=given)
         except (ValueError, RecursionError) as error:
-            raise JournalInvalid(journal, f"it is damaged ({error})") from error
+            raise fleet.JournalInvalid(journal, f"it is damaged ({error})") from error
 
-    def keep(self, journal: Journal) -> None:
+    @property
+    def without_flag(self) -> str | None:
+        """Something that is needed and that no flag can give."""
+        needed = self.needs.items()
+        return next((name for name, is_plain in needed if not is_plain or name not in _FLAG_OF), None)
+
+    @property
+    def missing(self) -> list[str]:
+        """The flags that have to be given to go on with the batch, each with its value left open."""
+        flags = [f"{_FLAG_OF[name]} …" for name in self.needs if name in _FLAG_OF]
+        unset = [name for name in self.not_kept if name not in os.environ]
+        return [
+            *flags,
+            *(f"--env {name}=…" for name in unset),
+            *(f"{BY_OPTION[each]} …" for each in self.secret),
+        ]
+
+    def keep(self, journal: fleet.Journal) -> None:
         """Write them into a journal."""
         env = cast("Mapping[str, str]", self.fields.get("env", {}))
         fields, secret = kept_options({name: value for name, value in self.fields.items() if name != "env"})
@@ -277,16 +294,32 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         journal.set_meta(_META, msgspec.json.encode(kept).decode())
 
     def changed(self, batch: BatchFields, fields: OptionFields) -> Self:
-        """With what was given now over it. Raises `Failed` if something that was not kept is missing."""
-        env = fields.get("env", {})
-        if missing := [name for name in self.not_kept if name not in env]:
+        """Override them with flags. Raises `Failed` if something that was not kept is missing."""
+        if self.without_flag is not None:
             raise Failed(
-                f"the batch was begun with --env {missing[0]}, whose value is not kept. Give it again.",
+                f"The batch was begun in Python with {self.without_flag!r}, which no flag can give. Continue"
+                " it there, with `outrider.fleet.resume`.",
                 Code.USAGE,
             )
+        given = {_FLAG_OF.get(name) for name in (*batch, *fields)}
+        if lacking := [name for name in self.needs if _FLAG_OF[name] not in given]:
+            raise Failed(
+                f"The batch was begun in Python with {lacking[0]!r}. Give it as {_FLAG_OF[lacking[0]]}.",
+                Code.USAGE,
+            )
+        env = {name: os.environ[name] for name in self.not_kept if name in os.environ}
+        env |= fields.get("env", {})
+        if missing := [name for name in self.not_kept if name not in env]:
+            raise Failed(
+                f"The batch was begun with --env {missing[0]}, whose value is not kept. `export` it, or give"
+                " it again.",
+                Code.USAGE,
+            )
+        if env:
+            fields = {**fields, "env": env}
         if missing := [name for name in self.secret if name not in fields]:
             raise Failed(
-                f"the batch was begun with `{missing[0]}`, which had something in it that looks like a secret"
+                f"The batch was begun with `{missing[0]}`, which had something in it that looks like a secret"
                 " and is not kept. Give it again.",
                 Code.USAGE,
             )
@@ -302,7 +335,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return Options(**cast("OptionFields", self.fields))
 
     def keywords(self) -> dict[str, object]:
-        """Those of `outrider.fleet.map`. Raises `Failed`."""
+        """The keywords for `outrider.fleet.map`. Raises `Failed`."""
         batch = self.batch
         with _spoken():
             chosen: dict[str, object] = {
@@ -313,12 +346,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                 "budget": _budget(batch),
                 "task_seconds": batch.get("task_seconds"),
                 "retry": _retry(batch),
-                "ledger": Ledger(batch["ledger"]) if "ledger" in batch else None,
+                "ledger": fleet.Ledger(batch["ledger"]) if "ledger" in batch else None,
             }
         return {name: value for name, value in chosen.items() if value is not None}
 
 
-def _concurrency(given: str | None) -> Adaptive | None:
+def _concurrency(given: str | None) -> fleet.Adaptive | None:
     if given is None:
         return None
     found = re.fullmatch(r"(\d{1,9})(?:\.\.(\d{1,9}))?", given.strip())
@@ -327,10 +360,10 @@ def _concurrency(given: str | None) -> Adaptive | None:
             f"--concurrency is {given!r}. Give a number, or the least and the most: 2..16.", Code.USAGE
         )
     # A number alone is an `Adaptive` that stays: so both are checked alike.
-    return Adaptive(int(found[1]), int(found[2] or found[1]))
+    return fleet.Adaptive(int(found[1]), int(found[2] or found[1]))
 
 
-def _workspace(batch: BatchFields) -> Workspace | None:
+def _workspace(batch: BatchFields) -> fleet.Workspace | None:
     given, keep = batch.get("workspace"), batch.get("keep", "never")
     if given is None:
         if "keep" in batch:
@@ -340,13 +373,13 @@ def _workspace(batch: BatchFields) -> Workspace | None:
         raise Failed(f"--keep is {keep!r}. Give one of {', '.join(_KEEPS)}.", Code.USAGE)
     kind, _, place = given.partition(":")
     if kind == "empty" and not place:
-        return Empty(keep=keep)
+        return fleet.Empty(keep=keep)
     if kind == "copy":
-        return Copy(_folder(place), keep=keep)
+        return fleet.Copy(_folder(place), keep=keep)
     if kind == "worktree":
         # A folder may have an @ in its name.
         repo, at, ref = (place, "", "") if Path(place).is_dir() else place.rpartition("@")
-        return Worktree(_folder(repo if at else place), ref if at else "HEAD", keep=keep)
+        return fleet.Worktree(_folder(repo if at else place), ref if at else "HEAD", keep=keep)
     raise Failed(
         f"--workspace is {given!r}. Give empty, copy:FOLDER, worktree:REPO or worktree:REPO@REF.", Code.USAGE
     )
@@ -359,7 +392,7 @@ def _folder(place: str) -> str:
     return str(path)
 
 
-def _engine(batch: BatchFields) -> str | Engine | None:
+def _engine(batch: BatchFields) -> str | fleet.Engine | None:
     name, address = batch.get("engine"), batch.get("address")
     if name not in (None, "local", "ray"):
         raise Failed(f"--engine is {name!r}. Give local or ray.", Code.USAGE)
@@ -372,10 +405,10 @@ def _engine(batch: BatchFields) -> str | Engine | None:
     return name
 
 
-def _budget(batch: BatchFields) -> Budget | None:
+def _budget(batch: BatchFields) -> fleet.Budget | None:
     if not any(name.startswith("budget_") for name in batch):
         return None
-    return Budget(
+    return fleet.Budget(
         usd=batch.get("budget_usd"),
         tokens=batch.get("budget_tokens"),
         tool_calls=batch.get("budget_tool_calls"),
@@ -384,11 +417,11 @@ def _budget(batch: BatchFields) -> Budget | None:
     )
 
 
-def _retry(batch: BatchFields) -> Retry | None:
+def _retry(batch: BatchFields) -> fleet.Retry | None:
     if not batch.keys() & {"tries", "on_usage_limit"}:
         return None
-    usual = Retry()
-    return Retry(
+    usual = fleet.Retry()
+    return fleet.Retry(
         max_tries=batch.get("tries", usual.max_tries),
         on_usage_limit=batch.get("on_usage_limit", usual.on_usage_limit),
     )
@@ -396,7 +429,7 @@ def _retry(batch: BatchFields) -> Retry | None:
 
 @contextmanager
 def _spoken() -> Generator[None]:
-    """Says what is wrong with a flag in the words of the command line."""
+    """Turn an invalid option into an error that names its flag."""
     try:
         yield
     except OptionsError as error:

@@ -18,7 +18,8 @@ import anyio
 from outrider._display import one_line
 from outrider.app._flags import ENDING, Code, Failed, in_one_line
 from outrider.app._fleet.progress import Board
-from outrider.app._fleet.reports import BatchFields, Settings, at_the_end, named
+from outrider.app._fleet.reports import BatchFields, Settings, at_the_end
+from outrider.app._render import counted
 from outrider.app._terminal import Terminal
 from outrider.errors import OptionsError
 from outrider.fleet import Journal, Ledger, Report, Task, resume
@@ -32,11 +33,10 @@ if TYPE_CHECKING:
     from outrider.fleet import Run, Workspace
     from outrider.options import OptionFields
 
-__all__ = ["resume_tasks", "run_tasks"]
 
 _SUFFIX: Final = ".journal"
 _TICK: Final = 0.2
-"""Seconds between two looks at how far it is."""
+"""Seconds between two updates of the progress."""
 
 
 def run_tasks(
@@ -48,7 +48,7 @@ def run_tasks(
     no_color: bool,
     as_json: bool,
 ) -> int:
-    """Run the tasks of a file; gives the exit code. What is wrong with one is said before any begins."""
+    """Run the tasks of a file; gives the exit code. All are validated before the first begins."""
     terminal = Terminal(no_color=no_color)
     settings = Settings(folder=str(Path.cwd()), batch=_batch(batch), fields=dict(fields))
     settings.keywords()
@@ -56,7 +56,7 @@ def run_tasks(
     path = shown.absolute()
     tasks = list(_read(file, settings))
     if not tasks:
-        raise Failed(f"there is no task in {_source(file)}. Write one a line, as JSON.", Code.USAGE)
+        raise Failed(f"There are no tasks in {_source(file)}. Write one per line, as JSON.", Code.USAGE)
     if batch.get("engine") != "ray":
         _find_agents(tasks, settings)
     with Journal(path, writing=True) as opened:
@@ -75,17 +75,17 @@ def resume_tasks(
     as_json: bool,
     retry_failed: bool,
 ) -> int:
-    """Go on with a batch; gives the exit code."""
+    """Continue a batch; gives the exit code."""
     terminal = Terminal(no_color=no_color)
     path = journal.absolute()
     settings = Settings.read(journal).changed(_batch(batch), fields)
     with Journal(path) as opened:
         counts = opened.counts()
     if not counts.total:
-        raise Failed(f"there is no task in {journal}. Begin it anew with `outrider fleet run`.", Code.USAGE)
-    ended = counts.ended - (counts.failed + counts.over_budget if retry_failed else 0)
+        raise Failed(f"There are no tasks in {journal}. Begin again with `outrider fleet run`.", Code.USAGE)
+    ended = counts.ended - counts.waiting - (counts.failed + counts.over_budget if retry_failed else 0)
     if ended == counts.total:
-        terminal.note(f"nothing is left to do in {one_line(str(journal))}")
+        terminal.note(f"Nothing is left to do in {one_line(str(journal))}")
         return at_the_end(terminal, Report.from_journal(path), journal)
     with chdir(settings.folder):
         settings.keywords()
@@ -140,19 +140,18 @@ class _Watch:
         self.is_draining = False
         self._is_stopping = False
         self.ended_by: signal.Signals | None = None
-        """The signal that this process is to end by, once all is in order."""
+        """The signal that ends this process after the run was stopped."""
 
     async def follow(self) -> None:
         """Raises what the run raises."""
         failure: Exception | None = None
         async with anyio.create_task_group() as tasks:
-            if sys.platform != "win32":
-                await tasks.start(self._listen)
+            await tasks.start(self._listen)
             try:
                 async with self._run as run:
                     tasks.start_soon(self._tick)
                     async for outcome in run:
-                        # What was left undone has not ended: it is not in the journal either.
+                        # A skipped task has not ended: the journal does not record it either.
                         if outcome.status != "skipped":
                             self._board.ended(outcome, run.progress)
             except Exception as error:  # noqa: BLE001 - raised below: the group would wrap it
@@ -176,7 +175,7 @@ class _Watch:
 
     def _interrupt(self, number: signal.Signals) -> None:
         if self._is_stopping:
-            # Nobody wants to wait any more. Others see to it that no agent is left.
+            # Do not wait any longer. The watchdog ends the agents.
             self._board.close()
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
@@ -191,7 +190,7 @@ class _Watch:
             self.is_draining = True
             running = self._run.progress.running
             them = "it" if running == 1 else "them"
-            self._board.say(f"finishing {named(running, 'task')}; Ctrl-C again stops {them}")
+            self._board.say(f"finishing {counted(running, 'task')}; Ctrl-C again stops {them}")
             self._run.drain()
 
 
@@ -201,7 +200,7 @@ class _Watch:
 def _journal_for(file: Path, given: Path | None) -> Path:
     """Where to keep a journal. Raises `Failed` if there is a batch in it."""
     if given is None and str(file) == "-":
-        raise Failed("tasks from standard input need a --journal FILE.", Code.USAGE)
+        raise Failed("Tasks from standard input need --journal FILE.", Code.USAGE)
     path = file.with_suffix(_SUFFIX) if given is None else given
     if path == file:
         raise Failed(f"{file} cannot be both the tasks and the journal. Give a --journal FILE.", Code.USAGE)
@@ -209,8 +208,8 @@ def _journal_for(file: Path, given: Path | None) -> Path:
         with Journal(path) as journal:
             if journal.counts().total:
                 raise Failed(
-                    f"{path} has a batch already. `outrider fleet resume {path}` goes on with it;"
-                    " for another one give another --journal.",
+                    f"{path} already has a batch. Continue it with `outrider fleet resume {path}`,"
+                    " or give another --journal.",
                     Code.USAGE,
                 )
     return path
@@ -244,7 +243,7 @@ def _read(file: Path, settings: Settings) -> Iterator[Task]:
 
 
 def _find_agents(tasks: list[Task], settings: Settings) -> None:
-    """Raises `AgentNotFound` if a program is not there that a task needs: once, and not for each."""
+    """Raises `AgentNotFound` if the program of a task does not exist: once, not for each task."""
     options = settings.options
     places = {(own.cli_path, own.bundled_path) for own in (task.applied_to(options) for task in tasks)}
     for cli_path, bundled_path in places:
@@ -256,9 +255,9 @@ def _source(file: Path) -> str:
 
 
 def _batch(given: Mapping[str, object]) -> BatchFields:
-    """What the flags say, with the schema that one of them names. Raises `Failed`."""
+    """The flags, with the schema that `--output` names. Raises `Failed`."""
     if "output" not in given:
         return cast("BatchFields", given)
     from outrider.app._run import read_schema
 
-    return cast("BatchFields", {**given, "output": read_schema(Path(str(given["output"])))})
+    return cast("BatchFields", {**given, "output": read_schema(str(given["output"]))})

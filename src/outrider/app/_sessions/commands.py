@@ -12,7 +12,7 @@ from typing import Annotated, Final, Literal, TypeAlias, cast
 
 import typer
 
-from outrider.app._flags import Switches, argument, option, signed, switch
+from outrider.app._flags import Code, Switches, argument, option, signed, switch
 
 Format: TypeAlias = Literal["markdown", "json", "html"]
 
@@ -145,10 +145,10 @@ def _command(declared: Callable[..., None]) -> Callable[..., int]:
     def command(switches: Switches, *, project: str | None, store: str | None, **given: object) -> int:
         from outrider.app._sessions import sessions
 
-        carry_out: Callable[..., int] = getattr(sessions, declared.__name__)
+        carry_out: Callable[..., int | None] = getattr(sessions, declared.__name__)
         may_make = declared is import_
         with sessions.Shelf(store, project, may_make=may_make, no_color=switches.no_color) as shelf:
-            return carry_out(shelf, **given)
+            return carry_out(shelf, **given) or Code.OK
 
     common = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)

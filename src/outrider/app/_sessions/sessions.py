@@ -11,7 +11,7 @@ import sys
 from datetime import UTC, datetime, timedelta
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 from rich.text import Text
@@ -42,7 +42,6 @@ _SHORTEST_TITLE: Final = 24
 """Characters of a title that take precedence over other columns."""
 _BETWEEN: Final = 2
 """Spaces between columns."""
-_LONGEST_ASIDE: Final = 24
 _STEPS: Final = ((60, "second"), (60, "minute"), (24, "hour"), (14, "day"))
 
 
@@ -68,12 +67,12 @@ def columns(infos: Sequence[StoredSession], width: int, *, with_folder: bool) ->
     length = _telling_length([info.id for info in infos])
     now = datetime.now(UTC)
     ids = [Text(one_line(info.id[:length]), "cyan") for info in infos]
-    ages = _Column([Text(_ago(info.last_modified, now), "dim") for info in infos], justify="right")
+    ages = _Column([Text(ago(info.last_modified, now), "dim") for info in infos], justify="right")
     titles = _Column([Text(title_of(info), "bold") for info in infos])
     asides = [
         _Column([Text(f"#{one_line(info.tag)}" if info.tag else "", "magenta") for info in infos]),
         _Column([Text(_folder(info) if with_folder else "", "dim") for info in infos]),
-        _Column([Text(_branch(info), "dim") for info in infos]),
+        _Column([Text(shortened(one_line(info.git_branch or ""), 24), "dim") for info in infos]),
         _Column([Text(size_of(info.size) if info.size else "", "dim") for info in infos], justify="right"),
     ]
     asides = [column for column in asides if column.width]
@@ -109,10 +108,6 @@ class _Column:
         return text
 
 
-def _branch(info: StoredSession) -> str:
-    return shortened(one_line(info.git_branch or ""), _LONGEST_ASIDE)
-
-
 def _folder(info: StoredSession) -> str:
     folder = one_line(info.cwd or "")
     home = os.environ.get("HOME")
@@ -131,7 +126,7 @@ def title_of(info: StoredSession) -> str:
     return shortened(one_line(info.title), _LONGEST_TITLE) or "(no title)"
 
 
-def _ago(then: datetime, now: datetime) -> str:
+def ago(then: datetime, now: datetime) -> str:
     number = max((now - then).total_seconds(), 0)
     for most, unit in _STEPS:
         if number < most:
@@ -172,11 +167,12 @@ class Shelf:
     ) -> None:
         """With `may_make`, a store that does not exist is created; else its name is taken for a mistake."""
         if store is not None and not may_make:
-            _check_is_there(store)
+            check_is_there(store)
         if project is not None and not Path(project).is_dir() and store is None:
             raise Failed(f"There is no folder {project!r}. Give an existing one as --project.", Code.USAGE)
         self.terminal = Terminal(no_color=no_color)
         self.sessions = Sessions(store)
+        self.is_store = store is not None
         self.project = project
 
     def __enter__(self) -> Self:
@@ -185,9 +181,13 @@ class Shelf:
     def __exit__(self, *_: object) -> None:
         self.sessions.close()
 
+    def note(self, text: str) -> None:
+        """Say what was done."""
+        self.terminal.note(Text(one_line(text), style="dim"))
+
     def find(self, beginning: str) -> StoredSession:
         """Find a session by the beginning of its ID. Raises `SessionNotFound` or `Failed`."""
-        if _is_whole(beginning):
+        if len(beginning) == 36:
             return self.sessions.info(beginning, project=self.project)
         found = [
             info
@@ -214,56 +214,56 @@ def list_(
     shelf: Shelf,
     *,
     everywhere: bool,
-    title: str | None,
-    tag: str | None,
-    branch: str | None,
     since: str | None,
     until: str | None,
-    archived: bool,
     limit: int,
     offset: int,
     json: bool,
-) -> int:
-    """Print a line for each session; gives the exit code."""
+    **filters: Any,  # noqa: ANN401 - those of `Sessions.list`
+) -> None:
     if everywhere and shelf.project is not None:
         raise Failed("Give --all or --project, not both.", Code.USAGE)
     project = None if everywhere else shelf.project or "."
     found = shelf.sessions.list(
         project=project,
-        title=title,
-        tag=tag,
-        branch=branch,
         since=_time(since, "--since"),
         until=_time(until, "--until"),
-        archived=archived,
         limit=limit + 1,
         offset=offset,
+        **filters,
     )
     shown, is_more = found[:limit], len(found) > limit
     if json:
         for info in shown:
             shelf.terminal.write_json(_json(msgspec.to_builtins(info, enc_hook=str)))
-        return Code.OK
+        return
     for line in table(shelf.terminal, shown, with_folder=project is None):
         shelf.terminal.write(line + "\n") if isinstance(line, str) else shelf.terminal.print(line)
     if not shown:
-        place = "." if project is None else " of this folder; --all looks in all of them."
-        shelf.terminal.note(Text(f"There is no such session{place}", style="dim"))
+        is_narrowed = bool(offset or since or until or any(filters.values()))
+        shelf.terminal.note(Text(_nothing(shelf, project, is_narrowed=is_narrowed), style="dim"))
     elif is_more:
         shelf.terminal.note(Text(f"More with --offset {offset + limit}.", style="dim"))
-    return Code.OK
 
 
-def show(shelf: Shelf, id: str, *, last: int | None, agent: str | None, json: bool) -> int:
-    """Print a conversation; gives the exit code."""
+def _nothing(shelf: Shelf, project: str | None, *, is_narrowed: bool) -> str:
+    """What a list says that has nothing in it."""
+    what = "No session matches" if is_narrowed else "There are no sessions yet"
+    if project is not None:
+        where = "in this folder" if shelf.project is None else f"of {one_line(project)}"
+        return f"{what} {where}. --all looks in all folders."
+    return f"{what}." if is_narrowed or shelf.is_store else f"{what}. `outrider chat` begins one."
+
+
+def show(shelf: Shelf, id: str, *, last: int | None, agent: str | None, json: bool) -> None:
     info = shelf.find(id)
     entries = shelf.sessions.read(info.id, agent=agent, last=last, project=shelf.project)
     if json:
         for entry in entries:
             shelf.terminal.write_json(_json(entry.raw))
-        return Code.OK
+        return
     terminal = shelf.terminal
-    page = Page(terminal)
+    page = Page(terminal, with_markdown=True)
     terminal.print(Text(one_line(info.title or "(no title)"), style="bold"))
     terminal.print(Text(_about(info, terminal.glyphs.dot), style="dim"))
     for entry in entries:
@@ -276,11 +276,9 @@ def show(shelf: Shelf, id: str, *, last: int | None, agent: str | None, json: bo
     elif agent is None and (agents := shelf.sessions.agents(info.id, project=shelf.project)):
         terminal.print()
         terminal.print(Text(f"Subagents, for --agent: {', '.join(map(one_line, agents))}", style="dim"))
-    return Code.OK
 
 
 def search(shelf: Shelf, text: str, *, regex: bool, case: bool, limit: int, json: bool) -> int:
-    """Print what was found; gives the exit code, which is 1 if that is nothing, as for grep."""
     terminal, session, count = shelf.terminal, None, 0
     for hit in shelf.sessions.search(
         text, regex=regex, case_sensitive=case, project=shelf.project, limit=limit + 1
@@ -326,48 +324,43 @@ def _who(hit: SearchHit) -> str:
     return one_line(spoken if hit.agent_id is None else f"{spoken} of {hit.agent_id}")
 
 
-def export(shelf: Shelf, id: str, format: Literal["markdown", "json", "html"], output: Path | None) -> int:
-    """Print or write a session; gives the exit code."""
+def export(shelf: Shelf, id: str, format: Literal["markdown", "json", "html"], output: Path | None) -> None:
     info = shelf.find(id)
     text = shelf.sessions.export(info.id, format, project=shelf.project)
-    if output is None:
-        shelf.terminal.write_json(text.rstrip()) if format == "json" else shelf.terminal.write(text)
-        return Code.OK
-    write_private(output, text.encode())
-    return _done(shelf, f"{info.id} written to {output}")
+    if output is not None:
+        write_private(output, text.encode())
+        shelf.note(f"{info.id} written to {output}")
+    elif format == "json":
+        shelf.terminal.write_json(text.rstrip())
+    else:
+        shelf.terminal.write(text)
 
 
 # Change.
 
 
-def import_(shelf: Shelf, file: Path, *, as_new: bool) -> int:
-    """Import a session, and print its ID; gives the exit code."""
+def import_(shelf: Shelf, file: Path, *, as_new: bool) -> None:
     source = sys.stdin.read() if str(file) == "-" else file
     if not source:
         raise Failed("There is nothing on standard input to import.", Code.USAGE)
     made = shelf.sessions.import_(source, project=shelf.project, as_new=as_new)
     shelf.terminal.write(f"{one_line(made)}\n")
-    return Code.OK
 
 
-def fork(shelf: Shelf, id: str, *, at: str | None, title: str | None) -> int:
-    """Fork a session, and print its ID; gives the exit code."""
+def fork(shelf: Shelf, id: str, *, at: str | None, title: str | None) -> None:
     info = shelf.find(id)
     made = shelf.sessions.fork(info.id, at=at, title=title, project=shelf.project)
     shelf.terminal.write(f"{one_line(made)}\n")
-    return Code.OK
 
 
-def copy(shelf: Shelf, id: str, to: str) -> int:
-    """Copy a session to a store; gives the exit code."""
+def copy(shelf: Shelf, id: str, to: str) -> None:
     info = shelf.find(id)
     with Sessions(None if to == _ON_DISK else to) as there:
         shelf.sessions.copy(info.id, to=there, project=shelf.project)
-    return _done(shelf, f"{info.id} copied")
+    shelf.note(f"{info.id} copied")
 
 
 def delete(shelf: Shelf, id: str, *, yes: bool) -> int:
-    """Delete a session after confirmation; gives the exit code."""
     info = shelf.find(id)
     if not yes:
         if not shelf.terminal.can_ask:
@@ -375,38 +368,32 @@ def delete(shelf: Shelf, id: str, *, yes: bool) -> int:
         title = title_of(info)
         shelf.terminal.question(f"Delete {one_line(info.id)} ({title})? [y/N] ")
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-            return _done(shelf, "not deleted", Code.FAILED)
+            shelf.note("not deleted")
+            return Code.FAILED
     shelf.sessions.delete(info.id, project=shelf.project)
-    return _done(shelf, f"{info.id} deleted")
+    shelf.note(f"{info.id} deleted")
+    return Code.OK
 
 
-def rename(shelf: Shelf, id: str, title: str) -> int:
-    """Give a session another title; gives the exit code."""
+def rename(shelf: Shelf, id: str, title: str) -> None:
     info = shelf.find(id)
     shelf.sessions.rename(info.id, title, project=shelf.project)
-    return _done(shelf, f"{info.id} renamed")
+    shelf.note(f"{info.id} renamed")
 
 
-def tag(shelf: Shelf, id: str, tag: str | None, *, clear: bool) -> int:
-    """Tag a session, or clear its tag; gives the exit code."""
+def tag(shelf: Shelf, id: str, tag: str | None, *, clear: bool) -> None:
     if (tag is None) != clear:
         raise Failed("Give a tag, or --clear to remove the present one.", Code.USAGE)
     info = shelf.find(id)
     shelf.sessions.tag(info.id, tag, project=shelf.project)
-    return _done(shelf, f"tag removed from {info.id}" if clear else f"{info.id} tagged")
+    shelf.note(f"tag removed from {info.id}" if clear else f"{info.id} tagged")
 
 
-def archive(shelf: Shelf, id: str, *, undo: bool) -> int:
-    """Archive a session, or bring it back; gives the exit code."""
+def archive(shelf: Shelf, id: str, *, undo: bool) -> None:
     info = shelf.find(id)
     change = shelf.sessions.unarchive if undo else shelf.sessions.archive
     change(info.id, project=shelf.project)
-    return _done(shelf, f"{info.id} {'restored' if undo else 'archived'}")
-
-
-def _done(shelf: Shelf, text: str, code: Code = Code.OK) -> int:
-    shelf.terminal.note(Text(one_line(text), style="dim"))
-    return code
+    shelf.note(f"{info.id} {'restored' if undo else 'archived'}")
 
 
 # Helpers.
@@ -432,7 +419,7 @@ def _said(entry: TranscriptEntry) -> list[DisplayLine]:
 
 
 def _hit_as_json(hit: SearchHit) -> str:
-    told = {
+    fields = {
         "session_id": hit.session.id,
         "project": hit.session.project,
         "title": hit.session.title,
@@ -442,7 +429,7 @@ def _hit_as_json(hit: SearchHit) -> str:
         "line_number": hit.line_number,
         "excerpt": hit.excerpt,
     }
-    return _json(told)
+    return _json(fields)
 
 
 def _json(value: object) -> str:
@@ -461,13 +448,9 @@ def _time(text: str | None, flag: str) -> datetime | None:
         raise Failed(f"{flag} is {text!r}, which is not a time. Try 2026-11-01, or 3d.", Code.USAGE) from None
 
 
-def _check_is_there(store: str) -> None:
+def check_is_there(store: str) -> None:
     """Raise `Failed` if a local store does not exist: opening it would create an empty one."""
     opened = open_store(store)
     place = getattr(opened, "path", getattr(opened, "folder", None))
     if isinstance(place, Path) and not place.exists():
         raise Failed(f"There is no store {str(place)!r}. Give an existing one as --store.", Code.USAGE)
-
-
-def _is_whole(id: str) -> bool:
-    return len(id) == 36

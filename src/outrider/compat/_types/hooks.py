@@ -7,59 +7,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
-__all__ = [
-    "AsyncHookJSONOutput",
-    "BackgroundTaskSummary",
-    "BaseHookInput",
-    "CwdChangedHookSpecificOutput",
-    "ElicitationHookSpecificOutput",
-    "ElicitationResultHookSpecificOutput",
-    "FileChangedHookSpecificOutput",
-    "HookCallback",
-    "HookContext",
-    "HookEffort",
-    "HookEvent",
-    "HookInput",
-    "HookJSONOutput",
-    "HookMatcher",
-    "HookSpecificOutput",
-    "MessageDisplayHookSpecificOutput",
-    "NotificationHookInput",
-    "NotificationHookSpecificOutput",
-    "PermissionDeniedHookSpecificOutput",
-    "PermissionRequestHookInput",
-    "PermissionRequestHookSpecificOutput",
-    "PostModelSwitchHookSpecificOutput",
-    "PostToolBatchHookSpecificOutput",
-    "PostToolUseFailureHookInput",
-    "PostToolUseFailureHookSpecificOutput",
-    "PostToolUseHookInput",
-    "PostToolUseHookSpecificOutput",
-    "PreCompactHookInput",
-    "PreModelSwitchHookSpecificOutput",
-    "PreToolUseHookInput",
-    "PreToolUseHookSpecificOutput",
-    "SessionCronSummary",
-    "SessionStartHookSpecificOutput",
-    "StopHookInput",
-    "StopHookSpecificOutput",
-    "SubagentStartHookInput",
-    "SubagentStartHookSpecificOutput",
-    "SubagentStopHookInput",
-    "SubagentStopHookSpecificOutput",
-    "SyncHookJSONOutput",
-    "UserPromptExpansionHookSpecificOutput",
-    "UserPromptSubmitHookInput",
-    "UserPromptSubmitHookSpecificOutput",
-    "WorktreeCreateHookSpecificOutput",
-]
-
-
 # Annotations are evaluated where they stand: else `NotRequired` would mean nothing at run time.
 
 
 class PreToolUseHookSpecificOutput(TypedDict):
-    """Before a tool runs: whether it may, and with what."""
+    """Before a tool runs: whether it may, and with which input."""
 
     hookEventName: Literal["PreToolUse"]
     permissionDecision: NotRequired[Literal["allow", "deny", "ask", "defer"]]
@@ -69,7 +21,7 @@ class PreToolUseHookSpecificOutput(TypedDict):
 
 
 class PostToolUseHookSpecificOutput(TypedDict):
-    """After a tool ran: what the model is told beside its result, or in place of it."""
+    """After a tool ran: context for the model, or another result."""
 
     hookEventName: Literal["PostToolUse"]
     additionalContext: NotRequired[str]
@@ -78,14 +30,14 @@ class PostToolUseHookSpecificOutput(TypedDict):
 
 
 class PostToolUseFailureHookSpecificOutput(TypedDict):
-    """After a tool failed: what the model is told beside the error."""
+    """After a tool failed: context for the model."""
 
     hookEventName: Literal["PostToolUseFailure"]
     additionalContext: NotRequired[str]
 
 
 class UserPromptSubmitHookSpecificOutput(TypedDict):
-    """When a prompt came: what the model is told along with it."""
+    """When a prompt is submitted: context for the model."""
 
     hookEventName: Literal["UserPromptSubmit"]
     additionalContext: NotRequired[str]
@@ -94,7 +46,7 @@ class UserPromptSubmitHookSpecificOutput(TypedDict):
 
 
 class UserPromptExpansionHookSpecificOutput(TypedDict):
-    """When a slash command became a prompt: what the model is told along with it."""
+    """When a slash command becomes a prompt: context for the model."""
 
     hookEventName: Literal["UserPromptExpansion"]
     additionalContext: NotRequired[str]
@@ -102,7 +54,7 @@ class UserPromptExpansionHookSpecificOutput(TypedDict):
 
 
 class SessionStartHookSpecificOutput(TypedDict):
-    """When a session begins: how."""
+    """When a session begins: context, a first message, a title."""
 
     hookEventName: Literal["SessionStart"]
     additionalContext: NotRequired[str]
@@ -113,14 +65,14 @@ class SessionStartHookSpecificOutput(TypedDict):
 
 
 class NotificationHookSpecificOutput(TypedDict):
-    """When the agent notifies: what the model is told."""
+    """When the agent notifies: context for the model."""
 
     hookEventName: Literal["Notification"]
     additionalContext: NotRequired[str]
 
 
 class SubagentStartHookSpecificOutput(TypedDict):
-    """When a subagent begins: what it is told."""
+    """When a subagent begins: context for it."""
 
     hookEventName: Literal["SubagentStart"]
     additionalContext: NotRequired[str]
@@ -134,21 +86,21 @@ class PermissionRequestHookSpecificOutput(TypedDict):
 
 
 class PostToolBatchHookSpecificOutput(TypedDict):
-    """After tools that ran together: what the model is told."""
+    """After tools that ran together: context for the model."""
 
     hookEventName: Literal["PostToolBatch"]
     additionalContext: NotRequired[str]
 
 
 class StopHookSpecificOutput(TypedDict):
-    """When a turn ends: what the model is told, so that it goes on."""
+    """When a turn ends: context with which the model continues."""
 
     hookEventName: Literal["Stop"]
     additionalContext: NotRequired[str]
 
 
 class SubagentStopHookSpecificOutput(TypedDict):
-    """When a subagent ends: what it is told, so that it goes on."""
+    """When a subagent ends: context with which it continues."""
 
     hookEventName: Literal["SubagentStop"]
     additionalContext: NotRequired[str]
@@ -170,7 +122,7 @@ class PreModelSwitchHookSpecificOutput(TypedDict):
 
 
 class PostModelSwitchHookSpecificOutput(TypedDict):
-    """After the model changed: what the new one is told."""
+    """After the model changed: context for the new one."""
 
     hookEventName: Literal["PostModelSwitch"]
     additionalContext: NotRequired[str]
@@ -185,7 +137,7 @@ class ElicitationHookSpecificOutput(TypedDict):
 
 
 class ElicitationResultHookSpecificOutput(TypedDict):
-    """After the user answered an MCP server: another answer in its place."""
+    """After the user answered an MCP server: another answer."""
 
     hookEventName: Literal["ElicitationResult"]
     action: NotRequired[Literal["accept", "decline", "cancel"]]
@@ -193,28 +145,28 @@ class ElicitationResultHookSpecificOutput(TypedDict):
 
 
 class CwdChangedHookSpecificOutput(TypedDict):
-    """After the working folder changed: what to watch."""
+    """After the working folder changed: the paths to watch."""
 
     hookEventName: Literal["CwdChanged"]
     watchPaths: NotRequired[list[str]]
 
 
 class FileChangedHookSpecificOutput(TypedDict):
-    """After a watched file changed: what to watch from now on."""
+    """After a watched file changed: the paths to watch from now on."""
 
     hookEventName: Literal["FileChanged"]
     watchPaths: NotRequired[list[str]]
 
 
 class WorktreeCreateHookSpecificOutput(TypedDict):
-    """When a worktree is wanted: the one that the hook made."""
+    """When a worktree is wanted: the path of the one that the hook made."""
 
     hookEventName: Literal["WorktreeCreate"]
     worktreePath: str
 
 
 class MessageDisplayHookSpecificOutput(TypedDict):
-    """When a message is about to be shown: what is shown instead."""
+    """Before a message is shown: the text to show instead."""
 
     hookEventName: Literal["MessageDisplay"]
     displayContent: NotRequired[str]
@@ -243,23 +195,23 @@ HookSpecificOutput: TypeAlias = (
     | WorktreeCreateHookSpecificOutput
     | MessageDisplayHookSpecificOutput
 )
-"""The part of an answer that differs from event to event."""
+"""The part of an answer that depends on the event."""
 
 
 class AsyncHookJSONOutput(TypedDict):
-    """The hook goes on by itself, and the agent does not wait for it."""
+    """The hook continues in the background, and the agent does not wait for it."""
 
     async_: Literal[True]
-    """Sent as `async`, which is no name in Python."""
+    """Sent as `async`, which is a keyword of Python."""
     asyncTimeout: NotRequired[int]
     """Milliseconds."""
 
 
 class SyncHookJSONOutput(TypedDict):
-    """What a hook decided."""
+    """The decision of a hook."""
 
     continue_: NotRequired[bool]
-    """Sent as `continue`, which is no name in Python. False ends the turn."""
+    """Sent as `continue`, which is a keyword of Python. False ends the turn."""
     suppressOutput: NotRequired[bool]
     stopReason: NotRequired[str]
     decision: NotRequired[Literal["block"]]
@@ -269,7 +221,7 @@ class SyncHookJSONOutput(TypedDict):
 
 
 HookJSONOutput: TypeAlias = AsyncHookJSONOutput | SyncHookJSONOutput
-"""What a hook callback answers."""
+"""The answer of a hook callback."""
 
 
 HookEvent: TypeAlias = (
@@ -284,7 +236,7 @@ HookEvent: TypeAlias = (
     | Literal["SubagentStart"]
     | Literal["PermissionRequest"]
 )
-"""The events that options name. The agent has more, and takes callbacks for those as well."""
+"""The events in the reference's options. The agent has more, and accepts callbacks for those, too."""
 
 
 class HookEffort(TypedDict):
@@ -294,7 +246,7 @@ class HookEffort(TypedDict):
 
 
 class BaseHookInput(TypedDict):
-    """What every hook is given."""
+    """The input that every hook gets."""
 
     session_id: str
     transcript_path: str
@@ -305,7 +257,7 @@ class BaseHookInput(TypedDict):
 
 
 class _FromAgent(TypedDict, total=False):
-    """Which subagent an event comes from; nothing on the main thread."""
+    """The subagent that an event comes from; absent on the main thread."""
 
     agent_id: str
     agent_type: str
@@ -344,7 +296,7 @@ class PostToolUseFailureHookInput(BaseHookInput, _FromAgent):
 
 
 class UserPromptSubmitHookInput(BaseHookInput):
-    """A prompt came."""
+    """A prompt was submitted."""
 
     hook_event_name: Literal["UserPromptSubmit"]
     prompt: str
@@ -365,7 +317,7 @@ class BackgroundTaskSummary(TypedDict):
 
 
 class SessionCronSummary(TypedDict):
-    """A prompt that the session gives to itself at certain times."""
+    """A prompt that the session submits at certain times."""
 
     id: str
     schedule: str
@@ -407,7 +359,7 @@ class PreCompactHookInput(BaseHookInput):
 
 
 class NotificationHookInput(BaseHookInput):
-    """The agent tells the user something."""
+    """The agent notifies the user."""
 
     hook_event_name: Literal["Notification"]
     message: str
@@ -444,28 +396,28 @@ HookInput: TypeAlias = (
     | SubagentStartHookInput
     | PermissionRequestHookInput
 )
-"""What a hook callback is given; `hook_event_name` tells which it is."""
+"""The input of a hook callback; `hook_event_name` names the event."""
 
 
 class HookContext(TypedDict):
-    """What else a hook callback is given."""
+    """The context of a hook callback."""
 
     signal: Any | None
     """Always None."""
 
 
 HookCallback: TypeAlias = Callable[[HookInput, str | None, HookContext], Awaitable[HookJSONOutput]]
-"""A hook: takes what happened, the id of the tool call if there is one, and the context."""
+"""A hook: takes its input, the id of the tool call if there is one, and the context."""
 
 
 @dataclass
 class HookMatcher:
-    """Which hooks run, and for what."""
+    """Hooks with a matcher."""
 
     matcher: str | None = None
-    """A tool, several as `Write|Edit`, or what else the event is matched by; None for all."""
+    """A tool, several as `Write|Edit`, or a cause of the event; None for all."""
     hooks: list[HookCallback] = field(default_factory=list[HookCallback])
     timeout: float | None = None
     """Seconds that the agent waits for them."""
     on_failure: Literal["continue", "block"] | None = None
-    """What a hook that fails or takes too long means."""
+    """What it means if a hook fails or takes too long."""

@@ -3,111 +3,41 @@
 The messages are the classes of `outrider.wire`. Also defines the types of session stores and lists.
 """
 
+# ruff: noqa: PLC0414 - type checkers take a name that is imported as itself for one that is exported
+
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NotRequired, Protocol, Required, TypeAlias, TypedDict
 
-from outrider.wire import (
-    AssistantMessage,
-    ContentBlock,
-    ConversationResetMessage,
-    DeferredToolUse,
-    HookEventMessage,
-    Message,
-    MirrorErrorMessage,
-    RateLimitEvent,
-    RateLimitInfo,
-    ResultMessage,
-    ServerToolResultBlock,
-    ServerToolUseBlock,
-    StreamEvent,
-    SystemMessage,
-    TaskNotificationMessage,
-    TaskProgressMessage,
-    TaskStartedMessage,
-    TaskUpdatedMessage,
-    TextBlock,
-    ThinkingBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-    UserMessage,
-)
-from outrider.wire.choices import TERMINAL_TASK_STATUSES
-from outrider.wire.permissions import (
-    PermissionResult,
-    PermissionResultAllow,
-    PermissionResultDeny,
-    PermissionRuleValue,
-    PermissionUpdate,
-)
-
-__all__ = [
-    "AssistantMessage",
-    "AssistantMessageError",
-    "CanUseTool",
-    "CanUseToolShadowedWarning",
-    "ContentBlock",
-    "ContextUsageCategory",
-    "ContextUsageResponse",
-    "ConversationResetMessage",
-    "DeferredToolUse",
-    "FastModeDisabledReason",
-    "FastModeState",
-    "ForkSessionResult",
-    "HookEventMessage",
-    "Message",
-    "MessageOrigin",
-    "MessageOriginKind",
-    "MirrorErrorMessage",
-    "ModelUsage",
-    "PermissionBehavior",
-    "PermissionMode",
-    "PermissionResult",
-    "PermissionResultAllow",
-    "PermissionResultDeny",
-    "PermissionRuleValue",
-    "PermissionUpdate",
-    "PermissionUpdateDestination",
-    "RateLimitEvent",
-    "RateLimitInfo",
-    "RateLimitStatus",
-    "RateLimitType",
-    "ResultMessage",
-    "SDKSessionInfo",
-    "ServerToolName",
-    "ServerToolResultBlock",
-    "ServerToolUseBlock",
-    "SessionKey",
-    "SessionListSubkeysKey",
-    "SessionMessage",
-    "SessionStore",
-    "SessionStoreEntry",
-    "SessionStoreFlushMode",
-    "SessionStoreListEntry",
-    "SessionSummaryEntry",
-    "StreamEvent",
-    "SystemInitData",
-    "SystemInitMcpServer",
-    "SystemInitPlugin",
-    "SystemInitPluginError",
-    "SystemMessage",
-    "TERMINAL_TASK_STATUSES",
-    "TaskNotificationMessage",
-    "TaskNotificationOriginSubkind",
-    "TaskNotificationStatus",
-    "TaskProgressMessage",
-    "TaskStartedMessage",
-    "TaskUpdatedMessage",
-    "TaskUpdatedStatus",
-    "TaskUsage",
-    "TextBlock",
-    "ThinkingBlock",
-    "ToolPermissionContext",
-    "ToolResultBlock",
-    "ToolUseBlock",
-    "UserMessage",
-]
-
+from outrider.wire import AssistantMessage as AssistantMessage
+from outrider.wire import ContentBlock as ContentBlock
+from outrider.wire import ConversationResetMessage as ConversationResetMessage
+from outrider.wire import DeferredToolUse as DeferredToolUse
+from outrider.wire import HookEventMessage as HookEventMessage
+from outrider.wire import Message as Message
+from outrider.wire import MirrorErrorMessage as MirrorErrorMessage
+from outrider.wire import RateLimitEvent as RateLimitEvent
+from outrider.wire import RateLimitInfo as RateLimitInfo
+from outrider.wire import ResultMessage as ResultMessage
+from outrider.wire import ServerToolResultBlock as ServerToolResultBlock
+from outrider.wire import ServerToolUseBlock as ServerToolUseBlock
+from outrider.wire import StreamEvent as StreamEvent
+from outrider.wire import SystemMessage as SystemMessage
+from outrider.wire import TaskNotificationMessage as TaskNotificationMessage
+from outrider.wire import TaskProgressMessage as TaskProgressMessage
+from outrider.wire import TaskStartedMessage as TaskStartedMessage
+from outrider.wire import TaskUpdatedMessage as TaskUpdatedMessage
+from outrider.wire import TextBlock as TextBlock
+from outrider.wire import ThinkingBlock as ThinkingBlock
+from outrider.wire import ToolResultBlock as ToolResultBlock
+from outrider.wire import ToolUseBlock as ToolUseBlock
+from outrider.wire import UserMessage as UserMessage
+from outrider.wire.choices import TERMINAL_TASK_STATUSES as TERMINAL_TASK_STATUSES
+from outrider.wire.permissions import PermissionResult as PermissionResult
+from outrider.wire.permissions import PermissionResultAllow as PermissionResultAllow
+from outrider.wire.permissions import PermissionResultDeny as PermissionResultDeny
+from outrider.wire.permissions import PermissionRuleValue as PermissionRuleValue
+from outrider.wire.permissions import PermissionUpdate as PermissionUpdate
 
 # Annotations are evaluated where they stand, so that `get_type_hints` finds what they name.
 
@@ -126,12 +56,12 @@ PermissionUpdateDestination: TypeAlias = Literal[
 
 @dataclass
 class ToolPermissionContext:
-    """Why the agent asks, and what it would change if it were not to ask again."""
+    """Why the agent asks, and updates that would avoid the question next time."""
 
     signal: Any | None = None
     """Always None."""
     suggestions: list[PermissionUpdate] = field(default_factory=list[PermissionUpdate])
-    """To be given back as `updated_permissions`."""
+    """To return as `updated_permissions`."""
     tool_use_id: str | None = None
     agent_id: str | None = None
     """The subagent that asks; None on the main thread."""
@@ -147,7 +77,7 @@ CanUseTool: TypeAlias = Callable[[str, dict[str, Any], ToolPermissionContext], A
 
 
 class CanUseToolShadowedWarning(UserWarning):
-    """A permission callback that the agent will not ask for some tools, or for any."""
+    """A permission callback is not called for some tools, or for any."""
 
 
 AssistantMessageError: TypeAlias = Literal[
@@ -168,19 +98,19 @@ ServerToolName: TypeAlias = Literal[
 """A tool that the API runs itself."""
 
 RateLimitStatus: TypeAlias = Literal["allowed", "allowed_warning", "rejected"]
-"""What a rate limit lets through."""
+"""Whether a rate limit allows requests."""
 
 RateLimitType: TypeAlias = Literal["five_hour", "seven_day", "seven_day_opus", "seven_day_sonnet", "overage"]
-"""The window or purse that a rate limit counts."""
+"""The window or budget of a rate limit."""
 
 TaskNotificationStatus: TypeAlias = Literal["completed", "failed", "stopped"]
 """How a background task ended, as its notification says."""
 
 TaskUpdatedStatus: TypeAlias = Literal["pending", "running", "paused", "completed", "failed", "killed"]
-"""Where a background task stands, as its updates say."""
+"""The state of a background task, as its updates say."""
 
 FastModeState: TypeAlias = Literal["off", "cooldown", "on"]
-"""Whether answers come by the fast route."""
+"""Whether fast mode is on."""
 
 FastModeDisabledReason: TypeAlias = Literal[
     "free",
@@ -210,7 +140,7 @@ MessageOriginKind: TypeAlias = Literal[
 """Who or what wrote a user message."""
 
 TaskNotificationOriginSubkind: TypeAlias = Literal["scheduled-trigger", "peer-send-message"]
-"""What kind of task notification a message came from."""
+"""The kind of task notification that caused a message."""
 
 # fmt: off
 MessageOrigin = TypedDict(
@@ -302,7 +232,7 @@ class SystemInitData(TypedDict):
 
 
 class ContextUsageCategory(TypedDict):
-    """A part of the context, and how much of it that takes."""
+    """A part of the context, with its size."""
 
     name: str
     tokens: int
@@ -311,7 +241,7 @@ class ContextUsageCategory(TypedDict):
 
 
 class ContextUsageResponse(TypedDict):
-    """What fills the model's context."""
+    """The use of the model's context."""
 
     categories: list[ContextUsageCategory]
     totalTokens: int
@@ -335,7 +265,7 @@ class ContextUsageResponse(TypedDict):
 
 
 SessionStoreFlushMode: TypeAlias = Literal["batched", "eager"]
-"""When what the agent writes goes to a store: when a turn ends, or at once."""
+"""When entries are sent to a store: at the end of a turn, or at once."""
 
 
 class SessionKey(TypedDict):
@@ -348,7 +278,7 @@ class SessionKey(TypedDict):
 
 
 class SessionListSubkeysKey(TypedDict):
-    """Names a session, to ask for its parts."""
+    """Names a session, to list its parts."""
 
     project_key: str
     session_id: str
@@ -371,12 +301,12 @@ class SessionStoreListEntry(TypedDict):
 
 
 class SessionSummaryEntry(TypedDict):
-    """What a store knows about a session without reading it."""
+    """A summary of a session that a store has without reading it."""
 
     session_id: str
     mtime: int
     data: dict[str, Any]
-    """Made and read by the SDK; a JSON object to the store."""
+    """A JSON object that the SDK makes and reads."""
 
 
 if TYPE_CHECKING:
@@ -400,7 +330,7 @@ if TYPE_CHECKING:
             raise NotImplementedError
 else:
     # The same class, so that both APIs agree on which of the optional methods a store has.
-    from outrider.transcripts import SessionStore
+    from outrider.transcripts import SessionStore as SessionStore
 
 
 @dataclass

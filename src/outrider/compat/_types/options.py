@@ -12,58 +12,6 @@ from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 from outrider.compat._types.hooks import HookEvent, HookMatcher
 from outrider.compat._types.messages import CanUseTool, PermissionMode, SessionStore, SessionStoreFlushMode
 
-__all__ = [
-    "AgentDefinition",
-    "ClaudeAgentOptions",
-    "ControlErrorResponse",
-    "ControlResponse",
-    "EffortLevel",
-    "McpClaudeAIProxyServerConfig",
-    "McpHttpServerConfig",
-    "McpSSEServerConfig",
-    "McpSdkServerConfig",
-    "McpSdkServerConfigStatus",
-    "McpServer",
-    "McpServerConfig",
-    "McpServerConnectionStatus",
-    "McpServerInfo",
-    "McpServerStatus",
-    "McpServerStatusConfig",
-    "McpStatusResponse",
-    "McpStdioServerConfig",
-    "McpToolAnnotations",
-    "McpToolInfo",
-    "SDKControlInitializeRequest",
-    "SDKControlInterruptRequest",
-    "SDKControlMcpMessageRequest",
-    "SDKControlMcpReconnectRequest",
-    "SDKControlMcpToggleRequest",
-    "SDKControlPermissionRequest",
-    "SDKControlRequest",
-    "SDKControlResponse",
-    "SDKControlRewindFilesRequest",
-    "SDKControlSetPermissionModeRequest",
-    "SDKControlStopTaskRequest",
-    "SDKHookCallbackRequest",
-    "SandboxIgnoreViolations",
-    "SandboxNetworkConfig",
-    "SandboxSettings",
-    "SdkBeta",
-    "SdkPluginConfig",
-    "SettingSource",
-    "SystemPromptCustom",
-    "SystemPromptFile",
-    "SystemPromptPreset",
-    "TaskBudget",
-    "ThinkingConfig",
-    "ThinkingConfigAdaptive",
-    "ThinkingConfigDisabled",
-    "ThinkingConfigEnabled",
-    "ThinkingDisplay",
-    "ToolsPreset",
-]
-
-
 # Annotations are evaluated where they stand: else `NotRequired` would mean nothing at run time.
 
 
@@ -132,14 +80,14 @@ McpServerStatusConfig: TypeAlias = (
     | McpSdkServerConfigStatus
     | McpClaudeAIProxyServerConfig
 )
-"""A server as the agent was told of it."""
+"""The configuration of a server, as the agent reports it."""
 
 McpServerConnectionStatus: TypeAlias = Literal["connected", "failed", "needs-auth", "pending", "disabled"]
-"""Where the agent stands with a server."""
+"""The state of the connection to a server."""
 
 
 class McpToolAnnotations(TypedDict, total=False):
-    """What a tool says of its nature."""
+    """The hints of a tool."""
 
     readOnly: bool
     destructive: bool
@@ -155,14 +103,14 @@ class McpToolInfo(TypedDict):
 
 
 class McpServerInfo(TypedDict):
-    """What a server says of itself."""
+    """The name and version that a server reports."""
 
     name: str
     version: str
 
 
 class McpServerStatus(TypedDict):
-    """A server, and where the agent stands with it."""
+    """A server and the state of its connection."""
 
     name: str
     status: McpServerConnectionStatus
@@ -180,7 +128,7 @@ class McpStatusResponse(TypedDict):
 
 
 SdkBeta: TypeAlias = Literal["context-1m-2025-08-07"]
-"""A feature of the API that has to be asked for."""
+"""A feature of the API that must be requested."""
 
 SettingSource: TypeAlias = Literal["user", "project", "local"]
 """A settings file that the agent reads."""
@@ -189,11 +137,11 @@ EffortLevel: TypeAlias = Literal["low", "medium", "high", "xhigh", "max"]
 """How hard the model thinks."""
 
 ThinkingDisplay: TypeAlias = Literal["summarized", "omitted"]
-"""What of the model's thinking arrives."""
+"""How the model's thinking is shown."""
 
 
 class SystemPromptPreset(TypedDict):
-    """The agent's own system prompt, with or without more."""
+    """The agent's own system prompt, perhaps with more text."""
 
     type: Literal["preset"]
     preset: Literal["claude_code"]
@@ -218,14 +166,14 @@ class SystemPromptFile(TypedDict):
 
 
 class ToolsPreset(TypedDict):
-    """The tools that the agent has by itself."""
+    """The agent's own tools."""
 
     type: Literal["preset"]
     preset: Literal["claude_code"]
 
 
 class TaskBudget(TypedDict):
-    """Tokens that the model is told it may use."""
+    """How many tokens the model may use, for its information."""
 
     total: int
 
@@ -263,7 +211,7 @@ class SdkPluginConfig(TypedDict):
 
 
 class SandboxNetworkConfig(TypedDict, total=False):
-    """What commands in the sandbox reach."""
+    """The network of commands in the sandbox."""
 
     allowedDomains: list[str]
     deniedDomains: list[str]
@@ -277,11 +225,11 @@ class SandboxNetworkConfig(TypedDict, total=False):
 
 
 SandboxIgnoreViolations: TypeAlias = dict[str, list[str]]
-"""By command, or `*`: parts of what is not worth a report."""
+"""By command, or `*`: parts of violations that are not reported."""
 
 
 class SandboxSettings(TypedDict, total=False):
-    """How commands are shut in."""
+    """The sandbox of commands."""
 
     enabled: bool
     autoAllowBashIfSandboxed: bool
@@ -294,7 +242,7 @@ class SandboxSettings(TypedDict, total=False):
 
 @dataclass
 class AgentDefinition:
-    """A subagent. The names are those that the agent itself uses; what is None is left out."""
+    """A subagent. The names are those of the agent itself; None is omitted."""
 
     description: str
     """When the model should use it."""
@@ -315,23 +263,23 @@ class AgentDefinition:
 
 @dataclass
 class ClaudeAgentOptions:
-    """How the agent runs. Making them checks nothing; what cannot be is refused when they are used."""
+    """How the agent runs. Invalid options are rejected when they are used, not before."""
 
     tools: list[str] | ToolsPreset | None = None
-    """The agent's own tools that there are; an empty list for none."""
+    """The agent's own tools to offer; an empty list for none."""
     allowed_tools: list[str] = field(default_factory=list[str])
     """Tools that run without asking."""
     system_prompt: str | SystemPromptPreset | SystemPromptCustom | SystemPromptFile | None = None
-    """None is an empty one."""
+    """None: an empty one."""
     mcp_servers: dict[str, McpServerConfig] | str | Path = field(default_factory=dict[str, McpServerConfig])
-    """By name, or the path of a file or its text."""
+    """By name, or as the path or the text of a file."""
     strict_mcp_config: bool = False
-    """No other servers than these."""
+    """Use no other servers than these."""
     permission_mode: PermissionMode | None = None
     continue_conversation: bool = False
-    """Go on with the last session of the folder."""
+    """Continue the last session of the folder."""
     resume: str | None = None
-    """The session to go on with."""
+    """The session to continue."""
     session_id: str | None = None
     """The id of the new session."""
     max_turns: int | None = None
@@ -356,7 +304,7 @@ class ClaudeAgentOptions:
     debug_stderr: Any = sys.stderr
     """Not used any more."""
     stderr: Callable[[str], None] | None = None
-    """Gets each line of the program's error output."""
+    """Called with each line of the program's error output."""
     can_use_tool: CanUseTool | None = None
     hooks: dict[HookEvent, list[HookMatcher]] | None = None
     user: str | None = None
@@ -365,14 +313,14 @@ class ClaudeAgentOptions:
     include_hook_events: bool = False
     forward_subagent_text: bool = False
     verbatim_prompts: bool = False
-    """Slash commands and @mentions in prompts mean nothing."""
+    """Slash commands and @mentions in prompts have no effect."""
     fork_session: bool = False
-    """Go on in a copy of the session."""
+    """Continue in a copy of the session."""
     resume_session_at: str | None = None
     resume_drops_turn: str | None = None
     agents: dict[str, AgentDefinition] | None = None
     setting_sources: list[SettingSource] | None = None
-    """The settings files that count; None for what the program does by itself."""
+    """The settings files to read; None for the default of the program."""
     skills: list[str] | Literal["all"] | None = None
     sandbox: SandboxSettings | None = None
     plugins: list[SdkPluginConfig] = field(default_factory=list[SdkPluginConfig])
@@ -386,10 +334,10 @@ class ClaudeAgentOptions:
     session_store: SessionStore | None = None
     session_store_flush: SessionStoreFlushMode = "batched"
     load_timeout_ms: int = 60_000
-    """Of one call of the store, when a session is resumed."""
+    """For one call of the store, when a session is resumed."""
     task_budget: TaskBudget | None = None
     client_app: str | None = None
-    """What the program calls itself towards the API."""
+    """The name of the application, for the API."""
 
 
 class SDKControlInterruptRequest(TypedDict):
@@ -451,7 +399,7 @@ class SDKControlMcpMessageRequest(TypedDict):
 
 
 class SDKControlRewindFilesRequest(TypedDict):
-    """Give files back the content that they had at a message."""
+    """Restore files to their content at a message."""
 
     subtype: Literal["rewind_files"]
     user_message_id: str
@@ -480,7 +428,7 @@ class SDKControlStopTaskRequest(TypedDict):
 
 
 class SDKControlRequest(TypedDict):
-    """A request, in the frame that it travels in."""
+    """A request in its frame."""
 
     type: Literal["control_request"]
     request_id: str
@@ -515,7 +463,7 @@ class ControlErrorResponse(TypedDict):
 
 
 class SDKControlResponse(TypedDict):
-    """An answer, in the frame that it travels in."""
+    """An answer in its frame."""
 
     type: Literal["control_response"]
     response: ControlResponse | ControlErrorResponse

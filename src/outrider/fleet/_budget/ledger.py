@@ -1,59 +1,45 @@
-"""`Ledger`, the account of what every turn used, kept as JSON lines or in SQLite.
+"""`Ledger`, a record of what every turn used, in JSON lines or in SQLite.
 
-What was acknowledged is on disk. Decides nothing about spending: `budget` does.
+What was acknowledged is on disk. `budget` limits spending.
 """
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 import sqlite3
-import sys
 import time
 from collections.abc import Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from uuid import uuid4
 
 import anyio
 import msgspec
 from anyio.lowlevel import RunVar
 
-from outrider._folders import refuse_planted
+from outrider._folders import refuse_planted, sync_folder
 from outrider._threads import run_sync
 from outrider.errors import OptionsError, StoreError
 from outrider.options._validators import any_text, invalid_value, mapped, path_text, text
 from outrider.session import Result, Usage
-from outrider.transcripts.stores._sqlite import write_ahead
+from outrider.transcripts.stores._sqlite import make_database, set_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
     from typing import Self
 
 
-if sys.platform != "win32":
-    import fcntl
-
-
 _WAIT_SECONDS: Final = 30.0
-"""How long others may write before it is a failure. They take milliseconds."""
+"""How long to wait for other writers, which take milliseconds."""
 
 _PAUSE_SECONDS: Final = 0.002
 
-_CLOSED_BY_EXEC: Final[int] = getattr(os, "O_CLOEXEC", 0)
-_AS_BYTES: Final[int] = getattr(os, "O_BINARY", 0)
-
 _APPLICATION_ID: Final = 0x4272644C
 """Tells a ledger from databases of other programs."""
-
-_VERSION: Final = 1
-
-_making = Lock()
-"""Held while the file of a database is made."""
 
 _TABLES: Final = (
     """CREATE TABLE entries (
@@ -84,33 +70,21 @@ class Row(NamedTuple):
     data: str
 
 
-class LedgerFile(Protocol):
-    """A file that only grows. May be used by any thread, and by several processes."""
-
-    def append(self, row: Row) -> None:
-        """Returns when it would outlive a loss of power."""
-        ...
-
-    def read(self, session: str | None, since: float | None) -> list[str]:
-        """The data of all entries, oldest first. They may be limited, and need not be."""
-        ...
-
-    def close(self) -> None:
-        """Give back what is held; it is taken again when needed."""
-        ...
-
-
 class JsonLines:
-    """A line for each entry. A line that was not written to its end was never acknowledged."""
+    """A line for each entry. A line that was not written to its end was never acknowledged.
+
+    Like the database, it only grows, and may be used by any thread and by several processes.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def append(self, row: Row) -> None:
+        """Returns when it would outlive a loss of power."""
         with _failing(self._path, "add"), _opened(self._path) as number, _locked(number):
             size = os.fstat(number).st_size
             line = row.data.encode() + b"\n"
-            if size and not _ends_with_line(number, size):
+            if size and os.pread(number, 1, size - 1) != b"\n":
                 # The last writer was killed.
                 line = b"\n" + line
             left = memoryview(line)
@@ -119,6 +93,7 @@ class JsonLines:
             os.fsync(number)
 
     def read(self, session: str | None, since: float | None) -> list[str]:
+        """The data of all entries, oldest first. They may be limited, and need not be."""
         with _failing(self._path, "read"):
             try:
                 whole = self._path.read_bytes()
@@ -129,7 +104,7 @@ class JsonLines:
         return [line.decode("utf-8", "replace") for line in lines if line.strip()]
 
     def close(self) -> None:
-        pass
+        """Release what is held; it is opened again when needed."""
 
 
 class SqliteFile:
@@ -144,13 +119,13 @@ class SqliteFile:
     def append(self, row: Row) -> None:
         marks = ", ".join("?" * len(row))
         with self._lock, _failing(self._path, "add"):
-            # An entry that was added before, by somebody who could not know it, is not added again.
+            # An entry is added once, however often the call is repeated.
             self._open().execute(
                 f"INSERT OR IGNORE INTO entries ({', '.join(Row._fields)}) VALUES ({marks})", row
             )
 
     def read(self, session: str | None, since: float | None) -> list[str]:
-        # Who only looks makes no database.
+        # Reading makes no database.
         if not self._path.exists():
             return []
         with self._lock, _failing(self._path, "read"):
@@ -162,6 +137,10 @@ class SqliteFile:
             )
             return [data for (data,) in rows]
 
+    def __del__(self) -> None:
+        # From 3.13 on, a connection that is dropped warns.
+        self.close()
+
     def close(self) -> None:
         with self._lock:
             connection, self._connection = self._connection, None
@@ -172,52 +151,17 @@ class SqliteFile:
         if self._connection is not None and self._process == os.getpid():
             return self._connection
         # A connection must not be used, nor closed, in a process that was forked off.
-        with _making:
-            # To close the file later would take the locks away that SQLite has on it in this process.
-            if not self._path.exists():
-                with _opened(self._path):
-                    pass
+        make_database(self._path)
         connection = sqlite3.connect(
             self._path, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False
         )
         try:
-            _set_up(connection, self._path)
+            set_up(connection, str(self._path), _WAIT_SECONDS, _APPLICATION_ID, [_TABLES])
         except BaseException:
             connection.close()
             raise
         self._connection, self._process = connection, os.getpid()
         return connection
-
-
-def _set_up(connection: sqlite3.Connection, path: Path) -> None:
-    # Nothing that was acknowledged is lost when the machine loses power.
-    connection.execute("PRAGMA synchronous = FULL")
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        [application] = connection.execute("PRAGMA application_id").fetchone()
-        [version] = connection.execute("PRAGMA user_version").fetchone()
-        [tables] = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if application != _APPLICATION_ID and (application or version or tables):
-            raise StoreError(
-                str(path), "open", "it is a database of another program", hint="Give the path of a new one."
-            )
-        if version > _VERSION:
-            raise StoreError(
-                str(path),
-                "open",
-                f"its tables are of version {version}, and this Outrider knows up to {_VERSION}",
-                hint="Update Outrider here, or use another file.",
-            )
-        if not version:
-            for statement in _TABLES:
-                connection.execute(statement)
-            connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-            connection.execute(f"PRAGMA user_version = {_VERSION}")
-        connection.execute("COMMIT")
-    except BaseException:
-        connection.rollback()
-        raise
-    write_ahead(connection, _WAIT_SECONDS)
 
 
 @contextmanager
@@ -237,14 +181,12 @@ def _failing(path: Path, operation: str) -> Generator[None]:
 
 @contextmanager
 def _opened(path: Path) -> Generator[int]:
-    """A file that nobody else can read. It is made if it is not there, so that its name outlives a loss of
-    power too."""
-    flags = os.O_RDWR | os.O_APPEND | _CLOSED_BY_EXEC | _AS_BYTES
+    """Open a private file. It is made if it does not exist, so that its name survives a loss of power."""
     try:
-        number = os.open(path, flags)
+        number = os.open(path, os.O_RDWR | os.O_APPEND)
     except FileNotFoundError:
-        number = os.open(path, flags | os.O_CREAT, 0o600)
-        _sync_folder(path.parent)
+        number = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+        sync_folder(path.parent)
     try:
         refuse_planted(path)
         yield number
@@ -252,21 +194,12 @@ def _opened(path: Path) -> Generator[int]:
         os.close(number)
 
 
-def _sync_folder(folder: Path) -> None:
-    if sys.platform == "win32":
-        return
-    number = os.open(folder, os.O_RDONLY | _CLOSED_BY_EXEC)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
-
-
 @contextmanager
 def _locked(number: int) -> Generator[None]:
     """Hold a file among all threads and processes. Raises `TimeoutError` if others do for too long."""
-    if sys.platform == "win32":
-        raise OSError(errno.ENOTSUP, "Files cannot be locked on Windows: use a SQLite ledger")
+    # Only where sessions run: Windows has none.
+    import fcntl
+
     end = time.monotonic() + _WAIT_SECONDS
     while True:
         try:
@@ -275,18 +208,13 @@ def _locked(number: int) -> Generator[None]:
         except BlockingIOError:
             if time.monotonic() > end:
                 raise TimeoutError("other writers did not finish in time") from None
-            # The system itself would wait without end.
+            # A blocking lock has no timeout.
             time.sleep(_PAUSE_SECONDS)
     try:
         yield
     finally:
         # A process that was forked off meanwhile has the file too, and closing it here would not do.
         fcntl.flock(number, fcntl.LOCK_UN)
-
-
-def _ends_with_line(number: int, size: int) -> bool:
-    os.lseek(number, size - 1, os.SEEK_SET)
-    return os.read(number, 1) == b"\n"
 
 
 log = logging.getLogger("outrider.fleet")
@@ -327,7 +255,7 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     @classmethod
     def of(cls, result: Result[T], *, turn: str = "", tags: Mapping[str, str] | None = None) -> LedgerEntry:
-        """The entry for what a turn came to, failed ones included."""
+        """The entry for the result of a turn, failed or not."""
         named = (result.message and result.message.user_message_uuids) or ()
         failed = "TurnFailed" if result.error is None else type(result.error).__name__
         return cls(
@@ -374,7 +302,7 @@ class Ledger:
         suffix = self.path.suffix.lower()
         is_url = "://" in given
         if given.startswith(_URL) or (suffix in _SQLITE and not is_url):
-            self._file: LedgerFile = SqliteFile(self.path)
+            self._file: SqliteFile | JsonLines = SqliteFile(self.path)
         elif suffix in _LINES and not is_url:
             self._file = JsonLines(self.path)
         else:
@@ -435,7 +363,7 @@ class Ledger:
         """What was used by each `session` or `model`, on each `day` (UTC), or for each value of a `tag:NAME`.
 
         What has no such tag, or no known model, is under the empty text. All of them together are what the
-        results told.
+        results say.
         """
         keys = _grouping(by)
 
@@ -481,7 +409,7 @@ def _row(entry: LedgerEntry) -> Row:
     _read_tags("`tags`", entry.tags)
     try:
         written = msgspec.json.encode(entry)
-        # What could not be read again would be lost without a word.
+        # An entry that cannot be read again would be lost silently.
         msgspec.json.decode(written, type=LedgerEntry)
         data = written.decode()
     except (msgspec.MsgspecError, TypeError, ValueError) as error:
@@ -507,9 +435,9 @@ def _grouping(by: str) -> Callable[[LedgerEntry], list[tuple[str, Usage]]]:
 
 def _by_model(entry: LedgerEntry) -> list[tuple[str, Usage]]:
     parts = list(entry.usage.by_model.items())
-    told: Usage = sum((usage for _, usage in parts), Usage())
+    known: Usage = sum((usage for _, usage in parts), Usage())
     names = Usage.__struct_fields__[:-1]
-    rest = {name: max(0, getattr(entry.usage, name) - getattr(told, name)) for name in names}
+    rest = {name: max(0, getattr(entry.usage, name) - getattr(known, name)) for name in names}
     # Fractions of money do not add up exactly, and are no usage by themselves.
     is_more = any(rest[name] > _NOTHING_USD for name in names)
     return [*parts, ("", msgspec.convert(rest, Usage))] if is_more else parts
@@ -519,7 +447,7 @@ _limiter: RunVar[anyio.CapacityLimiter] = RunVar("outrider ledger")
 
 
 async def _in_thread(function: Callable[[], T]) -> T:
-    # In few threads of its own: writers wait for each other, and would take those of everybody else.
+    # In few threads of its own: writers wait for each other, and would block all other threads.
     limiter = _limiter.get(None)
     if limiter is None:
         limiter = anyio.CapacityLimiter(_THREADS)

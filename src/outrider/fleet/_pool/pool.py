@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, cast
+from weakref import ref
 
 import anyio
 from anyio.lowlevel import current_token
 
 from outrider.errors import UsageError
 from outrider.fleet._errors import PoolClosed
-from outrider.fleet._fields import ResilientFields, read_size, split_keywords
+from outrider.fleet._fields import ResilientFields, split_keywords
 from outrider.fleet._pool.scheduler import Scheduler
 from outrider.fleet._pool.slots import PooledStarter, PoolStats, Rules, WarmOptions, check_can_park, stats_of
 from outrider.fleet._resilient.session import ResilientSession
@@ -21,6 +22,7 @@ from outrider.fleet._resilient.turn_runner import Starter
 from outrider.options import Options
 from outrider.options._validators import any_text, invalid_value, seconds
 from outrider.session import Session, SessionState, background
+from outrider.session._instrument import instrument_of
 from outrider.session._result import Output
 
 if TYPE_CHECKING:
@@ -30,8 +32,6 @@ if TYPE_CHECKING:
     from outrider.session import Prompt, Result
     from outrider.session._result import OutputType
     from outrider.wire import Json
-
-__all__ = ["Pool"]
 
 
 class Pool(Starter):
@@ -72,18 +72,8 @@ class Pool(Starter):
 
         Raises `OptionsError` for what cannot work.
         """
-        rules = Rules(
-            warm=warm,
-            max_processes=max_processes,
-            max_memory=_size("`max_memory`", max_memory),
-            park_after=park_after,
-            max_age=max_age,
-            max_turns=max_turns,
-            max_process_memory=_size("`max_process_memory`", max_process_memory),
-            queue_limit=queue_limit,
-            queue_seconds=queue_seconds,
-            health_seconds=health_seconds,
-        )
+        # The names of the keywords are those of the fields.
+        rules = Rules(**{name: value for name, value in locals().items() if name not in ("self", "options")})
         self._scheduler = Scheduler(rules, WarmOptions(options))
         self._opening = anyio.Lock()
 
@@ -99,10 +89,12 @@ class Pool(Starter):
         scheduler.check_loop()
         async with self._opening:
             if not scheduler.is_closing and scheduler.token is None:
-                await (await background()).start(self._scheduler.run, name="outrider pool")
+                await (await background()).start(scheduler.run, name="outrider pool")
                 scheduler.token = current_token()
+                if (instrument := instrument_of(scheduler.warm_options.all[0])) is not None:
+                    instrument.pool_opened(self)
             if scheduler.token is not None:
-                await self._scheduler.is_up.wait()
+                await scheduler.is_up.wait()
         if scheduler.is_closing:
             raise PoolClosed
 
@@ -135,7 +127,7 @@ class Pool(Starter):
         try:
             await self.open()
         except anyio.get_cancelled_exc_class():
-            # The block is not entered, so nobody would close what is open by now.
+            # The block is not entered, so its end would not close the pool.
             self._scheduler.close(hurry=True)
             raise
         return self
@@ -216,15 +208,15 @@ class Pool(Starter):
         """A session that has a process only while it needs one; the rest is as for `ResilientSession`.
 
         When somebody else needs the slot, or after `park_after` seconds, an idle one is parked: its process
-        is ended, its transcript kept, and the next prompt resumes it. Its turns may fail with what `acquire`
-        raises, too. Raises `OptionsError`.
+        is ended, its transcript kept, and the next prompt resumes it. Its `send` raises `QueueFull` if nobody
+        more may wait; its turns may fail with what else `acquire` raises. Raises `OptionsError`.
         """
         own, single = split_keywords(fields, ResilientFields)
         checked = self._options(options).replace(**single)
         check_can_park(checked)
         starter = PooledStarter(self._scheduler, any_text("`tenant`", tenant))
         session = ResilientSession[Output](checked, output=output, starter=starter, **own)
-        starter.attach(cast("ResilientSession[object]", session))
+        starter.owner = ref(cast("ResilientSession[object]", session))
         self._scheduler.starters.add(starter)
         return session
 
@@ -259,7 +251,3 @@ class Pool(Starter):
         if not isinstance(options, Options):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise invalid_value("`options`", "an `Options`", options)
         return options
-
-
-def _size(place: str, value: int | str | None) -> int | None:
-    return None if value is None else read_size(place, value)

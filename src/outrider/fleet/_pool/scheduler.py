@@ -1,12 +1,13 @@
-"""The scheduler of a pool: who is served next, and what is started, parked and ended for it.
+"""The scheduler of a pool: serves waiting callers, and starts, parks and ends processes for them.
 
-Everything that outlives a call is done in one task of the event loop's, so that no cancelled caller leaves a
-process or a slot behind.
+Everything that outlives a call runs in one background task, so that a cancelled caller leaves no process and
+no slot behind.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 from typing import TYPE_CHECKING, Any, Final, cast
 from weakref import WeakSet
 
@@ -17,6 +18,7 @@ from outrider.errors import ConnectionLost, OutriderError, RequestTimedOut, Usag
 from outrider.fleet._errors import PoolClosed, QueueFull, QueueTimedOut
 from outrider.fleet._pool.slots import Counters, FairQueue, PooledStarter, Slot, Slots, Ticket
 from outrider.session import Session, observe
+from outrider.session._instrument import instrument_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -38,10 +40,10 @@ _TICK: Final = 1.0
 """How often ages and idle times are looked at, in seconds."""
 
 _TICK_WHEN_WAITED_FOR: Final = 0.05
-"""How often it is looked whether a resilient session has become idle, while somebody waits for its slot."""
+"""How often to check for idle resilient sessions while a caller waits for a slot."""
 
 _MEASURING_SHARE: Final = 20
-"""Measuring may take one in so many seconds: it looks at every process of the machine."""
+"""Measuring may take one in this many seconds: it looks at every process of the machine."""
 
 _HEALTH_SECONDS: Final = 10.0
 """How long a process may take to answer, at most."""
@@ -80,7 +82,7 @@ class Scheduler:
         self.is_hurried = False
         """No turn is waited for any more."""
         self.wants_figures = False
-        """Somebody cannot be served before memory is measured."""
+        """A caller cannot be served before memory is measured."""
         self.changed = anyio.Event()
         self.is_up = anyio.Event()
         self.is_gone = anyio.Event()
@@ -93,7 +95,7 @@ class Scheduler:
         self.changed.set()
 
     def check(self) -> None:
-        """Raises `PoolClosed` or `UsageError` if nobody can be served."""
+        """Raises `PoolClosed` or `UsageError` if the pool is not open."""
         if self.is_closing:
             raise PoolClosed
         if self.tasks is None:
@@ -127,7 +129,15 @@ class Scheduler:
         self.queue.enter(ticket)
         self.serve()
         try:
-            await self._wait_for_promise(ticket, self.rules.queue_seconds if timeout is None else timeout)
+            limit = self.rules.queue_seconds if timeout is None else timeout
+            admitted = None if starter is None else starter.admitted
+            if (instrument := instrument_of(options)) is None or ticket.is_promised.is_set():
+                await self._wait_for_promise(ticket, limit, admitted)
+            else:
+                with instrument.pool_wait() as follower:
+                    await self._wait_for_promise(ticket, limit, admitted)
+                    # One that is being started is promised before it is there.
+                    follower.end("done", None, {"outrider.pool.hit": ticket.is_over.is_set()})
             await ticket.is_over.wait()
         except BaseException:
             self._renounce(ticket)
@@ -142,15 +152,21 @@ class Scheduler:
             starter.slot = slot
         return slot.session
 
-    async def _wait_for_promise(self, ticket: Ticket, limit: float | None) -> None:
+    async def _wait_for_promise(
+        self, ticket: Ticket, limit: float | None, admitted: anyio.Event | None
+    ) -> None:
         if ticket.is_promised.is_set():
+            if admitted is not None and ticket.error is None:
+                admitted.set()
             return
         began = anyio.current_time()
         self.counters.waits += 1
         self.wake()
         try:
-            # To find out whether there is room is no waiting for it.
+            # The limit does not include the time to find out whether there is room.
             await ticket.is_weighed.wait()
+            if admitted is not None and ticket.error is None:
+                admitted.set()
             with anyio.move_on_after(limit):
                 await ticket.is_promised.wait()
         finally:
@@ -160,7 +176,7 @@ class Scheduler:
             raise QueueTimedOut(limit, ticket.tenant)
 
     def _renounce(self, ticket: Ticket) -> None:
-        """Nobody waits for it any more. What is being made for it may serve somebody else."""
+        """The caller is gone. What is being started for it may serve another."""
         ticket.is_gone = True
         self.queue.leave(ticket)
         slot = ticket.slot
@@ -174,9 +190,9 @@ class Scheduler:
         self.wake()
 
     async def give_back(self, session: Session) -> bool:
-        """End a process that was handed out, and wait until its slot is free. Cancelled, that goes on.
+        """End a process that was handed out, and wait for its slot. Cancelling the call does not stop that.
 
-        Tells whether the session was one of this pool's.
+        Returns whether the session was one of this pool's.
         """
         self.check_loop()
         slot = self.slots.of(session)
@@ -189,8 +205,7 @@ class Scheduler:
     # Serving.
 
     def serve(self) -> None:
-        """Serve those who wait, as far as that goes at this moment. Nothing in it waits, so that no slot can
-        be given to two."""
+        """Serve waiting callers, as far as possible now. It never waits, so that no slot is given to two."""
         if self.is_closing:
             return
         while (ticket := self.queue.next) is not None:
@@ -215,7 +230,7 @@ class Scheduler:
             ticket.is_weighed.set()
 
     def is_known(self) -> bool:
-        """Whether it can be told if there is room. If not, memory is going to be measured."""
+        """Whether the figures say if there is room. If they are too old, memory will be measured."""
         is_known = self.slots.is_full or self.slots.is_fresh(anyio.current_time())
         if not is_known:
             self.wants_figures = True
@@ -229,12 +244,11 @@ class Scheduler:
             if slot.kind == kind:
                 if not slot.is_dead:
                     return slot
-                self.counters.replaced += 1
-                self.end(slot)
+                self._replace(slot)
         return None
 
     def _make_room(self) -> None:
-        """End what nobody uses, for those who wait: warm processes, then those of idle resilient sessions."""
+        """End unused processes for waiting callers: warm ones, then those of idle resilient sessions."""
         wanted = {ticket.kind for ticket in self.queue}
         starting = self.slots.in_state("starting")
         coming = [slot for slot in starting if not slot.is_claimed and slot.kind in wanted]
@@ -297,15 +311,12 @@ class Scheduler:
         if ticket is not None:
             ticket.fail(failure)
         elif slot.kind is not None and not self.is_closing:
-            self._hold_off(slot.kind, failure)
+            before = self.backoff.get(slot.kind)
+            # Several that were begun together count once.
+            if before is None or before.is_over:
+                backoff = self.backoff[slot.kind] = Backoff(before, failure)
+                log.warning("no process could be made ready; next try in %g s: %s", backoff.seconds, failure)
         self._free(slot)
-
-    def _hold_off(self, kind: int, failure: BaseException) -> None:
-        before = self.backoff.get(kind)
-        # Several that were begun together count once.
-        if before is None or before.is_over:
-            backoff = self.backoff[kind] = Backoff(before, failure)
-            log.warning("no process could be made ready; next try in %g s: %s", backoff.seconds, failure)
 
     def _offer(self, slot: Slot) -> None:
         """A process that is ready and has done nothing yet: it serves the next, or waits."""
@@ -325,12 +336,12 @@ class Scheduler:
             self.start_soon(self._close, slot)
 
     def give_up(self, slot: Slot) -> None:
-        """End a start that nobody needs: it fails then, and gives its slot back."""
+        """End a start that is not needed: it fails, and gives its slot back."""
         if slot.session is not None:
             self.start_soon(slot.session.close)
 
     def drop(self, slot: Slot) -> None:
-        """Let go of a process when the event loop goes down, and there is nobody to wait for its end."""
+        """Abandon a process when the event loop ends, without waiting for it."""
         if slot.session is not None:
             slot.session.abandon()
         self._free(slot)
@@ -373,7 +384,7 @@ class Scheduler:
 
     async def _park(self, starter: PooledStarter) -> None:
         try:
-            owner = starter.owner
+            owner = starter.owner()
             # Since then it may have begun a turn. At the end that is waited for.
             is_due = self.is_closing or starter.idle_seconds() is not None
             if owner is not None and starter.slot is not None and is_due:
@@ -434,11 +445,11 @@ class Scheduler:
             self.wants_figures = False
 
     def _shrink(self) -> None:
-        """Those that work have grown over the limit: what does not work has to go, the largest first."""
+        """End unused processes while all together exceed the limit, the largest first."""
         excess = self.slots.excess - sum(slot.size or 0 for slot in self.slots.in_state("closing"))
         left = len(self.slots.in_state("starting", "warm", "held"))
         for slot in sorted(self.slots.in_state("warm"), key=lambda slot: -(slot.size or 0)):
-            # The next one would be as large as the last, which may be there whatever it has.
+            # Keep the last process: one may always be there, and the next would be as large.
             if excess <= 0 or left == 1:
                 return
             left -= 1
@@ -454,7 +465,7 @@ class Scheduler:
     # Exchanging.
 
     def _exchange(self) -> None:
-        """End processes that are dead or have had their time; park sessions that have been idle for long."""
+        """End processes that are dead or too old; park sessions that have been idle for long."""
         for slot in self.slots.in_state("held"):
             if slot.is_deserted:
                 self.end(slot)
@@ -474,17 +485,14 @@ class Scheduler:
                 self.park(starter)
 
     def _is_spent(self, slot: Slot) -> bool:
-        rules = self.rules
+        rules, largest = self.rules, self.rules.max_process_memory or math.inf
+        # A warm process that was too large from the start would be replaced by another such.
+        is_like_all = slot.state == "warm" and (slot.first_size or 0) > largest
         return (
-            (rules.max_age is not None and anyio.current_time() - slot.began_at >= rules.max_age)
-            or (rules.max_turns is not None and slot.turns >= rules.max_turns)
-            or (rules.max_process_memory is not None and self._is_larger(slot, rules.max_process_memory))
+            anyio.current_time() - slot.began_at >= (rules.max_age or math.inf)
+            or slot.turns >= (rules.max_turns or math.inf)
+            or ((slot.size or 0) > largest and not is_like_all)
         )
-
-    def _is_larger(self, slot: Slot, most: int) -> bool:
-        # Instead of one that was larger from the start there would only be another such.
-        is_like_all = slot.state == "warm" and (slot.first_size or 0) > most
-        return (slot.size or 0) > most and not is_like_all
 
     def _replace(self, slot: Slot) -> None:
         self.counters.replaced += 1
@@ -515,7 +523,7 @@ class Scheduler:
     # Keeping ready.
 
     def _refill(self) -> None:
-        """Make processes ready, one of each kind in turn. Those who wait come first."""
+        """Start warm processes, one of each kind in turn. Waiting callers come first."""
         warm = self.rules.warm
         if self.is_closing or len(self.queue):
             return
@@ -523,8 +531,8 @@ class Scheduler:
             for kind, options in enumerate(self.warm_options.all):
                 if self._is_short(kind, count) and self.slots.is_room() and self.is_known():
                     self.begin(options, kind, None)
-        for kind in range(len(self.warm_options)):
-            # Left over from callers who did not wait for them.
+        for kind in range(len(self.warm_options.all)):
+            # Left over from callers that did not wait for them.
             ready = self._ready(kind)
             for slot in [slot for slot in ready if slot.state == "warm"][: max(0, len(ready) - warm)]:
                 self.end(slot)
@@ -538,7 +546,7 @@ class Scheduler:
         return len(ready) < count and not is_tried
 
     def _ready(self, kind: int) -> list[Slot]:
-        """Those of a kind that are ready for the next who asks, or will be."""
+        """The slots of a kind that are, or will be, ready for the next caller."""
         return [
             slot
             for slot in self.slots.in_state("starting", "warm")
@@ -554,7 +562,7 @@ class Scheduler:
             for backoff in self.backoff.values():
                 raise backoff.error
             ready = [slot.kind for slot in self.slots.in_state("warm")]
-            is_short = any(ready.count(kind) < warm for kind in range(len(self.warm_options)))
+            is_short = any(ready.count(kind) < warm for kind in range(len(self.warm_options.all)))
             is_coming = bool(self.slots.in_state("starting", "closing")) or self.slots.is_room()
             if not (is_short and is_coming):
                 return
@@ -563,7 +571,7 @@ class Scheduler:
     # The end.
 
     def close(self, *, hurry: bool) -> None:
-        """Begin to end: nobody is served any more. `hurry`: turns are not waited for either."""
+        """Begin to close: serve no more callers. `hurry`: do not wait for turns either."""
         self.is_hurried = self.is_hurried or hurry
         self.is_closing = True
         for ticket in self.queue.empty():

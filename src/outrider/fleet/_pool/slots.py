@@ -1,4 +1,4 @@
-"""What a pool may hold and what it holds: its limits, its slots, who waits for one, and its statistics.
+"""The state of a pool: its limits, its slots, the callers that wait for one, and its statistics.
 
 A slot is taken before a process is started and given back when it has ended, so that no limit can be passed
 in between. `scheduler` starts and ends processes.
@@ -7,7 +7,6 @@ in between. `scheduler` starts and ends processes.
 from __future__ import annotations
 
 import time
-import weakref
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextvars import Context, copy_context
@@ -19,8 +18,8 @@ from anyio import CapacityLimiter
 
 from outrider._threads import run_sync
 from outrider.errors import OptionsError
-from outrider.fleet._fields import write_size
-from outrider.fleet._resilient.turn_runner import Starter
+from outrider.fleet._fields import read_size, write_size
+from outrider.fleet._resilient.turn_runner import QueuedStarter
 from outrider.options import Options
 from outrider.options._validators import (
     Validator,
@@ -35,7 +34,7 @@ from outrider.options._validators import (
 from outrider.session import Session, SessionState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from outrider.fleet._pool.scheduler import Scheduler
     from outrider.fleet._resilient.session import ResilientSession
@@ -69,6 +68,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
 _READERS: dict[str, Validator] = {
     "warm": whole(0),
     "max_processes": whole(1),
+    "max_memory": optional(read_size),
+    "max_process_memory": optional(read_size),
     "park_after": optional(seconds),
     "max_age": optional(above_zero),
     "max_turns": optional(whole(1)),
@@ -89,18 +90,11 @@ class WarmOptions:
             raise invalid_value("`options`", "an `Options`, or a list of them", given)
         if not given:
             raise OptionsError("`options` is an empty list", hint="Leave it out for the defaults.")
-        checked = [
-            _checked("`options`" if len(given) == 1 else within("`options`", number), each)
-            for number, each in enumerate(given)
-        ]
-        self.all: tuple[Options, ...] = tuple(
-            each
-            for number, each in enumerate(checked)
-            if not any(_is_same(other, each) for other in checked[:number])
-        )
-
-    def __len__(self) -> int:
-        return len(self.all)
+        self.all: list[Options] = []
+        for number, each in enumerate(given):
+            checked = _checked("`options`" if len(given) == 1 else within("`options`", number), each)
+            if self.number_of(checked, None) is None:
+                self.all.append(checked)
 
     def number_of(self, options: Options, output: object) -> int | None:
         """Which of them these are; None: none, or a process that is ready would not know the output."""
@@ -154,38 +148,31 @@ def _checked(place: str, options: object) -> Options:
     return options
 
 
-class PooledStarter(Starter):
+class PooledStarter(QueuedStarter):
     """Where one resilient session gets its processes from."""
+
+    owner: Callable[[], ResilientSession[object] | None]
+    """Returns the session while it exists: a weak reference, so that a dropped session gives up its slot."""
 
     def __init__(self, scheduler: Scheduler, tenant: str) -> None:
         self._scheduler = scheduler
-        self.tenant = tenant
+        self._tenant = tenant
         self.slot: Slot | None = None
         self.is_parking = False
-        # Not kept: one that nobody has any more gives up its slot.
-        self._owner: weakref.ref[ResilientSession[object]] | None = None
-
-    def attach(self, owner: ResilientSession[object]) -> None:
-        """It is this one's."""
-        self._owner = weakref.ref(owner)
-
-    @property
-    def owner(self) -> ResilientSession[object] | None:
-        return None if self._owner is None else self._owner()
 
     async def start(self, options: Options, output: object) -> Session:
-        return await self._scheduler.take(options, output, self.tenant, starter=self)
+        return await self._scheduler.take(options, output, self._tenant, starter=self)
 
     async def stop(self, session: Session) -> None:
         await self._scheduler.give_back(session)
 
     def idle_seconds(self) -> float | None:
         """For how long it has had a process and not used it; None: it uses it, or has none."""
-        slot, owner = self.slot, self.owner
+        slot, owner = self.slot, self.owner()
         if slot is None or slot.state != "held" or slot.session is None or owner is None:
             return None
         since = owner.idle_since
-        # The agent may go on by itself after the turn.
+        # The agent may continue by itself after the turn.
         if since is None or slot.session.state is not SessionState.IDLE:
             return None
         return anyio.current_time() - since
@@ -199,11 +186,11 @@ class PoolStats(msgspec.Struct, frozen=True, kw_only=True):
     max_processes: int = 0
     starting: int = 0
     warm: int = 0
-    """Ready, and nobody's."""
+    """Ready, and not handed out."""
     busy: int = 0
-    """Handed out, and not known to do nothing: all that were acquired, and resilient sessions in a turn."""
+    """Handed out: all that were acquired, and those of resilient sessions in a turn."""
     idle: int = 0
-    """Held by resilient sessions that do nothing; parked when somebody needs the slot."""
+    """Held by idle resilient sessions, which are parked when another caller needs the slot."""
     closing: int = 0
     parked: int = 0
     """Resilient sessions without a process."""
@@ -215,7 +202,7 @@ class PoolStats(msgspec.Struct, frozen=True, kw_only=True):
     started: int = 0
     """Processes, since the pool was opened; the rest counts from there too."""
     failed: int = 0
-    """Starts that came to nothing."""
+    """Starts that failed."""
     hits: int = 0
     """Served with a warm process."""
     misses: int = 0
@@ -223,17 +210,17 @@ class PoolStats(msgspec.Struct, frozen=True, kw_only=True):
     recycled: int = 0
     """Ended for their age, their turns or their memory."""
     replaced: int = 0
-    """Warm ones that had died, or did not answer."""
+    """Warm ones that had died or did not answer."""
     evicted: int = 0
     """Warm ones that had to make room."""
     parkings: int = 0
     """How often a resilient session gave up its process."""
     waits: int = 0
-    """How often somebody had to wait for a slot."""
+    """How often a caller had to wait for a slot."""
     waited_seconds: float = 0.0
     """For how long, all together."""
     turned_away: int = 0
-    """Ended by the limit or the deadline of the queue."""
+    """Callers that the limit or the deadline of the queue rejected."""
 
     def __str__(self) -> str:
         memory = "" if self.memory is None else f", {write_size(self.memory)}"
@@ -247,18 +234,17 @@ class Counters:
     """What is counted as it happens; see `PoolStats`."""
 
     def __init__(self) -> None:
-        self.started = self.failed = self.hits = self.misses = 0
+        self.started = self.failed = self.hits = self.misses = self.waits = self.turned_away = 0
         self.recycled = self.replaced = self.evicted = self.parkings = 0
-        self.waits = self.turned_away = 0
         self.waited_seconds = 0.0
 
 
 def stats_of(scheduler: Scheduler) -> PoolStats:
     """How a pool stands."""
-    slots, counters = scheduler.slots, scheduler.counters
+    slots = scheduler.slots
     held = slots.in_state("held")
     idle = [slot for slot in held if slot.starter is not None and slot.starter.idle_seconds() is not None]
-    owners = [starter.owner for starter in scheduler.starters]
+    owners = [starter.owner() for starter in scheduler.starters]
     return PoolStats(
         processes=len(slots),
         max_processes=scheduler.rules.max_processes,
@@ -271,21 +257,21 @@ def stats_of(scheduler: Scheduler) -> PoolStats:
         waiting=scheduler.queue.counts(),
         memory=slots.memory,
         max_memory=scheduler.rules.max_memory,
-        **vars(counters),
+        **vars(scheduler.counters),
     )
 
 
 FIRST_GUESS: Final = 300 * 1024 * 1024
-"""What a process is taken to need before one has been seen at work: what the agent needs with its helpers."""
+"""The memory that a process is expected to need before one was measured at work."""
 
 _FRESH_SECONDS: Final = 0.2
 """How long a measurement counts. What is started meanwhile counts with what it is expected to need."""
 
 _FRESH_SHARE: Final = 5
-"""It counts for so many times as long as it took, so that a busy pool does not measure all the time."""
+"""It counts for this many times as long as it took, so that a busy pool does not measure all the time."""
 
 _REMEMBERED: Final = 16
-"""How many processes that have ended say what the next one will need."""
+"""How many processes that have ended count for what the next one will need."""
 
 SlotState: TypeAlias = Literal["starting", "warm", "held", "closing"]
 
@@ -296,11 +282,11 @@ class Slot:
     def __init__(self, options: Options, kind: int | None, began_at: float) -> None:
         self.options = options
         self.kind = kind
-        """Which of the pool's own options it has; None: others, so that it can serve nobody else."""
+        """The index of its options among the pool's; None: other options, for one caller only."""
         self.began_at = began_at
         self.state: SlotState = "starting"
         self.is_claimed = False
-        """Somebody waits for its start."""
+        """A caller waits for its start."""
         self.session: Session | None = None
         self.starter: PooledStarter | None = None
         """The resilient session that has it."""
@@ -321,8 +307,8 @@ class Slot:
 
     @property
     def is_deserted(self) -> bool:
-        """Whether nobody can use it any more: it is dead, or its resilient session was dropped."""
-        return self.is_dead or (self.starter is not None and self.starter.owner is None)
+        """Whether it is unused for good: it is dead, or its resilient session was dropped."""
+        return self.is_dead or (self.starter is not None and self.starter.owner() is None)
 
 
 class Slots:
@@ -335,7 +321,7 @@ class Slots:
         self._peaks: deque[int] = deque(maxlen=_REMEMBERED)
         """Of those that have ended."""
         self.measured_at: float | None = None
-        # Its own: whatever else the threads of the loop are busy with, a pool has to know how it stands.
+        # A thread of its own, so that other work in threads does not delay measuring.
         self._thread = CapacityLimiter(1)
         self.measuring_took = 0.0
         """The last time, in seconds of a processor."""
@@ -373,7 +359,12 @@ class Slots:
             return True
         if self.is_full:
             return False
-        return self._max_memory is None or self._reckoned() + self._expected() <= self._max_memory
+        if self._max_memory is None:
+            return True
+        # A process that has done little yet will grow.
+        expected = self._expected()
+        needed = sum(expected if slot.size is None else max(slot.size, expected) for slot in self._taken)
+        return needed + expected <= self._max_memory
 
     def is_fresh(self, now: float) -> bool:
         """Whether what `is_room` says rests on measurements of this moment."""
@@ -386,7 +377,7 @@ class Slots:
 
     @property
     def is_full(self) -> bool:
-        """Whether no process may be started, however little memory they have."""
+        """Whether the number of processes has reached its limit."""
         return len(self._taken) >= self._limit
 
     @property
@@ -398,19 +389,14 @@ class Slots:
 
     @property
     def excess(self) -> int:
-        """By how much they have grown over the limit."""
+        """By how much they exceed the limit of memory."""
         return 0 if self._max_memory is None else max(0, (self.memory or 0) - self._max_memory)
 
     def _expected(self) -> int:
-        """What a process comes to need, by those that there are and were; not less than one that waits."""
+        """The memory that a process will need, by the peaks of others; at least that of a warm one."""
         peaks = [*self._peaks, *(slot.peak for slot in self._taken if slot.peak)]
         least = max((slot.size or 0 for slot in self.in_state("warm")), default=0)
         return max(least, sum(peaks) // len(peaks) if peaks else FIRST_GUESS)
-
-    def _reckoned(self) -> int:
-        """What they have, or will have: one that has done little yet is going to grow."""
-        expected = self._expected()
-        return sum(expected if slot.size is None else max(slot.size, expected) for slot in self._taken)
 
     async def measure(self) -> None:
         """Measure the process trees of all slots, in a thread."""
@@ -419,7 +405,7 @@ class Slots:
             _measure, [slot.session for slot in looked_at], limiter=self._thread
         )
         for slot, size in zip(looked_at, sizes, strict=True):
-            # One that is only starting, or waits, says little about what it comes to need.
+            # A process that is starting or warm says little about what it will need.
             if slot.state != "starting":
                 slot.size = size
                 slot.first_size = size if slot.first_size is None else slot.first_size
@@ -442,28 +428,28 @@ def _size_of(session: Session | None) -> int:
 
 
 class Ticket:
-    """One that waits. It ends with a slot, or with an error."""
+    """A caller that waits. It gets a slot, or an error."""
 
     def __init__(self, options: Options, session: Session | None, kind: int | None, tenant: str) -> None:
         self.options = options
         self.session = session
-        """To be connected for it, if a process that is ready would not do."""
+        """To be connected for it, if no warm process can serve it."""
         self.kind = kind
-        """Which of the pool's own options it may be served with; None: a process has to be started for it."""
+        """The index of its options among the pool's; None: a process has to be started for it."""
         self.tenant = tenant
         self.context: Context = copy_context()
         self.slot: Slot | None = None
-        """Promised to it; the process may still be starting."""
+        """Reserved for it; the process may still be starting."""
         self.error: BaseException | None = None
         self.is_gone = False
-        """Nobody waits for it any more."""
+        """The caller no longer waits."""
         self.is_weighed = anyio.Event()
-        """It was known whether there was room for it."""
+        """Set when it is known whether there is room for it."""
         self.is_promised = anyio.Event()
         self.is_over = anyio.Event()
 
-    def promise(self, slot: Slot) -> None:
-        """A process is being started for it: it waits in no queue any more."""
+    def promise(self, slot: Slot | None) -> None:
+        """Reserve a slot, whose process is being started: it no longer waits in the queue."""
         self.slot = slot
         self.is_weighed.set()
         self.is_promised.set()
@@ -474,8 +460,7 @@ class Ticket:
 
     def fail(self, error: BaseException) -> None:
         self.error = error
-        self.is_weighed.set()
-        self.is_promised.set()
+        self.promise(self.slot)
         self.is_over.set()
 
 

@@ -1,6 +1,6 @@
-"""The channel between a worker and the driver, and what stands for the driver's own objects on the worker.
+"""The channel between a worker and the driver, and the stand-ins for the driver's objects on the worker.
 
-Functions, hooks, servers, the gate and the ledger stay at the driver: their stand-ins ask it.
+Functions, hooks, servers, the gate and the ledger stay at the driver; their stand-ins ask it.
 """
 
 from __future__ import annotations
@@ -15,179 +15,99 @@ import anyio
 import msgspec
 
 from outrider.errors import OutriderError, UsageError
-from outrider.fleet._budget.account import Left, Spent
-from outrider.fleet._budget.budget import Budget, Gate
+from outrider.fleet._budget.budget import Budget, Left, Spent
 from outrider.fleet._engine import Note
+from outrider.fleet._resilient.retry import Gate
 from outrider.handlers import Hook
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Mapping
 
-    from outrider.fleet._budget.account import Kind
+    from outrider.fleet._budget.budget import Kind
     from outrider.fleet._budget.ledger import LedgerEntry
     from outrider.handlers import AgentLink, Endpoint, HookContext, Observe, Origin
     from outrider.wire import JsonObject
     from outrider.wire.hooks import HookInput
 
-__all__ = [
-    "AskedFunction",
-    "AskedHook",
-    "AskedServer",
-    "DriverChannel",
-    "DriverMessage",
-    "FarGate",
-    "FarLedger",
-    "Mailbox",
-    "MessageKind",
-    "Share",
-    "WorkerMessage",
-    "current_channel",
-]
+
+MessageKind: TypeAlias = Literal["note", "charge", "call", "withdrawn", "end", "answer", "post", "left"]
+"""The driver sends the last three, workers the others."""
 
 
-MessageKind: TypeAlias = Literal["note", "charge", "call", "withdrawn", "end"]
-
-
-class WorkerMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker sends to the driver."""
+class ChannelMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker and the driver send each other."""
 
     key: str
-    """Which attempt it is from."""
+    """Which attempt it is about."""
     kind: MessageKind
     body: bytes = b""
     call: str = ""
-    """For `call` and `withdrawn`: which one."""
+    """For `call`, `withdrawn` and `answer`: which one."""
 
 
-class DriverMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """What the driver sends to a worker."""
-
-    is_wanted: bool
-    """Whether somebody still waits for what the attempt comes to."""
-    version: int = 0
-    left: bytes = b""
-    """What is left of the budget, if that is news."""
-    posts: tuple[bytes, ...] = ()
-    """Messages for the agent, of servers that run at the driver."""
-
-
-class _Visitor:
-    """An attempt that is expected, or being made."""
+class _Inbox:
+    """Messages for one reader."""
 
     def __init__(self) -> None:
-        self.news = anyio.Event()
-        self.posts: list[bytes] = []
+        self._messages: list[ChannelMessage] = []
+        self._came = anyio.Event()
 
-    def wake(self) -> None:
-        self.news.set()
-        self.news = anyio.Event()
+    def put(self, *messages: ChannelMessage) -> None:
+        self._messages += messages
+        self._came.set()
 
-
-class _Call:
-    """A worker that waits for an answer."""
-
-    def __init__(self, key: str) -> None:
-        self.key: Final = key
-        self.is_over = anyio.Event()
-        self.answer: bytes | None = None
-
-
-class Mailbox:
-    """Messages, answers, and what is left of the budget."""
-
-    def __init__(self) -> None:
-        self._messages: list[WorkerMessage] = []
-        self._calls: dict[str, _Call] = {}
-        self._visitors: dict[str, _Visitor] = {}
-        self._left = b""
-        self._version = 0
-        self._came: anyio.Event | None = None
-        """Set when there is a message for a driver that waits."""
-
-    # For workers.
-
-    async def post(self, message: WorkerMessage) -> None:
-        """Leave a message. Those of one worker keep their order."""
-        self._put(message)
-
-    async def ask(self, message: WorkerMessage) -> bytes | None:
-        """Leave a call, and wait for its answer; None if nobody will answer it any more."""
-        if message.key not in self._visitors:
-            return None
-        call = self._calls[message.call] = _Call(message.key)
-        self._put(message)
-        try:
-            await call.is_over.wait()
-        finally:
-            self._calls.pop(message.call, None)
-        return call.answer
-
-    async def withdraw(self, message: WorkerMessage) -> None:
-        """Wait for the answer to a call no longer."""
-        if (call := self._calls.get(message.call)) is not None:
-            call.is_over.set()
-        self._put(message)
-
-    async def hear(self, key: str, version: int, seconds: float) -> DriverMessage:
-        """Wait for news for at most this many seconds."""
-        visitor = self._visitors.get(key)
-        if visitor is not None and not visitor.posts and version == self._version:
-            with anyio.move_on_after(seconds):
-                await visitor.news.wait()
-        if self._visitors.get(key) is None or visitor is None:
-            return DriverMessage(is_wanted=False)
-        posts, visitor.posts = tuple(visitor.posts), []
-        left = self._left if version != self._version else b""
-        return DriverMessage(is_wanted=True, version=self._version, left=left, posts=posts)
-
-    # For the driver.
-
-    async def expect(self, key: str) -> None:
-        """An attempt is about to be made."""
-        self._visitors[key] = _Visitor()
-
-    async def drop(self, key: str) -> None:
-        """Nobody waits for an attempt any more: its worker is told to stop."""
-        visitor = self._visitors.pop(key, None)
-        for call in self._calls.values():
-            if call.key == key:
-                call.is_over.set()
-        if visitor is not None:
-            visitor.wake()
-
-    async def collect(self, seconds: float) -> list[WorkerMessage]:
-        """Fetch all messages; wait for the first one for at most this many seconds."""
+    async def take(self, seconds: float) -> list[ChannelMessage]:
+        """All messages; wait for the first one for at most this many seconds."""
         if not self._messages:
-            self._came = anyio.Event()
             with anyio.move_on_after(seconds):
                 await self._came.wait()
-            self._came = None
+        self._came = anyio.Event()
         messages, self._messages = self._messages, []
         return messages
 
-    async def answer(self, call: str, body: bytes) -> None:
-        """Answer a call. One that was withdrawn needs no answer."""
-        if (waiting := self._calls.get(call)) is not None:
-            waiting.answer = body
-            waiting.is_over.set()
 
-    async def send(self, key: str, body: bytes) -> None:
-        """Leave a message for an agent."""
-        if (visitor := self._visitors.get(key)) is not None:
-            visitor.posts.append(body)
-            visitor.wake()
+class Mailbox:
+    """The actor that workers and the driver talk through: the driver and each attempt have an inbox."""
 
-    async def publish(self, left: bytes) -> None:
-        """Tell all workers what is left of the budget."""
-        self._left = left
-        self._version += 1
-        for visitor in self._visitors.values():
-            visitor.wake()
+    def __init__(self) -> None:
+        self._driver = _Inbox()
+        self._attempts: dict[str, _Inbox] = {}
+        self._published: tuple[ChannelMessage, ...] = ()
 
-    def _put(self, message: WorkerMessage) -> None:
-        self._messages.append(message)
-        if self._came is not None:
-            self._came.set()
+    async def post(self, message: ChannelMessage) -> None:
+        """Leave a message for the driver. Those of one worker keep their order."""
+        self._driver.put(message)
+
+    async def collect(self, seconds: float) -> list[ChannelMessage]:
+        """The messages for the driver; wait for the first one for at most this many seconds."""
+        return await self._driver.take(seconds)
+
+    async def expect(self, key: str) -> None:
+        """An attempt is about to be made."""
+        inbox = self._attempts[key] = _Inbox()
+        inbox.put(*self._published)
+
+    async def drop(self, key: str) -> None:
+        """An attempt is no longer wanted: its worker stops."""
+        if (inbox := self._attempts.pop(key, None)) is not None:
+            inbox.put()
+
+    async def send(self, message: ChannelMessage) -> None:
+        """Leave a message for an attempt, if it is still wanted."""
+        if (inbox := self._attempts.get(message.key)) is not None:
+            inbox.put(message)
+
+    async def publish(self, message: ChannelMessage) -> None:
+        """Leave a message for all attempts, now and later; it replaces the one before it."""
+        self._published = (message,)
+        for inbox in self._attempts.values():
+            inbox.put(message)
+
+    async def hear(self, key: str, seconds: float) -> list[ChannelMessage] | None:
+        """The messages for an attempt, as in `collect`; None if it is no longer wanted."""
+        inbox = self._attempts.get(key)
+        found = None if inbox is None else await inbox.take(seconds)
+        return found if key in self._attempts else None
 
 
 log = logging.getLogger("outrider.fleet")
@@ -195,9 +115,9 @@ log = logging.getLogger("outrider.fleet")
 _PACE: Final = 0.25
 """Seconds between two reports of what is spent."""
 _SMALLEST: Final = {"usd": Spent(usd=1e-6), "tokens": Spent(tokens=1), "tool_calls": Spent(tool_calls=1)}
-"""What makes a budget that is spent up one that is exceeded."""
+"""Turns a budget that is spent into one that is exceeded."""
 _DUST: Final = 1e-9
-"""Less money than this is an error of reckoning."""
+"""Less money than this is a rounding error."""
 _HEARING: Final = 20.0
 """Seconds that a worker listens to the mailbox at a time."""
 
@@ -211,10 +131,12 @@ class DriverChannel:
         self._key: Final = key
         self._share: Final = share
         self._links: dict[str, AgentLink] = {}
+        self._calls: dict[str, _Call] = {}
+        self._is_over = False
 
     def note(self, note: Note) -> None:
-        """Tell something on the way. Never waits."""
-        # First: what is noted of a worker that is lost then, was charged.
+        """Report progress. Never waits."""
+        # First, so that what is noted was charged, even if the worker is lost now.
         self.charge()
         self._post("note", note)
 
@@ -223,20 +145,23 @@ class DriverChannel:
 
         Cancelling the call cancels what was begun there.
         """
-        call = uuid4().hex
-        message = WorkerMessage(key=self._key, kind="call", call=call, body=pickle.dumps((kind, question)))
-        answer: bytes | None = None
+        if self._is_over:
+            raise _unwanted()
+        id, call = uuid4().hex, _Call()
+        self._calls[id] = call
+        self._post("call", (kind, question), id)
         try:
-            answer = await self._mailbox.ask.remote(message)
+            await call.is_over.wait()
         finally:
-            if answer is None:
-                self._mailbox.withdraw.remote(WorkerMessage(key=self._key, kind="withdrawn", call=call))
-        if answer is None:
-            raise UsageError("nobody waits for this attempt any more")
+            del self._calls[id]
+            if call.answer is None:
+                self._post("withdrawn", None, id)
+        if call.answer is None:
+            raise _unwanted()
         try:
-            error, value = cast("tuple[BaseException | None, object]", pickle.loads(answer))
+            error, value = cast("tuple[BaseException | None, object]", pickle.loads(call.answer))
         except Exception as unread:
-            # Errors and values of the user's may need code that is not here.
+            # Errors and values may need code that is not on this machine.
             raise OutriderError(f"the driver's answer cannot be read here: {unread!r}") from unread
         if error is not None:
             raise error
@@ -244,45 +169,64 @@ class DriverChannel:
 
     async def hear(self, scope: anyio.CancelScope) -> None:
         """Receive from the driver until the attempt is no longer wanted; then cancel the scope."""
-        version = -1
         try:
-            while True:
-                news: DriverMessage = await self._mailbox.hear.remote(self._key, version, _HEARING)
-                if not news.is_wanted:
-                    break
-                version = news.version
-                if news.left and self._share is not None:
-                    self._share.correct(*pickle.loads(news.left))
-                for body in news.posts:
-                    server, message = pickle.loads(body)
-                    if (link := self._links.get(server)) is not None:
-                        link.post(message)
+            while (messages := await self._mailbox.hear.remote(self._key, _HEARING)) is not None:
+                for message in messages:
+                    self._take(message)
         except Exception as error:  # noqa: BLE001 - Ray has many: the mailbox is gone, and the run with it
             log.warning("the driver cannot be reached any more: %s", error)
+        self._is_over = True
+        for call in self._calls.values():
+            call.is_over.set()
         scope.cancel()
 
+    def _take(self, message: ChannelMessage) -> None:
+        if message.kind == "answer":
+            if (call := self._calls.get(message.call)) is not None:
+                call.answer = message.body
+                call.is_over.set()
+        elif message.kind == "post":
+            server, content = pickle.loads(message.body)
+            if (link := self._links.get(server)) is not None:
+                link.post(content)
+        elif self._share is not None:
+            self._share.correct(*pickle.loads(message.body))
+
     async def report(self) -> None:
-        """Tell what is spent, again and again."""
+        """Report what is spent, again and again."""
         while True:
             await anyio.sleep(_PACE)
             self.charge()
 
     def charge(self) -> None:
-        """Tell what is spent since it was told last."""
+        """Report what was spent since the last report."""
         if self._share is not None and (spent := self._share.news()) != Spent():
             self._post("charge", spent)
 
     async def end(self) -> None:
-        """Say that nothing more comes. All that was said before has arrived then."""
+        """Send the last message. When this returns, all messages before it have arrived."""
         self.charge()
-        await self._mailbox.post.remote(WorkerMessage(key=self._key, kind="end"))
+        await cast("Awaitable[object]", self._post("end"))
 
     def join(self, server: str, link: AgentLink) -> None:
-        """From here on, what the server has to say to the agent goes there."""
+        """Send messages of the server to this link from now on."""
         self._links[server] = link
 
-    def _post(self, kind: MessageKind, body: object) -> None:
-        self._mailbox.post.remote(WorkerMessage(key=self._key, kind=kind, body=pickle.dumps(body)))
+    def _post(self, kind: MessageKind, body: object = None, call: str = "") -> object:
+        message = ChannelMessage(key=self._key, kind=kind, body=pickle.dumps(body), call=call)
+        return self._mailbox.post.remote(message)
+
+
+class _Call:
+    """A question to the driver that is not answered yet."""
+
+    def __init__(self) -> None:
+        self.is_over = anyio.Event()
+        self.answer: bytes | None = None
+
+
+def _unwanted() -> UsageError:
+    return UsageError("nobody waits for this attempt any more")
 
 
 current_channel: Final[ContextVar[DriverChannel]] = ContextVar("outrider channel to the driver")
@@ -314,8 +258,8 @@ class _AskedHookFunction:
         self.place: Final = place
         self.__qualname__ = name
 
-    async def __call__(self, told: HookInput, context: HookContext) -> object:
-        return await current_channel.get().ask("hook", self.event, self.place, told, context.tool_use_id)
+    async def __call__(self, event: HookInput, context: HookContext) -> object:
+        return await current_channel.get().ask("hook", self.event, self.place, event, context.tool_use_id)
 
 
 class AskedHook(Hook[..., object]):
@@ -329,7 +273,7 @@ class AskedHook(Hook[..., object]):
     def of(cls, hook: Hook[..., object], place: int, matcher: str | None) -> AskedHook:
         """What stands for this one, with its matcher as it is sent: tools here have no names there."""
         facts = {name: getattr(hook, name) for name in ("timeout", "fails", "allow_unknown", "in_order")}
-        # Who gave it is warned at the driver.
+        # The driver warns.
         return cls(hook.name, hook.event, place, {**facts, "matcher": matcher, "allow_undelivered": True})
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[object, ...]:

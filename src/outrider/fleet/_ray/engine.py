@@ -1,7 +1,7 @@
-"""The engine that makes attempts on a Ray cluster, or on one that it starts on this machine.
+"""The engine that runs attempts on a Ray cluster, or on one that it starts on this machine.
 
-Ray decides where and when each runs, by the memory and processors that its task declares. What an attempt
-does is known to `worker`; the mailbox carries what it says, and what it asks the driver for.
+Ray decides where and when each attempt runs, by the memory and processors that its task declares. `worker`
+runs the attempt; the mailbox carries its messages and its questions to the driver.
 """
 
 from __future__ import annotations
@@ -9,27 +9,28 @@ from __future__ import annotations
 import logging
 import os
 import pickle
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, cast
 from uuid import uuid4
 
 import anyio
 import msgspec
 from anyio.lowlevel import current_token
 
+from outrider import handlers
 from outrider._folders import make_private
 from outrider._threads import run_sync
 from outrider.errors import LimitReached, OptionsError, OutriderError, UsageError
 from outrider.fleet._engine import Attempted, Note, Shared
 from outrider.fleet._errors import ClusterNotFound, WorkerLost
 from outrider.fleet._fields import write_size
-from outrider.fleet._ray.channel import Mailbox, WorkerMessage
+from outrider.fleet._ray.channel import ChannelMessage, Mailbox, MessageKind
 from outrider.fleet._ray.worker import (
     Order,
     Reply,
@@ -38,49 +39,36 @@ from outrider.fleet._ray.worker import (
     run_order,
     travelling,
 )
-from outrider.handlers import (
-    Answer,
-    CallContext,
-    DialogRequest,
-    ElicitationRequest,
-    Handlers,
-    HookContext,
-    PermissionRequest,
-    Plan,
-    Policy,
-    Question,
-    call,
-)
 from outrider.handlers._hooks.dispatch import as_hook
 from outrider.options._validators import invalid_value, is_mapping, seconds, text
 from outrider.redaction import preview
 from outrider.session import background
+from outrider.session._instrument import instrument_of
 from outrider.transports._trace.writer import new_trace_path
 from outrider.wire.control import McpMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+    from collections.abc import Coroutine, Sequence
 
     from anyio.abc import TaskGroup
 
-    from outrider.fleet._budget.account import Spent
-    from outrider.fleet._budget.ledger import LedgerEntry
+    from outrider.fleet._budget.budget import Spent
     from outrider.fleet._engine import Assignment, Tell
     from outrider.fleet._task import Task
-    from outrider.handlers import Origin
     from outrider.options import Options
     from outrider.wire import JsonObject
-    from outrider.wire.control import CanUseTool, Elicitation, RequestUserDialog
     from outrider.wire.hooks import HookInput
-
-__all__ = ["RayEngine", "Visit", "address_of", "connect", "keep_traces", "lost_by"]
 
 
 log = logging.getLogger("outrider.fleet")
 
 
+Send: TypeAlias = Callable[..., object]
+"""Takes the kind and the body of a message for the worker, and for an answer the id of the call."""
+
+
 class _FarOrigin:
-    """The session of an attempt elsewhere: it asks, but it is not here."""
+    """Stands for the session of an attempt on another machine."""
 
     def __getattr__(self, name: str) -> NoReturn:
         raise UsageError(
@@ -89,49 +77,46 @@ class _FarOrigin:
         )
 
 
-_ORIGIN: Final = cast("Origin", _FarOrigin())
+_ORIGIN: Final = cast("handlers.Origin", _FarOrigin())
+
+_REQUESTS: Final[Mapping[str, Callable[..., handlers.CallContext]]] = {
+    "permission": handlers.PermissionRequest,
+    "on_plan": handlers.Plan,
+    "on_elicitation": handlers.ElicitationRequest,
+    "on_user_dialog": handlers.DialogRequest,
+}
+"""What each callback is asked with."""
 
 
 class _FarLink:
     """The way from a server here to the agent of the attempt."""
 
-    def __init__(self, server: str, send: Callable[[bytes], None]) -> None:
+    def __init__(self, server: str, send: Send) -> None:
         self._server = server
         self._send = send
 
     def post(self, message: JsonObject) -> None:
-        self._send(pickle.dumps((self._server, message)))
+        self._send("post", pickle.dumps((self._server, message)))
 
 
 class Visit:
-    """One attempt that is made elsewhere, as the driver sees it."""
+    """An attempt on another machine, as the driver sees it."""
 
-    def __init__(self, options: Options, shared: Shared, tell: Tell, send: Callable[[bytes], None]) -> None:
-        """`send` takes a message for the agent there. Raises `OptionsError` for what is no handler."""
-        self.tell: Final = tell
+    def __init__(self, options: Options, shared: Shared, tell: Tell, send: Send) -> None:
+        """Raises `OptionsError` for an invalid handler."""
+        self._tell = tell
         self.worker = ""
         """Where it is made, as far as that is known."""
         self.has_ended = anyio.Event()
-        """Set when all that the worker had to say was heard."""
+        """Set when the last message of the worker has arrived."""
         self._options = options
         self._shared = shared
         self._context = copy_context()
         self._tasks: TaskGroup | None = None
         self._calls: dict[str, anyio.CancelScope] = {}
         # Hooks are called one by one: the worker keeps their order.
-        self._handlers = Handlers(options.replace(hooks={}), lambda _: None)
+        self._handlers = handlers.Handlers(options.replace(hooks={}), lambda _: None)
         self._send = send
-        self._by_kind: dict[str, Callable[..., Awaitable[object]]] = {
-            "permission": self._permission,
-            "on_plan": self._on_plan,
-            "on_question": self._on_question,
-            "on_elicitation": self._on_elicitation,
-            "on_user_dialog": self._on_user_dialog,
-            "hook": self._hook,
-            "server": self._server,
-            "gate": self._gate,
-            "ledger": self._ledger,
-        }
 
     def begin(self, tasks: TaskGroup) -> None:
         """From now on answer questions, in tasks of this group."""
@@ -140,9 +125,19 @@ class Visit:
             endpoint = self._handlers.servers.open(name, _FarLink(name, self._send))
             self._begin(endpoint.run)
 
-    def take(self, id: str, body: bytes, reply: Callable[[str, bytes], None]) -> None:
-        """Begin to answer a call; `reply` gets its id and the answer."""
-        self._begin(self._answer, id, body, reply)
+    def receive(self, message: ChannelMessage) -> None:
+        """Take a message of the worker's."""
+        if message.kind == "note":
+            note = cast("Note", pickle.loads(message.body))
+            self.worker = note.worker or self.worker
+            self._tell(note)
+        elif message.kind == "call":
+            self._begin(self._answer, message.call, message.body)
+        elif message.kind == "end":
+            self.has_ended.set()
+        elif (scope := self._calls.get(message.call)) is not None:
+            # Withdrawn: the worker no longer waits for the answer.
+            scope.cancel()
 
     def _begin(self, function: Callable[..., Coroutine[object, object, None]], *arguments: object) -> None:
         """Start a task in the context of the attempt."""
@@ -153,81 +148,64 @@ class Visit:
 
             self._context.copy().run(begin)
 
-    def withdraw(self, id: str) -> None:
-        """Nobody waits for the answer any more."""
-        if (scope := self._calls.get(id)) is not None:
-            scope.cancel()
-
-    async def _answer(self, id: str, body: bytes, reply: Callable[[str, bytes], None]) -> None:
+    async def _answer(self, id: str, body: bytes) -> None:
         error: Exception | None = None
         value: object = None
         with anyio.CancelScope() as scope:
             self._calls[id] = scope
             try:
                 kind, question = cast("tuple[str, Sequence[object]]", pickle.loads(body))
-                value = await self._by_kind[kind](*question)
+                value = await self._asked(kind, *question)
             except Exception as failed:  # noqa: BLE001 - the worker raises it there
                 error = failed
             finally:
                 del self._calls[id]
         if not scope.cancelled_caught:
-            reply(id, _packed(error, value))
+            self._send("answer", _packed(error, value), id)
 
-    # One for each kind.
+    async def _asked(self, kind: str, *question: Any) -> object:  # noqa: ANN401 - each kind has its own
+        ask: Any = question[0] if question else None
+        if kind == "hook":
+            return await self._hook(*question)
+        if kind == "server":
+            return await self._server(*question)
+        if kind == "ledger":
+            return await cast("Any", self._shared.ledger).add(ask)
+        if kind == "gate":
+            return await getattr(self._shared.gate, ask)(*question[1:])
+        if kind == "on_question":
+            _, index, answers = question
+            asked = ask.input["questions"]
+            places: dict[str, Any] = {"index": index, "total": len(asked), "answers": answers}
+            return await self._called(kind, handlers.Question(asked[index], ask, _ORIGIN, **places))
+        return await self._called(kind, _REQUESTS[kind](ask, _ORIGIN))
 
-    async def _permission(self, ask: CanUseTool) -> object:
-        permission = self._options.permission
-        if isinstance(permission, Policy):
+    async def _called(self, name: str, request: handlers.CallContext) -> object:
+        function = getattr(self._options, name)
+        if isinstance(function, handlers.Policy):
             # The rules were gone through there.
-            permission = permission.otherwise
-        return await _decided(permission, PermissionRequest(ask, _ORIGIN))
+            function = function.otherwise
+        value = await handlers.call(cast("Callable[..., object]", function), request, context=request)
+        is_answered = isinstance(value, handlers.Answer) and (value.changes or value.input is not None)
+        if isinstance(request, handlers.PermissionRequest) and request.is_changed and not is_answered:
+            # The worker has another copy, and would allow what was asked.
+            hint = "Return allow(input=…) to change the input."
+            raise UsageError("it changed the request in place", hint=hint)
+        return value
 
-    async def _on_plan(self, ask: CanUseTool) -> object:
-        return await _decided(self._options.on_plan, Plan(ask, _ORIGIN))
-
-    async def _on_question(self, ask: CanUseTool, index: int, answers: Mapping[str, str]) -> object:
-        asked = ask.input["questions"]
-        question = Question(asked[index], ask, _ORIGIN, index=index, total=len(asked), answers=answers)
-        return await _called(self._options.on_question, question)
-
-    async def _on_elicitation(self, ask: Elicitation) -> object:
-        return await _called(self._options.on_elicitation, ElicitationRequest(ask, _ORIGIN))
-
-    async def _on_user_dialog(self, ask: RequestUserDialog) -> object:
-        return await _called(self._options.on_user_dialog, DialogRequest(ask, _ORIGIN))
-
-    async def _hook(self, event: str, place: int, told: HookInput, tool_use_id: str | None) -> object:
-        from outrider.handlers._hooks.hook import runner_of
+    async def _hook(self, event: str, place: int, given: HookInput, tool_use_id: str | None) -> object:
+        from outrider.handlers._hooks.hook import takes_context
 
         hook = as_hook(event, self._options.hooks[event][place])
-        context = HookContext(_ORIGIN, tool_use_id)
-        return await call(runner_of(hook), told, context, context=context)
+        context = handlers.HookContext(_ORIGIN, tool_use_id)
+        arguments = (given, context) if takes_context(hook) else (given,)
+        return await handlers.call(hook.function, *arguments, context=context)
 
     async def _server(self, name: str, message: JsonObject) -> object:
         ask = McpMessage(server_name=name, message=message)
         reply = (await self._handlers.servers.answer(ask, _ORIGIN))["mcp_response"]
         # What gets no reply is answered with an empty result, which the other side makes itself.
         return reply if "id" in message else None
-
-    async def _gate(self, method: str, *arguments: object) -> None:
-        if (gate := self._shared.gate) is not None:
-            await getattr(gate, method)(*arguments)
-
-    async def _ledger(self, entry: LedgerEntry) -> None:
-        if (ledger := self._shared.ledger) is not None:
-            await ledger.add(entry)
-
-
-async def _called(function: object, context: CallContext) -> object:
-    return await call(cast("Callable[..., object]", function), context, context=context)
-
-
-async def _decided(function: object, request: PermissionRequest) -> object:
-    value = await _called(function, request)
-    if request.is_changed and not (isinstance(value, Answer) and (value.changes or value.input is not None)):
-        # The worker has another copy, and would allow what was asked.
-        raise UsageError("it changed the request in place", hint="Return allow(input=…) to change the input.")
-    return value
 
 
 def _packed(error: Exception | None, value: object) -> bytes:
@@ -291,7 +269,7 @@ async def connect(ray: Any, address: str | None, timeout: float) -> bool:  # noq
     if target is not None and target not in _WORDS:
         # Ray itself would try for two minutes, and end the whole process a minute later.
         await _reach(address_of(target) or "", timeout)
-    # It warns of what a thread other than the main one cannot do, and nobody needs.
+    # It would warn of what it cannot do outside of the main thread, which is not needed here.
     fields: dict[str, object] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if target == "local":
         fields["include_dashboard"] = False
@@ -314,10 +292,10 @@ async def _reach(address: str, timeout: float) -> None:
 
 
 def lost_by(error: Exception, worker: str) -> OutriderError:
-    """What an error of Ray's means for the attempt whose worker this was."""
+    """Turn an error of Ray into one of Outrider, for the attempt of this worker."""
     from ray import exceptions
 
-    told = preview(str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__)
+    summary = preview(str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__)
     if isinstance(error, exceptions.RuntimeEnvSetupError):
         return OptionsError(
             f"the workers' environment could not be made: {preview(str(error))}", hint="Check `runtime_env`."
@@ -327,7 +305,7 @@ def lost_by(error: Exception, worker: str) -> OutriderError:
             f"a worker cannot run Outrider: {preview(str(error).strip().splitlines()[-1])}",
             hint="Install the same version of `outrider[ray]` on all nodes, or name it in `runtime_env`.",
         )
-    return WorkerLost(worker, f"{type(error).__name__}: {told}")
+    return WorkerLost(worker, f"{type(error).__name__}: {summary}")
 
 
 _POLL: Final = 5.0
@@ -335,7 +313,7 @@ _POLL: Final = 5.0
 _GRACE: Final = 5.0
 """Seconds that a worker may take to end an attempt, beyond what its agent may, before it is killed."""
 _LAST_WORDS: Final = 10.0
-"""Seconds that the last messages of a worker may take, once its result is here."""
+"""Seconds to wait for the last messages of a worker after its result has arrived."""
 
 
 class RayEngine:
@@ -384,7 +362,7 @@ class RayEngine:
         self._is_open = False
         self._owns_connection = False
         self._failure: Exception | None = None
-        """Why nobody can be talked with any more."""
+        """Why the cluster cannot be used any more."""
         # Ray makes its objects at run time.
         self._ray: Any = None
         self._mailbox: Any = None
@@ -495,7 +473,7 @@ class RayEngine:
                 return Attempted(status="over_budget", session_id=work.session_id, error=error)
         await self._find_place(work.task)
         key, mailbox = uuid4().hex, self._mailbox
-        visit = Visit(work.options, self._shared, tell, partial(mailbox.send.remote, key))
+        visit = Visit(work.options, self._shared, tell, partial(_send, mailbox, key))
         self._visits[key] = visit
         try:
             reply = await self._visited(key, visit, work, order)
@@ -507,13 +485,14 @@ class RayEngine:
         try:
             await run_sync(keep_traces, work.options, reply.traces)
         except OSError:
-            # The task is done, whatever becomes of its trace.
+            # The task is done, with or without its trace.
             log.warning("the trace of a task could not be written: %s", work.id, exc_info=True)
         return reply.attempted
 
     def _order(self, work: Assignment) -> bytes:
         shared = self._shared
         budget = shared.budget
+        instrument = instrument_of(work.options)
         order = Order(
             work=msgspec.structs.replace(work, options=travelling(work.options)),
             retry=shared.retry,
@@ -523,11 +502,12 @@ class RayEngine:
             budget_grace=10.0 if budget is None else budget.grace,
             has_gate=shared.gate is not None,
             has_ledger=shared.ledger is not None,
+            carrier={} if instrument is None else instrument.carrier(),
         )
         return cast("bytes", self._ray.cloudpickle.dumps(order))
 
     async def _visited(self, key: str, visit: Visit, work: Assignment, order: bytes) -> Reply:
-        """What the worker sends back. Raises `WorkerLost`."""
+        """Run the attempt on a worker and return its reply. Raises `WorkerLost`."""
         reply: Reply | None = None
         failed: Exception | None = None
         async with anyio.create_task_group() as tasks:
@@ -575,7 +555,7 @@ class RayEngine:
         return reply
 
     async def _end(self, ref: object, work: Assignment) -> None:
-        """End an attempt: by an interrupt, which ends its agent first, or else together with its worker."""
+        """End an attempt: interrupt it, which ends its agent first, or else kill its worker."""
         timeouts = work.options.timeouts
         for force, patience in ((False, timeouts.close + timeouts.terminate + _GRACE), (True, _GRACE)):
             self._ray.cancel(ref, force=force)
@@ -629,36 +609,29 @@ class RayEngine:
         finally:
             self._has_collected.set()
 
-    def _take(self, message: WorkerMessage) -> None:
+    def _take(self, message: ChannelMessage) -> None:
         if message.kind == "charge":
             # Whether the attempt is still wanted or not, it was spent.
             if self._shared.budget is not None:
                 self._shared.budget.charge(cast("Spent", pickle.loads(message.body)))
-            return
-        visit = self._visits.get(message.key)
-        if visit is None:
-            return
-        if message.kind == "note":
-            note = cast("Note", pickle.loads(message.body))
-            visit.worker = note.worker or visit.worker
-            visit.tell(note)
-        elif message.kind == "call":
-            visit.take(message.call, message.body, self._mailbox.answer.remote)
-        elif message.kind == "withdrawn":
-            visit.withdraw(message.call)
-        else:
-            visit.has_ended.set()
+        elif (visit := self._visits.get(message.key)) is not None:
+            visit.receive(message)
 
     async def _publish(self) -> None:
-        """Tell the workers what is left of the budget, if that has changed but for the time."""
+        """Send all workers what is left of the budget, if anything but the time has changed."""
         budget = self._shared.budget
         if budget is None:
             return
         left = budget.left
-        told = (left.usd, left.tokens, left.tool_calls, budget.exceeded)
-        if told != self._published:
-            self._published = told
-            await self._mailbox.publish.remote(pickle.dumps((left, budget.exceeded)))
+        figures = (left.usd, left.tokens, left.tool_calls, budget.exceeded)
+        if figures != self._published:
+            self._published = figures
+            body = pickle.dumps((left, budget.exceeded))
+            await self._mailbox.publish.remote(ChannelMessage(key="", kind="left", body=body))
+
+
+def _send(mailbox: Any, key: str, kind: MessageKind, body: bytes, call: str = "") -> None:  # noqa: ANN401 - of Ray's
+    mailbox.send.remote(ChannelMessage(key=key, kind=kind, body=body, call=call))
 
 
 def _ray() -> ModuleType:
@@ -679,7 +652,7 @@ def _size(node: Mapping[str, Any]) -> tuple[float, int]:
 
 def _failure(reply: Reply) -> Exception:
     if not reply.failure:
-        return WorkerLost("", "it was told that nobody waits for it")
+        return WorkerLost("", "it was stopped because nobody waits for it")
     last = reply.failure.strip().splitlines()[-1]
     if "ModuleNotFoundError" in last or "AttributeError" in last:
         return OptionsError(

@@ -20,7 +20,7 @@ import anyio
 import msgspec
 
 from outrider.errors import OptionsError, OutriderError
-from outrider.fleet._budget.account import Left
+from outrider.fleet._budget.budget import Left
 from outrider.fleet._engine import Assignment, Attempted, Note, Shared, attempt_locally
 from outrider.fleet._ray.channel import (
     AskedFunction,
@@ -39,13 +39,12 @@ from outrider.handlers._hooks.dispatch import as_hook, sent_matcher
 from outrider.options import OptionFields, SdkServer
 from outrider.options._values import differing, plain
 from outrider.redaction import mask
+from outrider.session._instrument import instrument_of
 
 if TYPE_CHECKING:
     from outrider.fleet._budget.ledger import Ledger
     from outrider.options import McpServer, Options
     from outrider.options._tool_names import ToolNames
-
-__all__ = ["Order", "Reply", "refuse_secrets_in", "refuse_secrets_of", "run_order", "travelling"]
 
 
 _TRACES: Final = 64 * 1024 * 1024
@@ -64,16 +63,18 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     budget_grace: float = 10.0
     has_gate: bool = False
     has_ledger: bool = False
+    carrier: Mapping[str, str] = {}
+    """The trace that the attempt belongs to."""
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
     """What a worker sends back."""
 
     attempted: Attempted | None = None
-    """None if nobody wanted it any more, or it failed."""
+    """None if it was no longer wanted, or failed."""
     traces: tuple[bytes, ...] = ()
     failure: str = ""
-    """What went wrong that is no outcome of a task."""
+    """The traceback of an error that is not a result of the task."""
 
 
 def run_order(mailbox: object, key: str, order: bytes) -> bytes:
@@ -102,6 +103,8 @@ async def _run(mailbox: object, key: str, packed: bytes) -> Reply:
         restart=order.restart,
         ledger=cast("Ledger", FarLedger(channel)) if order.has_ledger else None,
     )
+    if (instrument := instrument_of(order.work.options)) is not None:
+        instrument.resume(order.carrier)
     with tempfile.TemporaryDirectory(prefix="outrider-traces-") as folder:
         work = _traced(order.work, folder)
         attempted: Attempted | None = None
@@ -122,7 +125,7 @@ async def _run(mailbox: object, key: str, packed: bytes) -> Reply:
 
 
 def _worker() -> str:
-    """The place, for people."""
+    """Where this worker runs, for messages."""
     import ray
 
     context: Any = ray.get_runtime_context()
@@ -159,7 +162,9 @@ _CALLBACKS: Final = ("permission", "on_question", "on_plan", "on_elicitation", "
 """Options that are functions which the agent's questions go to."""
 
 _STAYING: Final = {
+    "approvals": "Let `permission` decide, which is asked here; or use the engine 'local'.",
     "transport": "The agent is started by its worker: give `cli_path`, or have it on the PATH there.",
+    "on_auth_refresh": "Log workers in by themselves, or set `CLAUDE_CODE_OAUTH_TOKEN` in their environment.",
     "stderr": "Leave it out: the last lines are kept for errors. Or write a `debug_file` on the worker.",
 }
 """Objects of this process that no worker can use, and what to do without them."""
@@ -194,6 +199,8 @@ def travelling(options: Options) -> Options:
     if options.hooks:
         changes["hooks"] = _asked_hooks(options.hooks, names)
     changes |= _asked_servers(options, handlers)
+    # That of this process does not travel.
+    changes |= {} if (instrument := instrument_of(options)) is None else {"telemetry": instrument}
     sent = options.replace(**cast("OptionFields", changes)) if changes else options
     _refuse_what_cannot_be_sent(sent)
     return sent

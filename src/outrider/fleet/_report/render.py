@@ -1,4 +1,4 @@
-"""How a report is written: Markdown for people, CSV for tables, JSON for programs, and a plot as one SVG.
+"""Writes a report: Markdown for readers, CSV for spreadsheets, JSON for programs, and a plot as SVG.
 
 `report` works out the figures. Nothing that a task or an agent wrote is in the plot.
 """
@@ -17,13 +17,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from outrider._display import escaped_json, one_line, plain
+from outrider.fleet._task import Outcome
 from outrider.redaction import mask
 
 if TYPE_CHECKING:
     from outrider.fleet._report.report import FailureKind, Latency, Part, Report
-    from outrider.fleet._task import Outcome
-
-__all__ = ["csv", "in_words", "json", "markdown", "money", "svg"]
 
 
 _LONGEST_ERROR: Final = 160
@@ -31,11 +29,6 @@ _FORMULAS: Final = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d"
 """What a formula begins with, for some programs in their wide forms too."""
 _BLANKS: Final = " \n\N{NO-BREAK SPACE}"
 """What some programs leave out before it."""
-_COLUMNS: Final = (
-    *("number", "id", "status", "duration", "attempts", "cost_usd"),
-    *("input_tokens", "output_tokens", "cache_read_tokens", "cache_creation_tokens"),
-    *("started_at", "ended_at", "session_id", "workspace", "error_kind", "error", "text", "output"),
-)
 
 
 # Markdown.
@@ -57,16 +50,7 @@ def _page(report: Report) -> Iterator[str]:
         yield "\nThe slowest:\n"
         yield from _table(
             ("task", "time", "tries", "cost", "status"),
-            [
-                (
-                    _code(each.id),
-                    in_words(each.duration),
-                    str(each.attempts),
-                    money(each.usage.cost_usd),
-                    each.status.replace("_", " "),
-                )
-                for each in report.slowest
-            ],
+            map(_slow, report.slowest),
             numbers=range(1, 4),
         )
     if report.failures:
@@ -88,6 +72,7 @@ def _figures(report: Report) -> Iterator[tuple[str, str]]:
     for name, count in (
         ("failed", sums.failed),
         ("over budget", sums.over_budget),
+        ("waiting", sums.waiting),
         ("skipped", sums.skipped),
         ("not ended", report.pending),
     ):
@@ -112,13 +97,14 @@ def _failure(failure: FailureKind) -> tuple[str, ...]:
     return _code(failure.kind), f"{failure.count:,}", ", ".join(map(_code, failure.ids)), _text(error)
 
 
+def _slow(outcome: Outcome[object]) -> tuple[str, ...]:
+    cost, status = money(outcome.cost_usd), outcome.status.replace("_", " ")
+    return _code(outcome.id), in_words(outcome.duration), str(outcome.attempts), cost, status
+
+
 def _part(part: Part) -> tuple[str, ...]:
-    counts = (part.done, part.failed, part.over_budget)
-    return (
-        *(f"{each:,}" for each in counts),
-        money(part.usage.cost_usd),
-        f"{part.usage.total_tokens:,}",
-    )
+    counts = [f"{each:,}" for each in (part.done, part.failed, part.over_budget)]
+    return *counts, money(part.usage.cost_usd), f"{part.usage.total_tokens:,}"
 
 
 def _table(
@@ -142,7 +128,7 @@ def _row(cells: Iterable[str]) -> str:
 
 
 def _text(text: str) -> str:
-    """A text of somebody else's, for a cell of a table: neither markup nor a further cell."""
+    """Foreign text for a cell of a table: neither markup nor a further cell."""
     text = one_line(text)
     for sign in "\\`*_[]<>|#":
         text = text.replace(sign, f"\\{sign}")
@@ -163,17 +149,17 @@ def csv(report: Report) -> str:
     # Otherwise a carriage return alone would stand without quotes.
     writer = tables.writer(written, lineterminator="\n", quoting=tables.QUOTE_NONNUMERIC)
     tags = list(report.by_tag)
-    writer.writerow((*_COLUMNS, *(plain(f"tag:{name}") for name in tags)))
+    columns = _fields(Outcome(id=""))
+    writer.writerow((*columns, *(plain(f"tag:{name}") for name in tags)))
     for outcome in report.outcomes:
-        fields = _fields(outcome)
-        cells = (*(fields[name] for name in _COLUMNS), *(outcome.tags.get(name) for name in tags))
+        cells = (*_fields(outcome).values(), *(outcome.tags.get(name) for name in tags))
         writer.writerow(map(_no_formula, cells))
     return written.getvalue()
 
 
 def _no_formula(cell: object) -> object:
-    """A cell that a spreadsheet shows and does not reckon with: a quote before it makes it a text. CSV has no
-    way to write what cannot be shown, so that is replaced."""
+    """A cell that a spreadsheet shows and does not compute: a quote before it makes it text. Characters that
+    cannot be shown are replaced, because CSV cannot escape them."""
     if not isinstance(cell, str):
         return cell
     return f"'{plain(cell)}" if cell.lstrip(_BLANKS).startswith(_FORMULAS) else plain(cell)
@@ -204,7 +190,7 @@ def json(report: Report) -> str:
 
 def _sums(part: Part) -> dict[str, object]:
     return {
-        **{name: getattr(part, name) for name in ("done", "failed", "over_budget", "skipped")},
+        **{name: getattr(part, name) for name in ("done", "failed", "over_budget", "skipped", "waiting")},
         **_usage(part),
     }
 
@@ -262,16 +248,17 @@ def money(usd: float) -> str:
 
 
 _WIDTH, _HEIGHT = 880, 616
-_STATUSES: Final = ("done", "failed", "over_budget", "skipped")
+_LEFT, _RIGHT = 72, _WIDTH - 40
+_STATUSES: Final = ("done", "failed", "over_budget", "skipped", "waiting")
 """As they are piled up, from the bottom."""
 _STEPS: Final = (
     *(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30),
     *(60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400, 172800, 432000, 864000),
 )
-"""Seconds between the lines of an axis of time: what people reckon in."""
+"""Seconds between the marks of an axis of time."""
 _BARS: Final = 32
 _TAIL: Final = 2.0
-"""A time that is so many times the 99th percentile would leave no room for the others."""
+"""A time that is this many times the 99th percentile would leave no room for the others."""
 
 # As classes and not as variables: more programs know them. A page that is dark shows the second set.
 _STYLE: Final = """\
@@ -285,6 +272,7 @@ text { font: 12px system-ui, -apple-system, "Segoe UI", Roboto, Helvetica, Arial
 .done { fill: #2da06f; }
 .failed { fill: #d4493f; }
 .over_budget { fill: #dd9d22; }
+.waiting { fill: #4a7fd4; }
 .skipped { fill: #9aa4ae; }
 @media (prefers-color-scheme: dark) {
   text { fill: #9198a1; }
@@ -296,6 +284,7 @@ text { font: 12px system-ui, -apple-system, "Segoe UI", Roboto, Helvetica, Arial
   .done { fill: #35a877; }
   .failed { fill: #ee6a5f; }
   .over_budget { fill: #e0ac3e; }
+  .waiting { fill: #6f9ce8; }
   .skipped { fill: #6e7781; }
 }"""
 
@@ -303,28 +292,18 @@ text { font: 12px system-ui, -apple-system, "Segoe UI", Roboto, Helvetica, Arial
 class _Panel(NamedTuple):
     """Where something is drawn, and what its edges mean."""
 
-    left: float
     top: float
-    width: float
-    height: float
+    bottom: float
     across: float
     """The value at the right edge; 0 is at the left one."""
     up: float
     """The value at the top."""
 
     def x(self, value: float) -> float:
-        return self.left + self.width * value / self.across
+        return _LEFT + (_RIGHT - _LEFT) * value / self.across
 
     def y(self, value: float) -> float:
-        return self.top + self.height * (1 - value / self.up)
-
-    @property
-    def right(self) -> float:
-        return self.left + self.width
-
-    @property
-    def bottom(self) -> float:
-        return self.top + self.height
+        return self.bottom - (self.bottom - self.top) * value / self.up
 
 
 def svg(report: Report, spans: Sequence[tuple[float, float]]) -> str:
@@ -372,12 +351,12 @@ def _over_time(
     work = _Work(spans)
     whole = max(work.seconds, 0.001)
     # A little wider than the work was long: the last task is to be seen, too.
-    panel = _Panel(72, 128, _WIDTH - 112, 180, whole * 1.02, total)
+    panel = _Panel(128, 308, whole * 1.02, total)
     yield _label(40, 108, "Tasks that have ended", "name")
     yield from _counts(panel, total)
     if len(ran) < total:
-        yield _line(panel.left, panel.top, panel.right, panel.top, "mark")
-        yield _label(panel.right, panel.top - 6, f"all {total:,}", anchor="end")
+        yield _line(_LEFT, panel.top, _RIGHT, panel.top, "mark")
+        yield _label(_RIGHT, panel.top - 6, f"all {total:,}", anchor="end")
     yield from _times(panel, _step(whole / 8), whole)
     below: list[float] = []
     for status in _STATUSES:
@@ -385,7 +364,7 @@ def _over_time(
             above = sorted((*below, *times))
             yield _area(panel, status, above, below)
             below = above
-    yield _line(panel.left, panel.bottom, panel.right, panel.bottom, "axis")
+    yield _line(_LEFT, panel.bottom, _RIGHT, panel.bottom, "axis")
 
 
 def _area(panel: _Panel, status: str, upper: Sequence[float], lower: Sequence[float]) -> str:
@@ -400,11 +379,11 @@ def _stairs(panel: _Panel, times: Sequence[float]) -> list[tuple[int, float]]:
     heights: dict[int, int] = {}
     for count, time in enumerate(times, 1):
         heights[round(panel.x(time))] = count
-    points, before = [(round(panel.left), panel.bottom)], 0
+    points, before = [(_LEFT, panel.bottom)], 0
     for x, count in heights.items():
         points += [(x, panel.y(before)), (x, panel.y(count))]
         before = count
-    return [*points, (round(panel.right), panel.y(before))]
+    return [*points, (_RIGHT, panel.y(before))]
 
 
 def _durations(ran: Sequence[Outcome[object]], latency: Latency) -> Iterator[str]:
@@ -421,11 +400,11 @@ def _durations(ran: Sequence[Outcome[object]], latency: Latency) -> Iterator[str
             piles[min(int(outcome.duration / step), bars - 1)][outcome.status] += 1
     highest = max(pile.total() for pile in piles)
     # Above the bars, there is a row for each percentile.
-    panel = _Panel(72, 430, _WIDTH - 112, 138, limit, highest)
+    panel = _Panel(430, 568, limit, highest)
     yield _label(40, 364, "How long they took", "name")
     if over:
         longest = f"{over:,} took longer, up to {in_words(latency.max)}"
-        yield _label(panel.right, 364, longest, anchor="end")
+        yield _label(_RIGHT, 364, longest, anchor="end")
     yield from _counts(panel, highest)
     yield from _times(panel, _step(limit / 8), limit)
     for number, pile in enumerate(piles):
@@ -437,7 +416,7 @@ def _durations(ran: Sequence[Outcome[object]], latency: Latency) -> Iterator[str
                     f'<rect class="{status}" x="{left + 0.75:.1f}" y="{panel.y(high):.1f}" '
                     f'width="{right - left - 1.5:.1f}" height="{panel.y(low) - panel.y(high):.1f}"/>'
                 )
-    yield _line(panel.left, panel.bottom, panel.right, panel.bottom, "axis")
+    yield _line(_LEFT, panel.bottom, _RIGHT, panel.bottom, "axis")
     before = None
     for row, (name, value) in enumerate(
         (("50 %", latency.p50), ("90 %", latency.p90), ("99 %", latency.p99))
@@ -447,7 +426,7 @@ def _durations(ran: Sequence[Outcome[object]], latency: Latency) -> Iterator[str
         if x != before:
             yield _line(x, y - 9, x, panel.bottom, "mark")
         before = x
-        side, anchor = (-6, "end") if x > panel.right - 140 else (6, "")
+        side, anchor = (-6, "end") if x > _RIGHT - 140 else (6, "")
         yield _label(x + side, y, f"{name} in {in_words(value)}", anchor=anchor)
 
 
@@ -461,8 +440,8 @@ def _counts(panel: _Panel, most: int) -> Iterator[str]:
     for count in range(0, most + 1, step):
         y = panel.y(count)
         if count:
-            yield _line(panel.left, y, panel.right, y, "grid")
-        yield _label(panel.left - 8, y + 4, f"{count:,}", anchor="end")
+            yield _line(_LEFT, y, _RIGHT, y, "grid")
+        yield _label(_LEFT - 8, y + 4, f"{count:,}", anchor="end")
 
 
 def _times(panel: _Panel, step: float, most: float) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""`Report`, what a batch came to: counts, cost, times and failures, worked out from its outcomes.
+"""`Report`, the results of a batch: counts, cost, times and failures, computed from its outcomes.
 
 `render` writes it.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -21,14 +21,13 @@ if TYPE_CHECKING:
     from os import PathLike
     from typing import Self
 
-__all__ = ["FailureKind", "Latency", "Part", "Report"]
 
 _SLOWEST: Final = 5
 _EXAMPLES: Final = 3
 
 
 class Latency(msgspec.Struct, frozen=True):
-    """How long tasks took, in seconds: so many percent took no longer."""
+    """How long tasks took, in seconds, as percentiles."""
 
     p50: float
     p90: float
@@ -49,30 +48,24 @@ class Latency(msgspec.Struct, frozen=True):
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """What some of the tasks came to."""
+    """The results of some of the tasks."""
 
     done: int = 0
     failed: int = 0
     over_budget: int = 0
+    waiting: int = 0
     skipped: int = 0
     usage: Usage = msgspec.field(default_factory=Usage)
 
     @classmethod
     def of(cls, outcomes: Sequence[Outcome[object]]) -> Self:
-        counts = Counter(outcome.status for outcome in outcomes)
-        usage = sum((outcome.usage for outcome in outcomes), Usage())
-        return cls(
-            done=counts["done"],
-            failed=counts["failed"],
-            over_budget=counts["over_budget"],
-            skipped=counts["skipped"],
-            usage=usage,
-        )
+        counts: Any = Counter(outcome.status for outcome in outcomes)
+        return cls(**counts, usage=sum((outcome.usage for outcome in outcomes), Usage()))
 
     @property
     def ended(self) -> int:
         """How many have ended, however they did."""
-        return self.done + self.failed + self.over_budget + self.skipped
+        return self.done + self.failed + self.over_budget + self.skipped + self.waiting
 
 
 class FailureKind(msgspec.Struct, frozen=True):
@@ -87,7 +80,7 @@ class FailureKind(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What a batch came to, or has come to so far."""
+    """The results of a batch, so far."""
 
     total: int
     """How many tasks there are, with those that have not ended."""
@@ -159,7 +152,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return ran / self.active_seconds * 60 if self.active_seconds > 0 else None
 
     def to_markdown(self) -> str:
-        """For people. What looks like a secret in an error is masked."""
+        """A page for readers. Secrets in errors are masked."""
         return render.markdown(self)
 
     def to_csv(self) -> str:

@@ -1,7 +1,7 @@
 """The policies of a resilient turn: `Retry` after failures of the API, `Restart` after a lost process.
 
 They are values that decide, and `Recovery` is the one count that they decide by; `turn_runner` waits, sends
-and starts.
+and starts. A `Gate` makes all sessions of an account wait together.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable
 from collections.abc import Set as AbstractSet
-from random import random
+from itertools import count
 from random import random as chance
 from typing import Final, TypeAlias, cast
 
 import anyio
 import msgspec
+from anyio.lowlevel import checkpoint
 
 from outrider.errors import ApiFailed, ConnectionLost, ProcessExited, TransportClosed
 from outrider.options._validators import any_text, invalid_value, is_list, seconds, text, whole
@@ -29,7 +30,7 @@ PASSING_KINDS: Final = frozenset(("rate_limit", "overloaded", "server_error", "c
 class Retry(msgspec.Struct, frozen=True, kw_only=True):
     """When a turn that ended in `ApiFailed` is retried, after Claude Code's own retries.
 
-    A turn without a tool call is sent again. After a tool call the agent is told to continue instead.
+    A turn without a tool call is sent again. After a tool call the agent is asked to continue instead.
     Raises `OptionsError` for invalid values.
     """
 
@@ -71,7 +72,7 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fallback_model(self) -> str | None:
-        """The model to go on with when the usage limit is used up."""
+        """The model to use when the usage limit is reached."""
         return None if self.on_usage_limit in ("wait", "raise") else self.on_usage_limit
 
     def wait_before(
@@ -85,8 +86,8 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
     ) -> float | None:
         """Seconds to wait before the next try, after `tries` of them; None: there is none.
 
-        `since`: when the first of them failed, in Unix seconds, as `now` is. A turn that goes on with the
-        fallback model need not wait at all.
+        `since`: when the first of them failed, in Unix seconds, as `now` is. A turn that continues with
+        the fallback model need not wait.
         """
         now = time.time() if now is None else now
         if tries >= self.max_tries or error.kind not in self.kinds:
@@ -108,7 +109,7 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_usage_limit(error: ApiFailed) -> bool:
-    """Whether the account has used up what it may, until a moment that the API tells."""
+    """Whether the account has reached its usage limit and the API says when it resets."""
     return error.kind == "rate_limit" and error.resets_at is not None
 
 
@@ -140,7 +141,7 @@ class Restarted(msgspec.Struct, frozen=True, kw_only=True):
     has_acted: bool = False
     """Whether a tool was called in the turn before."""
     is_resent: bool = False
-    """Whether the prompt goes to the new process. If it does not, the turn goes on with
+    """Whether the prompt goes to the new process. If it does not, the turn continues with
     `Restart.continue_with`, or fails with the `cause`."""
 
 
@@ -195,7 +196,7 @@ class Tries(msgspec.Struct, frozen=True):
 
 
 class Recovery:
-    """The one count of a turn, or of a task: whatever is tried again is counted here first.
+    """The one count of a turn, or of a task: every further try is counted here first.
 
     `Retry` and `Restart` decide. Each method gives the seconds to wait before the next try, or None if there
     is none.
@@ -222,7 +223,7 @@ class Recovery:
         return self._restart.wait_before(self.tries.restarts)
 
     def after_missing_session(self) -> float | None:
-        """There is no session to resume: what was lost had not begun, and begins anew.
+        """There is no session to resume: the process was lost before it had begun, and starts over.
 
         After the first loss this is not refused, though it counts: otherwise an agent that is lost before
         anything is written would be lost for good.
@@ -274,14 +275,14 @@ RESTART: Final = Restart()
 
 
 def is_unexpected(error: ConnectionLost) -> bool:
-    """Whether nobody meant the agent to end: a crash, a kill, an exit in the middle of its work."""
+    """Whether the agent ended unexpectedly: a crash, a kill, an exit in the middle of its work."""
     if isinstance(error, ProcessExited):
         return error.signal not in _STOPPED and error.returncode not in _STOPPED_CODES
     return not isinstance(error, TransportClosed)
 
 
 _LONGEST_SLEEP: Final = 30.0
-"""A machine that slept, or whose clock was put right, is noticed after as many seconds."""
+"""After this many seconds a machine that slept, or whose clock was corrected, is noticed."""
 
 
 class Clock:
@@ -292,15 +293,117 @@ class Clock:
         return time.time()
 
     def elapsed(self) -> float:
-        """Seconds that go on evenly, whatever is done to the clock on the wall."""
+        """Seconds that pass evenly, even if the wall clock is changed."""
         return time.monotonic()
 
     def random(self) -> float:
         """A number from 0 up to 1."""
-        return random()
+        return chance()
 
     async def sleep(self, seconds: float) -> None:
-        """Wait for so many seconds on the wall clock; no longer, if that is put back meanwhile."""
+        """Wait for this many seconds on the wall clock; no longer if the clock is put back meanwhile."""
         until, end = self.time() + seconds, anyio.current_time() + seconds
         while (left := min(until - self.time(), end - anyio.current_time())) > 0:  # noqa: ASYNC110 - nothing tells that a clock was put right
             await anyio.sleep(min(left, _LONGEST_SLEEP))
+
+
+_TOLERANCE: Final = 1.0
+"""Two clocks do not agree to the second."""
+
+
+class Gate:
+    """Lets sessions through, or makes all of them wait until a given time. Use one for each account.
+
+        gate = Gate()
+        sessions = [ResilientSession(cwd=each, gate=gate) for each in folders]
+
+    A session that meets a limit of the account pauses it, so that the others wait for the reset too, instead
+    of failing one by one. It belongs to one event loop. `wait`, `pause` and `open` are async so that a gate
+    elsewhere can stand in its place.
+    """
+
+    def __init__(self, *, jitter: float = 1.0, name: str = "", clock: Clock | None = None) -> None:
+        """`jitter`: the seconds over which those that waited are let through. Raises `OptionsError`."""
+        self.jitter = seconds("`jitter`", jitter)
+        self.name = any_text("`name`", name)
+        self.why: str | None = None
+        """What it was paused for; None while it is open."""
+        self._clock = clock or Clock()
+        self._opens_at = self._ends = 0.0
+        """When it opens: in Unix seconds, and by a clock that nobody can put back."""
+        self._numbers = count()
+        self._waiting: dict[int, anyio.CancelScope] = {}
+        """Those that wait, in the order in which they came. To cancel a scope wakes its task."""
+        self._crowd: tuple[int, int] | None = None
+        """The first of those that waited when it opened, and how many they were."""
+
+    def __repr__(self) -> str:
+        name = f" {self.name}" if self.name else ""
+        opens_at = self.opens_at
+        state = "open" if opens_at is None else f"paused until {opens_at:.0f}"
+        return f"<Gate{name}, {state}, {len(self._waiting)} waiting>"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a session would be let through at once."""
+        return self.opens_at is None
+
+    @property
+    def opens_at(self) -> float | None:
+        """When it opens, in Unix seconds; None while it is open."""
+        if self._left() > 0:
+            return min(self._opens_at, self._clock.time() + self._ends - self._clock.elapsed() + _TOLERANCE)
+        self.why = None
+        return None
+
+    def _left(self) -> float:
+        """The seconds until it opens."""
+        return min(self._opens_at - self._clock.time(), self._ends - self._clock.elapsed() + _TOLERANCE)
+
+    async def wait(self) -> None:
+        """Wait until it is open, and then for one's turn: those that waited continue one after another.
+
+        Cancelling the call leaves nothing behind.
+        """
+        await checkpoint()
+        if self.is_open:
+            return
+        number = next(self._numbers)
+        try:
+            while (opens_at := self.opens_at) is not None:
+                await self._sleep(number, opens_at - self._clock.time())
+                if self._left() <= 0:
+                    await self._sleep(number, self._delay(number))
+        finally:
+            self._waiting.pop(number, None)
+
+    async def _sleep(self, number: int, left: float) -> None:
+        with anyio.CancelScope() as scope:
+            self._waiting[number] = scope
+            await self._clock.sleep(left)
+
+    def _delay(self, number: int) -> float:
+        """Each has a part of the time for itself, in the order in which they came."""
+        # As it was for the first that asks: those that have gone on already must not move the others up.
+        first, size = self._crowd = self._crowd or (next(iter(self._waiting)), len(self._waiting))
+        part = (number - first + self._clock.random()) / size
+        return min(part, 1.0) * self.jitter
+
+    async def pause(self, until: float, why: str = "") -> None:
+        """Close the gate until then, in Unix seconds. A later time extends the pause, an earlier one changes
+        nothing."""
+        moment = seconds("`until`", until)
+        await checkpoint()
+        now = self._clock.time()
+        if moment > max(self.opens_at or 0.0, now):
+            self._opens_at, self._ends = moment, self._clock.elapsed() + moment - now
+            self._crowd = None
+            self.why = why or None
+
+    async def open(self) -> None:
+        """Open the gate: those that wait go through one after another, later ones at once."""
+        await checkpoint()
+        self._opens_at = 0.0
+        self.why = None
+        for scope in self._waiting.values():
+            scope.cancel()

@@ -1,12 +1,13 @@
-"""`ResilientSession`, a conversation that goes on when the agent's process does not, and its turns.
+"""`ResilientSession`, a conversation that outlives the agent's process, and its turns.
 
-What is done in a turn is in `turn_runner`, what is decided in `retry`.
+`turn_runner` runs a turn; the policies are in `retry`.
 """
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, cast
 
@@ -14,29 +15,29 @@ import anyio
 import msgspec
 from anyio.lowlevel import checkpoint
 
-from outrider.errors import FrameTooLarge, OutriderError, SessionNotFound, TurnInterrupted, UsageError
-from outrider.fleet._budget.budget import Budget, Gate
-from outrider.fleet._fields import ResilientFields, of_kind, read_ledger, read_starter, split_keywords
-from outrider.fleet._resilient.retry import (
-    RESTART,
-    RETRY,
-    Clock,
-    Recovery,
-    Restart,
-    Restarted,
-    Retry,
-    Retrying,
+from outrider.errors import (
+    ConnectionLost,
+    FrameTooLarge,
+    OutriderError,
+    SessionNotFound,
+    TurnInterrupted,
+    UsageError,
 )
+from outrider.fleet._budget.budget import Budget
+from outrider.fleet._errors import QueueFull
+from outrider.fleet._fields import ResilientFields, of_kind, read_ledger, read_starter, split_keywords
+from outrider.fleet._resilient import retry
 from outrider.fleet._resilient.turn_runner import (
+    GO_ON,
     DirectStarter,
     Policies,
     ResilientProcess,
     TurnRunner,
 )
 from outrider.options import Options
-from outrider.options._validators import any_text, mapped, text
-from outrider.session import CancelReceipt, Reader, Session, SessionState, Usage, background
-from outrider.session._result import Output_co
+from outrider.options._validators import any_text, mapped, seconds, text
+from outrider.session import CancelReceipt, Reader, Session, SessionState, TextReader, Usage, background
+from outrider.session._result import Output_co, find_tool_calls
 from outrider.session._streams.turn_state import read_until
 
 if TYPE_CHECKING:
@@ -44,14 +45,15 @@ if TYPE_CHECKING:
     from typing import Self, Unpack
 
     from outrider.fleet._resilient.turn_runner import Item, Starter
-    from outrider.session import Prompt, Result
+    from outrider.session import Prompt, Queued, Result, ToolRun, Turn
     from outrider.session._result import OutputType
     from outrider.session._streams.turn_state import Until
+    from outrider.session._turn import Delivery
     from outrider.wire import Message
 
 
 class Part:
-    """A part of a turn, and a way to the next: the messages of one try, or what was told between two.
+    """A part of a turn, and a link to the next: the messages of one try, or a notice between two tries.
 
     Messages stay in the stream of their session; nothing holds the parts that everybody has read.
     """
@@ -59,14 +61,14 @@ class Part:
     __slots__ = ("following", "item")
 
     def __init__(self) -> None:
-        self.item: Reader | Restarted | Retrying | None = None
+        self.item: Reader | retry.Restarted | retry.Retrying | None = None
         """A reader at the beginning of a try, for others to be forked from."""
         self.following: Part | None = None
         """None at the end, where the next part will be."""
 
 
 class Position:
-    """How far somebody has read."""
+    """The position of a reader."""
 
     __slots__ = ("part", "reader")
 
@@ -90,9 +92,18 @@ class TurnLog:
         """Of all tries that have ended."""
         self.result: Result[object] | None = None
         self.crash: BaseException | None = None
-        """What ended it that is no error of the agent's."""
+        """An exception that ended it and is not an error of the agent."""
         self.receipt: CancelReceipt | None = None
         """What became of a try that was interrupted because the turn was cancelled."""
+        self.attempt: Turn[object] | None = None
+        """The last try that was begun."""
+        self.before: tuple[int, Usage] = (0, Usage())
+        """The number of messages before that try, and what those before it have used."""
+        self.grace: float | None = None
+        """How long a try has to end once it is interrupted; None: as long as its options say."""
+        self.admitted = anyio.Event()
+        """Set once it is known that it need not be refused: it has a slot, a place in a queue, or waits for
+        the API."""
         self.stopping = anyio.CancelScope()
         """Around all that is done for it."""
         self.closing = anyio.CancelScope()
@@ -111,7 +122,7 @@ class TurnLog:
 
     @property
     def failure(self) -> BaseException | None:
-        """What readers raise at the end: why there is no result."""
+        """What readers raise at the end if there is no result."""
         if self.crash is not None:
             return self.crash
         result = self.result
@@ -130,8 +141,14 @@ class TurnLog:
 
     # What comes.
 
-    def add(self, item: Reader | Restarted | Retrying) -> None:
-        """A part: a try, or what is told between two."""
+    def begin(self, attempt: Turn[object]) -> None:
+        """A try was begun."""
+        self.attempt = attempt
+        self.before = len(self.messages), self.usage
+        self.add(aiter(attempt).fork())
+
+    def add(self, item: Reader | retry.Restarted | retry.Retrying) -> None:
+        """Add a part: a try, or a notice between two tries."""
         part = self.last
         part.item = item
         self.last = part.following = Part()
@@ -152,11 +169,13 @@ class TurnLog:
         self._wake()
 
     def fail(self, error: BaseException) -> None:
-        """It is over, by something that is no error of the agent's."""
+        """End it with an exception that is not an error of the agent."""
         self.crash = error
         self._wake()
 
     def _wake(self) -> None:
+        if self.is_over:
+            self.admitted.set()
         if self._news is not None:
             self._news.set()
             self._news = None
@@ -178,13 +197,14 @@ class ResilientTurn(Generic[Output_co]):
     """A turn that outlives the agent's process, and failures of the API.
 
     `async for message in turn` gives what comes, with a `Restarted` or a `Retrying` where it was tried again;
-    `result()` waits for the end. Both can be used together, by several tasks. A loop goes on where the one
-    before it stopped. Whether anybody reads it changes nothing: it goes on until it is over or cancelled.
+    `result()` waits for the end. Both can be used together, by several tasks. A loop continues where
+    the one before it stopped. The turn runs until it is over or cancelled, whether it is read or not.
     """
 
-    def __init__(self, turn_log: TurnLog) -> None:
+    def __init__(self, turn_log: TurnLog, process: ResilientProcess) -> None:
         """Made by `ResilientSession.send`."""
         self._turn_log = turn_log
+        self._process = process
         self._position = Position(turn_log.last)
         self._reader: weakref.ref[ResilientReader] | None = None
 
@@ -192,14 +212,31 @@ class ResilientTurn(Generic[Output_co]):
         return f"<ResilientTurn, {'over' if self.is_over else 'running'}, {len(self.messages)} messages>"
 
     @property
+    def uuid(self) -> str | None:
+        """The id of the prompt in the last try; None before the first."""
+        attempt = self._turn_log.attempt
+        return None if attempt is None else attempt.uuid
+
+    @property
     def is_over(self) -> bool:
-        """Whether it has come to its end, good or bad."""
+        """Whether it has ended, successfully or not."""
         return self._turn_log.is_over
+
+    @property
+    def delivery(self) -> Delivery:
+        """The state of the prompt in the last try."""
+        attempt = self._turn_log.attempt
+        return "sent" if attempt is None else attempt.delivery
 
     @property
     def messages(self) -> tuple[Message, ...]:
         """All that the agent has said so far, in all tries; without stream events."""
         return tuple(self._turn_log.messages)
+
+    @property
+    def tool_calls(self) -> tuple[ToolRun, ...]:
+        """The tools that were called so far, in all tries."""
+        return find_tool_calls(self._turn_log.messages)
 
     @property
     def usage(self) -> Usage:
@@ -219,28 +256,58 @@ class ResilientTurn(Generic[Output_co]):
         self._reader = weakref.ref(reader)
         return reader
 
-    async def result(self, *, check: bool = True) -> Result[Output_co]:
-        """Wait for the end, and give what it came to: the last try, with the messages and the usage of all.
+    def text(self) -> TextReader:
+        """What the model says: pieces of text with `include_partial_messages`, else whole blocks.
+
+        Where a try was lost in the middle of an answer, the next one begins anew.
+        """
+        return TextReader(aiter(self))
+
+    async def result(self, *, until: Until | None = None, check: bool = True) -> Result[Output_co]:
+        """Wait for the end. Returns the result of the last try, with the messages and the usage of all.
+
+        `until="idle"` also waits for the background work of that try; the default is the `until` of `send`.
 
         Raises its error: what `Turn.result` raises, a `LimitReached` of a budget, a `ConnectionLost` if it
         was not sent again, or what kept the agent from being started. In each, `result` has what there is.
         With `check=False` the result is given back instead, with its `error`. Cancelling the call does not
         cancel the turn.
         """
-        await self._turn_log.wait_over()
-        if self._turn_log.crash is not None:
-            raise self._turn_log.crash
-        result = cast("Result[Output_co]", self._turn_log.result)
+        if until is not None:
+            read_until("`until`", until)
+        turn_log = self._turn_log
+        await turn_log.wait_over()
+        if turn_log.crash is not None:
+            raise turn_log.crash
+        whole = cast("Result[object]", turn_log.result)
+        if until == "idle" and turn_log.attempt is not None and whole.message is not None:
+            whole = await self._settled(turn_log.attempt, whole)
+        result = cast("Result[Output_co]", whole)
         return result.raise_for_error() if check else result
 
-    async def cancel(self) -> CancelReceipt:
-        """End the turn, whatever it waits for: a try that runs is interrupted, and there is no other.
+    async def _settled(self, attempt: Turn[object], whole: Result[object]) -> Result[object]:
+        """The result, with what came of the background work of the last try."""
+        last = await attempt.result(until="idle", check=False)
+        count, usage = self._turn_log.before
+        return msgspec.structs.replace(
+            whole,
+            message=last.message,
+            messages=(*whole.messages[:count], *last.messages),
+            usage=usage + last.usage,
+            total_usage=self._process.usage,
+            unfinished_tasks=last.unfinished_tasks,
+        )
 
-        If the agent does not react within `timeouts.interrupt`, it is ended; the next prompt resumes the
-        session. Cancelling this call does not stop any of it.
+    async def cancel(self, *, grace: float | None = None) -> CancelReceipt:
+        """End the turn: a try that runs is interrupted, and there is no other.
+
+        If the agent does not react within `grace` seconds (by default `timeouts.interrupt`), it is ended; the
+        next prompt resumes the session. Cancelling this call does not stop any of it.
         """
         turn_log = self._turn_log
         was_over = turn_log.is_over
+        if grace is not None:
+            turn_log.grace = seconds("`grace`", grace)
         self.stop()
         await turn_log.wait_over()
         if turn_log.receipt is not None and not was_over:
@@ -251,6 +318,22 @@ class ResilientTurn(Generic[Output_co]):
             return CancelReceipt("finished_first", message)
         is_interrupted = result is not None and isinstance(result.error, TurnInterrupted)
         return CancelReceipt("cancelled" if is_interrupted else "killed", message)
+
+    async def steer(self, prompt: Prompt) -> Queued:
+        """Add to what the agent is doing: it reads this between two of its steps. Between two tries, it is
+        added to the next.
+
+        If the turn has no further step, this becomes the next turn. Raises `UsageError` once the turn is
+        over.
+        """
+        turn_log = self._turn_log
+        while not turn_log.is_over:
+            attempt = turn_log.attempt
+            if attempt is not None and not attempt.is_over:
+                with suppress(ConnectionLost):
+                    return await attempt.steer(prompt)
+            await turn_log.wait()
+        raise UsageError("The turn is over. Send the next prompt with `session.send(…)`.")
 
     def leave_unread(self) -> None:
         """Hold nothing for a loop: there will be none."""
@@ -281,7 +364,7 @@ class ResilientReader:
                 except FrameTooLarge:
                     raise
                 except (StopAsyncIteration, OutriderError):
-                    # The end of a try. What it came to is told by the next part, or by the end of the turn.
+                    # The end of a try. The next part, or the end of the turn, says how it ended.
                     if position.reader is reader:
                         position.reader = None
                     continue
@@ -313,9 +396,9 @@ class ResilientSession(Generic[Output_co]):
         async with ResilientSession(cwd="project", gate=gate) as session:
             result = await session.ask("Fix the failing test")
 
-    It may be used from several tasks, on one event loop; turns run one at a time. What was stopped on purpose
-    is not started again: by `close`, by cancelling a turn, or by a SIGTERM. The
-    next prompt resumes the session in all cases but the first.
+    It may be used from several tasks, on one event loop; turns run one at a time. A process that was
+    stopped on purpose is not restarted: by `close`, by cancelling a turn, or by SIGTERM. The next prompt
+    resumes the session, except after `close`.
     """
 
     def __init__(
@@ -324,7 +407,7 @@ class ResilientSession(Generic[Output_co]):
         *,
         output: OutputType[Output_co] = None,
         starter: Starter | None = None,
-        clock: Clock | None = None,
+        clock: retry.Clock | None = None,
         **fields: Unpack[ResilientFields],
     ) -> None:
         """`options`, `output` and single options as for `Session`; other keywords are in `ResilientFields`.
@@ -337,20 +420,20 @@ class ResilientSession(Generic[Output_co]):
         first = Session(options, output=output, **single)
         self.options: Options = first.options
         policies = Policies(
-            of_kind("restart", own.get("restart", RESTART), Restart),
-            of_kind("retry", own.get("retry", RETRY), Retry),
+            of_kind("restart", own.get("restart", retry.RESTART), retry.Restart),
+            of_kind("retry", own.get("retry", retry.RETRY), retry.Retry),
             of_kind("budget", own.get("budget"), Budget),
             read_ledger("ledger", own.get("ledger")),
-            of_kind("gate", own.get("gate"), Gate),
+            of_kind("gate", own.get("gate"), retry.Gate),
             cast("dict[str, str]", _TAGS("`tags`", {} if tags is None else tags)),
             read_starter("starter", starter) or DirectStarter(first),
-            of_kind("clock", clock, Clock) or Clock(),
+            of_kind("clock", clock, retry.Clock) or retry.Clock(),
         )
         self._process = ResilientProcess(self.options, output, policies)
         self._turn_slot = anyio.Semaphore(1)
         """Held by what has the process to itself: a turn, or a start or an end."""
-        self.recovery: Recovery | None = None
-        """The count of tries, where it goes on from turn to turn; None: each turn has its own."""
+        self.recovery: retry.Recovery | None = None
+        """The count of tries, if all turns share one; None: each turn has its own."""
         self.listener: Callable[[Item], None] | None = None
         """Called with all that comes in turns."""
         self._turn_log: TurnLog | None = None
@@ -456,8 +539,9 @@ class ResilientSession(Generic[Output_co]):
         """Send a prompt; gives the turn that it begins. Waits for the turn before it to end.
 
         `until="idle"`: the turn ends when its background work does. An iterable of prompts is refused, with
-        `UsageError`, because it could not be sent again. Raises `TransportClosed` after `close`; all else
-        that can happen is what the turn comes to. Cancelling the call sends nothing.
+        `UsageError`, because it could not be sent again. Raises `TransportClosed` after `close`, and
+        `QueueFull` if the pool that it is of has no process and no place in its queue; all else that can
+        happen is what the turn comes to. Cancelling the call sends nothing.
         """
         read_until("`until`", until)
         if _is_stream(prompt):
@@ -467,9 +551,9 @@ class ResilientSession(Generic[Output_co]):
             self._process.check()
             # From here on, so that a `close` before it has begun ends it too.
             self._turn_log = turn_log = TurnLog()
-            turn: ResilientTurn[Output_co] = ResilientTurn(turn_log)
+            turn: ResilientTurn[Output_co] = ResilientTurn(turn_log, self._process)
             policies = self._process.policies
-            recovery = self.recovery or Recovery(policies.restart, policies.retry)
+            recovery = self.recovery or retry.Recovery(policies.restart, policies.retry)
             runner = TurnRunner(self._process, turn_log, recovery, self.listener, self._turn_is_over)
             place = await background()
             self._idle_since = None
@@ -478,6 +562,13 @@ class ResilientSession(Generic[Output_co]):
             self._turn_log = None
             self._turn_slot.release()
             raise
+        try:
+            await turn_log.admitted.wait()
+        except BaseException:
+            turn.stop()
+            raise
+        if turn_log.result is not None and isinstance(turn_log.result.error, QueueFull):
+            turn_log.result.raise_for_error()
         return turn
 
     def _turn_is_over(self) -> None:
@@ -485,8 +576,12 @@ class ResilientSession(Generic[Output_co]):
         self._idle_since = anyio.current_time()
         self._turn_slot.release()
 
+    async def continue_turn(self, *, until: Until = "result") -> ResilientTurn[Output_co]:
+        """Continue after a call has waited for approval, as `Session.continue_turn` does."""
+        return await self.send(GO_ON, until=until)
+
     async def ask(self, prompt: Prompt, *, until: Until = "result", check: bool = True) -> Result[Output_co]:
-        """Send a prompt and wait for what it comes to. Raises what `send` and `ResilientTurn.result` raise.
+        """Send a prompt and wait for its result. Raises what `send` and `ResilientTurn.result` raise.
 
         Cancelling the call cancels the turn.
         """
@@ -534,7 +629,7 @@ class ResilientSession(Generic[Output_co]):
     def idle_since(self) -> float | None:
         """Since when it has had a process and nothing to do, by `anyio.current_time()`; else None.
 
-        What goes on in the background counts as something to do.
+        Work in the background counts as something to do.
         """
         return self._idle_since if self.state == "idle" and not self._process.is_working else None
 

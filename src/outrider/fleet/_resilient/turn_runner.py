@@ -9,26 +9,23 @@ import inspect
 import logging
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
 import anyio
 import msgspec
 
-from outrider.errors import (
-    ApiFailed,
-    ConnectionLost,
-    FrameTooLarge,
-    OutriderError,
-    RequestTimedOut,
-    SessionBusy,
-    SessionNotFound,
-    StoreError,
-    TransportClosed,
-    TurnFailed,
-    TurnInterrupted,
-)
+from outrider import errors
+from outrider.approvals._errors import SessionParked
 from outrider.fleet._budget.budget import limit_reached
-from outrider.fleet._resilient.retry import Recovery, Restarted, Retrying, is_unexpected, is_usage_limit
+from outrider.fleet._resilient.retry import (
+    CONTINUE,
+    Recovery,
+    Restarted,
+    Retrying,
+    is_unexpected,
+    is_usage_limit,
+)
 from outrider.session import Result, Session, SessionState, Usage
 from outrider.wire import AssistantMessage, Message, StreamEvent, UserMessage
 from outrider.wire._blocks import TOOL_CALLS
@@ -37,9 +34,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from contextlib import AbstractAsyncContextManager
 
-    from outrider.fleet._budget.budget import Budget, Gate
+    from outrider.fleet._budget.budget import Budget
     from outrider.fleet._budget.ledger import Ledger
-    from outrider.fleet._resilient.retry import Clock, Restart, Retry
+    from outrider.fleet._resilient.retry import Clock, Gate, Restart, Retry
     from outrider.fleet._resilient.session import TurnLog
     from outrider.options import Options
     from outrider.session import Prompt, Turn
@@ -53,6 +50,15 @@ _IDLE_SECONDS: Final = 300.0
 """A process that would wait longer for the API is ended meanwhile. To start one takes a second or less."""
 
 _NOTHING: Final = Usage()
+
+_START_FAILURES: Final = (
+    *(errors.ConnectionLost, errors.RequestTimedOut),
+    *(errors.SessionBusy, errors.SessionNotFound, errors.StoreError),
+)
+"""Errors after which a start may be tried again."""
+
+GO_ON: Final[Prompt] = "the decisions about what has waited for approval"
+"""Stands for a prompt: the very object, not its text."""
 
 Phase: TypeAlias = Literal["busy", "waiting", "restarting"]
 
@@ -89,7 +95,7 @@ class ResilientProcess:
         self._options = options
         self._output = output
         self._watch: AbstractAsyncContextManager[None] | None = None
-        self._has_history = options.resume is not None or options.continue_conversation
+        self.has_history = options.resume is not None or options.continue_conversation
         """Whether there is something that must not be lost: a turn that ended, or a tool that was called."""
         self._past = Usage()
         """Of the processes that are gone."""
@@ -98,7 +104,7 @@ class ResilientProcess:
 
     @property
     def can_start_again(self) -> bool:
-        """A transport of the user's can be used once."""
+        """Whether the process can be started again: a given transport can be used once."""
         return self._options.transport is None
 
     @property
@@ -108,7 +114,7 @@ class ResilientProcess:
 
     @property
     def is_working(self) -> bool:
-        """Whether something goes on in the background, which would be ended with the process."""
+        """Whether it works in the background, which would end with the process."""
         return self.session is not None and bool(self.session.tasks)
 
     # Beginning and end.
@@ -116,46 +122,50 @@ class ResilientProcess:
     def check(self) -> None:
         """Raises `TransportClosed` after the end."""
         if self.is_closed:
-            raise TransportClosed("the session was closed", hint="Open a new one.")
+            raise errors.TransportClosed("the session was closed", hint="Open a new one.")
 
-    async def start(self) -> Session[Any]:
+    async def start(self, admitted: anyio.Event | None = None) -> Session[Any]:
         """The process; it is started if there is none, and resumes the conversation if that has begun.
 
-        Raises what `Starter.start` raises.
+        `admitted` is set when it will not be refused for want of a place in a queue. Raises what
+        `Starter.start` raises.
         """
         self.check()
         await self.leave_fallback()
         if self.session is None:
             if self.was_started and not self.can_start_again:
                 hint = "Leave `transport` out, so that the agent can be started again."
-                raise TransportClosed("the transport that was given has ended", hint=hint)
-            self.session = await self.policies.starter.start(self._next_options(), self._output)
+                raise errors.TransportClosed("the transport that was given has ended", hint=hint)
+            options = self._options if self.id is None else resumed(self._options, self.id)
+            if self._fallback is not None:
+                options = options.replace(model=self._fallback[0])
+            starter = self.policies.starter
+            if isinstance(starter, QueuedStarter):
+                starter.admitted = admitted
+            elif admitted is not None:
+                admitted.set()
+            self.session = await starter.start(options, self._output)
             self.was_started = True
         session = self.session
+        if admitted is not None:
+            admitted.set()
         if self.policies.budget is not None and self._watch is None:
             watch = self.policies.budget.watching(session)
             try:
                 await watch.__aenter__()
             except BaseException:
-                # What nobody watches must not run.
+                # An agent without its watch must not run.
                 await self.end()
                 raise
             self._watch = watch
         return session
 
     def forget(self) -> bool:
-        """Begin anew with the next start; False if something would be lost: more was written, or done, than
-        to give the conversation its id."""
-        if self.id is None or self._has_history:
+        """Start over next time; False if that would lose something: a turn that ended, or a tool call."""
+        if self.id is None or self.has_history:
             return False
         self.id = None
         return True
-
-    def _next_options(self) -> Options:
-        options = self._options
-        if self.id is not None:
-            options = resumed(options, self.id)
-        return options if self._fallback is None else options.replace(model=self._fallback[0])
 
     async def end(self) -> None:
         """End the process, if there is one. The conversation can be resumed."""
@@ -168,7 +178,7 @@ class ResilientProcess:
             if self._watch is not None:
                 watch, self._watch = self._watch, None
                 await watch.__aexit__(None, None, None)
-        self._note(session)
+        self.id = session.id or self.id
         self._past = _sum(self._past, session.usage)
         self.session = None
 
@@ -182,25 +192,13 @@ class ResilientProcess:
         if self.session is not None and self.session.state is SessionState.CLOSED:
             await self.end()
 
-    # What turns tell.
-
-    def sent(self) -> None:
-        """A prompt is on its way: an id that was asked for may be taken from now on."""
-        if self.id is None:
-            self.id = self._options.session_id
-
-    def acted(self) -> None:
-        """A tool was called."""
-        self._has_history = True
-
-    def _note(self, session: Session[Any]) -> None:
-        self.id = session.id or self.id
+    # What turns use.
 
     async def account(self, result: Result[object], uuid: str | None) -> Result[object]:
-        """Take account of a try: for the ledger, and for a budget, which may be why it ended."""
+        """Record a try in the ledger, and find out whether a budget ended it."""
         if self.session is not None:
-            self._note(self.session)
-        self._has_history = self._has_history or result.message is not None
+            self.id = self.session.id or self.id
+        self.has_history = self.has_history or result.message is not None
         if (error := limit_reached(self.policies.budget, result)) is not None:
             result = msgspec.structs.replace(result, error=error)
         if self.policies.ledger is not None:
@@ -214,7 +212,7 @@ class ResilientProcess:
         try:
             with anyio.CancelScope(shield=True):
                 await ledger.add(entry)
-        except OutriderError as error:
+        except errors.OutriderError as error:
             # A ledger must have no gaps: the turn fails.
             return msgspec.structs.replace(result, error=error)
         return result
@@ -222,17 +220,17 @@ class ResilientProcess:
     # The model for when a usage limit is used up.
 
     async def fall_back(self, model: str, until: float) -> bool:
-        """Go on with another model until then; False if it is in use already, or cannot be used."""
+        """Use another model until then; False if it is in use already, or cannot be used."""
         if self._fallback is not None:
             return False
         self._fallback = model, until
         try:
             if self.session is not None:
                 await self.session.set_model(model)
-        except ConnectionLost:
+        except errors.ConnectionLost:
             # The next process is started with it.
             return True
-        except OutriderError:
+        except errors.OutriderError:
             self._fallback = None
             return False
         return True
@@ -278,6 +276,13 @@ class Starter(Protocol):
         ...
 
 
+class QueuedStarter(Starter):
+    """One that may let its caller wait in a queue, or refuse it."""
+
+    admitted: anyio.Event | None = None
+    """To be set once a start is not refused."""
+
+
 class DirectStarter(Starter):
     """Starts a process for each session, and ends it."""
 
@@ -305,15 +310,15 @@ class DirectStarter(Starter):
 class _Loss(NamedTuple):
     """A process that was lost in a turn, until another has taken its place."""
 
-    error: ConnectionLost
+    error: errors.ConnectionLost
     result: Result[object]
-    """What the turn comes to if it does not go on."""
+    """The result of the turn if it does not continue."""
     was_gone: bool
     """Whether it was lost before the prompt reached it, so that nothing was in flight."""
 
 
 class TurnRunner:
-    """One turn, until it is over. Runs in a task of its own, which nobody cancels but the event loop."""
+    """Runs one turn in a task of its own, which only the end of the event loop cancels."""
 
     def __init__(
         self,
@@ -346,31 +351,32 @@ class TurnRunner:
                     result = await self._try_until_done(prompt, until)
                 if result is None:
                     result = await self._stopped()
-            except OutriderError as error:
+            except errors.OutriderError as error:
                 result = Result(error=error)
             # A process that has ended is gone before the next turn, which starts another.
             await process.tidy()
             turn_log.finish(result, process.usage, process.id)
         except anyio.get_cancelled_exc_class():
-            turn_log.fail(TransportClosed("the event loop ended under the turn"))
+            turn_log.fail(errors.TransportClosed("the event loop ended under the turn"))
             raise
         except BaseException as error:  # noqa: BLE001 - raised to those that wait for the turn
-            # A handler was told to end the whole program, or something raised what nobody knows.
+            # A handler ends the whole program, or raised something unknown.
             turn_log.fail(error)
         finally:
             self._finish()
 
     async def _try_until_done(self, prompt: Prompt, until: Until) -> Result[object]:
-        """The one loop: each round starts a process if there is none, and tries once."""
+        """The one loop: each round starts a process if there is none, and makes one try."""
         process = self._process
         loss: _Loss | None = None
+        was_parked = False
         while True:
             await self._pass_gate()
             tries = self._recovery.tries
             process.phase = "restarting" if tries.restarts or tries.refusals else "busy"
             try:
-                session = await self._within_budget(process.start)
-            except (ConnectionLost, RequestTimedOut, SessionBusy, SessionNotFound, StoreError) as error:
+                session = await self._within_budget(partial(process.start, self._turn_log.admitted))
+            except _START_FAILURES as error:
                 if await self._may_start_again(error):
                     continue
                 if loss is not None:
@@ -383,19 +389,33 @@ class TurnRunner:
                 prompt, loss = following, None
             process.phase = "busy"
             was_gone = session.state is SessionState.CLOSED
-            process.sent()
+            # From now on an id that was asked for may be taken.
+            process.id = process.id or session.options.session_id
             try:
-                inner = self._inner = await session.send(prompt, until=until)
-            except ConnectionLost as error:
+                if prompt is GO_ON:
+                    inner = self._inner = await session.continue_turn(until=until)
+                    # It is gone on with, whatever becomes of it.
+                    prompt = CONTINUE
+                else:
+                    inner = self._inner = await session.send(prompt, until=until)
+            except SessionParked:
+                if prompt is not GO_ON or was_parked or not process.can_start_again:
+                    raise
+                # By this very process: the next one is offered the call.
+                was_parked = True
+                await process.end()
+                continue
+            except errors.ConnectionLost as error:
                 result = Result[object](error=error)
             else:
-                self._turn_log.add(aiter(inner).fork())
+                self._turn_log.begin(inner)
                 result = await self._follow(inner)
-            if isinstance(result.error, ApiFailed):
+            if isinstance(result.error, errors.ApiFailed):
                 if not await self._may_retry(result.error):
                     return result
-                prompt = self._next_prompt(prompt)
-            elif isinstance(result.error, ConnectionLost):
+                retry = self._policies.retry
+                prompt = (self._has_acted and retry and retry.continue_with) or _again(prompt)
+            elif isinstance(result.error, errors.ConnectionLost):
                 if not await self._may_replace(result.error, was_gone=was_gone):
                     return result
                 if is_unexpected(result.error):
@@ -410,6 +430,8 @@ class TurnRunner:
         self._check_budget()
         if gate is not None:
             self._process.phase = "waiting"
+            if gate.opens_at is not None:
+                self._turn_log.admitted.set()
             await self._process.rest((gate.opens_at or 0.0) - self._policies.clock.time())
             await self._within_budget(gate.wait)
             self._check_budget()
@@ -418,14 +440,11 @@ class TurnRunner:
         if self._policies.budget is not None:
             self._policies.budget.check(session_id=self._process.id)
 
-    def _within_budget(self, wait: Callable[[], Awaitable[T]]) -> Awaitable[T]:
+    async def _within_budget(self, wait: Callable[[], Awaitable[T]]) -> T:
         """Wait for something while no session is watched: the time of a budget runs on."""
         budget = self._policies.budget
-        return wait() if budget is None else self._wait_within(budget, wait)
-
-    async def _wait_within(self, budget: Budget, wait: Callable[[], Awaitable[T]]) -> T:
         while True:
-            with anyio.move_on_after(budget.left.wall):
+            with anyio.move_on_after(None if budget is None else budget.left.wall):
                 return await wait()
             self._check_budget()
 
@@ -435,16 +454,16 @@ class TurnRunner:
     # One try.
 
     async def _follow(self, inner: Turn[object]) -> Result[object]:
-        """Look at all that comes of a try; gives what it came to."""
+        """Read all messages of a try. Returns its result."""
         reader = aiter(inner)
         while True:
             try:
                 for message in await reader.batch():
                     self._look_at(message)
-            except FrameTooLarge:
+            except errors.FrameTooLarge:
                 # It stands in the place of one message. Those behind it come.
                 continue
-            except (StopAsyncIteration, OutriderError):
+            except (StopAsyncIteration, errors.OutriderError):
                 # Its result tells why it ended.
                 break
         result = await inner.result(check=False)
@@ -458,7 +477,7 @@ class TurnRunner:
         ):
             self._recovery.note_progress()
             self._has_acted = True
-            self._process.acted()
+            self._process.has_history = True
         if not isinstance(message, StreamEvent):
             self._turn_log.messages.append(message)
         if self._listener is not None:
@@ -469,11 +488,11 @@ class TurnRunner:
         turn_log, inner = self._turn_log, self._inner
         if inner is None:
             if turn_log.is_closed:
-                return Result(error=TransportClosed("the session was closed"))
-            return Result(error=TurnInterrupted(message="the turn was cancelled while no try was running"))
+                return Result(error=errors.TransportClosed("the session was closed"))
+            return Result(error=errors.TurnInterrupted(message="the turn was cancelled between two tries"))
         if not turn_log.is_closed:
-            with turn_log.closing, suppress(ConnectionLost):
-                turn_log.receipt = await inner.cancel()
+            with turn_log.closing, suppress(errors.ConnectionLost):
+                turn_log.receipt = await inner.cancel(grace=turn_log.grace)
         if turn_log.is_closed:
             await self._process.end()
         return await self._follow(inner)
@@ -485,7 +504,7 @@ class TurnRunner:
 
     # Trying again after the API failed.
 
-    async def _may_retry(self, error: ApiFailed) -> bool:
+    async def _may_retry(self, error: errors.ApiFailed) -> bool:
         """Wait for the next try; False if there is none."""
         retry, clock = self._policies.retry, self._policies.clock
         now = clock.time()
@@ -504,7 +523,7 @@ class TurnRunner:
             await self._wait(error, now, wait)
         return True
 
-    async def _wait(self, error: ApiFailed, now: float, wait: float) -> None:
+    async def _wait(self, error: errors.ApiFailed, now: float, wait: float) -> None:
         gate = self._policies.gate
         self._process.phase = "waiting"
         await self._process.rest(wait)
@@ -514,34 +533,28 @@ class TurnRunner:
         else:
             await self._sleep(wait)
 
-    def _next_prompt(self, prompt: Prompt) -> Prompt:
-        retry = self._policies.retry
-        if self._has_acted and retry is not None and retry.continue_with is not None:
-            return retry.continue_with
-        return _again(prompt)
-
     # Starting again after the process was lost.
 
-    async def _may_start_again(self, error: OutriderError) -> bool:
+    async def _may_start_again(self, error: errors.OutriderError) -> bool:
         """Wait before the next start, after one that failed; False if there is none."""
         recovery = self._recovery
-        if isinstance(error, SessionNotFound):
+        if isinstance(error, errors.SessionNotFound):
             return self._process.forget() and recovery.after_missing_session() is not None
         if not error.retryable or not self._process.can_start_again:
             return False
-        if isinstance(error, SessionBusy | StoreError):
+        if isinstance(error, errors.SessionBusy | errors.StoreError):
             # The last holder of the session may have been killed: its lease runs out.
-            least = (error.retry_after or 0.0) if isinstance(error, SessionBusy) else 0.0
+            least = (error.retry_after or 0.0) if isinstance(error, errors.SessionBusy) else 0.0
             return await self._wait_to_start(recovery.after_refusal(least))
         return await self._wait_to_start(recovery.after_loss())
 
-    async def _may_replace(self, error: ConnectionLost, *, was_gone: bool) -> bool:
+    async def _may_replace(self, error: errors.ConnectionLost, *, was_gone: bool) -> bool:
         """End a process that was lost, and wait before the next; False if there is none."""
         if not self._process.can_start_again:
             return False
         await self._process.end()
         if was_gone and self._is_left_over:
-            # Nobody has asked for it before: this is no more than to come back from being parked.
+            # It ended between two turns: starting it again is like coming back from being parked.
             self._is_left_over = False
             self._recovery.count_start()
             return True
@@ -578,7 +591,7 @@ class TurnRunner:
             answer = resend(restarted)
             return bool(await answer if inspect.isawaitable(answer) else answer)
         except Exception as error:
-            raise TurnFailed(message=f"`Restart.resend` failed: {error!r}") from error
+            raise errors.TurnFailed(message=f"`Restart.resend` failed: {error!r}") from error
 
 
 def _again(prompt: Prompt) -> Prompt:

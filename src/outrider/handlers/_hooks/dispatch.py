@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import logging
 import warnings
-from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 import anyio
 import msgspec
@@ -17,9 +16,9 @@ from anyio.lowlevel import checkpoint
 
 from outrider.errors import Denied, OptionsError
 from outrider.handlers._answers import deny
-from outrider.handlers._calls import Attempt, CallTimedOut, attempt, outcome_of
+from outrider.handlers._calls import Attempt, CallTimedOut, attempt_call, outcome_of, starter_of
 from outrider.handlers._hooks.events import NotAnAnswer, facts_of, read_answer, refused
-from outrider.handlers._hooks.hook import Hook, HookContext, resolve_matcher, runner_of
+from outrider.handlers._hooks.hook import Hook, HookContext, resolve_matcher, takes_context
 from outrider.handlers._router import HookHandled
 from outrider.handlers._tool_names import check_names, resolved_updates
 from outrider.wire.hooks import HookRegistration
@@ -27,7 +26,7 @@ from outrider.wire.hooks import HookRegistration
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
-    from outrider.handlers._hooks.hook import Runs
+    from outrider.handlers._calls import Start
     from outrider.handlers._router import Observe, Origin, Outcome
     from outrider.options._tool_names import ToolNames
     from outrider.wire import JsonObject
@@ -149,7 +148,8 @@ class Registered(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     hook: Hook[..., object]
-    run: Runs
+    start: Start
+    takes_context: bool
     matcher: str | None
     """As sent."""
     place: int
@@ -160,12 +160,8 @@ class Registered(msgspec.Struct, frozen=True, kw_only=True):
     wire_timeout: float
 
 
-class Answered(msgspec.Struct, frozen=True, kw_only=True):
-    """What a hook said, or stands for."""
-
-    wire: JsonObject
-    outcome: Outcome
-    error: BaseException | None = None
+Answered: TypeAlias = "tuple[JsonObject, Outcome, BaseException | None]"
+"""What a hook said or stands for, whether it answered, and what it raised."""
 
 
 class Hooks:
@@ -245,30 +241,29 @@ class Hooks:
         context = HookContext(origin, ask.tool_use_id if registered.about_tool else None)
         hook = registered.hook
         try:
-            tried = await attempt(partial(registered.run, hook_input), context, hook.timeout)
+            arguments = (hook_input, context) if registered.takes_context else (hook_input,)
+            tried = await attempt_call(registered.start, arguments, context, hook.timeout, origin)
         except BaseException as error:
-            answered = Answered(wire={}, outcome=outcome_of(error), error=error)
-            self._report(hook, context, began, answered)
+            self._report(hook, context, began, ({}, outcome_of(error), error))
             raise
         answered = _judged(tried, hook, hook_input, self._names)
-        self._report(hook, context, began, answered)
-        return answered.wire
+        if bool(self._observe):  # it says whether anybody follows
+            self._report(hook, context, began, answered)
+        return answered[0]
 
     def _report(
         self, hook: Hook[..., object], context: HookContext, began: float, answered: Answered
     ) -> None:
-        if not cast("object", self._observe):
-            # It says that nobody follows.
-            return
+        wire, outcome, error = answered
         self._observe(
             HookHandled(
                 seconds=perf_counter() - began,
-                outcome=answered.outcome,
-                error=answered.error,
+                outcome=outcome,
+                error=error,
                 tool_use_id=context.tool_use_id,
                 event=hook.event,
                 name=hook.name,
-                answer=answered.wire,
+                answer=wire,
             )
         )
 
@@ -312,7 +307,8 @@ def _in_order(
         yield Registered(
             id=f"hook_{start + place}",
             hook=hook,
-            run=runner_of(hook),
+            start=starter_of(hook.function),
+            takes_context=takes_context(hook),
             matcher=sent_matcher(hook, names),
             place=place,
             lines=lines if hook.in_order else None,
@@ -331,14 +327,15 @@ def _judged(
     if error is None:
         try:
             wire = read_answer(value, hook.event, hook_input, strict=hook.fails == "closed")
-            _resolve_updates(wire, hook_input, names)
-            return Answered(wire=wire, outcome="answered")
+            if hook.event == "PermissionRequest":
+                _resolve_updates(wire, hook_input, names)
+            return wire, "answered", None
         except (NotAnAnswer, OptionsError) as nonsense:
             error = nonsense
     outcome: Outcome = "timed_out" if tried.outcome == "timed_out" else "failed"
     log.error("the hook %s for %s failed %s", hook.name, hook.event, hook.fails, exc_info=error)
     wire = refused(hook.event, _why(hook, error), hook_input) if hook.fails == "closed" else {}
-    return Answered(wire=wire, outcome=outcome, error=error)
+    return wire, outcome, error
 
 
 def _resolve_updates(wire: JsonObject, hook_input: HookInput, names: Callable[[], ToolNames]) -> None:

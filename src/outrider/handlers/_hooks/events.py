@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, get_args
 import msgspec
 from msgspec import UNSET
 
-from outrider.errors import OutriderError, UsageError
+from outrider.errors import UsageError
 from outrider.handlers._answers import Answer, Verdict
 from outrider.redaction import preview_value
 from outrider.wire import JsonObject, encode
 from outrider.wire import hooks as wire_hooks
 from outrider.wire._tolerant import is_object
-from outrider.wire.choices import ASSISTANT_MESSAGE_ERRORS
+from outrider.wire._value import PlainObject
+from outrider.wire.choices import ASSISTANT_MESSAGE_ERRORS, EXIT_REASONS
 from outrider.wire.hooks import (
     HOOK_EVENTS,
     AsyncHookOutput,
@@ -35,24 +36,24 @@ if TYPE_CHECKING:
 
 
 Refusal: TypeAlias = Literal["permission", "decision", "block"]
-"""How a refusal is spelled: `permissionDecision`, the `decision` of a permission request, or `block`."""
+"""The form of a refusal: `permissionDecision`, the `decision` of a permission request, or `block`."""
 
 Fails: TypeAlias = Literal["open", "closed"]
-"""What a hook that fails stands for: no answer, or a refusal."""
+"""What the failure of a hook means: no answer, or a refusal."""
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
     """What a hook can do about an event."""
 
     refusal: Refusal | None = None
-    """How it keeps the thing from happening; None if it cannot."""
+    """How it prevents what is about to happen; None if it cannot."""
     stops: bool = False
-    """Whether it can end the turn. Some events take the words and go on all the same: those have False."""
+    """Whether it can end the turn. False also for events that accept a stop and continue."""
     ends: bool = False
-    """Whether a refusal ends the turn anyway. A prompt that was refused is gone; after a stop it is kept, and
-    goes to the model with the next one."""
+    """Whether a refusal ends the turn anyway. A refused prompt is dropped; after a stop it is kept, and the
+    model gets it with the next one."""
     context: bool = False
-    """Whether it can tell the model something."""
+    """Whether it can add to what the model sees."""
     changes: str | None = None
     """The field of the input that it can change."""
     asks: bool = False
@@ -62,13 +63,13 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     tool: bool = False
     """Whether the event is about one tool call."""
     words: tuple[str, ...] = ()
-    """All that a matcher may name, if that is known, and not names of tools."""
+    """Everything that a matcher may name, if that is known and not names of tools."""
     fails: Fails = "open"
-    """What a hook that fails stands for, unless its user says otherwise."""
+    """What the failure of a hook means by default."""
     can_close: bool = True
-    """Whether a refusal holds anything back."""
+    """Whether a refusal prevents anything."""
     unseen: str = ""
-    """When the event does not come, if there is such a case."""
+    """When the event is not delivered, if there is such a case."""
 
 
 _NEVER: Final = "The agent has never been seen to deliver it to a hook in this process"
@@ -78,7 +79,7 @@ _COMPACTIONS: Final = ("manual", "auto")
 _PROMPT: Final = Event(refusal="block", stops=True, ends=True, context=True, matcher=False, fails="closed")
 _GATE: Final = Event(refusal="block", matcher=False)
 _STOP: Final = Event(refusal="block", stops=True, context=True)
-_TOLD: Final = Event(context=True)
+_CONTEXT: Final = Event(context=True)
 _SEEN: Final = Event()
 
 EVENTS: Final[dict[str, Event]] = {
@@ -115,18 +116,18 @@ EVENTS: Final[dict[str, Event]] = {
         " session, nor when one is resumed or forked.",
     ),
     "SessionEnd": Event(
-        words=("clear", "resume", "logout", "prompt_input_exit", "other", "bypass_permissions_disabled"),
+        words=(*EXIT_REASONS, "bypass_permissions_disabled"),
         unseen="The agent delivers it only when the conversation is cleared or a signal ends the agent, not"
         " at the end of a session that is closed.",
     ),
     "Stop": msgspec.structs.replace(_STOP, matcher=False),
     "StopFailure": Event(words=ASSISTANT_MESSAGE_ERRORS),
-    "SubagentStart": _TOLD,
+    "SubagentStart": _CONTEXT,
     "SubagentStop": _STOP,
     "PreCompact": Event(refusal="block", words=_COMPACTIONS),
     "PostCompact": Event(words=_COMPACTIONS),
     "PreModelSwitch": Event(refusal="permission", asks=True, fails="closed"),
-    "PostModelSwitch": _TOLD,
+    "PostModelSwitch": _CONTEXT,
     "PermissionRequest": Event(
         refusal="decision", stops=True, changes="tool_input", tool=True, fails="closed"
     ),
@@ -158,7 +159,7 @@ _UNKNOWN: Final = Event(refusal="block", stops=True, context=True)
 
 
 def facts_of(event: str) -> Event:
-    """What is known of an event. One that the agent has learnt since is taken at its word."""
+    """The facts of an event. A new event of the agent may do anything."""
     return EVENTS.get(event, _UNKNOWN)
 
 
@@ -202,11 +203,11 @@ def encode_answer(answer: Answer, hook_input: HookInput | str) -> JsonObject:
 
 
 def refused(event: str, reason: str, hook_input: HookInput) -> JsonObject:
-    """What a hook that fails closed says, as sent."""
+    """The answer of a hook that fails closed, as sent."""
     answer = Answer(verdict="deny", reason=reason)
     if event == "PostToolUse" or getattr(hook_input, "stop_hook_active", False) is True:
-        # The tool has run, and only the end of the turn keeps the model from its result. And to a model that
-        # wants to stop a refusal means to go on, which must not be for ever.
+        # The tool has run, and only the end of the turn keeps its result from the model. A model that wants
+        # to stop would continue after a refusal, which must not be for ever.
         return {"decision": "block", "reason": reason, "continue": False, "stopReason": reason}
     return encode_answer(answer, event)
 
@@ -239,12 +240,12 @@ def _decision(answer: Answer, changed: object) -> JsonObject:
 
 
 def _changed(answer: Answer, hook_input: HookInput | str, event: str, facts: Event) -> object:
-    """What the changed field of the input is to be; UNSET if it stays."""
+    """The new value of the changed field of the input; UNSET if it stays."""
     if not answer.changes:
         return answer.value
     if isinstance(hook_input, str):
         raise UsageError(
-            f"The keys that a {event} hook changes need the rest of what it was told",
+            f"The keys that a {event} hook changes need the rest of its input",
             hint="Give the input of the event in place of its name.",
         )
     before: object = getattr(hook_input, facts.changes or "", None)
@@ -273,13 +274,13 @@ def _key_of_change(hook_input: HookInput | str, facts: Event) -> str:
 def _problems(answer: Answer, event: str, facts: Event) -> Iterator[str]:
     match answer.verdict:
         case "allow" if facts.refusal is None:
-            yield "allow anything: it only gets to know of it"
+            yield "allow anything: it is only notified"
         case "deny" | "block" if facts.refusal is None:
-            yield "keep it from happening: it only gets to know of it"
+            yield "prevent anything: it is only notified"
         case "ask" if not facts.asks:
-            yield "have somebody asked"
+            yield "ask anybody"
         case "defer" if not facts.defers:
-            yield "put anything off"
+            yield "defer anything"
         case "stop" if not facts.stops:
             yield "end the turn"
         case "later" if msgspec.structs.replace(answer, verdict=None, timeout=None) != _PLAIN:
@@ -291,21 +292,21 @@ def _problems(answer: Answer, event: str, facts: Event) -> Iterator[str]:
     if answer.interrupt and not facts.stops:
         yield "end the turn"
     if answer.context is not None and not facts.context:
-        yield "tell the model anything"
+        yield "add to what the model sees"
     if answer.notice is not None and event == "WorktreeCreate":
-        # The agent takes any text that it finds there for the path.
+        # The agent would read the text as the path.
         yield "show the user anything"
     if answer.updates and (facts.refusal != "decision" or answer.verdict != "allow"):
         yield "change the permission settings: only allow() in a PermissionRequest hook can"
     if answer.changes or answer.value is not UNSET:
         if facts.changes is None:
-            yield "change what it was told"
+            yield "change its input"
         elif facts.refusal == "decision" and answer.verdict != "allow":
             yield "change the input without an allow()"
 
 
 def _hint(event: str, facts: Event) -> str:
-    """What the event can say."""
+    """The answers that the event accepts."""
     words = ["allow()", "deny(…)"] if facts.refusal else []
     words += ["ask()"] * facts.asks + ["defer()"] * facts.defers + ["stop()"] * facts.stops
     words += ["add_context(…)"] * facts.context
@@ -319,22 +320,55 @@ def _hint(event: str, facts: Event) -> str:
 
 
 class NotAnAnswer(ValueError):
-    """What a hook returned says nothing to the agent; the text says what is wrong with it."""
+    """A hook returned something that is not an answer; the text says why."""
 
 
 def read_answer(value: object, event: str, hook_input: HookInput, *, strict: bool) -> JsonObject:
-    """What a hook of an event returned, as sent; empty if it says nothing.
+    """The answer that a hook of an event returned, as sent; empty for none.
 
-    `strict` refuses keys that the agent does not know as well: a misspelled verdict would be no verdict.
+    `strict` also rejects keys that the agent does not know: a verdict with a typo would be no verdict.
     Raises `NotAnAnswer`.
     """
     if value is None:
-        return {}
+        return PlainObject()
+    if (plain := _plain_answer(value, event)) is not None:
+        return plain
     wire = _encode(value, event, hook_input)
-    # What `Answer` spells is right, but for what the user put into it.
-    if wire and not (isinstance(value, Answer) and value.is_plain):
+    # An `Answer` is valid, except for values of the user in it.
+    if isinstance(value, Answer) and value.is_plain:
+        return PlainObject(wire)
+    if wire:
         _check(wire, event, strict=strict)
     return wire
+
+
+_TEXT_OR_TRUTH: Final = frozenset((str, bool))
+
+
+def _plain_answer(value: object, event: str) -> PlainObject | None:
+    """A dict that can be sent as it is: nearly all answers are. None: it needs a closer look."""
+    if type(value) is not dict:
+        return None
+    answer, own = PlainObject(cast("JsonObject", value)), None
+    if type(answer.get("hookSpecificOutput")) is dict:
+        # Copied: it is the hook's, and may change.
+        own = answer["hookSpecificOutput"] = answer["hookSpecificOutput"].copy()
+        if own.get("hookEventName") != event:
+            return None
+        for each in own.values():
+            if type(each) not in _TEXT_OR_TRUTH:
+                return None
+    for each in answer.values():
+        if type(each) not in _TEXT_OR_TRUTH and each is not own:
+            return None
+    if "async" in answer:
+        # It has a form of its own.
+        return None
+    try:
+        msgspec.convert(answer, _shape_of(event, strict=True))
+    except ValueError:
+        return None
+    return answer
 
 
 def _encode(value: object, event: str, hook_input: HookInput) -> JsonObject:
@@ -359,7 +393,7 @@ def _encode(value: object, event: str, hook_input: HookInput) -> JsonObject:
 
 
 def _completed(wire: JsonObject, event: str) -> JsonObject:
-    """Without nulls, which the agent refuses together with all around them, and with the event's name."""
+    """Without nulls, for which the agent rejects the whole answer, and with the event's name."""
     wire = {key: item for key, item in wire.items() if item is not None}
     own: object = wire.get("hookSpecificOutput")
     if is_object(own):
@@ -369,20 +403,21 @@ def _completed(wire: JsonObject, event: str) -> JsonObject:
 
 
 def _check(wire: JsonObject, event: str, *, strict: bool) -> None:
-    # "Later" goes with nothing else: whatever else it said would not count.
-    kind = _Later if wire.get("async") is True else _shape_of(event, strict)
+    # "Later" allows nothing else in the answer: the agent would ignore it.
+    kind = _Later if wire.get("async") is True else _shape_of(event, strict=strict)
     try:
         msgspec.convert(wire, kind)
         own: JsonObject = wire.get("hookSpecificOutput") or {}
         unchecked = own.values() if strict else (*wire.values(), *own.values())
         if not all(each is own or isinstance(each, str | bool) for each in unchecked):
-            # All else is plain by its type.
+            # Its type shows that anything else is plain JSON.
             encode(wire)
-    except (msgspec.ValidationError, OutriderError, RecursionError, TypeError) as error:
+    except Exception as error:
+        # Also what objects of the user's raise, and texts that are no Unicode.
         raise NotAnAnswer(f"{preview_value(wire)} is not an answer to {event}: {error}") from error
 
 
-# How an answer has to look, for each event.
+# The schema of the answers to each event.
 
 
 class _Later(msgspec.Struct, forbid_unknown_fields=True):
@@ -408,12 +443,12 @@ _CLOSED: Final[dict[str, object]] = {
     "permission_decision": Literal["allow", "deny", "ask", "defer"],
     "action": Literal["accept", "decline", "cancel"],
 }
-"""What has to be one of a few words: the agent refuses all others."""
+"""Fields that take a few words only: the agent rejects all others."""
 
 
 @cache
-def _shape_of(event: str, strict: bool) -> type:
-    """What an answer to the event has to be like."""
+def _shape_of(event: str, *, strict: bool) -> type:
+    """The type of an answer to the event."""
     fields: list[Any] = [
         ("is_async", bool, msgspec.field(default=False, name="async")),
         ("continue_", bool, msgspec.field(default=True, name="continue")),
@@ -429,10 +464,10 @@ def _shape_of(event: str, strict: bool) -> type:
 
 
 def _own_shape_of(event: str, strict: bool) -> object:
-    """What the part of an answer has to be like that only this event has."""
+    """The type of the part of an answer that only this event has."""
     kind: type[SpecificOutput] | None = getattr(wire_hooks, f"{event}Output", None)
     if kind is None and event in HOOK_EVENTS:
-        # The agent refuses an answer with a part that the event does not have.
+        # The agent rejects an answer with a part that the event does not have.
         return type(None)
     fields: list[Any] = []
     if event == "PermissionRequest":

@@ -28,7 +28,7 @@ from typing import (
 )
 
 from outrider.errors import OptionsError
-from outrider.handlers._calls import CallContext, is_async, name_of
+from outrider.handlers._calls import CallContext, name_of
 from outrider.handlers._hooks.events import EVENTS, Fails, facts_of
 from outrider.options._forms import NEW_EVENT
 from outrider.options._tool_names import ambiguous, is_pattern, known_tools, tool_name
@@ -43,9 +43,7 @@ if TYPE_CHECKING:
 
     from outrider.handlers._answers import Answer
     from outrider.options._tool_names import ToolNames
-    from outrider.wire.hooks import HookInput
 
-    Runs: TypeAlias = Callable[[HookInput, "HookContext"], object]
     Said: TypeAlias = (
         Answer
         | wire.HookOutput
@@ -64,12 +62,11 @@ if TYPE_CHECKING:
 Matcher: TypeAlias = (
     str | re.Pattern[str] | Callable[..., object] | Sequence[str | Callable[..., object]] | None
 )
-"""A name, a pattern, a tool of yours, or a list of names: of tools, or of what else an event tells apart.
-None: all."""
+"""A name, a pattern, a tool of yours, or a list of names: of tools, or of causes of an event. None: all."""
 
 _EVERYTHING: Final = ("", "*")
 _NAMES: Final = re.compile(r"[\w ,|-]*\Z", re.ASCII)
-"""The agent takes these for a list of whole names, and all else for a pattern that it searches for."""
+"""The agent reads this as a list of whole names, and anything else as a pattern to search for."""
 _RULE: Final = re.compile(r"\w+\(.*\)\Z", re.DOTALL)
 _SPECIAL: Final = re.compile(r"[\\^$.*+?()\[\]{}|/]")
 _GROUPED: Final = re.compile(r"(\^?)\((?:\?:)?(?!\?)([^()]*)\)(\$?)\Z")
@@ -126,19 +123,19 @@ def resolve_matcher(place: str, matcher: str, names: ToolNames, *, allow_unknown
                 raise
             tools = (name,)
         if len(tools) > 1 and {*tools} - {*given, names.aliases.get(name)}:
-            # What a hook says of one tool, it would say of the other: it may allow, and it may deny.
+            # The hook would decide about the other tool, too.
             raise ambiguous(place, name, tools)
-        # All tools of a server, which the agent would take for the name of one tool.
+        # All tools of a server: the agent would read it as the name of one tool.
         found += [f"{tool}__*" if names.is_server(tool) else tool for tool in tools]
     if not any(is_pattern(tool) for tool in found):
         return matcher if found == given else "|".join(dict.fromkeys(found))
-    spelled = (".*".join(_SPECIAL.sub(_escaped, part) for part in tool.split("*")) for tool in found)
-    return f"^(?:{'|'.join(dict.fromkeys(spelled))})$"
+    patterns = (".*".join(_SPECIAL.sub(_escaped, part) for part in tool.split("*")) for tool in found)
+    return f"^(?:{'|'.join(dict.fromkeys(patterns))})$"
 
 
 def _check_finds(place: str, pattern: str, names: ToolNames, *, allow_unknown: bool) -> None:
     regex = _compiled(pattern)
-    # One that speaks of full names is about these: `^(?!mcp__)` means the built-in tools.
+    # A pattern with `mcp` in it is about full names: `^(?!mcp__)` means the built-in tools.
     for full, short in () if "mcp" in pattern else names.own.items():
         if any(regex.search(each) for each in short) and not regex.search(full):
             raise OptionsError(
@@ -158,10 +155,10 @@ def _check_finds(place: str, pattern: str, names: ToolNames, *, allow_unknown: b
 
 
 def _may_find_unknown(pattern: str, names: ToolNames) -> bool:
-    """Whether a pattern may find a tool that nobody here knows, going by what its name has to begin with."""
+    """Whether a pattern may match a tool that is not known here, judged by the beginning of the name."""
     beginning = _beginning_of(pattern)
     if beginning == "mcp__":
-        # Whatever servers there are: that misspells none.
+        # It fits any server, and is no misspelling of one.
         return True
     is_bound = pattern.startswith("^") or beginning.startswith("mcp__")
     return names.may_be_unknown((is_bound and beginning) or "mcp__")
@@ -173,7 +170,7 @@ def _beginning_of(pattern: str) -> str:
 
 
 def _alternatives(pattern: str) -> list[str]:
-    """The parts of a pattern of which each has to find something: `^(Bash|Write)$` has two."""
+    """The alternatives of a pattern, each of which must match something: `^(Bash|Write)$` has two."""
     found: list[str] = []
     for part in _split(pattern):
         grouped = _GROUPED.match(part)
@@ -223,9 +220,9 @@ def _text_of(matcher: object, is_tool: bool) -> str:
         if isinstance(text, bytes) or pattern.flags & ~re.UNICODE:
             raise OptionsError(
                 f"The agent takes no pattern with flags, or of bytes: {matcher!r}",
-                hint="Spell it without, such as '[Bb]ash' in place of re.IGNORECASE.",
+                hint="Write it without them: '[Bb]ash' in place of re.IGNORECASE.",
             )
-        # What has no special character would be taken for whole names.
+        # Without a special character it would be read as whole names.
         return f"(?:{text})" if _NAMES.match(text) else text
     if isinstance(matcher, list | tuple):
         names = [tool_name("`matcher`", name) for name in cast("Sequence[object]", matcher)]
@@ -271,7 +268,7 @@ def _check_pattern(pattern: str) -> None:
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:
-    # JavaScript has names of groups without the P.
+    # JavaScript names groups without the P.
     return re.compile(re.sub(r"\(\?<(?=\w)", "(?P<", pattern))
 
 
@@ -281,12 +278,14 @@ P = ParamSpec("P")
 T = TypeVar("T")
 R_co = TypeVar("R_co", covariant=True)
 
+_OPTIONS: Final = ("matcher", "timeout", "fails", "allow_unknown", "in_order", "allow_undelivered")
+
 DEFAULT_TIMEOUT: Final = 60.0
-"""Seconds; what a hook does holds the agent up."""
+"""Seconds; the agent waits for hooks."""
 
 
 class HookContext(CallContext):
-    """What a hook's function can know about the call beside the input: pass it as a second parameter."""
+    """Information about the call beside the input: the second parameter of a hook's function."""
 
 
 class Hook(Generic[P, R_co]):
@@ -307,7 +306,7 @@ class Hook(Generic[P, R_co]):
         in_order: bool = True,
         allow_undelivered: bool = False,
     ) -> None:
-        """Raises `OptionsError` for what cannot work."""
+        """Raises `OptionsError` for invalid arguments."""
         if not callable(function):
             raise OptionsError(
                 f"A hook must be a function, not {type(function).__name__}",
@@ -347,16 +346,7 @@ class Hook(Generic[P, R_co]):
 
     def on(self, function: Callable[..., T]) -> Hook[..., T]:
         """The same for another function."""
-        return Hook(
-            function,
-            self.event,
-            matcher=self.matcher,
-            timeout=self.timeout,
-            fails=self.fails,
-            allow_unknown=self.allow_unknown,
-            in_order=self.in_order,
-            allow_undelivered=self.allow_undelivered,
-        )
+        return Hook(function, self.event, **{name: getattr(self, name) for name in _OPTIONS})
 
     def __get__(self, instance: object, owner: type | None = None) -> Hook[..., R_co]:
         if instance is None:
@@ -364,7 +354,7 @@ class Hook(Generic[P, R_co]):
         return self.on(cast("Any", self.function).__get__(instance, owner))
 
     def __reduce__(self) -> str:
-        # By name, as functions are: it stands where its function did.
+        # By name, as functions are pickled: it has replaced its function.
         return cast("str", getattr(self, "__qualname__", self.name))
 
     def __repr__(self) -> str:
@@ -372,32 +362,13 @@ class Hook(Generic[P, R_co]):
         return f"<Hook {self.name} for {self.event}{matcher}, fails {self.fails}>"
 
 
-def runner_of(hook: Hook[..., object]) -> Runs:
-    """The hook's function with two parameters, the input and the context, even if it takes only the first.
-
-    Raises `OptionsError` if it takes neither one nor both.
-    """
-    function = hook.function
-    if _takes_context(hook):
-        return function
-    if is_async(function):
-
-        async def run_async(hook_input: HookInput, context: HookContext) -> object:
-            return await cast("Awaitable[object]", function(hook_input))
-
-        return run_async
-
-    def run(hook_input: HookInput, context: HookContext) -> object:
-        return function(hook_input)
-
-    return run
-
-
-def _takes_context(hook: Hook[..., object]) -> bool:
+def takes_context(hook: Hook[..., object]) -> bool:
+    """Whether the hook's function takes the context beside the input. Raises `OptionsError` if it can be
+    called neither with both nor with the input alone."""
     try:
         signature = inspect.signature(hook.function)
     except (TypeError, ValueError):
-        # Some that are not written in Python do not tell.
+        # Some functions that are not written in Python have no signature.
         return False
     places = [each for each in signature.parameters.values() if each.kind in _POSITIONAL]
     wanted = [each for each in places if each.default is each.empty]
@@ -458,11 +429,11 @@ def _read_fails(fails: object, event: str) -> Fails:
 
 R = TypeVar("R", bound="Said | Awaitable[Said]")
 Owner = TypeVar("Owner")
-Told = TypeVar("Told")
+Input = TypeVar("Input")
 
 
 class How(TypedDict, total=False):
-    """How a hook is to be called."""
+    """The options of a hook."""
 
     matcher: Matcher
     timeout: float | None
@@ -470,15 +441,15 @@ class How(TypedDict, total=False):
     allow_unknown: bool
 
 
-class HookFor(Protocol[Told]):
+class HookFor(Protocol[Input]):
     """Makes a hook of a function that takes the input of an event, or of a method that does."""
 
     @overload
-    def __call__(self, function: Callable[Concatenate[Told, P], R], /) -> Hook[Concatenate[Told, P], R]: ...
+    def __call__(self, function: Callable[Concatenate[Input, P], R], /) -> Hook[Concatenate[Input, P], R]: ...
     @overload
     def __call__(
-        self, function: Callable[Concatenate[Owner, Told, P], R], /
-    ) -> Hook[Concatenate[Owner, Told, P], R]: ...
+        self, function: Callable[Concatenate[Owner, Input, P], R], /
+    ) -> Hook[Concatenate[Owner, Input, P], R]: ...
 
 
 @overload

@@ -1,6 +1,6 @@
 """Answers questions of MCP servers and dialogs of the agent with the user's callbacks, and reads forms.
 
-An invalid answer cancels the question. The agent's own questions are in `questions`.
+An invalid answer cancels the question. The agent's own questions are in `requests`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import logging
 import math
 from collections.abc import Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, cast
 
 import msgspec
 
@@ -26,7 +26,7 @@ from outrider.wire.control import DialogResult, ElicitationResult
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from outrider.handlers._router import Observe, Origin
+    from outrider.handlers._router import Handled, Observe, Origin
     from outrider.wire import JsonObject
     from outrider.wire.control import Elicitation, RequestUserDialog
 
@@ -73,43 +73,31 @@ class FormField(msgspec.Struct, frozen=True, kw_only=True, rename="camel", repr_
 
     def error_in(self, value: object) -> str:
         """What is wrong with a value for the field; empty if nothing is."""
+        offered = [choice.value for choice in self.choices]
+        listed = ", ".join(map(repr, offered))
         match self.type:
+            case "string" if not isinstance(value, str):
+                return "must be a text"
             case "string":
-                return self._text_error(value)
+                return _range_error(len(cast(str, value)), self.min_length, self.max_length, "characters")
             case "number" | "integer":
-                return self._number_error(value)
+                if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+                    return "must be a number"
+                if self.type == "integer" and value != int(value):
+                    return "must be a whole number"
+                return _range_error(value, self.minimum, self.maximum, "")
             case "boolean":
                 return "" if isinstance(value, bool) else "must be True or False"
             case "choice":
-                return "" if self._offers(value) else f"must be one of {self._offered}"
+                return "" if value in offered else f"must be one of {listed}"
+            case "choices" if not is_list(value) or not all(each in offered for each in value):
+                return f"must be a list of {listed}"
             case "choices":
-                return self._list_error(value)
+                return _range_error(
+                    len(cast("list[object]", value)), self.min_items, self.max_items, "choices"
+                )
             case "other":
                 return ""
-
-    def _text_error(self, value: object) -> str:
-        if not isinstance(value, str):
-            return "must be a text"
-        return _range_error(len(value), self.min_length, self.max_length, "characters")
-
-    def _number_error(self, value: object) -> str:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            return "must be a number"
-        if self.type == "integer" and value != int(value):
-            return "must be a whole number"
-        return _range_error(value, self.minimum, self.maximum, "")
-
-    def _list_error(self, value: object) -> str:
-        if not is_list(value) or not all(map(self._offers, value)):
-            return f"must be a list of {self._offered}"
-        return _range_error(len(value), self.min_items, self.max_items, "choices")
-
-    def _offers(self, value: object) -> bool:
-        return isinstance(value, str) and any(choice.value == value for choice in self.choices)
-
-    @property
-    def _offered(self) -> str:
-        return ", ".join(repr(choice.value) for choice in self.choices)
 
 
 def _range_error(number: float, least: float | None, most: float | None, unit: str) -> str:
@@ -154,14 +142,8 @@ def _kind(schema: JsonObject) -> tuple[FieldType, tuple[Choice, ...]]:
             return "choice", choices
         case "array" if choices := _choices(schema.get("items")):
             return "choices", choices
-        case "string":
-            return "string", ()
-        case "number":
-            return "number", ()
-        case "integer":
-            return "integer", ()
-        case "boolean":
-            return "boolean", ()
+        case "string" | "number" | "integer" | "boolean" as kind:
+            return kind, ()
         case _:
             return "other", ()
 
@@ -197,6 +179,7 @@ def _text(value: object) -> str:
 # Questions and dialogs.
 
 _ACTIONS: Final = ("accept", "decline", "cancel")
+_Result: TypeAlias = ElicitationResult | DialogResult
 
 
 def accept(content: Mapping[str, Json] | None = None) -> ElicitationResult:
@@ -224,7 +207,7 @@ class ElicitationRequest(CallContext):
     def __init__(self, ask: Elicitation, origin: Origin) -> None:
         super().__init__(origin)
         self.ask: Final = ask
-        """The request as the wire has it; not to be changed."""
+        """The request as received; do not change it."""
         self.server: Final[str] = ask.mcp_server_name
         self.message: Final[str] = ask.message
         """What the server wants, in words."""
@@ -244,6 +227,31 @@ class ElicitationRequest(CallContext):
         """The server's name for people."""
         self.description: Final[str | None] = ask.description
 
+    _refused, _cancelled = decline(), cancel()
+
+    @property
+    def _what(self) -> str:
+        return f"a question of {self.server}"
+
+    def _handled(self, result: _Result, common: JsonObject) -> Handled:
+        action = cast("ElicitationResult", result).action
+        return ElicitationHandled(server=self.server, action=action, **common)
+
+    def _read(self, value: object) -> ElicitationResult:
+        if value is None or value is False:
+            return decline()
+        if value is True:
+            defaults = {field.name: field.default for field in self.fields if field.default is not None}
+            return _accepted(defaults or None, self)
+        if isinstance(value, ElicitationResult):
+            if value.action not in _ACTIONS:
+                raise NotAnAnswer(f"there is no action {preview_value(value.action)}")
+            return _accepted(value.content, self) if value.action == "accept" else value
+        if is_object(value):
+            return _accepted(value, self)
+        wanted = "return a dict, True, decline() or cancel()"
+        raise NotAnAnswer(f"{preview_value(value)} is not an answer: {wanted}")
+
     def __repr__(self) -> str:
         return f"<ElicitationRequest of {self.server}: {preview(self.message, 80)}>"
 
@@ -257,127 +265,98 @@ class DialogRequest(CallContext):
     def __init__(self, ask: RequestUserDialog, origin: Origin) -> None:
         super().__init__(origin, ask.tool_use_id)
         self.ask: Final = ask
-        """The request as the wire has it; not to be changed."""
+        """The request as received; do not change it."""
         self.kind: Final[str] = ask.dialog_kind
         self.payload: Final[Json] = ask.payload
         """What the dialog is about; its form depends on the kind."""
+
+    _refused = _cancelled = DialogResult("cancelled")
+
+    @property
+    def _what(self) -> str:
+        return f"a dialog {self.kind!r}"
+
+    def _handled(self, result: _Result, common: JsonObject) -> Handled:
+        given = cast("DialogResult", result).result
+        return DialogHandled(kind=self.kind, result=given, tool_use_id=self.tool_use_id, **common)
+
+    def _read(self, value: object) -> DialogResult:
+        if value is None:
+            return DialogResult("cancelled")
+        if isinstance(value, DialogResult):
+            if value.behavior == "cancelled":
+                return value
+            value = value.result
+        return DialogResult("completed", _as_json(value))
 
     def __repr__(self) -> str:
         return f"<DialogRequest {self.kind} {preview_value(self.payload)}>"
 
 
 class NotAnAnswer(ValueError):
-    """What a callback returned answers nothing; the text says what is wrong with it."""
+    """A callback returned something that is not an answer; the text says why."""
 
 
-class Elicitations:
-    """Answers what MCP servers ask during one session."""
+# How a request is answered belongs to its class, but not to its public methods.
+# pyright: reportPrivateUsage=false
+class _Answers:
+    """Answers one kind of request during a session; an invalid answer cancels it."""
+
+    request: ClassVar[type[ElicitationRequest | DialogRequest]]
 
     def __init__(
-        self, on_elicitation: Callable[..., object] | None, observe: Observe, timeout: float | None = None
+        self, callback: Callable[..., object] | None, observe: Observe, timeout: float | None = None
     ) -> None:
-        """`timeout`: how many seconds the callback may take. None: as long as it likes."""
-        self._callback = on_elicitation
+        """`timeout`: how many seconds the callback may take. None: no limit."""
+        self._callback = callback
         self._observe = observe
         self._timeout = timeout
 
-    async def answer(self, ask: Elicitation, origin: Origin) -> JsonObject:
-        """The answer, as sent. Raises nothing but cancellation and what ends programs."""
+    async def answer(self, ask: Any, origin: Origin) -> JsonObject:  # noqa: ANN401 - what `request` takes
+        """The answer, as sent. Raises only cancellation and exceptions that end programs."""
         began = perf_counter()
+        request = self.request(ask, origin)
+        tried, result = Attempt(outcome="answered"), request._cancelled
         try:
-            tried, result = await self._answered(ask, origin)
+            tried, result = await self._answered(request)
         except Exception as error:  # noqa: BLE001 - a mistake of ours, or of an object that was looked at
-            tried, result = Attempt(outcome="failed", error=error), cancel()
-            _log_failure(tried, "Outrider", "a server's question")
+            tried = Attempt(outcome="failed", error=error)
+            _log_failure(tried, "Outrider", request._what)
         except BaseException as error:
-            self._report(ask, began, _given_up(error), cancel())
+            tried = Attempt(outcome=outcome_of(error), error=error)
             raise
-        self._report(ask, began, tried, result)
+        finally:
+            common = {"seconds": perf_counter() - began, "outcome": tried.outcome, "error": tried.error}
+            self._observe(request._handled(result, common))
         return result.to_wire()
 
-    async def _answered(self, ask: Elicitation, origin: Origin) -> tuple[Attempt, ElicitationResult]:
+    async def _answered(self, request: ElicitationRequest | DialogRequest) -> tuple[Attempt, _Result]:
         if self._callback is None:
-            return Attempt(outcome="answered"), decline()
-        who, what = name_of(self._callback), f"a question of {ask.mcp_server_name}"
-        request = ElicitationRequest(ask, origin)
+            return Attempt(outcome="answered"), request._refused
+        who = name_of(self._callback)
         tried = await attempt(self._callback, request, self._timeout)
         if isinstance(tried.error, Denied):
-            return Attempt(outcome="answered"), decline()
+            return Attempt(outcome="answered"), request._refused
         if tried.outcome != "answered":
-            _log_failure(tried, who, what)
-            return tried, cancel()
+            _log_failure(tried, who, request._what)
+            return tried, request._cancelled
         try:
-            return tried, _read(tried.value, request)
+            return tried, request._read(tried.value)
         except NotAnAnswer as error:
-            log.error("%s did not answer %s: cancelled, because %s", who, what, error)  # noqa: TRY400
-            return Attempt(outcome="failed", error=error), cancel()
-
-    def _report(self, ask: Elicitation, began: float, tried: Attempt, result: ElicitationResult) -> None:
-        self._observe(
-            ElicitationHandled(
-                seconds=perf_counter() - began,
-                outcome=tried.outcome,
-                error=tried.error,
-                server=ask.mcp_server_name,
-                action=result.action,
-            )
-        )
+            log.error("%s did not answer %s: cancelled, because %s", who, request._what, error)  # noqa: TRY400
+            return Attempt(outcome="failed", error=error), request._cancelled
 
 
-class Dialogs:
+class Elicitations(_Answers):
+    """Answers what MCP servers ask during one session."""
+
+    request = ElicitationRequest
+
+
+class Dialogs(_Answers):
     """Answers the dialogs of one session's agent."""
 
-    def __init__(
-        self, on_user_dialog: Callable[..., object], observe: Observe, timeout: float | None = None
-    ) -> None:
-        """`timeout`: how many seconds the callback may take. None: as long as it likes."""
-        self._callback = on_user_dialog
-        self._observe = observe
-        self._timeout = timeout
-
-    async def answer(self, ask: RequestUserDialog, origin: Origin) -> JsonObject:
-        """How the dialog ended, as sent. Raises nothing but cancellation and what ends programs."""
-        began = perf_counter()
-        try:
-            tried, result = await self._answered(ask, origin)
-        except Exception as error:  # noqa: BLE001 - a mistake of ours, or of an object that was looked at
-            tried, result = Attempt(outcome="failed", error=error), DialogResult("cancelled")
-            _log_failure(tried, "Outrider", "a dialog")
-        except BaseException as error:
-            self._report(ask, began, _given_up(error), None)
-            raise
-        self._report(ask, began, tried, result.result)
-        return result.to_wire()
-
-    async def _answered(self, ask: RequestUserDialog, origin: Origin) -> tuple[Attempt, DialogResult]:
-        who, what = name_of(self._callback), f"a dialog {ask.dialog_kind!r}"
-        tried = await attempt(self._callback, DialogRequest(ask, origin), self._timeout)
-        if isinstance(tried.error, Denied):
-            return Attempt(outcome="answered"), DialogResult("cancelled")
-        if tried.outcome != "answered":
-            _log_failure(tried, who, what)
-            return tried, DialogResult("cancelled")
-        try:
-            return tried, _read_dialog(tried.value)
-        except NotAnAnswer as error:
-            log.error("%s did not answer %s: cancelled, because %s", who, what, error)  # noqa: TRY400
-            return Attempt(outcome="failed", error=error), DialogResult("cancelled")
-
-    def _report(self, ask: RequestUserDialog, began: float, tried: Attempt, result: Json) -> None:
-        self._observe(
-            DialogHandled(
-                seconds=perf_counter() - began,
-                outcome=tried.outcome,
-                error=tried.error,
-                tool_use_id=ask.tool_use_id,
-                kind=ask.dialog_kind,
-                result=result,
-            )
-        )
-
-
-def _given_up(error: BaseException) -> Attempt:
-    return Attempt(outcome=outcome_of(error), error=error)
+    request = DialogRequest
 
 
 def _log_failure(tried: Attempt, who: str, what: str) -> None:
@@ -385,21 +364,6 @@ def _log_failure(tried: Attempt, who: str, what: str) -> None:
         log.error("%s gave %s about %s: cancelled", who, tried.error, what)
     else:
         log.error("%s failed to answer %s: cancelled", who, what, exc_info=tried.error)
-
-
-def _read(value: object, request: ElicitationRequest) -> ElicitationResult:
-    if value is None or value is False:
-        return decline()
-    if value is True:
-        defaults = {field.name: field.default for field in request.fields if field.default is not None}
-        return _accepted(defaults or None, request)
-    if isinstance(value, ElicitationResult):
-        if value.action not in _ACTIONS:
-            raise NotAnAnswer(f"there is no action {preview_value(value.action)}")
-        return _accepted(value.content, request) if value.action == "accept" else value
-    if is_object(value):
-        return _accepted(value, request)
-    raise NotAnAnswer(f"{preview_value(value)} is not an answer: return a dict, True, decline() or cancel()")
 
 
 def _accepted(content: object, request: ElicitationRequest) -> ElicitationResult:
@@ -413,16 +377,6 @@ def _accepted(content: object, request: ElicitationRequest) -> ElicitationResult
     if error := content_error(filled, request.fields):
         raise NotAnAnswer(error)
     return accept(filled)
-
-
-def _read_dialog(value: object) -> DialogResult:
-    if value is None:
-        return DialogResult("cancelled")
-    if isinstance(value, DialogResult):
-        if value.behavior == "cancelled":
-            return value
-        value = value.result
-    return DialogResult("completed", _as_json(value))
 
 
 def _as_json(value: object) -> Json:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 NO_REASON: Final = "The host does not allow this, and gave no reason."
-"""What the model is told by a denial without words."""
+"""The message of a denial without a reason."""
 
 _ALLOW_KEYS: Final = frozenset(("updatedInput", "updatedPermissions"))
 _DENY_KEYS: Final = frozenset(("message", "interrupt"))
@@ -53,11 +53,11 @@ _NEEDED: Final[Mapping[str, str]] = {
     "addDirectories": "directories",
     "removeDirectories": "directories",
 }
-"""What each kind of update cannot do without."""
+"""The field that each kind of update needs."""
 
 
 class NotADecision(ValueError):
-    """What a callback returned decides nothing; the text says what is wrong with it."""
+    """A callback returned something that is not a decision; the text says why."""
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,7 +65,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
     wire: JsonObject
     reason: str
-    """Who decided and why, for those who watch; the model is told `wire["message"]` at the most."""
+    """Who decided and why, for observers; the model sees at most `wire["message"]`."""
     outcome: Outcome = "answered"
     error: BaseException | None = None
 
@@ -87,7 +87,7 @@ def denied(
     outcome: Outcome = "answered",
     error: BaseException | None = None,
 ) -> Decision:
-    """The tool may not run, and the model is told this."""
+    """The tool may not run; the message is for the model."""
     wire: JsonObject = {"behavior": "deny", "message": message}
     return Decision(
         wire=wire | {"interrupt": True} if interrupt else wire, reason=reason, outcome=outcome, error=error
@@ -187,7 +187,7 @@ def _updates(value: object) -> list[JsonObject]:
 
 
 def _update(value: object) -> JsonObject:
-    # One that the agent suggested goes back as it came, also if it is of a kind that is not known here.
+    # An update that the agent suggested is returned unchanged, even if its kind is unknown.
     is_suggested = getattr(value, "_raw", None) is not None
     if isinstance(value, PermissionUpdate):
         try:
@@ -229,7 +229,7 @@ class PermissionRequest(CallContext):
     def __init__(self, ask: CanUseTool, origin: Origin) -> None:
         super().__init__(origin, ask.tool_use_id)
         self.ask: Final = ask
-        """The request as the wire has it; not to be changed."""
+        """The request as received; do not change it."""
         self.tool_name: Final[str] = ask.tool_name
         self.tool_input: Final[JsonObject] = copied(ask.input)
         """The input of the tool."""
@@ -321,8 +321,8 @@ class Permissions:
         names: Callable[[], ToolNames],
         timeout: float | None = None,
     ) -> None:
-        """`names` gives those of the session's tools. `timeout`: how many seconds a callback may take for one
-        decision. None: as long as it likes."""
+        """`names` returns the names of the session's tools. `timeout`: how many seconds a callback may take
+        for one decision. None: no limit."""
         self._permission = permission
         self._on_question = on_question
         self._on_plan = on_plan
@@ -332,11 +332,11 @@ class Permissions:
         self._is_closed = False
 
     def close(self) -> None:
-        """The session ends: from now on all is denied, also what is being decided."""
+        """The session ends: from now on everything is denied, open requests included."""
         self._is_closed = True
 
     async def answer(self, ask: CanUseTool, origin: Origin) -> JsonObject:
-        """The decision, as sent. Raises nothing but cancellation and what ends programs."""
+        """The decision, as sent. Raises only cancellation and exceptions that end programs."""
         began = perf_counter()
         try:
             decision = await self._decide(ask, origin)
@@ -387,7 +387,7 @@ async def decided_by(
     timeout: float | None,
     read: Callable[..., Decision] = read_decision,
 ) -> Decision:
-    """What a callback decides about a request; a denial if it fails in any way."""
+    """The decision of a callback about a request; a denial if it fails in any way."""
     who = name_of(callback)
     tried = await attempt(callback, request, timeout)
     if tried.outcome != "answered":
@@ -404,7 +404,7 @@ async def decided_by(
 
 
 def denied_by_failure(tried: Attempt, who: str, tool_name: str) -> Decision:
-    """The denial for a callback that raised or took too long. `Denied` is its way to say no."""
+    """The denial for a callback that raised or took too long. It raises `Denied` to deny."""
     error = tried.error
     if isinstance(error, Denied):
         said = str(error.reason or "").strip() or NO_REASON
@@ -464,7 +464,7 @@ class Question(CallContext):
     ) -> None:
         super().__init__(origin, ask.tool_use_id)
         self.ask: Final = ask
-        """The request with all of its questions, as the wire has it; not to be changed."""
+        """The request with all of its questions, as received; do not change it."""
         self.text: Final = _text(asked.get("question"))
         self.header: Final = _text(asked.get("header"))
         """A word or two to put above it."""
@@ -522,7 +522,7 @@ class Plan(PermissionRequest):
 
 
 def read_approval(value: object, original: JsonObject, tool_use_id: str, who: str) -> Decision:
-    """What was said to a plan: as with any permission, and a text is what is to be changed."""
+    """The decision about a plan: as with any permission; a text says what to change."""
     if isinstance(value, str):
         return denied(value if value.strip() else NO_REASON, f"{who} sent it back: {preview(value)}")
     return read_decision(value, original, tool_use_id, who)
@@ -531,7 +531,7 @@ def read_approval(value: object, original: JsonObject, tool_use_id: str, who: st
 async def ask_questions(
     on_question: Callable[..., object], ask: CanUseTool, origin: Origin, timeout: float | None
 ) -> Decision:
-    """Put each of the questions to the callback, in order; a denial if one of them fails in any way.
+    """Ask the callback each of the questions, in order; a denial if one of them fails in any way.
 
     `timeout` is for each.
     """
@@ -559,12 +559,29 @@ async def ask_questions(
             answers[question.text] = answer
         if note := _annotation(question, answer, notes):
             annotations[question.text] = note
-    # What the model filled in itself is not an answer of the user's.
-    original = {key: value for key, value in ask.input.items() if key not in ("answers", "annotations")}
     more = {"annotations": annotations} if annotations else {}
     return allowed(
-        original | {"answers": answers} | more, f"{who} answered {len(answers)} of {len(asked)} questions"
+        _unanswered(ask.input) | {"answers": answers} | more,
+        f"{who} answered {len(answers)} of {len(asked)} questions",
     )
+
+
+def answered(given: Mapping[str, object], input: JsonObject, who: str) -> Decision:
+    """The decision that answers the questions of this input, by their texts. Raises `NotADecision`."""
+    asked = {str(each["question"]): each.get("multiSelect") is True for each in _questions(input)}
+    answers: dict[str, str] = {}
+    for name, value in given.items():
+        if name not in asked:
+            raise NotADecision(f"{preview_value(name)} was not asked, but {preview_value(list(asked))}")
+        answer = _read_answer(value, name, multi_select=asked[name])
+        if answer is not None:
+            answers[name] = answer
+    return allowed(_unanswered(input) | {"answers": answers}, f"{who} answered {len(answers)} questions")
+
+
+def _unanswered(input: JsonObject) -> JsonObject:
+    # Answers that the model filled in are not the user's.
+    return {key: value for key, value in input.items() if key not in ("answers", "annotations")}
 
 
 def _refused(answer: Answer, ask: CanUseTool, who: str) -> Decision:
@@ -575,26 +592,31 @@ def _refused(answer: Answer, ask: CanUseTool, who: str) -> Decision:
 
 
 def _read(value: object, question: Question) -> tuple[str | None, str | None]:
-    """The answer, as the agent has it, and the remark."""
+    """The answer as the agent takes it, and the remark."""
     notes: object = None
     if isinstance(value, QuestionReply):
         notes, value = value.notes, value.answer
         if not isinstance(cast(object, notes), str):
             raise NotADecision(f"the notes of a reply must be a text, not {preview_value(notes)}")
+    answer = _read_answer(value, question.text, multi_select=question.multi_select)
+    return answer, notes if isinstance(notes, str) and notes.strip() else None
+
+
+def _read_answer(value: object, question: str, *, multi_select: bool) -> str | None:
     given = [value] if value is None or isinstance(value, str) else value
     if not is_list(given) or not all(isinstance(each, str | None) for each in given):
-        wanted = "a label or a text, several in a list," if question.multi_select else "a label or a text"
+        wanted = "a label or a text, several in a list," if multi_select else "a label or a text"
         raise NotADecision(f"{preview_value(value)} answers no question: return {wanted} or None")
     texts = [each for each in given if isinstance(each, str) and each.strip()]
-    if len(texts) > 1 and not question.multi_select:
+    if len(texts) > 1 and not multi_select:
         raise NotADecision(
-            f"{preview_value(value)} are several answers, and {preview(question.text, 80)!r} takes one"
+            f"{preview_value(value)} are several answers, and {preview(question, 80)!r} takes one"
         )
-    return ", ".join(texts) or None, notes if isinstance(notes, str) and notes.strip() else None
+    return ", ".join(texts) or None
 
 
 def _annotation(question: Question, answer: str | None, notes: str | None) -> JsonObject:
-    """What goes along with an answer: the preview that the user saw beside it, and the remark."""
+    """The annotation of an answer: the preview that the user saw beside it, and the remark."""
     shown = next((each.preview for each in question.options if each.label == answer and each.preview), None)
     fields = {"preview": shown, "notes": notes}
     return {key: value for key, value in fields.items() if value}

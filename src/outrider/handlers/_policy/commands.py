@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from outrider.handlers._policy.patterns import Match, is_special, literal_prefix, text_regex
 from outrider.handlers._policy.programs import TOOLS, Runs, names, program_of, runs_of, takes_data
@@ -38,7 +38,7 @@ from outrider.redaction import preview_value
 # Patterns.
 
 IGNORES_CASE: Final = sys.platform in ("darwin", "win32")
-"""Whether programs are found whatever the case of their names. Then they are for a denial."""
+"""Whether names of programs ignore case on this system; denials then do, too."""
 
 _MOST_OPTIONS: Final = 50
 _MOST_PATTERN_WORDS: Final = 500
@@ -51,13 +51,13 @@ _POWERSHELL_TEXT: Final = re.compile(
     r"|-e[cn]?(?!\w)|-enc(?!oding)",
     re.IGNORECASE,
 )
-"""What runs a text as a command, or hides its name."""
+"""Text that PowerShell runs as a command, or that hides a name."""
 
 
 def command_match(pattern: str, command: str, *, is_powershell: bool = False) -> tuple[Match, str]:
-    """Whether a command is meant by a pattern, and why.
+    """Whether a pattern matches a command, and why.
 
-    YES: it is one plain command, which is. MAYBE: one of its commands is, or it cannot be told.
+    YES: it is one plain command, which matches. MAYBE: one of its commands matches, or that is not certain.
     """
     if is_powershell:
         return _powershell_match(pattern, command)
@@ -69,12 +69,12 @@ def command_match(pattern: str, command: str, *, is_powershell: bool = False) ->
         if why := _reason_to_doubt(pattern, words):
             return Match.MAYBE, f"{why}; {not_plain}" if not_plain else why
     for words in runs.hidden:
-        # What begins with `*` means all that is behind its first word, too.
+        # A pattern that begins with `*` also matches the words behind the first one.
         for start, word in enumerate(words[:1] if pattern.startswith("*") else words):
             if _may_name(pattern, word) and (why := _reason_to_doubt(pattern, words[start:])):
                 return Match.MAYBE, why
     if runs.doubt:
-        return Match.MAYBE, f"it cannot be told: {runs.doubt}"
+        return Match.MAYBE, f"it is not certain: {runs.doubt}"
     return Match.NO, "no command in it is meant"
 
 
@@ -89,22 +89,22 @@ def _plain(command: str) -> tuple[Plain | None, str]:
 def _powershell_match(pattern: str, command: str) -> tuple[Match, str]:
     text = command.strip()
     if len(text) > LONGEST:
-        return Match.MAYBE, "it cannot be told: it is too long"
+        return Match.MAYBE, "it is not certain: it is too long"
     if _PLAIN_POWERSHELL.fullmatch(text) and _is_meant(pattern, " ".join(text.split())):
         return Match.YES, f"{text!r} is meant"
     for part in (text, *_POWERSHELL_PARTS.split(text)):
         words = part.replace("\\", "/").split()
         if len(words) > _MOST_PATTERN_WORDS:
-            return Match.MAYBE, "it cannot be told: it has too many words"
+            return Match.MAYBE, "it is not certain: it has too many words"
         if any(_is_meant_widely(pattern, words[start:], ignores_case=True) for start in range(len(words))):
             return Match.MAYBE, f"{part.strip()!r} is in it"
     if _POWERSHELL_TEXT.search(text):
-        return Match.MAYBE, "it cannot be told: it runs a text as a command"
+        return Match.MAYBE, "it is not certain: it runs a text as a command"
     return Match.NO, "no command in it is meant"
 
 
 def _reason_to_doubt(pattern: str, words: list[str]) -> str:
-    """Why a command among others is what a pattern means, or may be; empty if it is not."""
+    """Why a pattern matches or may match a command among others; empty if it does not."""
     if not _may_name(pattern, words[0]):
         return ""
     if _is_meant_widely(pattern, words):
@@ -112,7 +112,7 @@ def _reason_to_doubt(pattern: str, words: list[str]) -> str:
     if MARKERS.search(words[0]) or any(_may_become(pattern, text) for text in _texts(words)):
         return f"{_shown(words)} may become what is meant"
     for number, start in enumerate(_after_options(words)):
-        # `git -C folder push` is meant by `git push *`.
+        # `git push *` also matches `git -C folder push`.
         if number and _is_meant_widely(pattern, [words[0], *words[start:]]):
             return f"{_shown(words)} is in it"
         if number > _MOST_OPTIONS:
@@ -121,7 +121,7 @@ def _reason_to_doubt(pattern: str, words: list[str]) -> str:
 
 
 def _after_options(words: list[str]) -> Iterator[int]:
-    """Where the first word may be that is neither an option nor the value of one."""
+    """The possible positions of the first word that is neither an option nor the value of one."""
     for number in range(1, len(words)):
         yield number
         if not words[number].startswith("-") and not words[number - 1].startswith("-"):
@@ -129,7 +129,7 @@ def _after_options(words: list[str]) -> Iterator[int]:
 
 
 def _may_name(pattern: str, word: str) -> bool:
-    """Whether a word may name the program that a pattern is about."""
+    """Whether a word may name the program of a pattern."""
     wanted, name = _basename(pattern.split(" ", 1)[0]), _basename(word)
     if WORDS in word or UNKNOWN in name:
         return True
@@ -156,7 +156,7 @@ def _basename(word: str) -> str:
 
 
 def _texts(words: list[str]) -> list[str]:
-    """A command as text: as it is, and with programs named without their folder."""
+    """A command as text: as it is, and with programs without their folder."""
     names = [_basename(word) for word in words]
     return list(dict.fromkeys((" ".join(words), " ".join((names[0], *words[1:])), " ".join(names))))
 
@@ -169,7 +169,7 @@ def _is_meant_widely(pattern: str, words: list[str], *, ignores_case: bool | Non
 
 
 def _is_meant(pattern: str, text: str, *, ignores_case: bool = False) -> bool:
-    """Whether a pattern fits a command; `git *` fits `git` alone too."""
+    """Whether a pattern matches a command; `git *` also matches `git` alone."""
     if text_regex(pattern, ignores_case=ignores_case).match(text):
         return True
     bare = pattern.removesuffix(" *")
@@ -177,7 +177,7 @@ def _is_meant(pattern: str, text: str, *, ignores_case: bool = False) -> bool:
 
 
 def _may_become(pattern: str, text: str) -> bool:
-    """Whether a text may be what a pattern means, once the shell has put in what is not known."""
+    """Whether a text may match a pattern once the shell has replaced the markers."""
     found = MARKERS.search(text)
     if found is None:
         return False
@@ -190,17 +190,17 @@ def _may_become(pattern: str, text: str) -> bool:
 # Paths and addresses.
 
 _MOST: Final = 200
-"""Paths and addresses that are looked at, so that no command takes long."""
+"""How many paths and addresses are checked, so that no command takes long."""
 _MOST_FOLDERS: Final = 8
-_SEPARATORS: Final = re.compile(r"""[\s;|&<>()`"'${}=,:@]+""")
-"""What separates names of files from all else in a word."""
+SEPARATORS: Final = re.compile(r"""[\s;|&<>()`"'${}=,:@]+""")
+"""Separates names of files from the rest of a word."""
 _FLAG: Final = re.compile(r"-\w?")
 _NAMED_FOLDERS: Final = re.compile(r"~[-+\d]")
 _NO_FILES: Final = names(
     """: true false echo printf export declare local typeset readonly unset test [ [[ kill sleep exit seq date
     basename dirname read return wait which type shift set for select"""
 )
-"""Programs that open no file which they are given."""
+"""Programs that open none of their arguments as files."""
 _RECURSIVE: Final[Mapping[str, re.Pattern[str]]] = {
     "ls": re.compile(r"-\w*R|--r"),
     "cp": re.compile(r"-\w*[rRa]|--[ra]"),
@@ -210,10 +210,10 @@ _RECURSIVE: Final[Mapping[str, re.Pattern[str]]] = {
     **dict.fromkeys(("chmod", "chown", "chgrp"), re.compile(r"-\w*R|--r")),
     **dict.fromkeys(("mv", "ln", "du", "tree", "rg", "find", "tar", "zip"), re.compile("")),
 }
-"""Programs that go through a folder, with these options."""
+"""Programs that go through a folder if they have one of these options."""
 _FROM_HERE: Final = names("ls du tree")
 _WITH_A_PATTERN: Final = names("grep egrep fgrep rg")
-"""Those that begin at the working folder if they are given no other."""
+"""Programs that begin at the working folder if they are given no other."""
 _LISTS: Final[Mapping[str, re.Pattern[str]]] = {
     "curl": re.compile(r"-\w*K|--conf"),
     "file": re.compile(r"-\w*f|--fi"),
@@ -222,7 +222,7 @@ _LISTS: Final[Mapping[str, re.Pattern[str]]] = {
     "zip": re.compile(r"-\w*@"),
     **dict.fromkeys(("sort", "wc", "du", "find"), re.compile(r"--?files0")),
 }
-"""Options with which a program takes what it reaches for from another file."""
+"""Options with which a program reads paths or addresses from a file."""
 _CHANGES_HOME: Final = re.compile(r"(?<![$\w{])(HOME|OLDPWD|PWD)\b(?=.*(~|\bcd\b))", re.DOTALL)
 _FILE_URL: Final = re.compile(r"file:(//[^/\x04\x05]*(?=[/\x04\x05]))?", re.IGNORECASE)
 _VALUE: Final = re.compile(r"\d+|--?[\w-]+|[^=]*=.*", re.DOTALL)
@@ -230,7 +230,7 @@ _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[/\\]{1,3}[^\s'\"<>|]+")
 _HOST: Final = re.compile(r"(?:[^\s/@'\"]+@)?(\[[0-9A-Fa-f:.%]+\]|[^\s/:?#'\"=,]+)")
 _UNKNOWN_HOST: Final = re.compile(
     r"(?:[^/]*://)?[^/]*[\x00-\x03\x0e]|(?:[^/]*://)?(?:[^/@]*@)?[^/:@]*\x06"
-    # Programs have braces and ranges of their own.
+    # Programs also expand braces and ranges.
     r"|[^/]*://[^/]*(?:\{|\[[^:]*\])|[\w.-]*\{[\w.,-]+\}[\w.,-]*\.|[\w.-]*\.[\w-]*\{[\w.,-]+\}"
 )
 _NUMBERS: Final = re.compile(r"[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
@@ -238,31 +238,27 @@ _LONGEST_NUMBERS: Final = 60
 _LONGEST_ADDRESS: Final = 2_000
 _DEVICE: Final = re.compile(r"/dev/(?:tcp|udp)/([^/]+)")
 _NETWORK: Final = names("curl wget ping dig nslookup host git docker gh kubectl")
-"""Programs that are known, and reach for hosts that they are given."""
+"""Known programs that connect to hosts in their arguments."""
+
+
+T = TypeVar("T")
 
 
 class Path(NamedTuple):
     text: str
-    """As it is written, with markers for wildcards."""
+    """As written, with markers for wildcards."""
     folder: str
-    """Where it begins if it is relative; empty for the working folder."""
+    """What it is relative to; empty for the working folder."""
     reaches_in: bool
-    """Whether all that is inside of it is reached, too."""
+    """Whether everything inside it is used, too."""
 
 
-class Paths(NamedTuple):
-    paths: list[Path]
-    doubt: str
-    """Why there may be others; empty if there are none."""
-
-
-class Addresses(NamedTuple):
-    addresses: list[str]
-    doubt: str
+Reach: TypeAlias = tuple[list[T], str]
+"""What a command may use, and why there may be more of it; empty if there is not."""
 
 
 @lru_cache(maxsize=16)
-def paths_of(text: str) -> Paths:
+def paths_of(text: str) -> Reach[Path]:
     """The paths that a command may use."""
     found: dict[Path, None] = {}
     try:
@@ -271,8 +267,15 @@ def paths_of(text: str) -> Paths:
             if len(found) > _MOST:
                 raise Unclear("it has too many words to look for paths in them")
     except Unclear as error:
-        return Paths([], str(error))
-    return Paths(list(found), "")
+        return [], str(error)
+    return list(found), ""
+
+
+def paths_among(texts: Iterable[str]) -> Reach[Path]:
+    """Texts that may be paths, each as a whole."""
+    found = dict.fromkeys(text.removeprefix("file://") for text in texts if text)
+    doubt = "it is too long to look for paths in it" if len(found) > _MOST else ""
+    return [Path(text, "", reaches_in=False) for text in list(found)[:_MOST]], doubt
 
 
 def _all_paths(text: str) -> Iterator[Path]:
@@ -303,7 +306,7 @@ def _all_paths(text: str) -> Iterator[Path]:
 
 
 def _folders(runs: Runs, text: str) -> list[str]:
-    """The folders that a command may be in, the working folder as an empty text."""
+    """The folders that a command may be in; an empty text for the working folder."""
     folders = [""]
     for words in runs.commands:
         if words[0] in ("popd", "dirs") or words in (["cd", "-"], ["cd"]):
@@ -311,10 +314,10 @@ def _folders(runs: Runs, text: str) -> list[str]:
         elif words[0] in ("cd", "pushd"):
             targets = [word for word in words[1:] if not word.startswith("-")]
             if len(targets) != 1 or DYNAMIC.search(targets[0]):
-                raise Unclear("only the shell knows which folder it goes to")
+                raise Unclear("only the shell knows which folder it changes to")
             folders += [posixpath.join(folder, _plain_words(targets[0])) for folder in folders]
         if len(folders) > _MOST_FOLDERS:
-            raise Unclear("it goes to too many folders")
+            raise Unclear("it changes to too many folders")
     return folders
 
 
@@ -327,11 +330,11 @@ def _refuse_lists(program: str, words: list[str]) -> None:
     listed = _LISTS.get(program)
     own = [f"-{each}" if program == "tar" else each for each in words[1:2]]
     if listed and any(map(listed.match, (*own, *words[1:]))):
-        raise Unclear(f"{program} takes from another file what it is given")
+        raise Unclear(f"{program} reads its arguments from a file")
 
 
 def _recurses(program: str, words: list[str]) -> bool:
-    """Whether a program may go through all that is in a folder."""
+    """Whether a program may go through a folder."""
     options = _RECURSIVE.get(program)
     if options is not None:
         return options.pattern == "" or any(map(options.match, words[1:]))
@@ -339,7 +342,7 @@ def _recurses(program: str, words: list[str]) -> bool:
 
 
 def _begins_here(program: str, words: list[str]) -> bool:
-    """Whether a program may go through the working folder, because it is given no other."""
+    """Whether a program may go through the working folder, for lack of another."""
     given = [word for before, word in pairwise(words) if not _VALUE.fullmatch(word) and before[:2] != "--"]
     if program == "find":
         return not words[1:] or words[1][:1] in ("-", "!", "(")
@@ -349,9 +352,9 @@ def _begins_here(program: str, words: list[str]) -> bool:
 
 
 def _bases(words: list[str]) -> Iterator[str]:
-    """Folders among the arguments that others may begin at: `tar -C /`, `env --chdir=/`."""
+    """Folders among the arguments that other paths may be relative to: `tar -C /`, `env --chdir=/`."""
     for before, word in pairwise(words):
-        for piece in _SEPARATORS.split(_FLAG.sub("", word, count=1) if word.startswith("-") else word):
+        for piece in SEPARATORS.split(_FLAG.sub("", word, count=1) if word.startswith("-") else word):
             if piece.startswith(("/", "..", "~", HOME)) or (
                 before.startswith("-") and piece and piece == word
             ):
@@ -359,7 +362,7 @@ def _bases(words: list[str]) -> Iterator[str]:
 
 
 def _reached_paths(word: str, folders: Iterable[str], *, reaches_in: bool) -> Iterator[Path]:
-    pieces = [word, *_SEPARATORS.split(word)]
+    pieces = [word, *SEPARATORS.split(word)]
     pieces += [_FLAG.sub("", piece, count=1) for piece in pieces if piece.startswith("-")]
     for piece in dict.fromkeys(map(_plain_words, pieces)):
         if not piece or piece.startswith("-"):
@@ -381,22 +384,22 @@ def _plain_words(word: str) -> str:
 
 
 @lru_cache(maxsize=16)
-def addresses_of(text: str) -> Addresses:
-    """The addresses that a command may reach for: URLs anywhere, hosts where a program may take one."""
+def addresses_of(text: str) -> Reach[str]:
+    """The addresses that a command may use: URLs anywhere, hosts where a program may take one."""
     runs = runs_of(text)
     if runs.doubt:
-        return Addresses([], runs.doubt)
+        return [], runs.doubt
     found: list[str] = []
     for words in runs.commands:
         program = program_of(words[0])
         try:
             _refuse_lists(program, words)
         except Unclear as error:
-            return Addresses([], str(error))
+            return [], str(error)
         is_local = program not in _NETWORK and (program in TOOLS or takes_data(program, words))
         is_outer = any(words is each for each in runs.outer)
         if not is_local and not is_outer and any(map(DYNAMIC.search, words[1:])):
-            return Addresses([], f"only the shell knows what {program or words[0]!r} is given")
+            return [], f"only the shell knows what {program or words[0]!r} is given"
         for word in words[1:]:
             found += _addresses(word, has_hosts=not is_local)
     for command in runs.simple:
@@ -405,17 +408,17 @@ def addresses_of(text: str) -> Addresses:
     return _at_most(found)
 
 
-def addresses_among(texts: Iterable[str]) -> Addresses:
+def addresses_among(texts: Iterable[str]) -> Reach[str]:
     """The addresses in several texts, each of which may be a host itself."""
     return _at_most([address for text in texts for address in _addresses(text, has_hosts=" " not in text)])
 
 
-def _at_most(found: Iterable[str]) -> Addresses:
+def _at_most(found: Iterable[str]) -> Reach[str]:
     different = list(dict.fromkeys(found))
     if any(map(_UNKNOWN_HOST.match, different)):
-        return Addresses(different[:_MOST], "only the shell knows what it connects to")
+        return different[:_MOST], "only the shell knows what it connects to"
     too_many = "it has too many words to look for addresses in them"
-    return Addresses(different[:_MOST], too_many if len(different) > _MOST else "")
+    return different[:_MOST], too_many if len(different) > _MOST else ""
 
 
 def _addresses(word: str, *, has_hosts: bool) -> Iterator[str]:
@@ -428,6 +431,6 @@ def _addresses(word: str, *, has_hosts: bool) -> Iterator[str]:
             if found := _HOST.match(piece[:_LONGEST_ADDRESS]):
                 yield found[1]
         for found in _NUMBERS.finditer(word[:_LONGEST_ADDRESS]):
-            # Behind a name and a port, too: `--resolve a:80:::1`.
+            # Also behind a name and a port: `--resolve a:80:::1`.
             numbers = found[0][-_LONGEST_NUMBERS:].rstrip(".")
             yield from (numbers[start:] for start in range(len(numbers)) if numbers[start:].count(":") > 1)

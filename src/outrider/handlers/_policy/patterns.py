@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from outrider.errors import OptionsError
-from outrider.handlers._policy.shell import NUMBER, ONE, STAR
+from outrider.handlers._policy.shell import MARKERS, NUMBER, ONE, STAR
 
 # Text.
 
@@ -41,23 +41,17 @@ class Match(IntEnum):
 
 def check_pattern(place: str, pattern: str) -> None:
     """Raise `OptionsError` for a misleading pattern."""
-    if not pattern.strip():
-        raise OptionsError(f"{place} is an empty pattern", hint='"*" matches everything.')
-    if pattern != pattern.strip():
-        raise OptionsError(f"{place} has spaces around it: {pattern!r}", hint="Leave them out.")
-    if _CONTROL.search(pattern):
-        raise OptionsError(
-            f"{place} has a control character in it: {pattern!r}", hint="`*` matches any text."
-        )
-    if braces := _BRACES.search(pattern):
-        raise OptionsError(
-            f"{place} has {braces[0]!r} in it, and braces stand for themselves: {pattern!r}",
-            hint="Give a list of patterns.",
-        )
-    if "[" in _CLASS.sub("", pattern):
-        raise OptionsError(
-            f"{place} has a `[` that is never closed: {pattern!r}", hint="Write `[[]` for the character."
-        )
+    braces = _BRACES.search(pattern)
+    problems = {
+        ("is an empty pattern", '"*" matches everything.'): not pattern.strip(),
+        ("has spaces around it", "Leave them out."): pattern != pattern.strip(),
+        ("has a control character in it", "`*` matches any text."): _CONTROL.search(pattern),
+        (f"has {braces and braces[0]!r}, which only matches itself", "Give a list of patterns."): braces,
+        ("has a `[` that is never closed", "Write `[[]` for the character."): "[" in _CLASS.sub("", pattern),
+    }
+    for (text, hint), is_there in problems.items():
+        if is_there:
+            raise OptionsError(f"{place} {text}: {pattern!r}", hint=hint)
 
 
 def check_path_pattern(place: str, pattern: str) -> None:
@@ -103,11 +97,11 @@ def fits(pattern: str, text: str) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def path_regex(pattern: str, *, ignores_case: bool = False, below: bool = False) -> re.Pattern[str]:
-    """What matches a pattern for paths as a whole; `src/**` matches `src` too. `below`: or all that is inside
-    of what it matches."""
+def path_regex(pattern: str, *, ignores_case: bool = False) -> re.Pattern[str]:
+    """A regular expression for a whole path; `src/**` also matches `src`."""
+    below = pattern.endswith("/**")
     while pattern.endswith("/**"):
-        pattern, below = pattern.removesuffix("/**"), True
+        pattern = pattern.removesuffix("/**")
     pieces = [""]
     for part in pattern.split("/"):
         if part == "**":
@@ -129,7 +123,7 @@ def _part_regex(part: str) -> str:
         elif character == "?":
             pieces[-1] += "[^/]"
         elif character == "[" and (found := _CLASS.match(part, position)):
-            # Without what makes it a pattern of its own: `(?s:` and `)\\Z`.
+            # Without the `(?s:` and `)\\Z` around it.
             pieces[-1] += f"(?!/){translate(found[0])[4:-3]}"
             position = found.end() - 1
         else:
@@ -139,8 +133,8 @@ def _part_regex(part: str) -> str:
 
 
 def _in_a_row(pieces: list[str], first_gap: str, last_gap: str) -> str:
-    """The pieces of a pattern with what may be between them. The first place where a piece fits is as good as
-    any but for the last one: that no others are tried is what keeps it fast."""
+    """The pieces of a pattern with the gaps between them. Except for the last one, the first match is as good
+    as any: not to try others keeps it fast."""
     first, *others = pieces
     if not others:
         return first
@@ -152,57 +146,52 @@ def _in_a_row(pieces: list[str], first_gap: str, last_gap: str) -> str:
 
 _LONGEST_WILDCARD: Final = 256
 LONGEST: Final = 4096
-"""Characters of a path that are looked at; hardly a system knows longer ones."""
+"""The longest path that is checked; hardly a system has longer ones."""
 _MOST_LINKS: Final = 40
 _OF_PROCESS: Final = re.compile(r"/proc/(self|thread-self|\d+)(/|\Z)|/dev/(fd|std\w+)(/|\Z)|/\.vol(/|\Z)")
-"""What names other files for each process, or names them by their numbers."""
+"""Paths that mean other files in each process, or name files by number."""
 _OF_EACH_PROCESS: Final = (["proc", "*", "**"], ["dev", "fd", "**"], ["dev", "std*"])
 IGNORES_CASE: Final = sys.platform in ("darwin", "win32")
-"""Whether file names that differ in case name one file, as they mostly do here. Then they do for a denial."""
+"""Whether names of files ignore case on this system, as they mostly do; denials then do, too."""
 
 
 class Where(msgspec.Struct, frozen=True):
     """What relative paths and patterns are relative to."""
 
     cwd: str
-    """The agent's working folder, which it can change."""
+    """The agent's working folder at present."""
     is_local: bool = True
-    """Whether the agent runs on this machine, so that links can be followed. If not, `..` makes it uncertain
-    what a path is."""
+    """Whether the agent runs on this machine, so that links can be followed. If not, a path with `..` is
+    uncertain."""
     root: str | None = None
-    """The folder that it was started in, if that is another. Patterns begin there, wherever it goes."""
+    """The folder that it was started in, if that differs. Patterns are relative to it."""
 
 
 def path_match(pattern: str, path: str, where: Where, *, reaches_in: bool = False) -> Match:
-    """Whether a path is meant by a pattern.
+    """Whether a pattern matches a path.
 
-    YES: it is, both as it is written and with all links followed. MAYBE: only one of these, or it is inside
-    of what is meant, or the pattern would have to begin at another folder: the one that the agent has gone
-    to, or any if it begins with `**`; with `reaches_in`, for a search, also if what is meant may be inside.
+    YES: both as written and with all links followed. MAYBE: only one of these, or the path is inside a match,
+    or the pattern matches relative to another folder: the current one, or any if it begins with `**`; with
+    `reaches_in`, for a search, also if a match may be inside the path.
     """
     spellings = _spellings(path, where)
     if spellings is None:
         return Match.MAYBE
     patterns = _patterns(pattern, where.root or where.cwd, where)
-    if all(_fits(patterns, each) for each in spellings):
+    if all(any(path_regex(form).match(each) for form in patterns) for each in spellings):
         is_sure = where.is_local or ".." not in _slashed(path).split("/")
         return Match.YES if is_sure else Match.MAYBE
     if where.root not in (None, where.cwd):
         patterns += _patterns(pattern, where.cwd, where)
     if pattern.startswith("**/"):
         patterns.append(pattern)
-    for each in map(_folded, spellings):
-        if _fits(patterns, each, widely=True):
-            return Match.MAYBE
-        if reaches_in and any(_may_hold(each, _folded(form)) for form in patterns):
-            return Match.MAYBE
-    return Match.NO
+    return _may_match(patterns, spellings, reaches_in=reaches_in)
 
 
 def wildcard_match(pattern: str, path: str, where: Where, *, reaches_in: bool = False) -> Match:
-    """Whether a path with wildcards of a shell in it may become one that is meant by a pattern.
+    """Whether a path with wildcards of a shell may become one that a pattern matches.
 
-    Links behind the first of them are not followed.
+    Links behind the first wildcard are not followed.
     """
     expanded = os.path.expanduser(path) if where.is_local else path  # noqa: PTH111
     joined = posixpath.join(_slashed(where.cwd), expanded)
@@ -217,17 +206,23 @@ def wildcard_match(pattern: str, path: str, where: Where, *, reaches_in: bool = 
         return Match.MAYBE
     patterns = _patterns(pattern, where.root or where.cwd, where)
     patterns += [*_patterns(pattern, where.cwd, where), *([pattern] if pattern.startswith("**/") else [])]
-    for written in dict.fromkeys((_normal(joined), _normal(posixpath.join(real, rest)))):
-        own = _parts(_folded(written))
-        if any(_meet(own, _parts(_folded(each)), reaches_in=reaches_in) for each in patterns):
-            return Match.MAYBE
-    return Match.NO
+    spellings = [_normal(joined), _normal(posixpath.join(real, rest))]
+    return _may_match(patterns, spellings, reaches_in=reaches_in)
+
+
+def _may_match(patterns: list[str], paths: list[str], *, reaches_in: bool) -> Match:
+    ours = [_parts(_folded(each)) for each in dict.fromkeys(paths)]
+    theirs = [_parts(_folded(each)) for each in dict.fromkeys(patterns)]
+    meets = any(_meet(own, each, reaches_in=reaches_in) for own in ours for each in theirs)
+    return Match.MAYBE if meets else Match.NO
 
 
 def _meet(own: list[str], theirs: list[str], *, reaches_in: bool) -> bool:
-    """Whether a path with wildcards may be what a pattern means, or inside of it, or hold it."""
+    """Whether a path with wildcards may be a match of a pattern, or inside one, or hold one."""
     places = {0}
     for part in own:
+        if not places:
+            return False
         places = {place for each in places for place in _through(theirs, each, "**")}
         if len(theirs) in places:
             return True
@@ -241,7 +236,7 @@ def _meet(own: list[str], theirs: list[str], *, reaches_in: bool) -> bool:
 
 
 def _through(parts: list[str], place: int, wildcard: str) -> Iterator[int]:
-    """A place in a pattern, and those that are reached without a part: a wildcard may match nothing."""
+    """A position in a pattern, and those behind wildcards there, which may match nothing."""
     yield place
     while place < len(parts) and parts[place] == wildcard:
         place += 1
@@ -249,9 +244,11 @@ def _through(parts: list[str], place: int, wildcard: str) -> Iterator[int]:
 
 
 def _part_meets(own: str, theirs: str) -> bool:
-    """Whether a part of a path with wildcards may be what a part of a pattern means."""
+    """Whether a part of a path with wildcards may match a part of a pattern."""
+    if not MARKERS.search(own):
+        return path_regex(theirs, ignores_case=IGNORES_CASE).match(own) is not None
     if own[:1] in (STAR, ONE) and theirs.startswith("."):
-        # The shell leaves these out.
+        # The shell omits hidden files.
         return False
     if IGNORES_CASE:
         own, theirs = own.lower(), theirs.lower()
@@ -285,13 +282,13 @@ def _token_fits(token: str, character: str) -> bool:
 
 
 def _spellings(path: str, where: Where) -> list[str] | None:
-    """The path from the root: as it is written, and with links followed. None if it is no path at all."""
+    """The path from the root: as written, and with links followed. None if it is not a path."""
     if len(path) > LONGEST or "\0" in path or "\ufeff" in path:
         return None
-    # The agent takes blanks around a path away, and writes accented letters in one of the two ways.
+    # The agent strips blanks around a path, and normalizes accented letters.
     given = [path, unicodedata.normalize("NFC", path.strip())]
     if given[1].startswith("~") and where.is_local:
-        # Some take it for the home folder, and some for the name of a file.
+        # For some programs it is the home folder, for others the name of a file.
         given.append(os.path.expanduser(given[1]))  # noqa: PTH111 - pathlib raises for a user who is not there
     found: list[str] = []
     for each in dict.fromkeys(given):
@@ -304,7 +301,7 @@ def _spellings(path: str, where: Where) -> list[str] | None:
 
 
 def _patterns(pattern: str, folder: str, where: Where) -> list[str]:
-    """The pattern from the root: as it is written, and with the links in its fixed beginning followed."""
+    """The pattern from the root: as written, and with the links in its fixed beginning followed."""
     slashed = pattern + "**" if pattern.endswith("/") else pattern
     if slashed.startswith("~/") and where.is_local:
         slashed = escaped(_slashed(os.path.expanduser("~"))) + slashed[1:]  # noqa: PTH111
@@ -326,43 +323,22 @@ def _with_real_beginning(pattern: str) -> str:
     return posixpath.join(escaped(beginning), *parts[first:]) if parts[first:] else escaped(beginning)
 
 
-def _fits(patterns: list[str], path: str, *, widely: bool = False) -> bool:
-    """Whether a pattern fits; `widely` also if it fits a folder that the path is in."""
-    if not widely:
-        return any(path_regex(each).match(path) for each in patterns)
-    below = (path_regex(_folded(each), ignores_case=IGNORES_CASE, below=True) for each in patterns)
-    return any(each.match(path) for each in below)
-
-
-def _may_hold(folder: str, pattern: str) -> bool:
-    """Whether something that a pattern means may be inside of a folder."""
-    if pattern.startswith("**"):
-        return True
-    own, theirs = _parts(folder), _parts(pattern)
-    for mine, other in zip(own, theirs, strict=False):
-        if other == "**":
-            return True
-        if not path_regex(other, ignores_case=IGNORES_CASE).match(mine):
-            return False
-    return True
-
-
 def _parts(path: str) -> list[str]:
     return [part for part in path.split("/") if part]
 
 
 def _folded(path: str) -> str:
-    """What the two ways to write an accented letter have in common, where they name one file."""
+    """A path in normal form, on systems where both ways to write accented letters name one file."""
     return unicodedata.normalize("NFC", path) if IGNORES_CASE else path
 
 
 def _normal(path: str) -> str:
-    # Two slashes at the beginning mean something to POSIX, and nothing to any system here.
+    # POSIX allows a meaning for two slashes at the beginning; no system here has one.
     return "/" + posixpath.normpath(path).lstrip("/") if path.startswith("/") else posixpath.normpath(path)
 
 
 def _real(path: str) -> str | None:
-    """A path with its links followed; None if that is another one for each process, or has no end."""
+    """A path with its links followed; None if that depends on the process, or never ends."""
     if _has_backslashes():
         return _slashed(os.path.realpath(path))
     at, ahead, links = "/", path.split("/")[::-1], 0
@@ -406,7 +382,7 @@ _NUMBER: Final = re.compile(r"[0-9a-fx.]*\Z")
 _EMBEDS: Final = re.compile(
     r"(0000:){6}|(0000:){5}ffff:|(0000:){4}ffff:0000:|0064:ff9b:(0000:){4}|0064:ff9b:0001:|\w+:(\w+:){3}0[02]00:5efe:"
 )
-"""Addresses of version 6 that end with one of version 4."""
+"""IPv6 addresses that end with an IPv4 address."""
 _NUMBERS: Final = re.compile(r"\[[^\]]*:")
 _SLASHES: Final = re.compile(r"\A([A-Za-z][\w+.-]*):[/\\]+")
 _URL: Final = re.compile(r"(?P<scheme>[^:/]+)://(?P<host>[^/]+)(?P<path>/.*)?\Z", re.DOTALL)
@@ -415,12 +391,12 @@ _URL: Final = re.compile(r"(?P<scheme>[^:/]+)://(?P<host>[^/]+)(?P<path>/.*)?\Z"
 class _Address(NamedTuple):
     scheme: str
     hosts: tuple[str, ...]
-    """The host in all the ways in which it can be written."""
+    """The host in all its notations."""
     port: str
     paths: tuple[str, ...]
-    """The path and the query, as written and with escapes and dots taken away."""
+    """The path and the query, as written and without escapes and dots."""
     is_clear: bool
-    """Whether every program would read it in this way."""
+    """Whether every program reads it in this way."""
 
 
 def check_domain_pattern(place: str, pattern: str) -> None:
@@ -434,7 +410,7 @@ def check_domain_pattern(place: str, pattern: str) -> None:
 
 
 def check_url_pattern(place: str, pattern: str) -> None:
-    """Raise `OptionsError` for a pattern that is not made like a URL."""
+    """Raise `OptionsError` for a pattern that is not a URL."""
     check_pattern(place, pattern)
     found = _URL.match(pattern)
     if found and _NUMBERS.match(found["host"]):
@@ -444,13 +420,13 @@ def check_url_pattern(place: str, pattern: str) -> None:
         )
     if not found:
         raise OptionsError(
-            f"{place} is not made like a URL: {pattern!r}",
+            f"{place} is not a URL: {pattern!r}",
             hint="Write 'https://example.com/docs/*', or use `domain` for all of a host.",
         )
 
 
 def domain_match(pattern: str, url: str) -> Match:
-    """Whether the host of a URL is meant by a pattern: the very host, or all below it for `*.example.com`."""
+    """Whether a pattern matches the host of a URL: the very host, or all below it for `*.example.com`."""
     address = _read(url)
     return Match.MAYBE if address is None else _host_match(pattern, address)
 
@@ -461,7 +437,7 @@ def host_match(pattern: str, host: str) -> Match:
 
 
 def is_meant_within(pattern: str, address: str) -> bool:
-    """Whether a URL, or a word that may be a host, is meant by a pattern for hosts or for URLs, or may be."""
+    """Whether a pattern for hosts or URLs matches, or may match, a URL or a word that may be a host."""
     wanted = _URL.match(pattern)
     address = _SLASHES.sub(r"\1://", address)
     if "://" in address:
@@ -474,8 +450,8 @@ def is_meant_within(pattern: str, address: str) -> bool:
 
 
 def url_match(pattern: str, url: str) -> Match:
-    """Whether a URL is meant by a pattern: its scheme, its host and its path, each for itself. A pattern
-    without a path means all of a host."""
+    """Whether a pattern matches a URL: its scheme, host and path, each by itself. A pattern without a path
+    matches all of a host."""
     address = _read(url)
     wanted = _URL.match(pattern)
     if address is None or wanted is None:
@@ -506,7 +482,7 @@ def _read(url: str) -> _Address | None:
     try:
         split = urlsplit(url.strip())
         port = split.port
-        # Browsers take a backslash for a slash.
+        # Browsers read a backslash as a slash.
         hosts = [each.hostname or "" for each in (split, urlsplit(url.strip().replace("\\", "/")))]
     except ValueError:
         return None
@@ -525,7 +501,7 @@ def _read(url: str) -> _Address | None:
 
 
 def _ways_to_write(host: str) -> list[str]:
-    """A host, and what it is the same as: without escapes, in ASCII, as the numbers of an address."""
+    """A host in its notations: as written, without escapes, in ASCII, as the numbers of an address."""
     from urllib.parse import unquote
 
     ways = [host.rstrip("."), _in_ascii(unquote(host)).lower().rstrip(".")]
@@ -536,7 +512,7 @@ def _ways_to_write(host: str) -> list[str]:
         import socket
 
         try:
-            # It takes whatever resolvers do: "127.1", "0x7f000001", "2130706433".
+            # Accepts what resolvers accept: "127.1", "0x7f000001", "2130706433".
             ways.append(socket.inet_ntoa(socket.inet_aton(ways[1])))
         except OSError:
             pass
@@ -558,7 +534,7 @@ def _embedded(host: str) -> list[str]:
 
 
 def _in_punycode(host: str) -> str:
-    """The same with the letters that the older rules for names replace, such as a sharp s."""
+    """In punycode, with letters that the older rules for names replace, such as a sharp s."""
     if len(host) > _LONGEST_HOST:
         return host
     labels = unicodedata.normalize("NFC", host).split(".")

@@ -11,6 +11,7 @@ import posixpath
 import re
 import warnings
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import msgspec
@@ -18,7 +19,14 @@ import msgspec
 from outrider.errors import OptionsError
 from outrider.handlers._answers import Answer, allow, ask, deny
 from outrider.handlers._calls import call, name_of
-from outrider.handlers._policy.commands import addresses_among, addresses_of, command_match, paths_of
+from outrider.handlers._policy.commands import (
+    SEPARATORS,
+    addresses_among,
+    addresses_of,
+    command_match,
+    paths_among,
+    paths_of,
+)
 from outrider.handlers._policy.patterns import (
     LONGEST,
     Match,
@@ -62,20 +70,17 @@ if TYPE_CHECKING:
 
 
 Judged: TypeAlias = tuple[Match, str]
-"""Whether it fits, and why it does or does not."""
+"""Whether it matches, and why or why not."""
 
 _UNSANDBOXED: Final = "dangerouslyDisableSandbox"
 _NOT_IN_TOOLS: Final = re.compile(r"[^\w*?\[\]!-]")
-"""What the names of tools have `_` for, where their server has it in its name."""
-_PIECES: Final = re.compile(r"""[\s;|&<>()`"'${}=,:@]+""")
-"""What separates names of files from all else in the text of a command."""
+"""Characters of a server's name that the names of its tools have `_` for."""
 _SEVERAL_PLACES: Final = re.compile(r"[{(][^)}]*(/|\.\.)")
-"""Alternatives in a pattern that may begin anywhere."""
-_MOST_PIECES: Final = 200
+"""Alternatives in a pattern that may lead anywhere."""
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
-    """A use of a tool, as a policy sees it."""
+    """A tool call, as a policy sees it."""
 
     tool: str
     input: JsonObject
@@ -83,35 +88,27 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     agents: tuple[str, ...] = ("main",)
     """The names of the caller."""
     server: str | None = None
-    """The MCP server that offers the tool, if known by other means than the tool's name."""
+    """The MCP server of the tool, if known by other means than the tool's name."""
     blocked_path: str | None = None
-    """A path that the agent says it is about."""
+    """The path that the agent names in its request."""
 
 
 def judge(rule: Rule, call: Call) -> Judged:
-    """Whether a rule applies to a call: YES for certain, MAYBE in part or perhaps, else NO."""
+    """Whether a rule applies to a call: YES certainly, MAYBE in part or perhaps, otherwise NO."""
     if not any(_is_tool(pattern, call.tool) for pattern in rule.tools):
         return Match.NO, f"it is for {', '.join(rule.tools)}"
-    judged: list[Judged] = []
-    if rule.server:
-        judged.append(_server(rule.server, call))
-    if rule.agent:
-        judged.append(_agent(rule.agent, call))
-    if rule.command:
-        judged.append(_command(rule, call))
-    if rule.path:
-        judged.append(_path(rule.path, call))
-    if rule.domain:
-        judged.append(_domain(rule.domain, call))
-    if rule.url:
-        judged.append(_by_address(rule.url, call, url_match))
+    judged = [check(given, call) for name, check in _CONDITIONS.items() if (given := getattr(rule, name))]
     judged += [_argument(name, patterns, call) for name, patterns in rule.arguments]
     if not judged:
         return Match.YES, f"it is for {'every tool' if '*' in rule.tools else call.tool}"
     if call.tool == "Monitor" and None not in (call.input.get("command"), call.input.get("ws")):
         judged.append((Match.MAYBE, "it has both a command and an address"))
+    leaves_sandbox = rule.command and call.input.get(_UNSANDBOXED) not in (None, False)
+    if leaves_sandbox and _UNSANDBOXED not in dict(rule.arguments):
+        why = f"it asks to leave the sandbox, and the rule has no argument `{_UNSANDBOXED}`"
+        judged.append((Match.MAYBE, why))
     least = min(match for match, _ in judged)
-    # What keeps it from a full match is what one wants to know.
+    # The reader wants to know what keeps it from a full match.
     return least, "; ".join(dict.fromkeys(why for match, why in judged if match == least))
 
 
@@ -152,21 +149,16 @@ def _agent(patterns: Sequence[str], call: Call) -> Judged:
     return _best(f"agent {call.agents[0]}", [(match(pattern), pattern) for pattern in patterns])
 
 
-def _command(rule: Rule, call: Call) -> Judged:
+def _command(patterns: Sequence[str], call: Call) -> Judged:
     name = todays_name(call.tool)
     command: object = call.input.get("command")
     if name not in SHELLS or (name == "Monitor" and command is None):
         return Match.NO, f"{call.tool} has no command"
     if not isinstance(command, str):
         return Match.MAYBE, "its command is not a text"
-    found = max(
-        (command_match(pattern, command, is_powershell=name == "PowerShell") for pattern in rule.command),
-        key=lambda judged: judged[0],
-    )
-    leaves_sandbox = call.input.get(_UNSANDBOXED) not in (None, False)
-    if leaves_sandbox and found[0] is Match.YES and _UNSANDBOXED not in dict(rule.arguments):
-        return Match.MAYBE, f"it asks to leave the sandbox, and the rule does not speak of `{_UNSANDBOXED}`"
-    return found
+    is_powershell = name == "PowerShell"
+    matches = [command_match(pattern, command, is_powershell=is_powershell) for pattern in patterns]
+    return max(matches, key=itemgetter(0))
 
 
 def _path(patterns: Sequence[str], call: Call) -> Judged:
@@ -174,10 +166,8 @@ def _path(patterns: Sequence[str], call: Call) -> Judged:
     judged: list[Judged] = []
     if name in PATHS:
         judged = [_one_path(patterns, each, call, reaches_in=name in SEARCHES) for each in _paths(name, call)]
-    elif name in SHELLS:
-        judged = [_path_in_command(patterns, call)]
-    elif name.startswith("mcp__"):
-        judged = [_path_among(patterns, _texts(call.input), call)]
+    elif name in SHELLS or name.startswith("mcp__"):
+        judged = [_path_in_text(patterns, call)]
     elif call.blocked_path is None:
         return Match.NO, f"{call.tool} has no path"
     if call.blocked_path is not None:
@@ -188,21 +178,18 @@ def _path(patterns: Sequence[str], call: Call) -> Judged:
 
 
 def _paths(name: str, call: Call) -> list[str | None]:
-    """The paths that a tool is given; None for one that cannot be read."""
-    found: list[str | None] = []
-    for argument in PATHS[name]:
-        value: object = call.input.get(argument)
-        if value is None and name in OPTIONAL_PATHS:
-            found.append(".")
-        else:
-            found.append(value if isinstance(value, str) and value else None)
+    """The paths among a tool's arguments; None for one that is not a text."""
+    value: object = call.input.get(PATHS[name])
+    found: list[str | None] = [value if isinstance(value, str) and value else None]
+    if value is None and name in OPTIONAL_PATHS:
+        found = ["."]
     if name == "Glob":
         found += _paths_in_pattern(call.input.get("pattern"), found[0] or ".")
     return found
 
 
 def _paths_in_pattern(pattern: object, folder: str) -> list[str | None]:
-    """Where a search by pattern leads, if that may be out of the folder that it begins in."""
+    """The folders that a search by pattern may leave its own folder for."""
     if not isinstance(pattern, str) or len(pattern) > LONGEST or _SEVERAL_PLACES.search(pattern):
         return [None]
     beginning, slash, _ = literal_prefix(pattern.replace("{", "*")).rpartition("/")
@@ -212,7 +199,7 @@ def _paths_in_pattern(pattern: object, folder: str) -> list[str | None]:
 
 
 def _climbs(pattern: str, beginning: str) -> bool:
-    """Whether a pattern leads upwards behind its fixed beginning."""
+    """Whether a pattern has `..` behind its fixed beginning."""
     return ".." in pattern[len(beginning) :].split("/")
 
 
@@ -224,42 +211,37 @@ def _one_path(patterns: Sequence[str], path: str | None, call: Call, *, reaches_
     return _best(f"path {path!r}", matches)
 
 
-def _path_in_command(patterns: Sequence[str], call: Call) -> Judged:
-    """Whatever looks like a path in a command may be one."""
+def _path_in_text(patterns: Sequence[str], call: Call) -> Judged:
+    """Whether a command, or the input of an MCP tool, may use a path that a pattern matches."""
     command: object = call.input.get("command")
-    if not isinstance(command, str):
+    name = todays_name(call.tool)
+    is_bash = name in SHELLS and name != "PowerShell"
+    if name in SHELLS and not isinstance(command, str):
         return Match.NO, "it has no command"
-    if todays_name(call.tool) == "PowerShell":
-        return _path_among(patterns, _PIECES.split(command), call)
-    reach = paths_of(command)
-    for path in reach.paths:
+    if is_bash:
+        paths, doubt = paths_of(str(command))
+    else:
+        paths, doubt = paths_among(SEPARATORS.split(str(command)) if name in SHELLS else _texts(call.input))
+    for path in paths:
         where = _from_folder(call.where, path.folder)
-        found = wildcard_match if MARKERS.search(path.text) else path_match
+        match = wildcard_match if is_bash and MARKERS.search(path.text) else path_match
         for pattern in patterns:
-            if len(path.text) <= LONGEST and found(pattern, path.text, where, reaches_in=path.reaches_in):
+            if len(path.text) <= LONGEST and match(pattern, path.text, where, reaches_in=path.reaches_in):
                 shown = preview_value(MARKERS.sub("*", path.text))
                 return Match.MAYBE, f"{shown} is in it, and fits {pattern!r}"
-    if reach.doubt:
-        return Match.MAYBE, f"it cannot be told: {reach.doubt}"
-    return Match.NO, "no path in it is meant"
+    return _unless_certain(doubt, "path")
+
+
+def _unless_certain(doubt: str, what: str) -> Judged:
+    if doubt:
+        return Match.MAYBE, f"it is not certain: {doubt}"
+    return Match.NO, f"no {what} in it is meant"
 
 
 def _from_folder(where: Where, folder: str) -> Where:
-    """Where relative paths begin once a command is in a folder; patterns stay where they are."""
+    """The same with another working folder; patterns stay relative to the root."""
     expanded = os.path.expanduser(folder) if where.is_local else folder  # noqa: PTH111
     return Where(posixpath.join(where.cwd, expanded), where.is_local, where.root or where.cwd)
-
-
-def _path_among(patterns: Sequence[str], texts: Iterable[str], call: Call) -> Judged:
-    """Whether one of several texts is a path that is meant, if it is a path."""
-    found = dict.fromkeys(text.removeprefix("file://") for text in texts if text)
-    for text in list(found)[:_MOST_PIECES]:
-        for pattern in patterns:
-            if len(text) <= LONGEST and path_match(pattern, text, call.where):
-                return Match.MAYBE, f"{preview_value(text)} is in its input, and fits {pattern!r}"
-    if len(found) > _MOST_PIECES:
-        return Match.MAYBE, "its input is too long to look for paths in it"
-    return Match.NO, "no path in its input is meant"
 
 
 def _domain(patterns: Sequence[str], call: Call) -> Judged:
@@ -279,28 +261,36 @@ def _by_address(patterns: Sequence[str], call: Call, match: Callable[[str, str],
         return _best(f"address {url!r}", [(match(pattern, url), pattern) for pattern in patterns])
     command: object = call.input.get("command")
     if todays_name(call.tool) in SHELLS and isinstance(command, str):
-        reach = addresses_of(command)
+        addresses, doubt = addresses_of(command)
     elif call.tool.startswith("mcp__"):
-        reach = addresses_among(_texts(call.input))
+        addresses, doubt = addresses_among(_texts(call.input))
     else:
         return Match.NO, f"{call.tool} has no address"
-    for address in reach.addresses:
+    for address in addresses:
         for pattern in patterns:
             if is_meant_within(pattern, address):
                 return Match.MAYBE, f"{preview_value(address)} is in its input, and fits {pattern!r}"
-    if reach.doubt:
-        return Match.MAYBE, f"it cannot be told: {reach.doubt}"
-    return Match.NO, "no address in its input is meant"
+    return _unless_certain(doubt, "address")
 
 
 def _address(call: Call) -> str | None:
     if call.tool == "WebFetch":
-        # What is not even a text is no address that could be allowed.
+        # An address that is not a text is never allowed.
         return str(call.input.get("url"))
     socket: object = call.input.get("ws") if call.tool == "Monitor" else None
     if socket is None:
         return None
     return str(cast("JsonObject", socket).get("url") if isinstance(socket, dict) else socket)
+
+
+_CONDITIONS: Final[Mapping[str, Callable[[Sequence[str], Call], Judged]]] = {
+    "server": _server,
+    "agent": _agent,
+    "command": _command,
+    "path": _path,
+    "domain": _domain,
+    "url": lambda patterns, call: _by_address(patterns, call, url_match),
+}
 
 
 def _argument(name: str, patterns: Sequence[str], call: Call) -> Judged:
@@ -311,7 +301,7 @@ def _argument(name: str, patterns: Sequence[str], call: Call) -> Judged:
 
 
 def _texts(value: object) -> Iterable[str]:
-    """A value as text; all that is inside of a list or an object, names too."""
+    """A value as text; for a list or an object, everything inside, names included."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
@@ -326,8 +316,8 @@ def _texts(value: object) -> Iterable[str]:
 
 
 def _best(what: str, matches: Sequence[tuple[Match, str]]) -> Judged:
-    """How the pattern fits that fits best."""
-    found, best = max(matches, key=lambda each: each[0])
+    """The result of the pattern that matches best."""
+    found, best = max(matches, key=itemgetter(0))
     said = {Match.NO: "does not fit", Match.MAYBE: "fits in part", Match.YES: "fits"}[found]
     shown = " or ".join(repr(pattern) for _, pattern in matches) if found is Match.NO else repr(best)
     return found, f"its {what} {said} {shown}"
@@ -338,7 +328,7 @@ def _of_all(pattern: str, texts: Sequence[str]) -> Match:
 
 
 def _combined(matches: Sequence[Match]) -> Match:
-    """What is said of several things together: all fit, none does, or it depends."""
+    """One result for several: all match, none does, or some do."""
     if not matches:
         return Match.NO
     least, most = min(matches), max(matches)
@@ -501,19 +491,18 @@ class Policy(msgspec.Struct, frozen=True):
             if is_meant and (match is Match.YES or rule.decision == "deny"):
                 return _explained(call, found if rule.decision == "deny" else doubtful or found, considered)
             if is_meant:
-                # To ask, in doubt: but if what follows denies it, it is denied.
+                # In doubt it asks, but a later rule may still deny.
                 doubtful = doubtful or found
         if doubtful is not None and self.default != "deny":
             return _explained(call, doubtful, considered)
-        why = "no rule is about it"
-        return _explained(call, None, considered, self.default, why)
+        return _explained(call, None, considered, self.default)
 
     async def __call__(self, request: PermissionRequest) -> object:
         """Decide about a request, as a permission callback does."""
         explained = self.decide(_call_of(request), request.names_of_tools())
         if explained.decision == "ask" and self.otherwise is not None:
             value = await call(self.otherwise, request, context=request)
-            return _told_who(value, f"{name_of(self.otherwise)} was asked {explained.by}")
+            return _with_asker(value, f"{name_of(self.otherwise)} was asked {explained.by}")
         return _answer(explained)
 
     def guard(self, *, strict: bool = False) -> Hook[..., Awaitable[Answer | None]]:
@@ -556,7 +545,7 @@ class _Guard:
         self.__name__ = self.__qualname__ = "Policy.guard"
 
     async def __call__(self, hook_input: PreToolUseInput, context: HookContext) -> Answer | None:
-        explained = self._policy.decide(_call_of_hook(hook_input, context), context.names_of_tools())
+        explained = self._policy.decide(call_of_hook(hook_input, context), context.names_of_tools())
         if explained.decision == "deny":
             return _answer(explained)
         return ask(explained.why) if self._strict and explained.decision == "ask" else None
@@ -605,11 +594,7 @@ def _conditions(rule: Rule) -> object:
 
 
 def _explained(
-    call: Call,
-    by: Considered | None,
-    considered: Sequence[Considered],
-    default: Verdict = "deny",
-    why: str = "",
+    call: Call, by: Considered | None, considered: Sequence[Considered], default: Verdict = "deny"
 ) -> Explanation:
     return Explanation(
         tool=call.tool,
@@ -617,7 +602,7 @@ def _explained(
         decision=default if by is None else by.rule.decision,
         rule=None if by is None else by.rule,
         index=None if by is None else by.index,
-        why=why if by is None else by.why,
+        why="no rule is about it" if by is None else by.why,
         considered=tuple(considered),
     )
 
@@ -632,8 +617,8 @@ def _answer(explained: Explanation) -> Answer:
     return deny(said or f"The policy does not allow this use of {explained.tool}.", notice=by)
 
 
-def _told_who(value: object, who: str) -> object:
-    """What a callback that was asked said, with a note of that for those who watch."""
+def _with_asker(value: object, who: str) -> object:
+    """The answer of the callback that was asked, with a note for observers."""
     if isinstance(value, bool):
         return allow(notice=who) if value else deny("", notice=who)
     if isinstance(value, Answer) and value.notice is None:
@@ -652,7 +637,7 @@ def _call_of(request: PermissionRequest) -> Call:
     )
 
 
-def _call_of_hook(hook_input: PreToolUseInput, context: HookContext) -> Call:
+def call_of_hook(hook_input: PreToolUseInput, context: HookContext) -> Call:
     names = tuple(name for name in (hook_input.agent_id, hook_input.agent_type) if name)
     where = _where(context.session)
     return Call(

@@ -1,8 +1,8 @@
 """Finds every command that a shell command may run, including those that programs in it start.
 
-A known program takes its arguments as data or is a developer tool. Any other may run whatever it is given, so
-everything but plain text makes the command unclear. A missing program is thus denied too often, never too
-seldom.
+A known program takes its arguments as data or is a developer tool. Any other may run its arguments, so that
+anything but plain text makes the command unclear. A program that is missing here is denied too often, never
+too seldom.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ DATA: Final = names(
     logname tty locale jq curl ping dig nslookup host gzip gunzip zcat bzip2 bunzip2 bzcat xz unxz xzcat
     zstd unzip clear reset tput iconv dos2unix unix2dos getconf"""
 )
-"""Programs that never run another one by their arguments or their input."""
+"""Programs that never run another because of their arguments or input."""
 DATA_UNLESS: Final[Mapping[str, re.Pattern[str]]] = {
     "rg": re.compile(r"--(pre|hostname-bin)"),
     "sort": re.compile(r"--c"),
@@ -54,7 +54,7 @@ DATA_UNLESS: Final[Mapping[str, re.Pattern[str]]] = {
     "zip": re.compile(r"-\w*T|--u"),
     "printf": re.compile(r"-v"),
 }
-"""The same, unless one of these options is among the arguments, or may be."""
+"""The same, unless one of these options is or may be among the arguments."""
 SUBCOMMANDS: Final[Mapping[str, frozenset[str]]] = {
     "git": names(
         """status log diff show add commit checkout switch branch restore stash tag merge merge-base rev-parse
@@ -77,14 +77,14 @@ _GIT_UNLESS: Final[Mapping[str, re.Pattern[str]]] = {
     "rebase": re.compile(r"-\w*x|--exe"),
     "remote": re.compile(r"ext:"),
 }
-"""Options with which one of them runs what it is given."""
+"""Options that make a subcommand of git run its arguments."""
 _GIT_BEFORE: Final = re.compile(r"--(no-pager|git-dir=\S*|work-tree=\S*)")
 _ARITHMETIC_TESTS: Final = names("-eq -ne -lt -le -gt -ge -v -R")
 _UNARY_TEST: Final = re.compile(r"-[a-zA-Z]")
 _BINARY_TEST: Final = re.compile(r"==?|!=|<|>|-(eq|ne|lt|le|gt|ge|nt|ot|ef)")
 _AWK_RUNS: Final = re.compile(r"(?<!\|)\|(?!\|)|system|@|getline|ARG[VC]|/inet")
 _AWK_WRITES: Final = re.compile(r">(?!\s*=?\s*\d|\s*\"[^\"\\]*\"\s*([;}\n]|\Z))")
-"""What may be a file that only awk knows."""
+"""Output to a file whose name only awk knows."""
 _SED_SCRIPT: Final = re.compile(
     r"(?:(?:\d+|\$|/[^/\n]*/)?(?:,(?:\d+|\$|\+\d+|/[^/\n]*/))?!?\s*"
     r"(?:[pdqQDGhHgxnN=]|s(?P<mark>[/|#,:@])(?:\\.|(?!(?P=mark))[^\\\n])*(?P=mark)(?:\\.|(?!(?P=mark))[^\\\n])*(?P=mark)[gpiI\d]*"
@@ -94,7 +94,7 @@ _SED_OPTION: Final = re.compile(r"-[nErsuiz]+|-i\.\w+|--(quiet|regexp-extended|i
 
 
 def takes_data(program: str, words: list[str]) -> bool:
-    """Whether a program takes its arguments for nothing but data."""
+    """Whether a program takes its arguments as data only."""
     if program in DATA or program == "[[" or words[:2] in (["command", "-v"], ["command", "-V"]):
         return True
     arguments = words[1:]
@@ -118,7 +118,7 @@ def _may_be_option(word: str) -> bool:
 
 
 def _is_plain_test(arguments: list[str]) -> bool:
-    """Whether it is certain which operators there are: one of them runs what is in a subscript."""
+    """Whether the operators are certain: some of them evaluate subscripts."""
     words = arguments[1:] if arguments[:1] == ["!"] else arguments
     if any(WORDS in each for each in words):
         return False
@@ -128,7 +128,7 @@ def _is_plain_test(arguments: list[str]) -> bool:
 
 
 def is_plain_comparison(arguments: list[str]) -> bool:
-    """Whether nothing is compared as a number in `[[ … ]]` but numbers: what is in others is run."""
+    """Whether `[[ … ]]` compares only numbers as numbers: it evaluates anything else."""
     numbers = re.compile(r"[\d\x06]+|[^\w\x00-\x05]+|-\w+")
     return _ARITHMETIC_TESTS.isdisjoint(arguments) or all(map(numbers.fullmatch, arguments))
 
@@ -178,7 +178,7 @@ def _is_plain_subcommand(program: str, arguments: list[str]) -> bool:
 # Programs that run others.
 
 _MOST_WORDS: Final = 2_000
-"""Words that are looked at, so that no command takes long."""
+"""How many words are analysed, so that no command takes long."""
 _NEVER: Final = re.compile(r"(?!)")
 
 
@@ -191,18 +191,18 @@ TOOLS: Final = names(
     java kotlinc sbt mix gcc g++ cc c++ clang clang++ ld ar nm objdump apt apt-get apk yum dnf brew dpkg
     snap terraform helm shellcheck shfmt golangci-lint hadolint actionlint yamllint markdownlint"""
 )
-"""Programs that build, test and check a project. What they run is up to the project; of their arguments only
-those count that name a command as it is."""
+"""Programs that build, test and check a project. The project decides what they run; only
+arguments that name a command directly count."""
 _TOOLS_RUN: Final = re.compile(
     r"\S+ (exec|x|eval|dlx|runner|console) |\S+ .*--?(call|eval|exec|toolexec|wrapper|XX)"
     r"|make .*(-\w*E|--ev)|(bun|tsx|ts-node|swift|mix|sbt|rake) .*-\w*[ep]|\S+ .*(`|\$[\w({])",
     re.DOTALL,
 )
-"""What makes one of them run what it is given."""
+"""Arguments that make a tool run others of its arguments."""
 _RUN_SCRIPTS: Final = names("npm yarn pnpm")
 """Tools that run a script of the project by its name."""
 _RUN_OWN: Final = _RUN_SCRIPTS | names("cargo go dotnet swift coverage pre-commit terraform")
-"""Tools whose `run` is not for any program."""
+"""Tools whose `run` does not run any program."""
 _MODULES: Final = names(
     """pytest pip venv virtualenv unittest mypy ruff black isort flake8 pylint coverage build twine
     http.server json.tool compileall pyright tox nox uvicorn flask django sphinx mkdocs py_compile
@@ -217,14 +217,14 @@ _INTERPRETERS: Final[Mapping[str, re.Pattern[str]]] = {
     "lua": _NEVER,
     "Rscript": _NEVER,
 }
-"""Programs that run a script, by the options that may be in front of it."""
+"""Programs that run a script, with the options that may come before it."""
 _VERSION: Final = re.compile(r"\d[\d.]*\Z")
 _SHELLS: Final = names("sh bash dash ash zsh ksh mksh rbash fish csh tcsh pwsh")
 _OF_POSIX: Final = names("sh bash dash ash")
 _EVALUATE: Final = names("eval let alias hash shopt enable bind complete compgen fc history jobs")
-"""Builtins that run their arguments, or change what others mean."""
+"""Builtins that run their arguments, or change what other commands mean."""
 _TAKE_NAMES: Final = names("read mapfile readarray declare local typeset export readonly getopts unset")
-"""Builtins that run what is in the subscripts of the variables that they are given."""
+"""Builtins that evaluate subscripts in the names of variables."""
 _NAME_ARGUMENT: Final = re.compile(r"-[rspdtaxgfAulv]*\d*|--|\w*|(?P<name>\w+)\+?=(?P<value>.*)", re.DOTALL)
 _PASSES: Final[Mapping[str, re.Pattern[str]]] = {
     "sudo": re.compile(r"-[EnH]+"),
@@ -243,26 +243,26 @@ _PASSES: Final[Mapping[str, re.Pattern[str]]] = {
 }
 """Programs that run the command behind these arguments."""
 _XARGS_VALUES: Final = {"-I": ["{}"], "-d": ["\\n"]}
-"""Options that are known with these values alone."""
+"""Options that are known with these values only."""
 _RISKY: Final = re.compile(r"PATH|ENV|SHELLOPTS|LD_\w+|DYLD_\w+|EXECIGNORE")
 """Variables that decide what a program's name means."""
 _EVALUATED: Final = re.compile(
     r"PS\d|S?RANDOM|SECONDS|LINENO|HISTCMD|EPOCH\w+|OPTIND|BASH\w+|PROMPT_COMMAND|GLOBIGNORE|CDPATH"
 )
-"""Variables whose values bash runs, or takes for numbers with subscripts, and runs what is in these; and
-those that change what wildcards and folders mean."""
+"""Variables whose values bash runs or evaluates as numbers, and those that change what wildcards and folders
+mean."""
 _PATHS: Final = re.compile(r"\w*PATH")
 _BIN: Final = re.compile(r"(.*/)?(s?bin|\.bin)/")
 _NOT_FILES: Final = re.compile(r"-\Z|(.*/)?stdin\Z|/[/.]*(dev|proc)/|.*/fd/")
 _NO_SCRIPT: Final = re.compile(r"-|(.*/)?\d+\Z|.*[\x00-\x03\x06\x0e]", re.DOTALL)
-"""What is no file, or not certain to be one, where a script is expected."""
-_TOLD: Final = re.compile(r"--?(version|help)|-[Vvh]")
+"""Names that are not, or not certainly, files where a script is expected."""
+_INFORMATION: Final = re.compile(r"--?(version|help)|-[Vvh]")
 _CODE: Final = re.compile(r"-[a-zA-Z]*[ceErp].*|--[ep].*", re.DOTALL)
-"""Options of interpreters that are followed by a program."""
+"""Options of interpreters that a program in their arguments follows."""
 _SETTINGS: Final = re.compile(
     r"[-+][aefuvxCE]+|[-+][efuvxCE]*o|pipefail|errexit|nounset|xtrace|noglob|allexport"
 )
-"""Options of the shell that do not change how a text is read."""
+"""Options of the shell that do not change how it reads commands."""
 _LEAVE_FILES: Final = (
     TOOLS
     | _SHELLS
@@ -276,7 +276,7 @@ _LEAVE_FILES: Final = (
     . source"""
     )
 )
-"""Programs that put nothing into the files that they are given, or whose work is up to the project."""
+"""Programs that write no content to their arguments, or whose work the project decides."""
 _PLAIN: Final = re.compile(r"[\w\s./:=@,+%~^#!\x02-\x06-]*")
 _SEPARATORS: Final = re.compile(r"[^\w./~^+@%*?\x00-\x06\[-]+")
 _QUOTES: Final = re.compile(r"[\"'\\]")
@@ -291,23 +291,23 @@ _FIND_VALUES: Final = names(
 
 
 class Runs(NamedTuple):
-    """What a text runs."""
+    """The commands that a text runs."""
 
     commands: list[list[str]]
     """Every simple command."""
     hidden: list[list[str]]
-    """Words of which some may be another command, from any of them on."""
+    """Words that may hold another command, from any of them on."""
     simple: list[Command]
-    """The simple commands with all that belongs to them."""
+    """The simple commands with their redirections and assignments."""
     outer: list[list[str]]
-    """Those of `commands` that do nothing but run another one of them."""
+    """Those of `commands` that only run another of them."""
     doubt: str
-    """Why there may be others; empty if there are none."""
+    """Why there may be more commands; empty if there are not."""
 
 
 @lru_cache(maxsize=16)
 def runs_of(text: str, *, lists: bool = False) -> Runs:
-    """Every command that a text may run. With `lists`, what it does to each of several files is marked."""
+    """Every command that a text may run. With `lists`, variables with known values are marked."""
     analysis = _Analysis(lists=lists)
     doubt = ""
     try:
@@ -318,7 +318,7 @@ def runs_of(text: str, *, lists: bool = False) -> Runs:
 
 
 def program_of(word: str) -> str:
-    """The name of the program that a word stands for, as far as it is certain; else empty."""
+    """The name of the program that a word certainly stands for; otherwise empty."""
     folder = _BIN.match(word)
     name = word[folder.end() :] if folder else word
     return "" if "/" in name or MARKERS.search(name) else name
@@ -333,9 +333,9 @@ class _Analysis:
         self.simple: list[Command] = []
         self._redefines = False
         self._written: Counter[str] = Counter()
-        """Names of files, by how many commands may write them."""
+        """Names of files, with how many commands may write them."""
         self._own: tuple[frozenset[str], bool] = (frozenset(), False)
-        """Those that the command may write that is looked at, and whether that may be any."""
+        """The names that the current command may write, and whether it may write any file."""
         self._unknown = 0
         """How many commands may write any file."""
         self._reads: frozenset[str] = frozenset()
@@ -356,7 +356,7 @@ class _Analysis:
             self._unknown += may_be_any
         self._reads |= script.reads
         self._redefines = self._redefines or script.redefines or any(map(_changes_names, script.commands))
-        # What is meant for a whole block, or for all that follows, is for each command.
+        # Redirections of a block, or by `exec`, hold for each command.
         shared = [each for each in script.commands if each.words in ([], ["exec"])]
         self._inputs += [text for each in shared for text in each.inputs]
         self._is_piped = self._is_piped or any(each.pipes and each.files for each in shared)
@@ -385,7 +385,7 @@ class _Analysis:
         if self._is_written(words[0]) and "/" in words[0]:
             raise Unclear(f"it runs {words[0]}, which it writes itself")
         if name in _EVALUATE or (name == "[[" and not is_plain_comparison(words[1:])):
-            raise Unclear(f"{name} runs what it is given")
+            raise Unclear(f"{name} runs its arguments")
         if words is not command.words and _changes_names(Command(words, [], [], [], [])):
             raise Unclear("it changes what the names of programs mean")
         if name == "set" and not all(map(_SETTINGS.fullmatch, words[1:])) and words[1:2] != ["--"]:
@@ -400,7 +400,7 @@ class _Analysis:
             self._run_file(words[1:2], words[2:])
         elif interpreter in _INTERPRETERS and (operands := _operands(words, _INTERPRETERS[interpreter])):
             self._interpret(operands, command)
-        elif interpreter in _INTERPRETERS and not (words[1:] and all(map(_TOLD.fullmatch, words[1:]))):
+        elif interpreter in _INTERPRETERS and not (words[1:] and all(map(_INFORMATION.fullmatch, words[1:]))):
             raise Unclear(f"{words[0]} runs a text")
         elif inner := self._inner(program, words):
             for each in inner:
@@ -419,26 +419,26 @@ class _Analysis:
             raise Unclear("it has too many words")
 
     def _run_any(self, words: list[str], command: Command) -> None:
-        """A program of which nothing is known: it may run what it is given."""
+        """An unknown program: it may run its arguments."""
         if program_of(words[0]) in ("sed", "xargs", "awk", "gawk", "mawk"):
-            raise Unclear(f"{words[0]} may run what it is given")
+            raise Unclear(f"{words[0]} may run its arguments")
         if command.pipes or self._is_piped or any(map(self._is_written, self._reads)):
-            raise Unclear(f"{words[0]!r} may run what it gets as input")
+            raise Unclear(f"{words[0]!r} may run its input")
         inputs = [*command.inputs, *self._inputs]
         if inputs and any(map(_is_interpreter, words)):
             raise Unclear("it runs a text")
         for argument in (*words[1:], *inputs):
             if DYNAMIC.search(argument):
-                raise Unclear(f"{words[0]!r} may run what it is given, and only the shell knows what that is")
+                raise Unclear(f"{words[0]!r} may run its arguments, and only the shell knows them")
             if not _PLAIN.fullmatch(argument):
-                raise Unclear(f"{words[0]!r} may run a text that it is given")
+                raise Unclear(f"{words[0]!r} may run a text among its arguments")
             if any(map(self._is_written, (argument, *_SEPARATORS.split(argument)))):
                 raise Unclear(f"{words[0]!r} may run {argument}, which the command writes itself")
         self._hide([*words[1:], *inputs])
 
     def _hide(self, arguments: list[str]) -> None:
         arguments = [each for each in arguments if not DYNAMIC.search(each)]
-        # A program that runs a text takes quotes away, too.
+        # A program that runs a text also removes quotes.
         bare = [_QUOTES.sub("", each) for each in arguments if _QUOTES.search(each)]
         pieces = [piece for each in (*arguments, *bare) for piece in _SEPARATORS.split(each) if piece]
         if any(_is_interpreter(name) and _CODE.fullmatch(option) for name, option in pairwise(pieces)):
@@ -450,12 +450,12 @@ class _Analysis:
                 self.hidden.append(found)
 
     def _assign(self, assignment: str, *, is_given: bool) -> None:
-        """A variable that is set; `is_given` if a program gets it, which may take it for a command."""
+        """An assignment; `is_given` if a program gets the variable, which may run its value."""
         name, _, value = assignment.partition("=")
         is_path = _PATHS.fullmatch(name.rstrip("+")) and not value.startswith("(")
         is_known = is_path or not DYNAMIC.search(value)
         if is_given and not (is_known and _PLAIN.fullmatch(DYNAMIC.sub("", value))):
-            raise Unclear(f"a program may run what is in {name}")
+            raise Unclear(f"a program may run the value of {name}")
         if is_given and value and self._is_written(value):
             raise Unclear(f"a program may run {value}, which the command writes itself")
         self._hide([value])
@@ -464,7 +464,7 @@ class _Analysis:
         for each in arguments:
             found = _NAME_ARGUMENT.fullmatch(each)
             if not found:
-                raise Unclear(f"{name} runs what is in a subscript")
+                raise Unclear(f"{name} evaluates a subscript")
             if found["name"]:
                 self._assign(each, is_given=True)
 
@@ -480,7 +480,7 @@ class _Analysis:
         )
 
     def _run_file(self, file: list[str], arguments: list[str]) -> None:
-        """A script: what is in it is not looked at, unless the command itself writes it."""
+        """A script: its content is not analysed, but the command itself may not write it."""
         if not file or _NOT_FILES.match(file[0]) or _NO_SCRIPT.match(file[0]):
             raise Unclear("it runs a script that is not in a file")
         if self._is_written(file[0]):
@@ -507,7 +507,7 @@ class _Analysis:
                 continue
             text = "".join(arguments[start : start + 1])
             is_clear = name in _OF_POSIX and not MARKERS.search(text) and not text.startswith(("-", "+"))
-            # One for a login reads files of the home folder first.
+            # A login shell reads files of the home folder first.
             reads_files = self._written and any("l" in each or "i" in each for each in arguments[:start])
             if not is_clear or reads_files or command.sets or self._redefines:
                 raise Unclear(f"{name} runs a text that is not clear")
@@ -520,7 +520,7 @@ class _Analysis:
     # Programs that run another.
 
     def _inner(self, program: str, words: list[str]) -> list[list[str]]:
-        """The commands that a program runs, if it is known where they begin."""
+        """The commands that a program runs, if their beginning is known."""
         if program == "find":
             return _inner_of_find(words, LISTED if self._lists else UNKNOWN)
         two = f"{program} {words[1]}" if len(words) > 1 else ""
@@ -544,7 +544,7 @@ class _Analysis:
 
 
 def _changes_names(command: Command) -> bool:
-    """Whether a command sets a variable that decides what the names of programs mean."""
+    """Whether a command sets a variable that changes what the names of programs mean."""
     named = command.sets
     if command.words and program_of(command.words[0]) in {
         *_TAKE_NAMES,
@@ -562,7 +562,7 @@ def _changes_names(command: Command) -> bool:
 
 
 def _written_by(command: Command) -> tuple[frozenset[str], bool]:
-    """Names of files that a command may write, and whether it may be any: all that it is given, unless it is
+    """Names of files that a command may write, and whether it may write any: all its arguments, unless it is
     known to write none."""
     behind = [
         number
@@ -582,7 +582,7 @@ def _written_by(command: Command) -> tuple[frozenset[str], bool]:
 
 
 def _names_a_dash(command: Command) -> bool:
-    """Whether a command may make a file with a name like an option."""
+    """Whether a command may create a file named like an option."""
     _, *behind = " ".join(command.words).split(" -- ")
     is_tool = command.words[:1] and program_of(command.words[0]) in TOOLS
     return any("/-" in word for word in command.words) or bool(
@@ -595,7 +595,7 @@ def _is_interpreter(word: str) -> bool:
 
 
 def _operands(words: list[str], options: re.Pattern[str]) -> list[str]:
-    """What follows the options of an interpreter, if that is a script or a module."""
+    """The arguments behind the options of an interpreter, if they begin with a script or a module."""
     start = 1
     while start < len(words) and options.fullmatch(words[start]):
         start += 1
@@ -628,7 +628,7 @@ def _inner_of_find(words: list[str], marker: str) -> list[list[str]]:
 
 
 def _runs_given(program: str, words: list[str]) -> bool:
-    """Whether a tool runs what it is given, or a script that is not in a file."""
+    """Whether a tool runs its arguments, or a script that is not in a file."""
     runs_other = words[1:2] == ["run"] and program not in _RUN_OWN
     return (
         runs_other

@@ -5,7 +5,6 @@ Does not match anything: `policy` does.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, cast
@@ -20,7 +19,7 @@ from outrider.handlers._policy.patterns import (
     check_url_pattern,
     is_special,
 )
-from outrider.options._tool_names import known_tools, tool_name
+from outrider.options._tool_names import ALL_USES, RULE, SERVER, known_tools, tool_name
 from outrider.options._validators import did_you_mean, invalid_value, is_list, is_mapping, near, text, within
 from outrider.wire.tools import TOOL_ALIASES
 
@@ -39,42 +38,39 @@ if TYPE_CHECKING:
 SHELLS: Final = frozenset(("Bash", "PowerShell", "Monitor"))
 """Tools that run a shell command, which is their `command`."""
 
-PATHS: Final[Mapping[str, tuple[str, ...]]] = {
-    "Edit": ("file_path",),
-    "EnterWorktree": ("path",),
-    "Glob": ("path",),
-    "Grep": ("path",),
-    "LS": ("path",),
-    "LSP": ("filePath",),
-    "MultiEdit": ("file_path",),
-    "NotebookEdit": ("notebook_path",),
-    "NotebookRead": ("notebook_path",),
-    "Read": ("file_path",),
-    "Workflow": ("scriptPath",),
-    "Write": ("file_path",),
+PATHS: Final[Mapping[str, str]] = {
+    "Edit": "file_path",
+    "EnterWorktree": "path",
+    "Glob": "path",
+    "Grep": "path",
+    "LS": "path",
+    "LSP": "filePath",
+    "MultiEdit": "file_path",
+    "NotebookEdit": "notebook_path",
+    "NotebookRead": "notebook_path",
+    "Read": "file_path",
+    "Workflow": "scriptPath",
+    "Write": "file_path",
 }
-"""Which arguments of a tool are paths."""
+"""The argument of each tool that is a path."""
 
 SEARCHES: Final = frozenset(("Glob", "Grep", "LS"))
-"""Tools that look at all there is in a folder, the working folder if they are given none."""
+"""Tools that search a folder, by default the working folder."""
 
 OPTIONAL_PATHS: Final = SEARCHES | {"EnterWorktree", "Workflow"}
 """Tools whose path may be left out."""
 
 ADDRESSES: Final = frozenset(("Monitor", "WebFetch", "WebSearch"))
-"""Tools that reach for an address on the web."""
+"""Tools that use an address on the web."""
 
-# What the agent takes a rule for one of these to mean: all that read, all that write.
+# For the agent, a rule for one of these is a rule for all that read, or all that write.
 _READING: Final = ("Read", "Grep", "Glob", "LS", "NotebookRead")
 _WRITING: Final = ("Edit", "Write", "NotebookEdit", "MultiEdit")
 _ONE_ARGUMENT: Final[Mapping[str, str]] = {"Agent": "subagent_type", "Skill": "skill"}
-_NOTATION: Final = re.compile(r"(?P<tool>[^()]+)\((?P<content>.*)\)\Z", re.DOTALL)
-_ALL: Final = re.compile(r"\**\Z")
-_SERVER: Final = re.compile(r"mcp__(?:(?!__).)+\Z")
 
 
 class Noted(NamedTuple):
-    """What the name of a tool in a rule says."""
+    """A tool's name in a rule, parsed."""
 
     text: str
     tools: tuple[str, ...]
@@ -82,20 +78,20 @@ class Noted(NamedTuple):
 
 
 def todays_name(tool: str) -> str:
-    """A tool's name, for an older one that the agent still answers to."""
+    """A tool's current name, for an older one that the agent still accepts."""
     return TOOL_ALIASES.get(tool, tool)
 
 
 def read_tool(place: str, text: str) -> Noted:
     """Parse a tool's name, or a rule in Claude Code's notation. Raises `OptionsError` if it is neither."""
     if "(" not in text and ")" not in text:
-        return Noted(text, (f"{text}__*",) if _SERVER.match(text) else (text,), {})
-    found = _NOTATION.match(text)
+        return Noted(text, (f"{text}__*",) if SERVER.match(text) else (text,), {})
+    found = RULE.match(text)
     if found is None:
         hint = "Write a tool's name, or `Tool(what)`."
         raise OptionsError(f"{place} is not a rule: {text!r}", hint=hint)
-    tool, content = found["tool"], found["content"]
-    if _ALL.match(content):
+    tool, content = found["name"], found["content"]
+    if ALL_USES.match(content):
         return read_tool(place, tool)
     return _with_content(place, text, tool, content)
 
@@ -123,7 +119,7 @@ def _with_content(place: str, text: str, tool: str, content: str) -> Noted:
 
 
 def _path(content: str) -> str:
-    """Two slashes begin at the root; one begins at the folder that the agent's settings are for."""
+    """Two slashes mean the root; one means the folder that the agent's settings are for."""
     if content.startswith("//"):
         return content[1:]
     return content.lstrip("/") if content.startswith("/") else content.removeprefix("./")
@@ -136,12 +132,12 @@ def pathless(tool: str, condition: str, decision: Verdict) -> tuple[str, str] | 
         return None
     if condition == "path" and decision == "allow" and name in SHELLS:
         return (
-            "the text of a shell command does not tell which files it uses",
+            "the text of a shell command does not show which files it uses",
             "Allow it by `command`, or leave it to a sandbox.",
         )
     if condition in ("domain", "url") and decision == "allow" and name in SHELLS - {"Monitor"}:
         return (
-            "the text of a shell command does not tell which addresses it uses",
+            "the text of a shell command does not show which addresses it uses",
             "Allow it by `command`, or leave it to a sandbox.",
         )
     known: frozenset[str] = {
@@ -178,15 +174,15 @@ if TYPE_CHECKING:
 else:
 
     class _Meta(msgspec.StructMeta):
-        """Checks the arguments first: a struct gives no hint for an unknown name, and cannot tell an empty
-        list from a default."""
+        """Checks the arguments first: a struct gives no hint for an unknown name, and cannot distinguish an
+        empty list from the default."""
 
         def __call__(self, *args, **fields):
             for name, value in fields.items():
                 if name not in self.__struct_fields__:
                     _refuse_key("a rule", name, (*CONDITIONS, "arguments", "reason"))
                 if (is_list(value) or is_mapping(value)) and not value:
-                    # An empty list of what is allowed would else allow all.
+                    # Otherwise an empty list of what is allowed would allow everything.
                     hint = "Leave it out to mean every use of the tool, or leave the rule out."
                     raise OptionsError(f"`{name}` is empty, so the rule would match nothing", hint=hint)
             return super().__call__(*args, **fields)
@@ -267,7 +263,7 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=_Meta):
         self._set("tools", tuple(dict.fromkeys(tools)))
 
     def with_full_names(self, names: ToolNames) -> Self:
-        """The rule with full tool names: to allow, only of tools that are certainly meant, else of all that
+        """The rule with full tool names: to allow, only tools that are certainly meant, otherwise all that
         may be. Raises `OptionsError` for a name that no tool of the session has."""
         if names.takes_any:
             return self
@@ -283,7 +279,7 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=_Meta):
         tools = tuple(dict.fromkeys(found))
         if tools == self.tools:
             return self
-        # As it is, not read anew: of two tools of one name, one may lack what a condition looks at.
+        # Not validated again: of two tools with one name, one may lack the argument of a condition.
         named = copy(self)
         named._set("tools", tools)
         return named

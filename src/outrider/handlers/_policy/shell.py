@@ -1,7 +1,7 @@
 """Reads a shell command as bash does: its simple commands, and the words of each.
 
-Knows the grammar that one-liners use, and raises `Unclear` for the rest, so that its result is complete. In
-words, markers stand for what only the shell knows. `programs` knows which programs run others.
+Knows the grammar that one-liners use, and raises `Unclear` for the rest, so that its result is complete.
+Markers in words stand for text that only the shell knows. `programs` knows which programs run others.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-# Markers, in place of what the shell puts in.
+# Markers for text that the shell inserts.
 UNKNOWN: Final = "\x00"
 """Any text, as a part of one word: `"$X"`, `"$(…)"`, `<(…)`."""
 WORDS: Final = "\x01"
@@ -26,7 +26,7 @@ HERE: Final = "\x05"
 NUMBER: Final = "\x06"
 """A whole number: `$?`, `$#`, `$((…))`."""
 LISTED: Final = "\x0e"
-"""A variable of which all values are in the text: `$X` in `for X in a b`. Only where that is asked for."""
+"""A variable whose values are all in the text: `$X` in `for X in a b`. Only with `lists`."""
 OPEN: Final = "\x07"
 """A bracket that may begin a class of characters."""
 BRACE: Final = "\x08"
@@ -43,52 +43,52 @@ PARAMETER: Final = re.compile(
     r"\{(?:#(?P<counted>\w+|\w+\[[@*]\])|(?P<name>\w+|[@*])(?P<all>\[[@*\d]+\])?"
     r"(?P<rest>(?::?[-+?]|##?|%%?|//?|\^\^?|,,?)(?:[^'\"\\`{}$\n]|\$\w+|\$\{\w+\})*|:\s*\d+(?::\d+)?)?)\}"
 )
-"""`${…}` in the forms that do nothing but take a value."""
+"""`${…}` in the forms that only insert a value."""
 _SET_BY_BASH: Final = re.compile(
     r"_|REPLY|MAPFILE|OPTARG|COPROC|DIRSTACK|(?:OLD)?PWD|HOME|FUNCNAME|SHELLOPTS|(?:BASH|COMP|HIST|READLINE)\w*"
 )
-"""Variables that bash sets to any text, though no one names them."""
+"""Variables that bash itself sets to any text."""
 
 
 class Unclear(ValueError):
-    """It cannot be told which commands a text runs; the text says why."""
+    """A text may run commands that are not found in it; the message says why."""
 
 
 class Command(NamedTuple):
-    """A simple command: words without quotes, with markers for what only the shell knows."""
+    """A simple command: words without quotes, with markers for text that only the shell knows."""
 
     words: list[str]
     sets: list[str]
-    """Assignments in front of it, or on their own."""
+    """Assignments before it, or without a command."""
     files: list[str]
-    """What it is redirected from and to."""
+    """The files that it is redirected from and to."""
     inputs: list[str]
-    """Texts that it gets as input: here-documents and here-strings."""
+    """Its input as text: here-documents and here-strings."""
     pipes: list[bool]
-    """Not empty if its input may be the output of another command."""
+    """Not empty if it may read the output of another command."""
 
 
 class Script(NamedTuple):
-    """All simple commands of a text, those in substitutions too."""
+    """All simple commands of a text, including those in substitutions."""
 
     commands: list[Command]
     redefines: bool
-    """Whether it may give a program's name another meaning: a function, or a path of its own."""
+    """Whether it may change what the name of a program means: by a function, or by its own `PATH`."""
     written: frozenset[str]
-    """Names of the files that it redirects something to."""
+    """Names of the files that it redirects output to."""
     reads: frozenset[str]
-    """Files that it redirects something from."""
+    """Files that it redirects input from."""
 
 
 def finished_word(word: str, *, is_plain: bool) -> list[str]:
-    """A word with its brackets and braces read: as alternatives, as unknown, or as what they are."""
+    """The words that a word with brackets and braces becomes: alternatives, a marker, or the word itself."""
     if OPEN in word and word not in (OPEN, OPEN * 2):
         before, _, after = word.partition(OPEN)
         inside, bracket, after = after.rpartition("]")
         if not bracket and _UNCLOSED_SUBSCRIPT.match(word):
             raise Unclear("a bracket in it is not closed")
         if bracket and _NAME.fullmatch(before) and after[:1] in ("=", "+") and not inside.isdigit():
-            raise Unclear("it runs what is in a subscript")
+            raise Unclear("it evaluates a subscript")
         if bracket and not (_NAME.fullmatch(before) and after[:1] == "="):
             word = before + (UNKNOWN if "/" in inside or BRACE in inside else STAR) + after
     word = word.replace(OPEN, "[")
@@ -101,7 +101,7 @@ def finished_word(word: str, *, is_plain: bool) -> list[str]:
 
 
 def is_number(name: str, text: str, arithmetic: list[tuple[int, int]]) -> bool:
-    """Whether a variable is set to whole numbers in a text, and to nothing else."""
+    """Whether a text sets a variable to whole numbers only."""
     if _SET_BY_BASH.fullmatch(name):
         return False
     ends = [0, *(end for _, end in arithmetic)]
@@ -112,7 +112,7 @@ def is_number(name: str, text: str, arithmetic: list[tuple[int, int]]) -> bool:
 
 
 def names_of(path: str) -> set[str]:
-    """What a file that is written may be called: its name with and without its ending, or as a folder."""
+    """The names by which a written file may be run: with and without its ending, or as a folder."""
     *folders, name = path.split("/")
     return {name, name.rpartition(".")[0], *(f"{folder}/" for folder in (*folders, "."))} - {""}
 
@@ -120,9 +120,10 @@ def names_of(path: str) -> set[str]:
 # Plain commands.
 
 LONGEST: Final = 20_000
-"""Characters of a command that are looked at; a longer one is not understood."""
+"""The longest command that is analysed, in characters."""
 
-_SEPARATORS: Final[dict[str, str]] = {
+_NOT_PLAIN: Final[Mapping[str, str]] = {
+    "": "it is empty",
     ";": "it has more than one command",
     "&": "it has more than one command",
     "|": "it is a pipe",
@@ -132,16 +133,18 @@ _SEPARATORS: Final[dict[str, str]] = {
     "(": "it starts another shell",
     ")": "it starts another shell",
     "`": "it runs a command within",
-    "$": "a part of it is known to the shell alone",
+    "$": "only the shell knows a part of it",
     "\\": "it has a backslash outside of quotes",
+    "{": "it has a brace outside of quotes",
+    "#": "it has a comment",
+    "'": "a quote in it is not closed",
+    '"': "a quote in it is not closed, or holds something that only the shell knows",
 }
-_PLAIN_ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\[[^]]*\])?\+?=")
-_PLAIN_PIECE: Final = re.compile(
-    r"(?P<plain>[A-Za-z0-9_./:=@,+%~^!*?\[\]-]+|\{(?=\}))|(?P<blank>[ \t]+)|'(?P<single>[^']*)'"
-    r"|\"(?P<double>(?:[^\"\\$`]|\\[^\n])*)\"|(?P<other>[^{'\"])",
-    re.DOTALL,
+"""Why a command with this character outside of a word is not plain."""
+_PLAIN_WORD: Final = re.compile(
+    r"(?P<word>(?!\#)(?:[^\s\\;&|<>()`$'\"{]|\{(?=\})|'[^']*'|\"(?:[^\"\\$`]|\\[^\n])*\")+)[ \t]*"
 )
-_IN_PLAIN_QUOTES: Final = re.compile(r"(?:[^\"\\$`]|\\[^\n])*", re.DOTALL)
+_PLAIN_QUOTES: Final = re.compile(r"'(?P<single>[^']*)'|\"(?P<double>(?:[^\"\\]|\\.)*)\"", re.DOTALL)
 _ESCAPED: Final = re.compile(r"\\([\"\\$`])")
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_./+:@%,^-]+")
 
@@ -151,7 +154,7 @@ class NotPlain(ValueError):
 
 
 class Plain(NamedTuple):
-    """One simple command, with nothing that the shell would still change but file names."""
+    """One simple command in which the shell replaces nothing but file names."""
 
     written: str
     """As it is written, with single blanks between the words."""
@@ -160,65 +163,34 @@ class Plain(NamedTuple):
 
 
 def plain_command(text: str) -> Plain:
-    """The one simple command that a text is. Raises `NotPlain` for all else, and in every case of doubt."""
+    """The one simple command that a text is. Raises `NotPlain` for anything else, and if in doubt."""
     if len(text) > LONGEST:
         raise NotPlain("it is too long")
     if "\0" in text:
         raise NotPlain("it has a NUL byte in it")
-    written, meant = _plain_words(text.strip(" \t\n"))
-    if not written:
-        raise NotPlain("it is empty")
-    if _PLAIN_ASSIGNMENT.match(written[0]):
-        raise NotPlain("it sets a variable first")
+    text, at = text.strip(" \t\n"), 0
+    written: list[str] = []
+    while at < len(text) or not written:
+        found = _PLAIN_WORD.match(text, at)
+        if found is None or not _PLAIN_QUOTES.sub("", found["word"]).isprintable():
+            strange = "it has a strange character outside of quotes"
+            raise NotPlain(strange if found else _NOT_PLAIN.get(text[at : at + 1], strange))
+        written.append(found["word"])
+        at = found.end()
     if not _PLAIN_NAME.fullmatch(written[0]):
-        raise NotPlain("the name of its command is not plain text")
-    return Plain(" ".join(written), " ".join(meant))
+        raise NotPlain("it sets a variable first, or the name of its command is not plain text")
+    return Plain(" ".join(written), _PLAIN_QUOTES.sub(_without_quotes, " ".join(written)))
 
 
-def _plain_words(text: str) -> tuple[list[str], list[str]]:
-    """The words as they are written, and without their quotes."""
-    written, meant = [""], [""]
-    position = 0
-    while position < len(text):
-        piece = _PLAIN_PIECE.match(text, position)
-        if piece is None:
-            raise NotPlain(_unfinished(text[position:]))
-        position = piece.end()
-        if piece["blank"]:
-            if written[-1]:
-                written.append("")
-                meant.append("")
-            continue
-        other = piece["other"] or ""
-        if other in _SEPARATORS:
-            raise NotPlain(_SEPARATORS[other])
-        if other.isspace() or not other.isprintable():
-            raise NotPlain("it has a strange character outside of quotes")
-        if other == "#" and not written[-1]:
-            raise NotPlain("it has a comment")
-        written[-1] += piece[0]
-        meant[-1] += other or piece["plain"] or piece["single"] or _ESCAPED.sub(r"\1", piece["double"] or "")
-    if not written[-1]:
-        del written[-1], meant[-1]
-    return written, meant
+def _without_quotes(found: re.Match[str]) -> str:
+    return found["single"] or _ESCAPED.sub(r"\1", found["double"] or "")
 
 
-def _unfinished(text: str) -> str:
-    """Why a text does not begin with a piece of a plain word."""
-    if text.startswith("{"):
-        return "it has a brace outside of quotes"
-    inside = _IN_PLAIN_QUOTES.match(text, 1)
-    following = "" if inside is None or text[0] == "'" else text[inside.end() :]
-    if following.startswith(("$", "`")):
-        return "a part of it is known to the shell alone"
-    return "it goes on in another line" if following.startswith("\\\n") else "a quote in it is never closed"
-
-
-# So that no text takes long.
+# Limits, so that no text takes long.
 _MOST_STEPS: Final = 5_000
 _MOST_NUMBERS: Final = 10
 _DEEPEST: Final = 20
-"""Commands within commands that are analysed."""
+"""How deeply commands may be nested."""
 
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _PLAIN: Final = re.compile(r"[^\s;&|()<>'\"\\$`*?\[{]+")
@@ -232,13 +204,13 @@ _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*(\[\d+\])?\+?=")
 _DESCRIPTOR: Final = re.compile(r"\d+|\{\w+\}")
 _REDIRECTION: Final = re.compile(r"&>>?|<<<|<<-?|<>|[<>]&|>>|>\||[<>]")
 _LEADING: Final = {"if", "then", "else", "elif", "fi", "do", "done", "while", "until", "time", "!", "{", "}"}
-"""Words of the shell that a command follows."""
+"""Words of the shell before a command."""
 _COMPOUND: Final = frozenset(("if", "while", "until", "for", "select", "{"))
 _TEST_WORD: Final = re.compile(r"[<>()&|!]+")
 
 
 def read_script(text: str, depth: int = 0, *, lists: bool = False) -> Script:
-    """The simple commands of a text, or of one within another. Raises `Unclear` if there may be others.
+    """The simple commands of a text, or of a text inside another. Raises `Unclear` if there may be more.
 
     With `lists`, variables whose values are all in the text are marked as `LISTED`.
     """
@@ -265,11 +237,11 @@ class _Parser:
         self._at = 0
         self._depth = depth
         self._known = known
-        """Variables with a marker of their own."""
+        """Variables that have their own marker."""
         self._awaited: list[tuple[str, bool, bool, Command]] = []
-        """Here-documents that follow the line: the delimiter, whether tabs go, whether it is literal."""
+        """Here-documents after this line: the delimiter, whether tabs are removed, whether it is literal."""
         self._counted: set[str] = set()
-        """Variables that are used in arithmetic, which runs what is in their values."""
+        """Variables used in arithmetic, which evaluates their values."""
         self._arithmetic: list[tuple[int, int]] = []
         self._steps = 0
         self._all_piped = False
@@ -286,14 +258,14 @@ class _Parser:
             raise Unclear("a here-document in it has no end")
 
     def check_counted(self) -> None:
-        """Raise if a variable that is used in arithmetic may hold anything but a number."""
+        """Raise if a variable used in arithmetic may hold anything but a number."""
         for name in self._counted:
             is_known = not self._depth and len(self._counted) <= _MOST_NUMBERS
             if not is_known or not is_number(name, self._text, self._arithmetic):
-                raise Unclear(f"arithmetic runs what is in {name}")
+                raise Unclear(f"arithmetic evaluates {name}")
 
     def variables(self, *, lists: bool) -> dict[str, str]:
-        """Variables that are set to whole numbers, and to nothing else; and those whose values are known."""
+        """Variables that only hold whole numbers, and those whose values are known."""
         names = sorted(set(_SET.findall(self._text)))[:_MOST_NUMBERS]
         found = {name: LISTED for name in names if lists and self._is_listed(name)}
         return found | {name: NUMBER for name in names if is_number(name, self._text, self._arithmetic)}
@@ -320,7 +292,7 @@ class _Parser:
             character = self._text[self._at : self._at + 1]
             if not character or character == ")":
                 if character != closing:
-                    raise Unclear("a parenthesis in it has no other")
+                    raise Unclear("a parenthesis in it is not closed")
                 self._at += 1
                 return
             if character in ";\n":
@@ -382,7 +354,7 @@ class _Parser:
             raise Unclear("it has a parenthesis in an odd place")
 
     def _read_nested(self) -> None:
-        """The commands inside of parentheses, and the parenthesis that closes them."""
+        """Read the commands inside parentheses, and the closing parenthesis."""
         awaited, self._awaited = self._awaited, []
         self._depth += 1
         if self._depth > _DEEPEST:
@@ -394,13 +366,13 @@ class _Parser:
         self._awaited = awaited
 
     def _read_into(self, command: Command) -> None:
-        """The next word, as a part of a command."""
+        """Read the next word into a command."""
         start = self._at
         words = self._read_word()
         raw = self._text[start : self._at]
         if self._text.startswith(("<", ">"), self._at):
             if raw.startswith("{") and "[" in raw:
-                raise Unclear("it runs what is in a subscript")
+                raise Unclear("it evaluates a subscript")
             if _DESCRIPTOR.fullmatch(raw):
                 return
         if command.words[:1] in (["for"], ["select"]) and len(command.words) == 2 and words[0] in ("do", "{"):
@@ -489,7 +461,7 @@ class _Parser:
                 if line == delimiter:
                     break
                 if not is_literal and line.endswith("\\"):
-                    raise Unclear("a here-document in it has a line that goes on")
+                    raise Unclear("a here-document in it continues a line")
                 lines.append(line)
             text = "\n".join(lines)
             command.inputs.append(text if is_literal else self._within(text, _Parser._read_document))
@@ -500,7 +472,7 @@ class _Parser:
     # Words.
 
     def _read_word(self, *, in_test: bool = False) -> list[str]:
-        """The words that the next one becomes: none if there is none, several for alternatives in braces."""
+        """The words that the next word becomes: none at the end, several for alternatives in braces."""
         start, word = self._at, ""
         is_plain = True
         while self._at < len(self._text):
@@ -525,7 +497,7 @@ class _Parser:
         return finished_word(word, is_plain=is_plain)
 
     def _read_part(self, character: str) -> str:
-        """What is behind a character that means something to the shell."""
+        """Read on behind a character that means something to the shell."""
         if character == "'":
             return self._read_until_quote()
         if character == '"':
@@ -619,7 +591,7 @@ class _Parser:
         return self._known.get(found["name"], marker) if not found["rest"] else marker
 
     def _read_arithmetic(self) -> None:
-        """`((…))`: what is in it, and in the values of its variables, is run if it has brackets."""
+        """`((…))`: the shell runs commands in brackets, in the text and in the values of variables."""
         start = self._at + 2
         end, depth = start, 2
         while found := _ARITHMETIC.match(self._text, end):
@@ -636,7 +608,7 @@ class _Parser:
         raise Unclear("it has arithmetic that may run commands")
 
     def _read_escapes(self) -> str:
-        """`$'…'`, in which any character may be written as a number."""
+        """`$'…'`, which can hold any character as a number."""
         self._at += 1
         inside = ""
         while True:
@@ -667,7 +639,7 @@ class _Parser:
         return ""
 
     def _within(self, text: str, read: Callable[[_Parser], str]) -> str:
-        """Read another text with what it runs."""
+        """Read another text, with the commands in it."""
         within = _Parser(text, self._depth + 1, self._known)
         within._steps = self._steps
         found = read(within)

@@ -44,7 +44,7 @@ _STARTS: Final = (
     (b"OggS", "audio/ogg"),
     (b"fLaC", "audio/flac"),
 )
-"""How files begin. Of images, those that models can see."""
+"""The first bytes of files. Of images, only those that models can see."""
 
 
 def media_type(data: bytes) -> str | None:
@@ -125,7 +125,7 @@ class Resource:
             self.mime_type = mime_type or named_type
             self.data = _text_or_bytes(content)
         else:
-            # Of a number `bytes` would make as many zeros.
+            # `bytes(5)` would be five zeros.
             self.data = data if isinstance(data, str) else bytes(memoryview(data))
         self.uri = _uri(uri)
 
@@ -178,7 +178,7 @@ class ResourceLink:
 
 
 Content: TypeAlias = Image | Audio | Resource | ResourceLink
-"""A part of a result that is no data."""
+"""A part of a result that is not data."""
 
 
 class ToolResult:
@@ -208,7 +208,7 @@ class ToolResult:
 
 
 def bytes_content(data: bytes) -> JsonObject:
-    """Bytes of whatever kind, as content."""
+    """Bytes of any kind, as content."""
     kind = media_type(data)
     if kind is None:
         return Resource("bytes:result", data, "application/octet-stream").to_wire()
@@ -228,7 +228,7 @@ def _text_or_bytes(data: bytes) -> str | bytes:
 
 
 def _read(source: Source) -> tuple[bytes, str | None]:
-    """The bytes, and the type that the name says they have."""
+    """The bytes, and the type by the name."""
     if isinstance(source, (bytes, bytearray, memoryview)):
         return bytes(source), None
     text = os.fspath(source)
@@ -236,7 +236,7 @@ def _read(source: Source) -> tuple[bytes, str | None]:
         return _read_data_url(text)
     path = text
     if text.startswith("file:"):
-        from urllib.request import url2pathname  # It loads all of HTTP.
+        from urllib.request import url2pathname  # It imports the modules for HTTP.
 
         path = url2pathname(urlsplit(text).path)
     if "://" in path:
@@ -261,7 +261,7 @@ def _read_data_url(text: str) -> tuple[bytes, str | None]:
 
 
 def _uri(uri: str | os.PathLike[str]) -> str:
-    # One letter is the drive of a path.
+    # A single letter is the drive of a path.
     if isinstance(uri, str) and _SCHEME.match(uri):
         return uri
     return Path(uri).absolute().as_uri()
@@ -279,9 +279,9 @@ _NEEDED: Final[Mapping[str, tuple[str, tuple[type, ...]]]] = {
     "resource": ("resource", (dict,)),
     "resource_link": ("uri", (str,)),
 }
-"""The kinds of content that there are, and what each must have."""
+"""The kinds of content, and the key that each must have."""
 _ATOMS: Final = frozenset((str, int, float, bool, type(None)))
-"""What is no content and holds none, to be told apart fast."""
+"""Types that are not content and hold none, for a fast check."""
 _MCP: Final = ("mcp", "mcp_types")
 _RESULT_KEYS: Final = frozenset(("content", "structuredContent", "isError", "is_error", "_meta"))
 
@@ -291,7 +291,7 @@ class NotSendable(TypeError):
 
 
 def as_result(value: object) -> JsonObject:
-    """The result for the agent. Raises `NotSendable`, which says what is in the way."""
+    """The result for the agent. Raises `NotSendable`, which says why not."""
     if type(value) is str:
         return {"content": [{"type": "text", "text": value}]}
     try:
@@ -339,7 +339,7 @@ def _object(name: str, value: object) -> JsonObject:
 
 
 def _passed(value: JsonObject) -> JsonObject:
-    """What is written as MCP writes it. Many spell `is_error` as Python would."""
+    """A result in the form of MCP. Many write `is_error`, as in Python."""
     result = cast(JsonObject, _data(value))
     if "is_error" in result:
         result.setdefault("isError", result.pop("is_error"))
@@ -347,12 +347,8 @@ def _passed(value: JsonObject) -> JsonObject:
 
 
 def _simple(value: object) -> JsonObject:
-    if value is None:
-        return {"content": []}
-    if _is_content(value):
-        return {"content": [_part(value)]}
-    if _is_list(value) and _has_content(value):
-        return {"content": _parts(value)}
+    if value is None or _has_content([value]):
+        return {"content": _parts([value])}
     data = _data(value)
     result: JsonObject = {"content": [_text(data)]}
     if is_object(data):
@@ -382,7 +378,7 @@ def _text(data: Json) -> JsonObject:
     if isinstance(data, str):
         return {"type": "text", "text": data}
     if isinstance(data, float) and not math.isfinite(data):
-        # JSON has no form for it.
+        # JSON cannot express it.
         return {"type": "text", "text": str(data)}
     try:
         text = msgspec.json.encode(data).decode()
@@ -391,7 +387,7 @@ def _text(data: Json) -> JsonObject:
     return {"type": "text", "text": text}
 
 
-# What is what.
+# Checks.
 
 
 def _is_content(value: object) -> bool:
@@ -411,7 +407,7 @@ def _is_list(value: object) -> TypeGuard[Sequence[object]]:
 
 
 def _is_content_object(value: object) -> TypeGuard[JsonObject]:
-    """Whether it is content as MCP writes it."""
+    """Whether it is content in the form of MCP."""
     if not is_object(value):
         return False
     kind: object = value.get("type")
@@ -422,7 +418,7 @@ def _is_content_object(value: object) -> TypeGuard[JsonObject]:
 
 
 def _is_result(value: object) -> TypeGuard[JsonObject]:
-    """Whether it is a result as MCP writes it."""
+    """Whether it is a result in the form of MCP."""
     if not is_object(value) or "content" not in value or not value.keys() <= _RESULT_KEYS:
         return False
     content: object = value["content"]
@@ -431,14 +427,14 @@ def _is_result(value: object) -> TypeGuard[JsonObject]:
     )
 
 
-def _is_of_mcp(value: Any) -> TypeGuard[Any]:  # noqa: ANN401 - its classes are not known here
-    """Whether it is a value of the `mcp` library, which writes itself."""
+def _is_of_mcp(value: Any) -> TypeGuard[Any]:  # noqa: ANN401 - a class of the library
+    """Whether it is a value of the `mcp` library, which has a method for that."""
     return type(value).__module__.partition(".")[0] in _MCP and hasattr(value, "model_dump")
 
 
 def _dumped(value: Any) -> JsonObject:  # noqa: ANN401 - a value of the `mcp` library
     dumped: JsonObject = value.model_dump(mode="json", by_alias=True, exclude_none=True)
-    # Newer versions of it add what the agent does not know to whole results.
+    # Newer versions add keys to whole results that the agent does not know.
     is_whole = isinstance(dumped.get("content"), list)
     return {key: each for key, each in dumped.items() if not is_whole or key in _RESULT_KEYS}
 
@@ -447,12 +443,12 @@ def _dumped(value: Any) -> JsonObject:  # noqa: ANN401 - a value of the `mcp` li
 
 
 def _data(value: object) -> Json:
-    """As JSON has it."""
+    """A value as JSON."""
     return cast(Json, msgspec.to_builtins(value, str_keys=True, enc_hook=_unusual))
 
 
 def _unusual(value: object) -> object:
-    """What somebody made of a kind that msgspec knows, or pydantic, or numpy."""
+    """Convert subclasses of types that msgspec knows, and values of pydantic and numpy."""
     if isinstance(value, ToolResult):
         raise NotSendable("`ToolResult` must be the result itself")
     if isinstance(value, _CONTENT):
@@ -464,7 +460,7 @@ def _unusual(value: object) -> object:
         if isinstance(value, kind):
             return plain(value)
     to_list: Any = getattr(value, "tolist", None)
-    # What answers to any name, as mocks do, would go on without end.
+    # An object that has every attribute, as mocks do, would never end.
     if callable(to_list) and not hasattr(listed := to_list(), "tolist"):
         return listed
     raise NotSendable(f"a value of type `{type(value).__name__}` cannot be sent")
@@ -472,6 +468,8 @@ def _unusual(value: object) -> object:
 
 _PLAIN: Final[tuple[tuple[Any, Callable[[Any], object]], ...]] = (
     (enum.Enum, attrgetter("value")),
+    # In messages, until somebody looks at it.
+    (msgspec.Raw, msgspec.json.decode),
     (str, str.__str__),
     (int, int),
     (float, float),

@@ -1,6 +1,6 @@
 """Serves tools of this process to any number of sessions, as an MCP server: `ToolServer`.
 
-Tools are made in `tool`. Servers of the `mcp` library are in `_mcp.bridge`.
+Tools are made in `tool`. Servers of the `mcp` library are in `_mcp`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, ClassVar, Final, TypeGuard, cast
 
 import anyio
+import msgspec
 from anyio.lowlevel import checkpoint, current_token
 
 from outrider.errors import OptionsError, ToolFailed
@@ -59,17 +60,17 @@ if TYPE_CHECKING:
 log = logging.getLogger("outrider.session")
 
 _VERSIONS: Final = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
-"""Of MCP, the newest first. What is used of it here is the same in all of them."""
+"""Versions of MCP, the newest first. They do not differ in what is used here."""
 _TOOL_USE: Final = "claudecode/toolUseId"
-"""Where the agent says which of the model's tool calls it is."""
+"""The key for the id of the model's tool call."""
 _EARLY: Final = 64
-"""How many calls are remembered that were taken back before they came."""
+"""How many cancellations are remembered that came before their calls."""
 _TEXT: Final = 10_000
 """Characters of an exception's text that the model gets."""
 
 
 class ToolEntry:
-    """A tool of a server, and how many calls of it run in each event loop."""
+    """A tool of a server, with the limit of its concurrent calls in each event loop."""
 
     def __init__(self, tool: Tool[..., object]) -> None:
         self.tool: Final = tool
@@ -77,7 +78,7 @@ class ToolEntry:
         self.takes_context: Final = tool.arguments.takes_context
         self._timeout: Final = tool.timeout
         self._concurrency: Final = tool.concurrency
-        # What needs neither a thread, nor a deadline, nor to be told when it is cancelled.
+        # It needs neither a thread, nor a deadline, nor a context.
         self._is_direct: Final = tool.is_async and tool.timeout is None and not self.takes_context
         # A semaphore belongs to one event loop. Sessions in other threads have loops of their own.
         self._slots: weakref.WeakKeyDictionary[object, anyio.Semaphore] = weakref.WeakKeyDictionary()
@@ -95,7 +96,7 @@ class ToolEntry:
         if self._is_direct:
             function = cast("Callable[..., Awaitable[object]]", self.tool.function)
             return await function(*positional, **named)
-        # The names of its parameters may be any, also those of `call`.
+        # Its parameters may have the names of those of `call`.
         ready = partial(self.tool.function, *positional, **named)
         return await call(ready, timeout=self._timeout, context=context)
 
@@ -116,12 +117,12 @@ class ToolEndpoint:
         self._link = link
         self._observe = observe
         self._open: dict[JsonRpcId, anyio.CancelScope] = {}
-        # Messages that come together are handled in any order.
+        # Messages that arrive together are handled in any order.
         self._taken_back_early: dict[JsonRpcId, None] = {}
         self._was_listed = False
 
     async def run(self) -> None:
-        """Nothing has to be done."""
+        """There is nothing to do."""
 
     async def receive(self, message: JsonObject, origin: Origin) -> JsonObject | None:
         """Handle a message of the agent. Returns the reply, if there is one."""
@@ -140,7 +141,7 @@ class ToolEndpoint:
                 pass
         return None
 
-    def tell_of_change(self) -> None:
+    def announce_change(self) -> None:
         """Announce that the tools have changed, if the agent has listed them before."""
         if self._was_listed:
             self._link.post({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
@@ -185,7 +186,9 @@ class ToolEndpoint:
         elif not is_object(arguments):
             return JsonRpcError(id, INVALID_PARAMS, "`arguments` must be an object").to_wire()
         meta: object = params.get("_meta")
-        running = _Running(self._server.name, name, arguments, meta if is_object(meta) else {})
+        running = _Running(
+            server=self._server.name, name=name, arguments=arguments, meta=meta if is_object(meta) else {}
+        )
         try:
             entry = self._server.entries.get(name)
             if entry is None:
@@ -231,36 +234,38 @@ class ToolEndpoint:
             del self._taken_back_early[next(iter(self._taken_back_early))]
 
 
-class _Running:
-    """One call, and what came of it."""
+class _Running(msgspec.Struct, kw_only=True):
+    """One call, and its outcome."""
 
-    def __init__(self, server: str, name: str, arguments: JsonObject, meta: JsonObject) -> None:
-        self.name: Final = name
-        self._server = server
-        self._arguments = arguments
-        self._meta = meta
-        tool_use_id: object = meta.get(_TOOL_USE)
-        self._tool_use_id = tool_use_id if isinstance(tool_use_id, str) else None
-        self.outcome: Outcome = "cancelled"
-        self._error: BaseException | None = None
-        self._is_error = True
+    server: str
+    name: str
+    arguments: JsonObject
+    meta: JsonObject
+    outcome: Outcome = "cancelled"
+    error: BaseException | None = None
+    is_error: bool = True
+
+    @property
+    def tool_use_id(self) -> str | None:
+        found: object = self.meta.get(_TOOL_USE)
+        return found if isinstance(found, str) else None
 
     def make_context(self, origin: Origin, link: AgentLink) -> ToolContext:
-        token: object = self._meta.get("progressToken")
+        token: object = self.meta.get("progressToken")
         return ToolContext(
             origin,
-            self._tool_use_id,
+            self.tool_use_id,
             tool_name=self.name,
-            server_name=self._server,
+            server_name=self.server,
             link=link,
             progress_token=token if isinstance(token, (str, int)) else None,
         )
 
     async def result_of(self, entry: ToolEntry, context: ToolContext | None) -> JsonObject:
-        """Call the tool; gives its result, or one that says what went wrong."""
+        """Call the tool; returns its result, or one that says what went wrong."""
         name = self.name
         try:
-            bound = entry.arguments.bind(self._arguments, context)
+            bound = entry.arguments.bind(self.arguments, context)
         except ShapeError as error:
             errors = "\n".join(f"- {each}" for each in error.errors)
             text = f"`{name}` was not called, because its arguments do not fit:\n{errors}"
@@ -276,14 +281,14 @@ class _Running:
                 "failed", f"`{name}` was called, but its result cannot be read: {error}", error
             )
         except anyio.get_cancelled_exc_class() as error:
-            # Raises it again if it is meant for this call. Else something that the tool waited for was
+            # Raises it again if this call is cancelled. Otherwise something that the tool waited for was
             # cancelled, which is an error like any other.
             await checkpoint()
             return self.failed_with(error)
         except Exception as error:  # noqa: BLE001 - whatever the user's code raises
             return self.failed_with(error)
         self.outcome = "answered"
-        self._is_error = bool(result.get("isError"))
+        self.is_error = bool(result.get("isError"))
         return result
 
     def failed_with(self, error: BaseException) -> JsonObject:
@@ -296,25 +301,18 @@ class _Running:
         return self.failed("failed", preview(_in_words(inner), _TEXT), error)
 
     def taken_back(self) -> JsonObject:
-        """The result of a call that the agent does not want any more, and waits for all the same."""
+        """The result of a cancelled call, for which the agent still waits."""
         return self.failed("cancelled", f"The call of `{self.name}` was cancelled.")
 
     def failed(self, outcome: Outcome, text: str, error: BaseException | None = None) -> JsonObject:
-        """The result of a call that did not go well."""
-        self.outcome, self._error, self._is_error = outcome, error, True
+        """The result of a failed call."""
+        self.outcome, self.error, self.is_error = outcome, error, True
         return error_result(text)
 
     def handled(self, seconds: float) -> ToolHandled:
-        return ToolHandled(
-            seconds=seconds,
-            outcome=self.outcome,
-            error=self._error,
-            tool_use_id=self._tool_use_id,
-            server=self._server,
-            name=self.name,
-            arguments=self._arguments,
-            is_error=self._is_error,
-        )
+        fields = msgspec.structs.asdict(self)
+        del fields["meta"]
+        return ToolHandled(seconds=seconds, tool_use_id=self.tool_use_id, **fields)
 
 
 def _in_words(error: BaseException) -> str:
@@ -340,7 +338,7 @@ def _is_id(value: object) -> TypeGuard[JsonRpcId]:
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _LONGEST_NAME: Final = 128
-"""Of a tool, as the model's API takes it."""
+"""The longest name of a tool that the API accepts."""
 
 
 class ToolServer:
@@ -356,7 +354,7 @@ class ToolServer:
     """
 
     has_short_names: ClassVar[bool] = True
-    """Whether rules, policies and hooks may name its tools without the server."""
+    """Whether names are checked, so that rules, policies and hooks may name its tools without the server."""
 
     def __init__(
         self,
@@ -367,7 +365,10 @@ class ToolServer:
         instructions: str | None = None,
         always_load: bool = True,
     ) -> None:
-        self._check_name(name)
+        if self.has_short_names and (not isinstance(cast(object, name), str) or not _NAME.fullmatch(name)):
+            raise OptionsError(
+                f"{name!r} cannot be the name of a server", hint="Use 1 to 64 letters, digits, `_` and `-`."
+            )
         self.name: Final = name
         self.version: Final = version
         self.instructions: Final = instructions
@@ -392,10 +393,11 @@ class ToolServer:
         with self._lock:
             entries = dict(self._entries)
             for entry in new:
-                self._check(entry.tool.name, entries)
+                if self.has_short_names:
+                    self._check(entry.tool.name, entries)
                 entries[entry.tool.name] = entry
             self._replace(entries)
-        self._tell()
+        self._announce()
 
     def remove(self, *tools: str | Tool[..., object] | Callable[..., object]) -> None:
         """Remove tools, all or none, by name or as they were added. Running calls continue. Raises
@@ -408,7 +410,7 @@ class ToolServer:
                     hint = did_you_mean(name, list(entries))
                     raise OptionsError(f"{self!r} has no tool {name!r}", hint=hint)
             self._replace(entries)
-        self._tell()
+        self._announce()
 
     def open(self, link: AgentLink, observe: Observe) -> ToolEndpoint:
         """Begin to serve a session."""
@@ -419,23 +421,17 @@ class ToolServer:
 
     @property
     def listing(self) -> JsonObject:
-        """What `tools/list` is answered with."""
+        """The answer to `tools/list`."""
         return self._listing
 
     @property
     def entries(self) -> dict[str, ToolEntry]:
-        """The tools by name. Not to be changed."""
+        """The tools by name. Do not change it."""
         return self._entries
 
     def missing(self, name: str) -> JsonObject | None:
-        """The result of a call of a tool that is not here; None to answer with an error of the protocol."""
+        """The result of a call of an unknown tool; None for an error of the protocol."""
         return None
-
-    def _check_name(self, name: object) -> None:
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise OptionsError(
-                f"{name!r} cannot be the name of a server", hint="Use 1 to 64 letters, digits, `_` and `-`."
-            )
 
     def _check(self, name: str, entries: dict[str, ToolEntry]) -> None:
         if name in entries:
@@ -459,15 +455,15 @@ class ToolServer:
             return tool.definition
         return {**tool.definition, "_meta": {ALWAYS_LOAD: True, **tool.meta}}
 
-    def _tell(self) -> None:
+    def _announce(self) -> None:
         with self._lock:
             endpoints = list(self._endpoints)
         for endpoint in endpoints:
-            endpoint.tell_of_change()
+            endpoint.announce_change()
 
 
 class _AsGiven(Arguments):
-    """Arguments that stay the object that the model gave."""
+    """Passes the object of the model unchanged."""
 
     def bind(self, given: JsonObject, context: CallContext | None = None) -> Bound:
         return (given,), {}
@@ -477,7 +473,7 @@ _AS_GIVEN: Final = _AsGiven(Signature(parameters=()), "a raw tool")
 
 
 def _unplanned(**_arguments: object) -> None:
-    """Stands for the function where nothing is to follow from it."""
+    """Stands for the function of a raw tool, which is not read."""
 
 
 _PLAN: Final = ToolPlan(_unplanned, Traits(name="raw"))
@@ -503,34 +499,8 @@ class RawTool(Tool[[JsonObject], object]):
         return str(self._definition["name"])
 
     @property
-    def description(self) -> str:
-        """What the model is told of it."""
-        return str(self._definition.get("description", ""))
-
-    @property
-    def title(self) -> str | None:
-        title: str | None = self._definition.get("title")
-        return title
-
-    @property
-    def input_schema(self) -> JsonObject:
-        """The JSON Schema of its arguments."""
-        schema: JsonObject = self._definition["inputSchema"]
-        return schema
-
-    @property
-    def annotations(self) -> JsonObject:
-        """What the agent is told of its nature, as MCP spells it."""
-        return dict(self._definition.get("annotations", {}))
-
-    @property
-    def meta(self) -> JsonObject:
-        """The `_meta` of its definition."""
-        return dict(self._definition.get("_meta", {}))
-
-    @property
     def arguments(self) -> Arguments:
-        """How its arguments are read: they are not."""
+        """Its arguments are not converted."""
         return _AS_GIVEN
 
 
@@ -538,9 +508,3 @@ class RawToolServer(ToolServer):
     """A server whose names are not checked; of two tools with one name the later counts."""
 
     has_short_names = False
-
-    def _check_name(self, name: object) -> None:
-        pass
-
-    def _check(self, name: str, entries: dict[str, ToolEntry]) -> None:
-        pass

@@ -19,7 +19,6 @@ from typing import (
     Final,
     Generic,
     Literal,
-    Protocol,
     TypeAlias,
     TypeVar,
     Union,
@@ -42,6 +41,7 @@ from outrider.handlers._tools.signature import (
     read_docstring,
     settle,
 )
+from outrider.options._validators import is_list
 from outrider.redaction import preview
 from outrider.wire import Json, JsonObject, Value
 from outrider.wire._tolerant import is_object
@@ -51,11 +51,11 @@ from outrider.wire._value import dumps
 
 _Record: TypeAlias = nodes.StructType | nodes.DataclassType | nodes.TypedDictType
 _SAME: Final[Mapping[object, object]] = {
-    # What msgspec has under another name.
+    # Types that msgspec has under another name.
     object: Any,
     typing.LiteralString: str,
     collections.abc.Iterable: list,
-    # What it calls a text, and a model should know more of.
+    # Types that it describes as text only.
     datetime: Annotated[datetime, msgspec.Meta(extra_json_schema={"format": "date-time"})],
     time: Annotated[time, msgspec.Meta(extra_json_schema={"format": "time"})],
 }
@@ -64,7 +64,30 @@ _QUALIFIERS: Final = (typing.Required, typing.NotRequired, getattr(typing, "Read
 _GENERIC: Final[Mapping[object, type]] = {collections.abc.Iterable: list}
 
 
-class Native:
+class Converter:
+    """A type as one library reads it."""
+
+    kind: object
+    schema: JsonObject
+
+    def convert(self, value: object, path: str = "") -> object:
+        """The value that JSON means. Raises `ShapeError`, whose errors name places below `path`."""
+        raise NotImplementedError
+
+    def errors(self, value: object, path: str) -> list[str]:
+        """What is wrong with a value; empty if nothing is."""
+        try:
+            self.convert(value, path)
+        except ShapeError as error:
+            return list(error.errors)
+        return []
+
+    def dump(self, value: object) -> Json:
+        """A value of the type as JSON. Raises TypeError or ValueError for one that JSON cannot hold."""
+        raise NotImplementedError
+
+
+class Native(Converter):
     """A type as msgspec reads it. Raises TypeError for one that it cannot read."""
 
     def __init__(self, kind: object) -> None:
@@ -79,32 +102,19 @@ class Native:
         _check_unions(kind)
         self.kind = plain(kind)
         self.schema = _schema(self.kind)
-        # Refuses what only the converter refuses, now and not at the first call.
+        # Some types are rejected by the converter only: now, not at the first call.
         try:
             _convert(object(), self.kind)
         except msgspec.ValidationError:
             pass
 
-    def convert(self, value: object) -> object:
-        """The value that JSON means. Raises `ShapeError`."""
+    def convert(self, value: object, path: str = "") -> object:
         try:
             return convert(value, self.kind)
         except msgspec.ValidationError as error:
-            raise ShapeError(self.errors(value, "", error)) from None
-
-    def errors(self, value: object, path: str, error: Exception | None = None) -> list[str]:
-        """What is wrong with a value; empty if nothing is."""
-        if error is None:
-            try:
-                convert(value, self.kind)
-            except msgspec.ValidationError as refused:
-                error = refused
-            else:
-                return []
-        return native_errors(self.kind, value, path, error, convert)
+            raise ShapeError(native_errors(self.kind, value, path, error, convert)) from None
 
     def dump(self, value: object) -> Json:
-        """A value of the type as JSON. Raises TypeError or ValueError for what cannot be."""
         return cast(Json, msgspec.json.decode(msgspec.json.encode(value, enc_hook=_dump_custom)))
 
 
@@ -153,7 +163,7 @@ def plain(kind: object) -> object:
 
 
 def _check_dataclasses(kind: object) -> None:
-    """Refuse what msgspec reads otherwise than Python: it takes fields that `__init__` does not."""
+    """Reject fields that `__init__` does not take, but msgspec does."""
     for each in parts(kind):
         for field in getattr(each, "__dataclass_fields__", {}).values():
             if not field.init:
@@ -161,8 +171,8 @@ def _check_dataclasses(kind: object) -> None:
 
 
 def _check_unions(kind: object) -> None:
-    """Refuse what msgspec accepts and should not: it takes the limits of a member for those of all members of
-    the same type, and next to a tuple of fixed length they destroy memory (seen with 0.22.0)."""
+    """Reject unions that msgspec gets wrong: it applies the limits of a member to all members of the same
+    type, and beside a tuple of fixed length they corrupt memory (seen with 0.22.0)."""
     for each in parts(kind):
         if not _is_union(each):
             continue
@@ -178,7 +188,7 @@ def _check_unions(kind: object) -> None:
 
 
 def _members(kind: object, *, is_limited: bool) -> Iterator[tuple[object, bool]]:
-    """The types that a union is made of, however they are nested, and whether each has limits."""
+    """The members of a union, nested ones included, and whether each has limits."""
     if get_origin(kind) is Annotated:
         inner, *metadata = get_args(kind)
         yield from _members(inner, is_limited=is_limited or any(map(has_limits, metadata)))
@@ -190,7 +200,7 @@ def _members(kind: object, *, is_limited: bool) -> Iterator[tuple[object, bool]]
 
 
 def has_limits(metadata: object) -> bool:
-    """Whether it is what msgspec reads limits from."""
+    """Whether it is a `Meta` with limits."""
     return isinstance(metadata, msgspec.Meta) and any(getattr(metadata, name) is not None for name in _LIMITS)
 
 
@@ -202,7 +212,7 @@ def _custom_schema(kind: type) -> JsonObject:
     if issubclass(kind, PurePath):
         return {"type": "string", "format": "path"}
     # No NotImplementedError: with `Annotated` around it msgspec would take that for any value.
-    raise TypeError("nothing is known of what it looks like in JSON")
+    raise TypeError("its form in JSON is not known")
 
 
 def _read_custom(kind: type, value: object) -> object:
@@ -221,7 +231,7 @@ def _dump_custom(value: object) -> object:
 
 
 def _schema(kind: object) -> JsonObject:
-    """As msgspec writes it, with what it leaves out of the fields of classes."""
+    """The schema of msgspec, with descriptions of fields that it leaves out."""
     records = list(_records(nodes.type_info(kind)))
     fields = [
         (index, field, _unwrapped(hint))
@@ -245,7 +255,7 @@ def _schema(kind: object) -> JsonObject:
 
 
 def _records(node: nodes.Type) -> Iterator[_Record]:
-    """All classes with named fields that a type is made of."""
+    """All classes with named fields in a type."""
     seen: set[object] = set()
     waiting = [node]
     while waiting:
@@ -272,8 +282,8 @@ def _records(node: nodes.Type) -> Iterator[_Record]:
 
 
 def _field_hints(record: _Record) -> Iterator[tuple[str, object]]:
-    """The fields whose annotations say more than msgspec reads, by the names that JSON has for them."""
-    # What the fields of a generic class mean is known to msgspec alone.
+    """The fields whose annotations say more than msgspec reads, by their names in JSON."""
+    # Only msgspec knows the types of the fields of a generic class.
     parameters: object = getattr(record.cls, "__parameters__", None)
     if get_origin(record.cls) is not None or parameters:
         return
@@ -291,7 +301,7 @@ def _unwrapped(hint: object) -> object:
 
 
 def _describe(record: _Record, body: JsonObject) -> None:
-    """What the docstring of a class says of its fields, at the fields."""
+    """Copy descriptions from the docstring of a class to its fields."""
     text, fields = read_docstring(getattr(record.cls, "__doc__", None))
     if "description" in body:
         body["description"] = text
@@ -306,7 +316,7 @@ def _describe(record: _Record, body: JsonObject) -> None:
 T = TypeVar("T")
 
 _VALUE: Final = "value"
-"""The only property of the object that an output is wrapped in if it is none itself."""
+"""The only property of the object that wraps an output which is not an object."""
 _PYDANTIC: Final = frozenset(("pydantic", "pydantic_core", "pydantic_extra_types", "annotated_types"))
 _JSON_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "object": (dict,),
@@ -317,26 +327,6 @@ _JSON_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "boolean": (bool,),
     "null": (type(None),),
 }
-
-
-class Converter(Protocol):
-    """A type as one library reads it."""
-
-    @property
-    def kind(self) -> object: ...
-
-    @property
-    def schema(self) -> JsonObject: ...
-
-    def convert(self, value: object) -> object:
-        """Raises `ShapeError`."""
-        ...
-
-    def errors(self, value: object, path: str) -> list[str]: ...
-
-    def dump(self, value: object) -> Json:
-        """Raises TypeError or ValueError for what cannot be JSON."""
-        ...
 
 
 class Shape(Generic[T]):
@@ -367,12 +357,12 @@ class Shape(Generic[T]):
         self._converter = converter
         self._is_wrapped = False
         self.schema: JsonObject = unfolded(converter.schema)
-        """The JSON Schema. What it refers to is in its `$defs`."""
+        """The JSON Schema, with its definitions in `$defs`."""
 
     @classmethod
     def for_output(cls, kind: object) -> Shape[Any]:
-        """The shape of an agent's structured output, which must be an object: what is none becomes the
-        property `value` of one in the schema, and comes out of it in `convert`."""
+        """The shape of an agent's structured output, which must be an object: another type becomes the
+        property `value` of an object in the schema, and `convert` unwraps it."""
         shape: Shape[Any] = Shape(kind)
         if shape.schema.get("type") != "object":
             shape._wrap()
@@ -401,8 +391,8 @@ class Shape(Generic[T]):
 
 
 def make_converter(kind: object) -> Converter:
-    """The converter of a type or of a schema. Raises `OptionsError` for what cannot be read, and NameError
-    where it mentions what is not there (yet)."""
+    """The converter of a type or of a schema. Raises `OptionsError` for unsupported types, and NameError for
+    undefined names."""
     if isinstance(kind, Mapping):
         return _Raw(cast("Mapping[str, Any]", kind))
     if "pydantic" in sys.modules and any(_is_pydantic(each) for each in parts(kind)):
@@ -436,29 +426,29 @@ def _second_choice(kind: object, error: Exception) -> Converter:
 def _is_pydantic(part: object) -> bool:
     kind: type[object] = part if isinstance(part, type) else type(part)
     if issubclass(kind, Value):
-        # Pydantic could read it, too, but it is not needed for that.
+        # Pydantic could read it, too, but msgspec does.
         return False
     return kind.__module__.partition(".")[0] in _PYDANTIC or hasattr(kind, "__get_pydantic_core_schema__")
 
 
 def _type_name(kind: object) -> str:
-    """A type as it is written."""
+    """A type as written."""
     name = kind.__qualname__ if isinstance(kind, type) and not hasattr(kind, "__args__") else repr(kind)
     return f"`{preview(name.replace('typing.', ''), 200)}`"
 
 
-class Pydantic:
+class Pydantic(Converter):
     """A type as pydantic reads it. Raises TypeError for one that it cannot read, ImportError without it."""
 
     def __init__(self, kind: object) -> None:
         from pydantic.errors import PydanticUserError
 
-        self.kind: Final = kind
+        self.kind = kind
         if any(map(has_limits, parts(kind))):
             raise TypeError("pydantic does not know the limits in `msgspec.Meta`")
         if values := [each for each in parts(kind) if isinstance(each, type) and issubclass(each, Value)]:
-            # It would read their fields and not, as messages have them, what kind they are.
-            raise TypeError(f"pydantic does not tell which kind of message a `{values[0].__name__}` is")
+            # It would read the fields, but not the kind of a message.
+            raise TypeError(f"pydantic does not know the kind of a message `{values[0].__name__}`")
         try:
             try:
                 self._prepare()
@@ -474,26 +464,16 @@ class Pydantic:
         from pydantic import TypeAdapter
 
         self._adapter: TypeAdapter[Any] = TypeAdapter(cast(Any, self.kind))
-        self.schema: JsonObject = self._adapter.json_schema(mode="validation")
-
-    def convert(self, value: object) -> object:
-        return self._read(value, "")
-
-    def errors(self, value: object, path: str) -> list[str]:
-        try:
-            self._read(value, path)
-        except ShapeError as error:
-            return list(error.errors)
-        return []
+        self.schema = self._adapter.json_schema(mode="validation")
 
     def dump(self, value: object) -> Json:
         return cast(Json, self._adapter.dump_python(value, mode="json", warnings="error"))
 
-    def _read(self, value: object, path: str) -> object:
+    def convert(self, value: object, path: str = "") -> object:
         from pydantic import ValidationError
 
         try:
-            # From JSON, where strict means the kinds that JSON has: of Python values, a date must be a date.
+            # From JSON, where strict means types of JSON: of Python values, a date must be a date.
             return self._adapter.validate_json(dumps(value), strict=True)
         except ValidationError as error:
             found = error.errors(include_url=False, include_context=False)
@@ -501,7 +481,7 @@ class Pydantic:
         except RecursionError:
             raise ShapeError([named(path, "nested too deeply")]) from None
         except Exception as error:
-            # Whatever a class of the user's raises when it is made.
+            # Raised by a class of the user.
             raise ShapeError([named(path, f"{type(error).__name__}: {error}")]) from error
 
 
@@ -512,42 +492,37 @@ def _pydantic_error(error: JsonObject, path: str) -> str:
     return named(path, "missing" if is_missing else f"{error['msg']}, got {shown(error['input'])}")
 
 
-class _Raw:
-    """A JSON Schema of the user: values are hardly checked."""
+class _Raw(Converter):
+    """A JSON Schema of the user: only the JSON type and required properties are checked."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         try:
-            self.schema: Final[JsonObject] = msgspec.json.decode(msgspec.json.encode(dict(schema)))
+            self.schema = msgspec.json.decode(msgspec.json.encode(dict(schema)))
         except (TypeError, ValueError) as error:
             raise OptionsError(
                 f"the JSON Schema is not valid JSON: {error}", hint="Use texts, numbers, lists and dicts."
             ) from error
-        self.kind: Final = Any
+        self.kind = Any
 
-    def convert(self, value: object) -> object:
-        if errors := self.errors(value, ""):
-            raise ShapeError(errors)
-        return value
-
-    def errors(self, value: object, path: str) -> list[str]:
+    def convert(self, value: object, path: str = "") -> object:
         given: object = self.schema.get("type")
-        options = cast("list[object]", given) if isinstance(given, list) else [given]
+        options = given if is_list(given) else [given]
         names = [each for each in options if isinstance(each, str) and each in _JSON_TYPES]
         if names and not any(_is_of(value, name) for name in names):
-            return [named(path, f"expected {' or '.join(names)}, got {shown(value)}")]
+            raise ShapeError([named(path, f"expected {' or '.join(names)}, got {shown(value)}")])
         required: object = self.schema.get("required")
-        if not is_object(value) or not isinstance(required, list):
-            return []
-        prefix = f"{path}." if path else ""
-        names = [str(each) for each in cast("list[object]", required)]
-        return [named(f"{prefix}{name}", "missing") for name in names if name not in value]
+        if is_object(value) and is_list(required):
+            prefix = f"{path}." if path else ""
+            if missing := [named(f"{prefix}{name}", "missing") for name in required if name not in value]:
+                raise ShapeError(missing)
+        return value
 
     def dump(self, value: object) -> Json:
         return cast(Json, msgspec.to_builtins(value, str_keys=True))
 
 
 def _is_of(value: object, name: str) -> bool:
-    # JSON knows no difference between 1 and 1.0, and true is no number.
+    # In JSON, 1 and 1.0 are equal, and true is not a number.
     if isinstance(value, bool):
         return name == "boolean"
     if name == "integer" and isinstance(value, float):

@@ -1,6 +1,6 @@
 """Reads the signature of a function: parameters with types, defaults and descriptions from its docstring.
 
-Accepts functions, bound methods, partials and callable objects. Knows no JSON: `arguments` does.
+Accepts functions, bound methods, partials and callable objects. Does not know JSON: `tool` does.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _REST_TYPE: Final = re.compile(r":(?:type|vartype)\s+\w+\s*:")
 
 
 def read_docstring(doc: str | None) -> tuple[str, dict[str, str]]:
-    """The docstring without what it says of parameters, and that: a text for each name."""
+    """The docstring without its parameters, and the text for each parameter."""
     lines = cleandoc(doc or "").splitlines()
     kept: list[str] = []
     found: list[tuple[str, list[str]]] = []
@@ -62,7 +62,7 @@ def read_docstring(doc: str | None) -> tuple[str, dict[str, str]]:
 
 
 def _indented(lines: list[str], start: int) -> list[str]:
-    """The lines from one on that are indented, with the empty ones between them."""
+    """The indented lines from one on, with the empty ones between them."""
     end = last = start
     while end < len(lines) and (not lines[end].strip() or lines[end][0] in " \t"):
         end += 1
@@ -72,7 +72,7 @@ def _indented(lines: list[str], start: int) -> list[str]:
 
 
 def _google_entries(section: list[str]) -> list[tuple[str, list[str]]]:
-    """The parameters of a section. One that has anything else is prose: it has none."""
+    """The parameters of a section; none if it has anything else, because it is prose then."""
     entries: list[tuple[str, list[str]]] = []
     indent = min((len(line) - len(line.lstrip()) for line in section if line.strip()), default=0)
     for line in section:
@@ -87,7 +87,7 @@ def _google_entries(section: list[str]) -> list[tuple[str, list[str]]]:
 
 
 def _read_numpy(lines: list[str], at: int, found: list[tuple[str, list[str]]]) -> int:
-    """Read the parameters of a section; gives where it ends."""
+    """Read the parameters of a section; returns where it ends."""
     while at < len(lines):
         if lines[at].strip():
             match = _NUMPY_ENTRY.fullmatch(lines[at])
@@ -110,7 +110,7 @@ _LOCAL: Final = "<locals>"
 
 
 def resolve(annotation: object, module: Mapping[str, object], local: Mapping[str, object]) -> object:
-    """The type that an annotation means. Raises NameError for a name that is not there (yet)."""
+    """The type of an annotation. Raises NameError for an undefined name."""
     holder = SimpleNamespace(__annotations__={"it": annotation})
     hints = typing.get_type_hints(holder, dict(module), dict(local), include_extras=True)
     return hints["it"]
@@ -131,7 +131,9 @@ def names_in_sight(module: str) -> dict[str, object]:
 def settle(kind: object) -> None:
     """Resolve the text annotations of classes that use local names or type parameters. Raises NameError for
     an undefined name."""
-    for each in classes_within(kind):
+    for each in parts(kind):
+        if not isinstance(each, type):
+            continue
         own = vars(each).get("__annotations__")
         local = _local_names(each)
         if own and local:
@@ -142,11 +144,11 @@ def settle(kind: object) -> None:
 
 
 def class_hints(kind: type) -> dict[str, object]:
-    """The annotations of a class as types; empty where they cannot be read."""
+    """The annotations of a class as types; empty if they cannot be evaluated."""
     kind = get_origin(kind) or kind
     try:
         return typing.get_type_hints(kind, localns=_local_names(kind) or None, include_extras=True)
-    except Exception:  # noqa: BLE001 - whatever evaluating what somebody wrote raises
+    except Exception:  # noqa: BLE001 - code of the user is evaluated
         return {}
 
 
@@ -155,16 +157,11 @@ def _local_names(kind: type) -> dict[str, object]:
     return {**names, **{each.__name__: each for each in getattr(kind, "__type_params__", ())}}
 
 
-def classes_within(kind: object) -> list[type]:
-    """The classes with annotated fields that a type is made of."""
-    return [each for each in parts(kind) if isinstance(each, type)]
-
-
 def parts(kind: object) -> Iterator[object]:
-    """All types and all metadata that a type is made of, itself first, each once."""
+    """All types and metadata in a type, itself first, each once."""
     seen: set[int] = set()
     waiting = [kind]
-    # Keeps them all alive, so that no two have the same identity.
+    # Keeps them alive, so that no two have the same identity.
     met: list[object] = []
     while waiting:
         each = waiting.pop()
@@ -195,7 +192,7 @@ def _inner(kind: object) -> list[object]:
 
 
 def _alias_value(kind: object) -> object:
-    """What `type X = …` stands for."""
+    """The type behind `type X = …`."""
     if type(kind).__name__ != "TypeAliasType":
         return None
     try:
@@ -205,7 +202,7 @@ def _alias_value(kind: object) -> object:
 
 
 def description_in(annotation: object) -> str | None:
-    """The text that `Annotated[…, "text"]`, or a `Meta` in its place, gives to what it annotates."""
+    """The description in `Annotated[…, "text"]`, or in a `Meta` in its place."""
     if get_origin(annotation) is Annotated:
         metadata: tuple[object, ...] = getattr(annotation, "__metadata__", ())
         for each in reversed(metadata):
@@ -216,7 +213,7 @@ def description_in(annotation: object) -> str | None:
 
 
 def is_described(annotation: object) -> bool:
-    """Whether msgspec knows the description by itself."""
+    """Whether msgspec reads the description itself."""
     metadata: tuple[Any, ...] = getattr(annotation, "__metadata__", ())
     return any(isinstance(each, msgspec.Meta) and each.description for each in metadata)
 
@@ -226,7 +223,7 @@ def is_described(annotation: object) -> bool:
 _CONTEXT_NAME: Final = "ctx"
 _CONTEXTS: Final = ("ToolContext", "CallContext")
 _DEEPEST: Final = 100
-"""How often a function may be wrapped. What is wrapped more often answers to any name, as proxies do."""
+"""How often a function may be wrapped. A proxy that has every attribute would never end."""
 
 NO_DEFAULT: Final = inspect.Parameter.empty
 
@@ -240,9 +237,9 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True):
     default: object = NO_DEFAULT
     description: str | None = None
     is_positional: bool = False
-    """It cannot be given by name."""
+    """It cannot be passed by name."""
     is_context: bool = False
-    """It is not for the model: it gets the context of the call."""
+    """It gets the context of the call, not an argument of the model."""
 
     @property
     def is_required(self) -> bool:
@@ -250,22 +247,21 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Signature(msgspec.Struct, frozen=True, kw_only=True):
-    """What a function takes, and what its docstring says apart from that."""
+    """The parameters of a function, and the rest of its docstring."""
 
     parameters: tuple[Parameter, ...]
     extra: Parameter | None = None
-    """Takes what no other does: `**name`."""
+    """`**name`, for all other arguments."""
     description: str = ""
 
 
 def read_signature(
     function: Callable[..., object], place: str, *, skips_first: bool, local: Mapping[str, object]
 ) -> Signature:
-    """What a function takes. `place` is how errors call it, `skips_first` leaves out what a method is bound
-    to, and `local` has names that its annotations may use.
+    """Read the parameters of a function. Errors call it `place`; `skips_first` omits the object that a method
+    is bound to; `local` has names for its annotations.
 
-    Raises `OptionsError` for what no tool can take, and NameError for an annotation that mentions what is not
-    there (yet).
+    Raises `OptionsError` for parameters that no tool can have, and NameError for undefined names.
     """
     written = as_written(function)
     try:
@@ -283,7 +279,7 @@ def read_signature(
     extra: Parameter | None = None
     for each in given[1:] if skips_first else given:
         if each.name in fixed:
-            # It has its value, which is no business of the model.
+            # A partial sets its value.
             continue
         where = f"{place}: parameter `{each.name}`"
         if each.kind is each.VAR_POSITIONAL:
@@ -331,7 +327,7 @@ def _own_call(thing: object) -> object:
 
 
 class _Scope:
-    """Where the names in a function's annotations are looked up."""
+    """The names for the annotations of a function."""
 
     def __init__(self, written: Callable[..., object], place: str, local: Mapping[str, object]) -> None:
         self._place = place
@@ -344,7 +340,7 @@ class _Scope:
         is_context = _is_context(given.name, kind, is_annotated=given.annotation is not given.empty)
         description = description_in(kind) or text
         if given.default is None and not is_context:
-            # What many write who mean that it may be left out.
+            # Many write `x: int = None` for an optional parameter.
             kind = Union[kind, None]  # noqa: UP007 - not every form of a type knows `|`
         return Parameter(
             name=given.name,
@@ -362,7 +358,7 @@ class _Scope:
         try:
             return resolve(annotation, self._module, self._local)
         except NameError:
-            # Imported for type checkers alone, as is good style.
+            # Imported for type checkers only, as is good style.
             if isinstance(annotation, str) and annotation.rpartition(".")[2] in _CONTEXTS:
                 return CallContext
             raise

@@ -12,9 +12,9 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial, update_wrapper
-from sys import float_info
 from typing import (
     TYPE_CHECKING,
+    Annotated,
     Any,
     Concatenate,
     Final,
@@ -35,7 +35,7 @@ import msgspec
 from outrider.errors import OptionsError
 from outrider.handlers._calls import CallContext, is_async
 from outrider.handlers._tools.shape import Converter, Native, convert, make_converter
-from outrider.handlers._tools.shape_errors import Definitions, ShapeError, named, shown
+from outrider.handlers._tools.shape_errors import Definitions, ShapeError, named, native_errors, shown
 from outrider.handlers._tools.signature import (
     NO_DEFAULT,
     Parameter,
@@ -52,10 +52,10 @@ if TYPE_CHECKING:
 
 
 Bound: TypeAlias = tuple[Sequence[object], Mapping[str, object]]
-"""What a function is called with."""
+"""The positional and the named arguments of a call."""
 
 _LONGEST_NAME: Final = 100
-"""Characters of an unknown name that are compared with the known ones."""
+"""Characters of an unknown name that are compared with known ones."""
 
 
 class Arguments:
@@ -80,13 +80,7 @@ class Arguments:
         self._converters: Final = {each.name: self._converter(each) for each in taken}
         self._defaults: Final = dict(self._known_defaults(taken))
         self._extra: Final = None if signature.extra is None else self._converter(signature.extra)
-        self._foreign: Final = {
-            name: converter
-            for name, converter in self._converters.items()
-            if not isinstance(converter, Native)
-        }
         self._kind: Final = _object_type(taken, self._converters)
-        self._is_simple: Final = not (self._contexts or self._positional or self._foreign or self._extra)
         self.schema: Final = (
             self._schema(taken, signature.extra) if schema is None else self._given_schema(schema)
         )
@@ -97,54 +91,41 @@ class Arguments:
         return bool(self._contexts) or any(each.is_context for each in self._positional)
 
     def bind(self, given: JsonObject, context: CallContext | None = None) -> Bound:
-        """What the function is to be called with. Raises `ShapeError`, whose errors are for the model."""
-        try:
-            values = cast("dict[str, object]", convert(given, self._kind))
-        except msgspec.ValidationError as error:
-            raise self._shape_error(given, error) from error
-        if self._is_simple:
-            if len(values) != len(given):
-                raise self._shape_error(given)
-            return (), values
-        return self._completed(given, values, context)
-
-    def _completed(self, given: JsonObject, values: dict[str, object], context: CallContext | None) -> Bound:
-        try:
-            for name, converter in self._foreign.items():
-                if name in values:
-                    values[name] = converter.convert(values[name])
-            others = {name: value for name, value in given.items() if name not in self._converters}
-            if self._extra is not None:
-                others = {name: self._extra.convert(value) for name, value in others.items()}
-        except ShapeError as error:
-            raise self._shape_error(given, error) from error
-        if others and (self._extra is None or not others.keys().isdisjoint(self._contexts)):
-            raise self._shape_error(given)
+        """The arguments to call the function with. Raises `ShapeError`, whose errors are for the model."""
+        values = self._at_once(given) or self._one_by_one(given)
         for name in self._contexts:
             values[name] = context
-        positional = [
+        positional = tuple(
             context if each.is_context else values.pop(each.name, each.default) for each in self._positional
-        ]
-        return positional, {**values, **others}
+        )
+        return positional, values
 
-    # What is wrong.
+    def _at_once(self, given: JsonObject) -> dict[str, object] | None:
+        """The values, found fast; None if something is wrong, or msgspec does not read all of them."""
+        try:
+            values = None if self._kind is None else cast("dict[str, object]", convert(given, self._kind))
+        except msgspec.ValidationError:
+            return None
+        return values if values is not None and len(values) == len(given) else None
 
-    def _shape_error(self, given: JsonObject, error: Exception | None = None) -> ShapeError:
+    def _one_by_one(self, given: JsonObject) -> dict[str, object]:
+        values: dict[str, object] = {}
         errors: list[str] = []
         for name, value in given.items():
-            if (converter := self._converters.get(name)) is not None:
-                found = converter.errors(value, name)
-                if found and value is None and name in self._defaults:
-                    found[-1] += f" (leave it out to get {shown(self._defaults[name])})"
-                errors += found
-            elif self._extra is not None and name not in self._contexts:
-                errors += self._extra.errors(value, name)
-            else:
+            converter = self._converters.get(name, None if name in self._contexts else self._extra)
+            if converter is None:
                 errors.append(self._unknown(name, given))
-        for name in self._required:
-            if name not in given:
-                errors.append(named(name, "missing"))
-        return ShapeError(errors or [str(error)])
+                continue
+            try:
+                values[name] = converter.convert(value, name)
+            except ShapeError as error:
+                errors += error.errors
+                if value is None and name in self._defaults:
+                    errors[-1] += f" (leave it out to get {shown(self._defaults[name])})"
+        errors += [named(name, "missing") for name in self._required if name not in given]
+        if errors:
+            raise ShapeError(errors)
+        return values
 
     def _unknown(self, name: str, given: JsonObject) -> str:
         free = [each for each in self._converters if each not in given]
@@ -164,7 +145,7 @@ class Arguments:
             ) from error
 
     def _known_defaults(self, taken: list[Parameter]) -> list[tuple[str, Json]]:
-        """The defaults that can be told to a model."""
+        """The defaults that JSON can express."""
         known: list[tuple[str, Json]] = []
         for each in taken:
             if each.default is not NO_DEFAULT:
@@ -172,7 +153,7 @@ class Arguments:
                 try:
                     default = converter.dump(each.default)
                     converter.convert(default)
-                except Exception:  # noqa: BLE001 - a marker, or whatever the class of somebody does
+                except Exception:  # noqa: BLE001 - a marker, or a class of the user
                     continue
                 known.append((each.name, default))
         return known
@@ -225,12 +206,12 @@ class Arguments:
 
 
 def _object_type(taken: list[Parameter], converters: Mapping[str, Converter]) -> object:
-    """A type for all parameters at once. What msgspec does not read passes as it is."""
-    fields: dict[str, Any] = {}
-    for each in taken:
-        converter = converters[each.name]
-        kind = converter.kind if isinstance(converter, Native) else Any
-        fields[each.name] = kind if each.is_required else NotRequired[cast(Any, kind)]
+    """A type for all parameters at once, which msgspec keeps ready; None if it does not read all of them."""
+    kinds: dict[str, Any] = {name: each.kind for name, each in converters.items() if isinstance(each, Native)}
+    if len(kinds) < len(converters):
+        return None
+    fields = {each.name: kinds[each.name] for each in taken if each.is_required}
+    fields |= {each.name: NotRequired[kinds[each.name]] for each in taken if not each.is_required}
     return TypedDict("Arguments", fields)  # type: ignore[operator] # pyright: ignore[reportArgumentType]
 
 
@@ -238,26 +219,30 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _BOUND_NAMES: Final = frozenset(("self", "cls", "mcs"))
 
 
+_Positive: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
+
+
 class Traits(msgspec.Struct, frozen=True, kw_only=True):
-    """What is said of a tool apart from its function."""
+    """The arguments of `tool`."""
 
     name: str | None = None
     description: str | None = None
     title: str | None = None
-    timeout: float | None = None
-    concurrency: int | None = None
+    timeout: Annotated[float, msgspec.Meta(gt=0, le=1e9)] | None = None
+    concurrency: _Positive | None = None
     read_only: bool | None = None
     destructive: bool | None = None
     idempotent: bool | None = None
     open_world: bool | None = None
     always_load: bool | None = None
-    max_result_chars: int | None = None
+    search_hint: str | None = None
+    max_result_chars: _Positive | None = None
     schema: Mapping[str, Any] | None = None
     meta: Mapping[str, Any] | None = None
 
 
 class ToolPlan:
-    """A function with its traits, and what follows from them: made once, however often it is bound."""
+    """A function with its traits, read once for all objects that it is bound to."""
 
     def __init__(
         self, function: Callable[..., object], traits: Traits, *, is_method: bool | None = None
@@ -271,12 +256,12 @@ class ToolPlan:
         self._local: dict[str, object] = {}
         self._arguments: dict[bool, Arguments] = {}
         self.text = ""
-        """What the docstring says of it."""
+        """The description in the docstring."""
         self.is_method: Final = self._looks_like_method() if is_method is None else is_method
         try:
             self._prepare(self.is_method)
         except NameError:
-            # What is defined further down may be used all the same, but only now can local names be seen.
+            # Names may be defined later, but local ones are visible only now.
             self._local = names_in_sight(getattr(self.written, "__module__", ""))
             try:
                 self._prepare(self.is_method)
@@ -284,7 +269,7 @@ class ToolPlan:
                 self._local = self._mentioned()
 
     def arguments(self, *, is_bound: bool) -> Arguments:
-        """What it takes from the model. Raises `OptionsError`."""
+        """How its arguments are converted. Raises `OptionsError`."""
         if is_bound not in self._arguments:
             try:
                 self._prepare(is_bound)
@@ -301,7 +286,7 @@ class ToolPlan:
         self._arguments[is_bound] = Arguments(signature, self.place, self.traits.schema)
 
     def _looks_like_method(self) -> bool:
-        """Whether it was written in a class, and its first parameter is what it is bound to."""
+        """Whether it is defined in a class, and its first parameter is called like `self`."""
         if not isinstance(self.function, types.FunctionType):
             return False
         holder = getattr(self.written, "__qualname__", "").rpartition(".")[0]
@@ -309,7 +294,7 @@ class ToolPlan:
         return bool(holder) and not holder.endswith("<locals>") and first in _BOUND_NAMES
 
     def _mentioned(self) -> dict[str, object]:
-        """Of the local names those alone that annotations mention: all of them would keep much alive."""
+        """The local names in annotations only: all of them would keep much alive."""
         annotations = getattr(self.written, "__annotations__", {}).values()
         mentioned = {word for each in annotations for word in re.findall(r"\w+", str(each))}
         return {name: value for name, value in self._local.items() if name in mentioned}
@@ -333,29 +318,12 @@ def _check(place: str, function: Callable[..., object], name: object, traits: Tr
             f"{place} is a generator, and a tool gives one result",
             hint="Return a list, or use `ctx.progress`.",
         )
-    for field, least in (("timeout", 0.0), ("concurrency", 1), ("max_result_chars", 1)):
-        _check_number(f"{place}: `{field}`", getattr(traits, field), least)
-    for field in ("read_only", "destructive", "idempotent", "open_world", "always_load"):
-        if not isinstance(value := getattr(traits, field), bool | None):
-            raise OptionsError(f"{place}: `{field}` must be true, false or None, not {value!r}")
-    for field in ("description", "title"):
-        if not isinstance(value := getattr(traits, field), str | None):
-            raise OptionsError(f"{place}: `{field}` must be text, not {value!r}")
-    for field in ("schema", "meta"):
-        if not isinstance(value := getattr(traits, field), Mapping | None):
-            raise OptionsError(f"{place}: `{field}` must be a mapping, not {type(value).__name__}")
-
-
-def _check_number(place: str, value: object, least: float) -> None:
-    if value is None:
-        return
-    kinds = (int,) if isinstance(least, int) else (int, float)
-    if isinstance(value, bool) or not isinstance(value, kinds) or not abs(value) <= float_info.max:
-        raise OptionsError(f"{place} must be a {'whole ' if len(kinds) == 1 else ''}number, not {value!r}")
-    if value < least or value == 0:
-        raise OptionsError(
-            f"{place} must be {'more than 0' if least == 0 else f'at least {least}'}, not {value!r}"
-        )
+    given = msgspec.structs.asdict(traits)
+    try:
+        convert(given, Traits)
+    except msgspec.ValidationError as error:
+        found = native_errors(Traits, given, "", error, convert)
+        raise OptionsError(f"{place}: {'; '.join(found)}") from None
 
 
 P = ParamSpec("P")
@@ -365,9 +333,11 @@ R_co = TypeVar("R_co", covariant=True)
 S = TypeVar("S")
 
 ALWAYS_LOAD: Final = "anthropic/alwaysLoad"
-"""Where a tool's definition says that the model shall know it from the start, and need not search for it."""
+"""The key of a definition that makes the model know the tool from the start, without a search."""
+_SEARCH_HINT: Final = "anthropic/searchHint"
+"""The key of a definition for words by which the model finds a tool that it has to search for."""
 _MAX_RESULT: Final = "anthropic/maxResultSizeChars"
-"""Where a tool's definition says how long its results may be before the agent puts them into a file."""
+"""The key of a definition for how long results may be before the agent puts them into a file."""
 
 
 class Tool(Generic[P, R_co]):
@@ -385,13 +355,13 @@ class Tool(Generic[P, R_co]):
         """The function itself."""
         self.is_async: Final = is_async(function)
         update_wrapper(self, function, updated=())
-        # As in Python: functions are bound, other objects that can be called are not.
+        # As in Python: functions are bound, other callable objects are not.
         self._binds = binds and isinstance(function, types.FunctionType)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         return self.function(*args, **kwargs)
 
-    # A class method, which type checkers show as what it wraps; a method; what is not bound.
+    # A class method, which type checkers show as its function; a method; an unbound function.
     @overload
     def __get__(self: Tool[Concatenate[type[S], Q], R], instance: S | None, owner: type[S]) -> Tool[Q, R]: ...
     @overload
@@ -413,27 +383,9 @@ class Tool(Generic[P, R_co]):
         return self._plan.name
 
     @property
-    def description(self) -> str:
-        """The description for the model: by default the docstring without its parameters."""
-        if (given := self._plan.traits.description) is not None:
-            return given
-        # The docstring is read along with the parameters.
-        _ = self.arguments
-        return self._plan.text
-
-    @property
-    def title(self) -> str | None:
-        return self._plan.traits.title
-
-    @property
-    def input_schema(self) -> JsonObject:
-        """The JSON Schema of its arguments."""
-        return self.arguments.schema
-
-    @property
-    def annotations(self) -> JsonObject:
-        """The annotations of MCP, such as `readOnlyHint`."""
-        traits = self._plan.traits
+    def definition(self) -> JsonObject:
+        """The tool as MCP lists it."""
+        traits, arguments = self._plan.traits, self.arguments
         hints = {
             "title": traits.title,
             "readOnlyHint": traits.read_only,
@@ -441,14 +393,48 @@ class Tool(Generic[P, R_co]):
             "idempotentHint": traits.idempotent,
             "openWorldHint": traits.open_world,
         }
-        return {name: value for name, value in hints.items() if value is not None}
+        meta = {
+            _MAX_RESULT: traits.max_result_chars,
+            ALWAYS_LOAD: traits.always_load,
+            _SEARCH_HINT: traits.search_hint,
+        }
+        optional = {
+            "title": traits.title,
+            "annotations": _without_none(hints),
+            "_meta": {**_without_none(meta), **(traits.meta or {})},
+        }
+        return {
+            "name": self.name,
+            "description": self._plan.text if traits.description is None else traits.description,
+            "inputSchema": arguments.schema,
+            **{key: value for key, value in optional.items() if value},
+        }
+
+    @property
+    def description(self) -> str:
+        """The description for the model: by default the docstring without its parameters."""
+        return str(self.definition.get("description", ""))
+
+    @property
+    def title(self) -> str | None:
+        title: str | None = self.definition.get("title")
+        return title
+
+    @property
+    def input_schema(self) -> JsonObject:
+        """The JSON Schema of its arguments."""
+        schema: JsonObject = self.definition["inputSchema"]
+        return schema
+
+    @property
+    def annotations(self) -> JsonObject:
+        """The annotations of MCP, such as `readOnlyHint`."""
+        return dict(self.definition.get("annotations", {}))
 
     @property
     def meta(self) -> JsonObject:
         """The `_meta` of its definition."""
-        traits = self._plan.traits
-        own = {_MAX_RESULT: traits.max_result_chars, ALWAYS_LOAD: traits.always_load}
-        return {**{key: value for key, value in own.items() if value is not None}, **(traits.meta or {})}
+        return dict(self.definition.get("_meta", {}))
 
     @property
     def timeout(self) -> float | None:
@@ -462,29 +448,22 @@ class Tool(Generic[P, R_co]):
 
     @property
     def arguments(self) -> Arguments:
-        """How its arguments are read. Raises `OptionsError` if an annotation mentions what does not exist."""
-        # Of a method that is not bound yet, what it takes when it is.
+        """How its arguments are converted. Raises `OptionsError` for an undefined name in an annotation."""
+        # An unbound method shows the arguments of the bound one.
         return self._plan.arguments(is_bound=self._is_bound or (self._plan.is_method and self._binds))
 
     @property
     def needs_instance(self) -> bool:
-        """Whether it is the tool of a method that nobody has bound."""
+        """Whether it is an unbound method."""
         return self._plan.is_method and not self._is_bound
 
-    @property
-    def definition(self) -> JsonObject:
-        """The tool as MCP lists it."""
-        optional = {"title": self.title, "annotations": self.annotations, "_meta": self.meta}
-        return {
-            "name": self.name,
-            "description": self.description,
-            "inputSchema": self.input_schema,
-            **{key: value for key, value in optional.items() if value},
-        }
+
+def _without_none(fields: JsonObject) -> JsonObject:
+    return {key: value for key, value in fields.items() if value is not None}
 
 
 class AttachedTool(Generic[P, R_co]):
-    """What `tool` makes of a class method or a static method: as an attribute of its class, a `Tool`."""
+    """A class method or a static method with `@tool`: as an attribute of its class, a `Tool`."""
 
     def __init__(self, method: classmethod[Any, P, R_co] | staticmethod[P, R_co], traits: Traits) -> None:
         function = cast("Callable[..., R_co]", method.__func__)
@@ -520,6 +499,7 @@ def tool(
     idempotent: bool | None = None,
     open_world: bool | None = None,
     always_load: bool | None = None,
+    search_hint: str | None = None,
     max_result_chars: int | None = None,
     schema: Mapping[str, Any] | None = None,
     meta: Mapping[str, Any] | None = None,
@@ -535,8 +515,9 @@ def tool(function: Any = None, /, **traits: Any) -> Any:
     `timeout`: seconds for one call. `concurrency`: how many calls may run at once; others wait. `read_only`,
     `destructive`, `idempotent`, `open_world`: the annotations of MCP; read-only tools may run in parallel.
     `always_load`: whether the model knows the tool from the start, or has to search for it; None: as its
-    server says. `max_result_chars`: the length from which Claude Code puts results into a file. `schema`: a
-    JSON Schema to show in place of the generated one. `meta`: more keys of the definition's `_meta`.
+    server says. `search_hint`: more words by which a search finds it. `max_result_chars`: the length from
+    which Claude Code puts results into a file. `schema`: a JSON Schema to show in place of the generated one.
+    `meta`: more keys of the definition's `_meta`.
 
     Raises `OptionsError` for anything that cannot be a tool.
     """
@@ -553,7 +534,7 @@ def tool(function: Any = None, /, **traits: Any) -> Any:
 def as_tool(thing: object) -> Tool[..., object]:
     """The tool itself, or a tool made from a function. Raises `OptionsError` for anything else."""
     if isinstance(thing, types.MethodType) and _is_tool(thing.__func__):
-        # What Python makes of a class method around a tool.
+        # A class method around a tool.
         thing = thing.__func__.__get__(thing.__self__)
     made = thing if _is_tool(thing) else _make(thing, Traits())
     if isinstance(made, AttachedTool):
@@ -562,7 +543,7 @@ def as_tool(thing: object) -> Tool[..., object]:
         )
     if made.needs_instance:
         raise OptionsError(
-            f"the tool `{made.name}` is a method of a class, and nothing is known to call it on",
+            f"the tool `{made.name}` is a method, and there is no object to call it on",
             hint=f"Give it as an attribute of an instance: `thing.{made.name}`.",
         )
     return made

@@ -7,35 +7,40 @@ mentions its session does not keep it.
 from __future__ import annotations
 
 import logging
+import math
 import weakref
 from collections import OrderedDict
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 import anyio
+import msgspec
 from anyio import from_thread
 from anyio.lowlevel import checkpoint
 
-from outrider.errors import OptionsError, UsageError
+from outrider.command import Command
+from outrider.errors import LaunchError, OptionsError, UsageError
+from outrider.handlers._calls import call, unwrapped
+from outrider.options._encode import AUTH_SECONDS
 from outrider.session._turn import Turn
+from outrider.wire import UpdateEnvironmentVariables
 from outrider.wire.control import SendMcpMessage
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+    from collections.abc import AsyncGenerator, Callable, Mapping
     from contextvars import Context
-    from typing import TypeAlias
 
     from outrider.handlers import Endpoint, Handlers, Origin
-    from outrider.options import SdkServer
+    from outrider.options import Options, SdkServer
     from outrider.options._tool_names import ToolNames
     from outrider.protocol import Peer, RequestReceived, RequestWithdrawn
     from outrider.session._connection.connection import Connection
     from outrider.session._connection.conversation import Conversation
-    from outrider.session._connection.tasks import Task
+    from outrider.session._connection.tasks import Loop, Task
     from outrider.session._session import Session
     from outrider.session._streams.turn_state import TurnState
-    from outrider.wire import JsonObject, RequestId
+    from outrider.transports import ProcessTransport, Transport
+    from outrider.wire import ApiRetryMessage, JsonObject, RequestId
     from outrider.wire.control import Ask, Elicitation
 
 
@@ -50,14 +55,6 @@ def is_failure(error: BaseException) -> bool:
     return isinstance(error, kinds)
 
 
-def unwrapped(error: BaseException) -> BaseException:
-    """The one exception in a group of one, as task groups make them."""
-    if not isinstance(error, BaseExceptionGroup):
-        return error
-    group = cast("BaseExceptionGroup[BaseException]", error)
-    return group if len(group.exceptions) > 1 else unwrapped(next(iter(group.exceptions)))
-
-
 def words_of(error: BaseException) -> str:
     """What it says, or else what it is."""
     try:
@@ -66,10 +63,10 @@ def words_of(error: BaseException) -> str:
         return type(error).__name__
 
 
-if TYPE_CHECKING:
-    Answerer: TypeAlias = Callable[[Ask], Awaitable[JsonObject]]
-
 log = logging.getLogger("outrider.session")
+
+_REJECTED: Final = 401
+"""The status of a call whose token has expired, or was never valid."""
 
 _AT_ONCE: Final = 16
 """Answers that are begun before others get their turn, however many are asked for."""
@@ -81,13 +78,13 @@ class Answering:
     def __init__(self, connection: Connection, peer: Peer) -> None:
         self._connection = connection
         self._peer = peer
-        self.find_answerer: Callable[[TurnState | None], Answerer | None] = lambda _: None
-        self.find_context: Callable[[TurnState | None], Context | None] = lambda _: None
-        self._open: dict[RequestId, anyio.CancelScope] = {}
-        self._tasks: dict[RequestId, Task] = {}
-        """Those that are in no task group."""
-        self._waiting: OrderedDict[RequestId, Callable[[], None]] = OrderedDict()
+        self._open: dict[RequestId, TurnOrigin] = {}
+        self._waiting: OrderedDict[RequestId, RequestReceived] = OrderedDict()
         self._starting = 0
+        self.token: str | None = None
+        """The OAuth token that the agent has, as far as it came from here."""
+        self._refreshed_at = -math.inf
+        self._is_refreshing = False
 
     @property
     def count(self) -> int:
@@ -97,95 +94,198 @@ class Answering:
     def received(self, event: RequestReceived) -> None:
         """Begin to answer, or have it wait for those that are about to begin."""
         # From now on: it may be taken back before its task runs.
-        scope = self._open[event.id] = self._connection.loop.make_scope()
-        begin = partial(self._begin, event, self._connection.routing.front, scope)
+        connection = self._connection
+        conversation = connection.owner()
+        if conversation is None:
+            self._peer.refuse(event.id, "the session is being closed")
+            return
+        origin = TurnOrigin(conversation, connection.routing.front, connection.loop)
+        self._open[event.id] = origin
         if self._starting < _AT_ONCE:
-            begin()
+            self._begin(event, origin)
         else:
-            self._waiting[event.id] = begin
+            self._waiting[event.id] = event
 
-    def _begin(self, event: RequestReceived, turn: TurnState | None, scope: anyio.CancelScope) -> None:
+    def _begin(self, event: RequestReceived, origin: TurnOrigin) -> None:
         self._starting += 1
-        arguments = (event.id, event.request, turn, scope)
-        context = self.find_context(turn)
-        task = self._connection.start_answer(self._answer, *arguments, context=context)
-        if task is not None:
-            self._tasks[event.id] = task
+        arguments = event.id, event.request, origin
+        origin.task = self._connection.start_answer(self._answer, arguments, origin.context)
 
     def withdrawn(self, event: RequestWithdrawn) -> None:
         """The answer is not wanted any more."""
         if self._waiting.pop(event.id, None) is not None:
             del self._open[event.id]
-        elif (scope := self._open.get(event.id)) is not None:
-            scope.cancel()
+        elif (origin := self._open.get(event.id)) is not None:
+            origin.scope.cancel()
 
     def cancel(self) -> None:
         """No answer is wanted any more."""
         self._waiting.clear()
-        for scope in self._open.values():
-            scope.cancel()
+        for origin in self._open.values():
+            origin.scope.cancel()
 
     async def end(self) -> None:
         """The same, and wait until all have ended."""
         self.cancel()
-        if self._tasks:
-            with anyio.CancelScope(shield=True):
-                await self._connection.loop.wait_ended(self._tasks.values())
-            self._tasks.clear()
+        tasks = [origin.task for origin in self._open.values() if origin.task is not None]
+        with anyio.CancelScope(shield=True):
+            await self._connection.loop.wait_ended(tasks)
 
-    async def _answer(
-        self, id: RequestId, request: Ask, turn: TurnState | None, scope: anyio.CancelScope
-    ) -> None:
+    async def _answer(self, id: RequestId, request: Ask, origin: TurnOrigin) -> None:
         self._starting -= 1
         if self._waiting:
-            self._waiting.popitem(last=False)[1]()
+            waiting, event = self._waiting.popitem(last=False)
+            self._begin(event, self._open[waiting])
         try:
-            with scope:
+            with origin.scope as scope:
                 if not scope.cancel_called:
-                    await self._reply(id, request, turn)
+                    try:
+                        if (follower := self._connection.routing.follower) is not None:
+                            follower.answering(request)
+                        self._peer.respond(id, await origin.handlers.answer(request, origin))
+                    except BaseException as error:  # noqa: BLE001 - whatever the user's code raises
+                        await self._refuse_for(id, request, error)
             self._connection.flush()
         finally:
+            self._connection.loop.lift_limit(origin.scope)
             del self._open[id]
-            self._tasks.pop(id, None)
             self._connection.was_excused()
 
-    async def _reply(self, id: RequestId, request: Ask, turn: TurnState | None) -> None:
-        peer = self._peer
-        try:
-            answerer = self.find_answerer(turn)
-            if answerer is None:
-                peer.refuse(id, "the session is being closed")
-            else:
-                peer.respond(id, await answerer(request))
-        except Exception as error:  # noqa: BLE001 - whatever the user's code raises
-            self._refuse_for(id, request, error)
-        except GeneratorExit as error:
+    async def _refuse_for(self, id: RequestId, request: Ask, error: BaseException) -> None:
+        """Refuse a request whose handler failed. Raises the error if it is not the handler's."""
+        if isinstance(error, GeneratorExit):
             # Of the user's code, or this is thrown away together with its event loop. It may not wait then.
             if not self._connection.is_here:
-                raise
-            self._refuse_for(id, request, error)
-        except BaseException as error:  # noqa: BLE001 - Ctrl-C and its like, and cancellations
-            if is_failure(error):
-                # Raises it again if it was meant for this task. Else something that the handler waited for
-                # was cancelled.
-                await checkpoint()
-                self._refuse_for(id, request, error)
-            else:
+                raise error
+        elif not isinstance(error, Exception):
+            if not is_failure(error):
+                # Ctrl-C and its like.
                 crash = unwrapped(error)
-                peer.refuse(id, f"the host was ended: {type(crash).__name__}")
+                self._peer.refuse(id, f"the host was ended: {type(crash).__name__}")
                 self._connection.end_with(crash)
-
-    def _refuse_for(self, id: RequestId, request: Ask, error: BaseException) -> None:
+                return
+            # Raises it again if it was meant for this task. Else something that the handler waited for was
+            # cancelled.
+            await checkpoint()
         log.error("a handler failed: %s", request.subtype, exc_info=error)
         self._peer.refuse(id, words_of(error))
+
+    # Tokens. The agent does not ask for one: that the API rejected its own is the question.
+
+    def call_failed(self, retry: ApiRetryMessage) -> None:
+        """A call of the API failed: get another token if that was the reason, or else stop its turn if it is
+        not to be tried again."""
+        facts = retry.error_status or "no answer", retry.attempt, retry.max_retries
+        log.warning("the API failed (%s), and Claude Code tries again: %d of %d", *facts)
+        if not self._begins_refresh(retry):
+            self._connection.give_up(retry)
+
+    def _begins_refresh(self, retry: ApiRetryMessage) -> bool:
+        """Begin to get another token, if the API rejected the agent's and the user has a function for it."""
+        conversation = self._connection.owner()
+        if retry.error_status != _REJECTED or conversation is None:
+            return False
+        if conversation.options.on_auth_refresh is None:
+            return False
+        if retry.attempt > 1 and self._connection.loop.now() - self._refreshed_at < AUTH_SECONDS:
+            # The new one was rejected, too.
+            return False
+        if not self._is_refreshing:
+            self._is_refreshing = True
+            context = conversation.context_of(self._connection.routing.front)
+            self._connection.start(self._refresh_auth, retry, context=context)
+        return True
+
+    async def _refresh_auth(self, retry: ApiRetryMessage) -> None:
+        connection = self._connection
+        token: str | None = None
+        try:
+            if (conversation := connection.owner()) is not None:
+                token = await new_token(conversation.options)
+        except NoToken as error:
+            log.error("the API rejected the token: %s", error, exc_info=error.__cause__)  # noqa: TRY400
+        except BaseException as error:
+            if is_failure(error):
+                raise
+            connection.end_with(unwrapped(error))
+            return
+        finally:
+            self._is_refreshing = False
+        if token is not None and token != self.token:
+            self.token, self._refreshed_at = token, connection.loop.now()
+            _hide_token(connection.transport, token)
+            self._peer.send(UpdateEnvironmentVariables({TOKEN: token}))
+            connection.flush()
+        # Once there was another token, the call may have begun before that.
+        elif token is None or retry.attempt > 1 or self._refreshed_at == -math.inf:
+            connection.give_up(retry)
+
+
+TOKEN: Final = "CLAUDE_CODE_OAUTH_TOKEN"
+
+
+class NoToken(Exception):
+    """The user's function gave no token."""
+
+
+async def new_token(options: Options) -> str:
+    """Ask the user's function for a token. Raises `NoToken`."""
+    try:
+        token = await call(cast("Callable[[], object]", options.on_auth_refresh), timeout=AUTH_SECONDS)
+    except Exception as error:
+        raise NoToken(f"`on_auth_refresh` failed: {words_of(error)}") from error
+    if not isinstance(token, str) or not token.strip():
+        raise NoToken(f"`on_auth_refresh` returned no token, but {type(token).__name__}")
+    return token.strip()
+
+
+def _hide_token(transport: Transport, token: str) -> None:
+    """Have errors hide it, as they hide what the agent was started with."""
+    command = getattr(transport, "command", None)
+    if isinstance(command, Command):
+        known = msgspec.structs.replace(command, secrets=(*command.secrets, token))
+        cast("ProcessTransport", transport).command = known
+
+
+async def with_token(options: Options) -> Options:
+    """The options with a token of the user's function in their `env`, if there is one and they have none.
+    Raises `LaunchError` if it gives none."""
+    if options.on_auth_refresh is None or TOKEN in options.env:
+        return options
+    try:
+        return msgspec.structs.replace(options, env={**options.env, TOKEN: await new_token(options)})
+    except NoToken as error:
+        raise LaunchError(str(error), hint="Return the token as text.") from error.__cause__
 
 
 class TurnOrigin:
     """A session, and the turn that it was busy with when it asked."""
 
-    def __init__(self, conversation: Conversation, state: TurnState | None) -> None:
+    def __init__(self, conversation: Conversation, state: TurnState | None, loop: Loop) -> None:
         self._conversation = weakref.ref(conversation)
         self._state = state
+        self._loop = loop
+        self._limit = math.inf
+        self.handlers: Final = conversation.handlers
+        """What answers."""
+        self.context: Final = conversation.context_of(state)
+        """What the answer runs in."""
+        self.scope = loop.make_scope()
+        """Ends the answer, when it is not wanted any more or takes too long."""
+        self.task: Task | None = None
+        """Its task, if that is in no task group."""
+
+    @property
+    def is_cancelled(self) -> bool:
+        return self.scope.cancel_called
+
+    @property
+    def is_late(self) -> bool:
+        return self._loop.now() >= self._limit
+
+    def limit(self, seconds: float) -> bool:
+        self._limit = self._loop.limit(self.scope, seconds)
+        return True
 
     @property
     def session(self) -> Session:
@@ -210,12 +310,9 @@ class TurnOrigin:
 class ServerLink:
     """Carries the messages of one server to the agent."""
 
-    def __init__(
-        self, connection: Connection, server: str, find_handlers: Callable[[], Handlers | None]
-    ) -> None:
+    def __init__(self, connection: Connection, server: str) -> None:
         self._connection = connection
         self._server = server
-        self._find_handlers = find_handlers
 
     def post(self, message: JsonObject) -> None:
         """Send a JSON-RPC message, from the event loop or from any thread."""
@@ -231,10 +328,12 @@ class ServerLink:
     async def elicit(self, ask: Elicitation, origin: Origin) -> JsonObject:
         """Ask the user what the server wants to know, as if the agent did, which does not do it for servers
         of this process."""
-        handlers = self._find_handlers()
-        if handlers is None:
+        conversation = self._connection.owner()
+        if conversation is None:
             raise UsageError("The session was dropped while a server waited for an answer.")
-        return await handlers.answer(ask, origin)
+        answer = conversation.handlers.answer(ask, origin)
+        del conversation
+        return await answer
 
     async def _post(self, request: SendMcpMessage) -> None:
         # In a task: tasks cannot be started from anywhere else.
@@ -253,9 +352,8 @@ class Serving:
         self._changing = anyio.Lock()
         self._running: dict[str, anyio.CancelScope] = {}
 
-    def begin(self, find_handlers: Callable[[], Handlers | None]) -> None:
-        """Begin to run those of the start. Their links reach the handlers without keeping them."""
-        self._find_handlers = find_handlers
+    def begin(self) -> None:
+        """Begin to run those of the start."""
         for name in self._fixed:
             self._run(name)
 
@@ -283,7 +381,7 @@ class Serving:
                 self._become(servers.given.keys() - self._fixed.keys(), before, is_final=True)
                 raise
             self._become(before.keys() | wanted.keys(), wanted, is_final=True)
-            self._connection.routing.turns.can_be_asked = self._handlers.can_be_asked
+            self._connection.routing.can_be_asked = self._handlers.can_be_asked
 
     def _become(
         self, before: Mapping[str, object] | set[str], wanted: Mapping[str, SdkServer], *, is_final: bool
@@ -303,7 +401,7 @@ class Serving:
                     servers.remove(name)
 
     def _run(self, name: str) -> None:
-        link = ServerLink(self._connection, name, self._find_handlers)
+        link = ServerLink(self._connection, name)
         endpoint = self._handlers.servers.open(name, link)
         scope = self._running[name] = anyio.CancelScope()
         self._connection.start(_run_endpoint, endpoint, scope, self._connection, context=self._context)

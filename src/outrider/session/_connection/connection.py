@@ -1,14 +1,13 @@
 """One connection to an agent: reads what it says, asks it, answers it, and watches over its turns.
 
 Its tasks belong to the event loop, not to the user's; it holds no session, which may be dropped at any time
-and then ends it. What a request means is known to the router, how the agent is reached to the transport.
-"""
+and then ends it. What a request means is known to the router, how the agent is reached to the transport."""
 
 from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from contextvars import Context, ContextVar
+from contextvars import Context
 from copy import copy
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
@@ -19,11 +18,10 @@ from outrider.errors import (
     ConnectionLost,
     OutriderError,
     ProcessExited,
-    RequestFailed,
     RequestTimedOut,
     TransportClosed,
-    Unsupported,
 )
+from outrider.launch import Version
 from outrider.protocol import (
     Peer,
     RequestAnswered,
@@ -32,16 +30,23 @@ from outrider.protocol import (
     RequestRefused,
     RequestWithdrawn,
 )
+from outrider.session._connection import versions
 from outrider.session._connection.answering import Answering
 from outrider.session._connection.deadlines import Watch, stop
-from outrider.session._connection.tasks import AsyncioLoop, background, call_from_outside, current_loop
+from outrider.session._connection.tasks import (
+    AsyncioLoop,
+    background,
+    call_from_outside,
+    current_connection,
+    current_loop,
+    enter_connection,
+)
 from outrider.session._failures import failure_of_retry, hide_known
 from outrider.session._info import CHANGES_INFO, SessionInfo
 from outrider.session._streams.routing import Routing
 from outrider.session._streams.stream import BUDGET, CEILING, Flow
 from outrider.session._streams.turn_state import MakeFailure, TurnState, Until
 from outrider.wire import (
-    UNSUPPORTED_REQUEST,
     ApiRetryMessage,
     KeepAlive,
     Message,
@@ -59,6 +64,7 @@ if TYPE_CHECKING:
     from outrider.handlers import Handlers
     from outrider.options import Options
     from outrider.protocol import Event, RequestEvent
+    from outrider.session._connection.conversation import Conversation
     from outrider.session._connection.tasks import Loop, Signal, Task
     from outrider.session._store.link import StoreLink
     from outrider.transports import ProcessTransport, Transport
@@ -67,24 +73,14 @@ if TYPE_CHECKING:
     from outrider.wire.control import Request
 
 
-def failure_of_request(
-    request: object, event: RequestEvent | None, timeout: float | None, session_id: str | None
-) -> RequestFailed:
-    """Why there is no answer: the agent refused it, or, if nothing was heard, did not answer in time."""
-    if isinstance(event, RequestRefused):
-        kind = Unsupported if event.code == UNSUPPORTED_REQUEST else RequestFailed
-        return kind(request, event.error, event.code, session_id=session_id)
-    return RequestTimedOut(request, timeout, session_id=session_id)
-
-
 log = logging.getLogger("outrider.session")
 
 _INTERRUPT: Final = b'{"type":"control_request","request_id":"the-last","request":{"subtype":"interrupt"}}\n'
-"""Whoever ends an agent in this way may be on any thread, where the peer must not be used."""
+"""Written without the peer: an agent may be ended on any thread."""
 
 
 def why_lost(error: BaseException | None, transport: Transport) -> OutriderError:
-    """Why a connection that nobody closed has ended: by an error, or with the agent's output."""
+    """Why a connection that was not closed has ended: by an error, or with the agent's output."""
     if isinstance(error, OutriderError):
         return error
     if error is not None:
@@ -93,16 +89,15 @@ def why_lost(error: BaseException | None, transport: Transport) -> OutriderError
         return lost
     code = getattr(transport, "returncode", None)
     if isinstance(code, int):
-        # With 0, or it would have been an error. That is no success while something is owed.
+        # With code 0, or it would be an error already. While a turn is unanswered, that is a failure too.
         tail = str(getattr(transport, "stderr_tail", ""))
         return ProcessExited(code, stderr_tail=tail, message="the agent ended its output")
     return ConnectionLost("the agent ended its output")
 
 
 def end_transport(transport: Transport, *, interrupt: bool = False) -> bool:
-    """Begin to end the agent, without waiting; False if its transport cannot do that.
-
-    `interrupt`: it is at work, and would go on until the grace period has passed."""
+    """Begin to end the agent, without waiting; False if its transport cannot do that. `interrupt`: it is at
+    work, and would continue until the grace period has passed."""
     put = getattr(transport, "put", None)
     if interrupt and put is not None:
         put(_INTERRUPT)
@@ -113,7 +108,7 @@ def end_transport(transport: Transport, *, interrupt: bool = False) -> bool:
 
 
 async def close_transport(transport: Transport, seconds: float | None = None) -> None:
-    """End the agent, whatever becomes of the caller. That it fails is logged."""
+    """End the agent, even if the caller is cancelled. Logs a failure."""
     try:
         with anyio.move_on_after(seconds, shield=True):
             await transport.close()
@@ -122,12 +117,11 @@ async def close_transport(transport: Transport, seconds: float | None = None) ->
 
 
 _PAUSE_SECONDS: Final = 1.0
-"""How often a reader that pauses looks up: one that is dropped, which may be what it waits for, does not say
-so."""
+"""How often a paused connection looks again: a reader that is dropped does not announce it."""
 
 
 class Reading:
-    """Takes bytes from the transport to the peer, and what that makes of them to the connection.
+    """Moves bytes from the transport to the peer, and the peer's events to the connection.
 
     It can be broken off at any time and begun again: what was not gone through waits in the peer.
     """
@@ -156,8 +150,8 @@ class Reading:
                 return
 
     async def _watch(self, loop: AsyncioLoop, pipes: LoopPipes) -> bool:
-        """Have the event loop read, until there is something to do between two reads. False: the end is in
-        sight, and the rest has to be received."""
+        """Let the event loop read, until there is something to do between two reads. False: the output is
+        about to end, and the rest has to be received."""
         left: asyncio.Future[bool] = loop.native.create_future()
         connection, peer, flow = self._connection, self._peer, self._connection.flow
         may_go_on = False
@@ -186,8 +180,8 @@ class Reading:
             stop()
 
     async def finish(self) -> None:
-        """Take what is left once no more bytes come, such as a last line that has no end. What is more than
-        can be kept is dropped."""
+        """Take what is left once no more bytes come, such as a last line without its end. Drops what exceeds
+        the ceiling."""
         flow = self._connection.flow
         self._connection.take(self._peer.begin(None), 0)
         while self._peer.has_more and flow.unread <= flow.ceiling:
@@ -195,16 +189,14 @@ class Reading:
         self._peer.drop_input()
 
     async def _go_on(self) -> None:
-        """Do the next step on bytes that take more than one; whoever else has something to do comes first."""
+        """Do the next step on bytes that take more than one, after other tasks have had their turn."""
         await checkpoint()
         self._connection.take(self._peer.go_on(), 0)
 
     def _may_pause(self) -> bool:
-        """Whether nothing can be behind what is not read yet that somebody waits for."""
+        """Whether no one can be waiting for something in the unread output."""
         connection, peer = self._connection, self._peer
-        return not (
-            connection.routing.turns.can_be_asked or connection.is_closed or peer.pending or peer.open
-        )
+        return not (connection.routing.can_be_asked or connection.is_closed or peer.pending or peer.open)
 
     async def _pause(self) -> None:
         flow = self._connection.flow
@@ -220,7 +212,7 @@ class Reading:
 T = TypeVar("T")
 
 _END_SECONDS: Final = 2.0
-"""How long what is left may take to be read once the transport is closed. One that keeps to its contract
+"""How long the rest may take to be read once the transport is closed. A transport that keeps its contract
 needs no time."""
 
 _INTERRUPT_SECONDS: Final = 0.5
@@ -230,11 +222,7 @@ _REQUEST_EVENTS: Final = (RequestReceived, RequestWithdrawn, RequestAnswered, Re
 _REQUEST_KINDS: Final = frozenset(_REQUEST_EVENTS)
 _SERVICE: Final = (KeepAlive, TranscriptMirror)
 _SPECIAL: Final[frozenset[type]] = frozenset((*_REQUEST_EVENTS, *_SERVICE, ApiRetryMessage, *CHANGES_INFO))
-"""What means more than a message that is handed on."""
-
-
-_serves: ContextVar[object] = ContextVar("outrider connection", default=None)
-"""Which connection a task belongs to."""
+"""Events that need more than being passed on to readers."""
 
 
 class Connection:
@@ -255,6 +243,8 @@ class Connection:
         self.mirror = None if store_link is None else store_link.mirror
         self.timeouts = options.timeouts
         self.info = SessionInfo()
+        self.version = Version()
+        """Of Claude Code, once it is known."""
         self.flow = Flow(budget, ceiling, is_strict=bool(options.max_buffer_size))
         self.routing = Routing(
             self.flow,
@@ -267,17 +257,18 @@ class Connection:
             store_link.on_crash = self.end_with
             self._special |= store_link.mirror.concerned
         self.error: OutriderError | None = None
-        """Why it ended, if it was not asked to."""
+        """Why it ended, if it was not closed."""
         self.crash: BaseException | None = None
         """What a handler raised that is meant for the whole program, such as Ctrl-C."""
         self._give_up_on = options.give_up_on
         self._peer = Peer("host", serves=handlers.serves, limit=options.max_buffer_size)
         self.answering = Answering(self, self._peer)
-        self.on_end: Callable[[], None] = lambda: None
+        self.owner: Callable[[], Conversation | None] = lambda: None
+        """A weak reference to its owner."""
         self.loop: Loop
         """The event loop, once it is open."""
         self.pipes: LoopPipes | None = None
-        """Those of the transport, if the event loop can use them itself."""
+        """The transport's pipes, if the event loop can use them directly."""
         self._is_flush_due = False
         self._waiting: dict[RequestId, Signal[RequestEvent]] = {}
         self._tasks: TaskGroup | None = None
@@ -285,8 +276,8 @@ class Connection:
         self.reading = Reading(self, self._peer)
         self._is_closing = False
         self._why_closed = ""
-        self._end_error: BaseException = TransportClosed("it is not open yet")
-        self._told_everybody: BaseException | None = None
+        self._end_error: BaseException | None = None
+        self._readers_error: BaseException | None = None
         """What readers of everything raise at the end."""
         self._is_flushing = False
         self._up = anyio.Event()
@@ -301,12 +292,12 @@ class Connection:
 
     @property
     def is_here(self) -> bool:
-        """Whether whoever asks runs in its event loop."""
+        """Whether the caller runs in its event loop."""
         return self.loop.is_here
 
     @property
     def is_agent_excused(self) -> bool:
-        """Whether the agent may be silent about our turns: it waits for us, or works on its own account."""
+        """Whether the agent may be silent about our turns: it waits for us, or works on a turn of its own."""
         return self.reading.is_paused or bool(self._peer.open) or self.routing.is_on_its_own
 
     @property
@@ -328,17 +319,17 @@ class Connection:
             if isinstance(self.loop, AsyncioLoop) and hasattr(type(self.transport), "loop_pipes"):
                 self.pipes = cast("ProcessTransport", self.transport).loop_pipes()
             self._watch.heard_at = self.loop.now()
-            place = await background()
-            await place.start(self._serve, name="outrider session", context=Context())
+            place = await background(self.loop)
+            await place.start(self._serve, name="outrider session", context=self.own_context())
             await self._up.wait()
         except BaseException:
-            # Nothing runs yet that would end it.
+            # No task runs yet that would close it.
             self._is_closing = True
             await close_transport(self.transport)
             raise
 
     async def close(self, why: str = "the session was closed") -> None:
-        """End the agent and wait until that is done. What it said until then can still be read."""
+        """End the agent and wait for it. Messages that came before can still be read."""
         is_first = not self.is_closed
         if is_first:
             self._why_closed = why
@@ -356,7 +347,7 @@ class Connection:
             self._cancel()
             raise
         except BaseException:
-            # Cut short: it goes on without the caller.
+            # Cancelled: closing continues without the caller.
             self.start(close_transport, self.transport)
             raise
         if not self._up.is_set() or not self.is_here:
@@ -368,30 +359,32 @@ class Connection:
             self._cancel()
         limit = _END_SECONDS + (0 if self._store_link is None else self._store_link.bound)
         # Its tasks end now, and this may be one of them.
-        with anyio.move_on_after(limit, shield=_serves.get() is not self._gone):
+        with anyio.move_on_after(limit, shield=current_connection() is not self):
             await self._gone.wait()
 
     def _closed_failure(self, _: TurnState) -> BaseException:
         return self.crash or TransportClosed(self._why_closed, session_id=self.info.session_id)
 
     async def _interrupt(self) -> None:
-        """Ask the agent to drop what it does. It would bring it to its end after that of its input, and the
-        grace period would pass."""
+        """Interrupt the agent. Without this, it would finish its work after the end of its input, and use up
+        the grace period."""
         if self._up.is_set() and not self._done.is_set() and self.transport.is_ready:
             self._peer.request(Interrupt())
             with anyio.move_on_after(_INTERRUPT_SECONDS, shield=True):
                 await self._send_output()
 
     def abandon(self) -> None:
-        """Begin to end it, from any thread and at any time, without waiting."""
+        """Begin to end it, without waiting. Safe in any thread and at any time."""
         self._why_closed = "the session was dropped"
         self._is_closing = True
         is_ending = end_transport(self.transport, interrupt=bool(self.routing.outstanding))
+        if self.loop.is_closed:
+            self.routing.abandon(TransportClosed(self._why_closed))
         if (self.reading.is_paused or not is_ending) and self._up.is_set() and not self._done.is_set():
             call_from_outside(self._cancel, self.loop.token)
 
     def end_with(self, crash: BaseException) -> None:
-        """End it for what is meant for the whole program: whoever reads next raises it."""
+        """End it because of an exception meant for the whole program; the next reader raises it."""
         self.crash = crash
         for state in self.routing.outstanding:
             state.failure = crash  # Whatever the agent makes of it.
@@ -412,16 +405,16 @@ class Connection:
                     await self.reading.run()
                 except Exception as raised:  # noqa: BLE001 - also what a user's transport may raise
                     error = raised
-                # Before it is over: a last line that has no end may be a result.
+                # Before it ends: a last line without its end may be a result.
                 await self.reading.finish()
                 is_lost = error is not None and not self._is_closing
                 self._finish(error)
                 if is_lost:
-                    # What is at the other end may not know.
+                    # The other end may not have noticed.
                     await close_transport(self.transport)
                 self._cancel()
         finally:
-            # It leads to the event loop, and so to what the program's main task raised, and its frames.
+            # Through the event loop, it would keep the exception of the main task alive, and its frames.
             self._tasks = None
             try:
                 await self.answering.end()
@@ -436,28 +429,30 @@ class Connection:
                 if self._store_link is not None:
                     await self._store_link.finish()
             finally:
-                self.routing.everything.end(self._told_everybody)
+                self.routing.everything.end(self._readers_error)
                 self._gone.set()
 
     def _finish(self, error: BaseException | None) -> None:
         self.take(self._peer.receive_eof(), 0)
-        told = TransportClosed(self._why_closed) if self._is_closing else why_lost(error, self.transport)
-        told.session_id = told.session_id or self.info.session_id
+        reason = TransportClosed(self._why_closed) if self._is_closing else why_lost(error, self.transport)
+        reason.session_id = reason.session_id or self.info.session_id
         is_failure = not self._is_closing and (error is not None or bool(self.routing.outstanding))
-        self.error = told if is_failure else None
-        self._end_error = self.crash or told
-        self._told_everybody = self._end_error if is_failure or self.crash is not None else None
+        self.error = reason if is_failure else None
+        self._end_error = self.crash or reason
+        self._readers_error = self._end_error if is_failure or self.crash is not None else None
         self.routing.receive_eof(self._end_error, self.loop.now())
         if self._store_link is None:
-            self.routing.everything.end(self._told_everybody)
+            self.routing.everything.end(self._readers_error)
         self._done.set()
-        self.on_end()
+        if (owner := self.owner()) is not None:
+            owner.handlers.close()
+            owner.event_feed.close()
 
     # Reading.
 
     async def _read_rest(self) -> None:
-        """Take what is left, and what the agent still writes of its transcript, if anybody keeps it. What
-        would take longer is dropped."""
+        """Take the rest of the output, and with a store what the agent still writes of its transcript. Gives
+        up after a while."""
         with anyio.move_on_after(_END_SECONDS, shield=True):
             if self._store_link is not None:
                 with suppress(Exception):
@@ -466,31 +461,31 @@ class Connection:
         self._peer.drop_input()
 
     def was_excused(self) -> None:
-        """Until now the agent could not be expected to say anything."""
+        """Note that until now the agent could not be expected to send anything."""
         self._watch.kept_until = self.loop.now()
 
     def take(self, events: list[Event], size: int) -> None:
-        """Take what the agent said, in about so many bytes."""
+        """Take events of the agent, which came in about `size` bytes."""
         now = self.loop.now()
-        self.flow.arrived(size)
+        self.flow.new_bytes += size
         kinds = self._peer.kinds
         if not events:
-            # A piece of a long one.
+            # A piece of a long message.
             self._watch.heard_at = now
         elif kinds <= _REQUEST_KINDS:
             for event in events:
-                self._on_request_event(cast("RequestEvent", event))
+                self._on_request_event(event)
         elif not self._special.isdisjoint(kinds):
             self._sort(events, size // len(events), now)
         else:
             self._watch.heard_at = now
             self.routing.receive(cast("list[Message]", events), kinds, size, now)
         if self._peer.has_output:
-            # Refusals.
+            # The peer refused requests.
             self.flush()
 
     def _sort(self, events: list[Event], share: int, now: float) -> None:
-        """Take events one by one. What an event means depends on the messages before it."""
+        """Take events one by one: what one means depends on the messages before it."""
         messages: list[Message] = []
 
         def hand_on() -> None:
@@ -515,20 +510,21 @@ class Connection:
                 messages.append(cast("Message", event))
                 if isinstance(event, ApiRetryMessage):
                     hand_on()
-                    self._on_retry(event)
+                    self.answering.call_failed(event)
                 elif type(event) in CHANGES_INFO:
                     self.info = self.info.with_message(messages[-1])
         hand_on()
 
-    def _on_request_event(self, event: RequestEvent) -> None:
-        if isinstance(event, RequestReceived):
+    def _on_request_event(self, event: Any) -> None:  # noqa: ANN401 - a `RequestEvent`; a cast takes its time
+        if type(event) is RequestReceived:
             self.answering.received(event)
-        elif isinstance(event, RequestWithdrawn):
+        elif type(event) is RequestWithdrawn:
             self.answering.withdrawn(event)
         elif (answer := self._waiting.pop(event.id, None)) is not None:
             answer.set(event)
 
-    def _on_retry(self, message: ApiRetryMessage) -> None:
+    def give_up(self, message: ApiRetryMessage) -> None:
+        """Stop the turns that wait for a call of the API, if its status is not to be tried again."""
         if message.error_status in self._give_up_on:
             for state in self.routing.foremost:
                 self.begin_stop(state, lambda turn: failure_of_retry(message, turn.received))
@@ -536,9 +532,10 @@ class Connection:
     # Asking.
 
     async def request(self, request: Request[T] | str, fields: JsonObject, timeout: float | None) -> T:
-        """Ask, and wait for the answer; None: for ever."""
+        """Send a request, and wait for the answer; for ever if `timeout` is None."""
         asked: Request[Any] = GenericRequest(request, fields) if isinstance(request, str) else request
         self.check_open()
+        versions.check_request(asked, self.version)
         id = self._peer.request(asked)
         answer: Signal[RequestEvent] = self.loop.make_signal()
         self._waiting[id] = answer
@@ -554,24 +551,28 @@ class Connection:
         finally:
             if answer.value is None:
                 self._waiting.pop(id, None)
-                self._peer.cancel(id)
+                self._peer.cancel(id, tell=versions.can_withdraw_requests(self.version))
                 self.flush()
         event = answer.value
         if isinstance(event, RequestAnswered):
             return cast("T", asked.read_answer(event.payload))
         if isinstance(event, RequestLost):
             raise self.end_error
-        failure = failure_of_request(asked, event, timeout, self.info.session_id)
+        session_id = self.info.session_id
+        if isinstance(event, RequestRefused):
+            failure = versions.refusal(asked, event, session_id)
+        else:
+            failure = RequestTimedOut(asked, timeout, session_id=session_id)
         raise hide_known(failure, self.transport)
 
     def post(self, request: Request[Any]) -> None:
-        """Ask, and do not wait for the answer. Nothing happens once it is closed."""
+        """Send a request without waiting for the answer. Does nothing once it is closed."""
         if not self.is_closed:
             self._peer.request(request)
             self.flush()
 
     def flush(self) -> None:
-        """Have whatever there is sent, without waiting. Replies to what came together go together."""
+        """Send all output, without waiting. Replies to requests that came together go out together."""
         if self.pipes is None:
             self.start(self._flush)
         elif self.answering.count <= 1:
@@ -586,10 +587,10 @@ class Connection:
             self.pipes.put(data)
 
     async def _flush(self) -> None:
-        """The same, by a transport that has to be waited for.
+        """Send all output through a transport that has to be awaited.
 
-        One sends for all: an agent that asks and does not read would have thousands wait at the pipe, and all
-        of them go on at once.
+        One task sends for all: otherwise thousands could wait for an agent that sends requests and does not
+        read, and all wake at once.
         """
         if self._is_flushing:
             return
@@ -601,7 +602,7 @@ class Connection:
             self._is_flushing = False
 
     async def _send_output(self) -> None:
-        """That it could not be sent is not raised: whoever reads is told why."""
+        """Send, and only log a failure: readers get its reason."""
         try:
             if data := self._peer.take_output():
                 await self.transport.send(data)
@@ -610,18 +611,18 @@ class Connection:
 
     @property
     def end_error(self) -> BaseException:
-        """Why nothing more can be said; a copy, because each that is raised gets a traceback."""
-        return copy(self._end_error) if isinstance(self._end_error, OutriderError) else self._end_error
+        """Why nothing more can be sent; a copy, because each raised one gets a traceback."""
+        error = self._end_error or TransportClosed("it is not open yet")
+        return copy(error) if isinstance(error, OutriderError) else error
 
     async def send_prompt(self, state: TurnState, uuid: str, frame: JsonObject) -> None:
-        """Send a message of a turn. Raises `MessageInvalid` for what cannot be encoded; then nothing was
-        sent."""
+        """Send a message of a turn. Raises `MessageInvalid`, with nothing sent, if it cannot be encoded."""
         self.check_open()
         self._peer.send(frame)
         output = self._peer.take_output()
         self.routing.sent(state, uuid, self.loop.now())
         self._watch.look_again()
-        # An agent that waits for us to read does not read itself.
+        # Reading must continue: an agent that waits for us to read does not read either.
         with self.flow:
             await self._transmit(output)
 
@@ -630,12 +631,12 @@ class Connection:
             await self.transport.send(data)
         except ConnectionLost:
             if self._done.is_set():
-                # It says more than that nothing can be sent.
+                # This error says more.
                 raise self.end_error from None
             raise
 
     def check_open(self) -> None:
-        """Raises why nothing can be sent, if nothing can."""
+        """Raise if nothing can be sent."""
         if self._done.is_set():
             raise self.end_error
         if self._is_closing:
@@ -648,31 +649,33 @@ class Connection:
         *arguments: object,
         context: Context | None = None,
     ) -> None:
-        """Start a task of this connection, in a copy of a context."""
+        """Start a task of this connection, in a copy of a context from `own_context`."""
         if self._tasks is not None and not self._done.is_set():
-            _ = self._own_context(context).run(self._tasks.start_soon, function, *arguments)
+            own = (context or self.own_context()).copy()
+            _ = own.run(self._tasks.start_soon, function, *arguments)
 
     def start_answer(
         self,
         function: Callable[..., Coroutine[Any, Any, object]],
-        *arguments: object,
+        arguments: tuple[object, ...],
         context: Context | None,
     ) -> Task | None:
-        """The same for what answers a request; gives its task, if it is for `Answering` to end it."""
+        """Start a task that answers a request; returns it if `Answering` has to end it."""
         if self._tasks is None or self._done.is_set():
             return None
-        return self.loop.start(self._tasks, self._own_context(context), function, arguments)
+        return self.loop.start(self._tasks, (context or self.own_context()).copy(), function, arguments)
 
-    def _own_context(self, context: Context | None) -> Context:
-        own = (context or Context()).copy()
-        own.run(_serves.set, self._gone)
+    def own_context(self, context: Context | None = None) -> Context:
+        """Prepare a context, or a new one, for tasks of this connection."""
+        own = context or Context()
+        own.run(enter_connection, self)
         own.run(self.loop.enter)
         return own
 
     # Turns.
 
     def begin(self, until: Until) -> TurnState:
-        """A turn that is about to be sent."""
+        """Begin a turn, before its prompt is sent."""
         self.check_open()
         self.routing.begin(state := TurnState(self.flow, until, self.loop.now()))
         self._watch.look_again()
@@ -681,7 +684,7 @@ class Connection:
     def begin_stop(
         self, state: TurnState, make_failure: MakeFailure | None = None, grace: float | None = None
     ) -> None:
-        """End a turn that is not over; if it is cut off by that, it gets what `make_failure` makes."""
+        """Stop a turn that is not over. If that cuts it off, it fails with what `make_failure` returns."""
         if state.is_over:
             return
         if state.is_stopping:

@@ -1,4 +1,4 @@
-"""What a session and its turns share: the connection, and how prompts get into it.
+"""What a session and its turns share: the connection, and the way to send prompts over it.
 
 It is what keeps an agent running: when the last session, turn or reader that holds it is dropped, the agent
 ends. The connection does not hold it.
@@ -10,7 +10,6 @@ import logging
 import warnings
 import weakref
 from contextvars import Context, copy_context
-from functools import partial
 from typing import TYPE_CHECKING, TypeVar, cast
 from uuid import uuid4
 
@@ -22,10 +21,12 @@ from outrider.handlers import Handlers
 from outrider.launch import make_initialize
 from outrider.options._validators import seconds
 from outrider.protocol import RunState
-from outrider.session._connection.answering import Serving, TurnOrigin
+from outrider.session._connection.answering import TOKEN, Serving, with_token
 from outrider.session._connection.connection import Connection
 from outrider.session._connection.observers import EventFeed
 from outrider.session._connection.start import initialize, make_transport, prepared
+from outrider.session._connection.versions import OtherVersion, version_before_start, version_behind
+from outrider.session._instrument import instrument_of
 from outrider.session._prompts import feed, has_files, is_prompt_stream, make_message
 from outrider.session._requests import UNSET, Timeout, Unset
 from outrider.session._streams.stream import BUDGET, CEILING, Reader
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
     from outrider.handlers import Shape
     from outrider.options import Options
     from outrider.protocol import Turns
-    from outrider.session._connection.answering import Answerer
+    from outrider.session._gate import Gate
+    from outrider.session._instrument import SessionFollower
     from outrider.session._prompts import Prompt, Prompts
     from outrider.session._session import Session
     from outrider.session._store.link import Restored, StoreLink
@@ -50,14 +52,14 @@ log = logging.getLogger("outrider.session")
 
 
 async def wait_idle(connection: Connection) -> None:
-    """Wait until nothing is asked and nothing goes on, in the background either."""
+    """Wait until no turn and no background work is left."""
     routing = connection.routing
     while not connection.is_closed and (routing.outstanding or not _is_quiet(routing.turns)):
         await routing.everything.wait()
 
 
 async def finish(connection: Connection) -> None:
-    """End the agent's input once all is done. An agent that goes on after that is made to end."""
+    """End the agent's input once it is idle. If it does not exit then, close the connection."""
     await wait_idle(connection)
     if connection.is_closed:
         return
@@ -95,10 +97,24 @@ class Conversation:
         self.given = options
         """The options of the user."""
         self.event_feed = EventFeed()
+        self.gate: Gate | None = None
+        if options.approvals is not None:
+            # Here, because few sessions have any.
+            from outrider.session._gate import Gate
+
+            self.gate = Gate(options.approvals, options, self.event_feed)
+            options = self.gate.guarded()
+        self.own_turn: tuple[TurnState, Position | None] | None = None
+        """What the agent does by itself after a resume, if a call was left open, and where to read it."""
         self.handlers = Handlers(options, self.event_feed)
         self.options = prepared(options, self.handlers, shape)
+        self.follower: SessionFollower | None = None
+        if (instrument := instrument_of(options)) is not None:
+            self.follower = instrument.follow(self)
+            self.options = self.follower.prepare(self.options)
+            self.event_feed.add(self.follower)
         self.shape = shape
-        """What the structured output of each turn must be."""
+        """The form of the structured output of each turn."""
         self._make_session = make_session
         self._session: Callable[[], Session | None] = lambda: None
         self.budget = BUDGET
@@ -108,9 +124,9 @@ class Conversation:
         self.is_ready = False
         self.is_closed = False
         self._is_finishing = False
-        """No more will be sent: it ends when all that was asked is done."""
+        """Its input is to be ended: no more prompts are accepted."""
         self._head: Position | None = None
-        """Where what nobody has read yet begins; None once somebody reads."""
+        """Where the unread messages begin; None once they have a reader."""
         self._context: Context | None = None
         self._contexts: weakref.WeakKeyDictionary[TurnState, Context] = weakref.WeakKeyDictionary()
         self._sent: set[str] = set()
@@ -126,84 +142,89 @@ class Conversation:
                 raise TransportClosed("the session was closed", hint="Open a new one.")
             if self.is_ready:
                 return
-            if self.options.session_store is None:
-                await self._open(self.options)
-            else:
-                await self._open_with_store()
+            try:
+                if self.gate is not None:
+                    await self.gate.begin()
+                if self.follower is None:
+                    await self._open_any()
+                else:
+                    with self.follower.starting() as is_started:
+                        is_started(await self._open_any())
+            except BaseException:
+                await self._finish_gate()
+                raise
             self.is_ready = True
 
-    async def _open_with_store(self) -> None:
+    async def _finish_gate(self) -> None:
+        if self.gate is not None:
+            await self.gate.finish()
+
+    async def _open_any(self) -> Connection:
+        begin = self._open_with_store if self.options.session_store else self._open
+        try:
+            return await begin(self.options)
+        except OtherVersion:
+            return await begin(self.options)
+
+    async def _open_with_store(self, options: Options) -> Connection:
         # Here, because most sessions have no store.
         from outrider.session._store.link import StoreLink
 
-        store_link = StoreLink(self.options)
-        restored = await store_link.begin(self.options)
+        store_link = StoreLink(options)
+        restored = await store_link.begin(options)
         try:
-            await self._open(self.options if restored is None else restored.options, store_link, restored)
+            return await self._open(options if restored is None else restored.options, store_link, restored)
         except BaseException:
             await store_link.finish()
             raise
 
     async def _open(
         self, options: Options, store_link: StoreLink | None = None, restored: Restored | None = None
-    ) -> None:
-        request = self.handlers.complete(make_initialize(options))
-        transport = make_transport(options, restored)
+    ) -> Connection:
+        options = await with_token(options)
+        version = version_before_start(options)
+        transport = make_transport(options, restored, version)
+        version = version_behind(transport, version)
+        request = self.handlers.complete(make_initialize(options, version))
         connection = Connection(
             transport, self.handlers, options, store_link=store_link, budget=self.budget, ceiling=self.ceiling
         )
         self._context = copy_context()
         self.handlers.begin()
         self.event_feed.begin()
-        self._take(connection)
+        connection.owner = weakref.ref(self)
+        connection.answering.token = options.env.get(TOKEN)
+        connection.routing.follower = self.follower
+        self.connection = connection
+        self._head = connection.routing.everything.position()
+        self._finalizer = weakref.finalize(self, _abandon, connection)
+        # When the interpreter exits, the transport ends the agent itself.
+        self._finalizer.atexit = False
         try:
             await connection.open()
+            connection.own_context(self._context)
             self._serving = Serving(self.handlers, connection, self._context)
-            answer = await initialize(connection, request, options, self._begin_to_serve)
+            if self.gate is not None and self.gate.is_left_with_a_call:
+                # First: the agent begins as soon as it has the first request.
+                state = self._begin(connection, "result", keep=True)
+                self.own_turn = state, state.reading_position()
+                connection.routing.adopt(state)
+                self.gate.expect(state)
+            if self.gate is not None:
+                self.gate.has_prompts_behind = lambda: connection.routing.has_prompts_behind
+                connection.start(self.gate.run)
+            answer = await initialize(connection, self._serving, request, options, version)
             connection.info = connection.info.with_initialized(answer)
+            if self.own_turn is not None and self.gate is not None:
+                connection.start(self.gate.give_up_own_turn, connection.routing)
         except BaseException:
             self._finalizer.detach()
             self.connection = None
             raise
-
-    def _take(self, connection: Connection) -> None:
-        this = weakref.ref(self)
-
-        def find_answerer(turn: TurnState | None) -> Answerer | None:
-            conversation = this()
-            if conversation is None:
-                return None
-            return partial(conversation.handlers.answer, origin=TurnOrigin(conversation, turn))
-
-        def find_context(turn: TurnState | None) -> Context | None:
-            conversation = this()
-            return None if conversation is None else conversation.context_of(turn)
-
-        def on_end() -> None:
-            if (conversation := this()) is not None:
-                conversation.handlers.close()
-                conversation.event_feed.close()
-
-        connection.on_end = on_end
-        connection.answering.find_answerer = find_answerer
-        connection.answering.find_context = find_context
-        self.connection = connection
-        self._head = connection.routing.everything.position()
-        self._finalizer = weakref.finalize(self, _abandon, connection)
-        # At the end of the interpreter the transport sees to itself.
-        self._finalizer.atexit = False
-
-    def _begin_to_serve(self) -> None:
-        this = weakref.ref(self)
-
-        def find_handlers() -> Handlers | None:
-            conversation = this()
-            return None if conversation is None else conversation.handlers
-
-        self.serving().begin(find_handlers)
+        return connection
 
     def serving(self) -> Serving:
-        """The servers of this process that run for it. Raises `UsageError` before it is connected."""
+        """The servers of this process that it uses. Raises `UsageError` before it is connected."""
         if self._serving is None:
             self.opened()
             raise UsageError("The session is not open yet. Wait for `connect`, or use `async with`.")
@@ -217,9 +238,10 @@ class Conversation:
         else:
             self._finalizer.detach()
             await self.connection.close()
+        await self._finish_gate()
 
     def end_input(self) -> None:
-        """End the agent's input once all that was asked is done."""
+        """End the agent's input once it has done everything it was asked."""
         connection = self.connected()
         connection.check_open()
         if not self._is_finishing:
@@ -227,7 +249,7 @@ class Conversation:
             connection.start(finish, connection)
 
     def abandon(self) -> None:
-        """Begin to end the agent, from any thread and at any time."""
+        """Begin to end the agent. Safe in any thread and at any time."""
         self.is_closed = True
         self.handlers.close()
         if self.connection is not None and not self.connection.is_closed:
@@ -236,7 +258,7 @@ class Conversation:
 
     @property
     def session(self) -> Session:
-        """What the user has of it. It may have been dropped while a turn is held, and is then made anew."""
+        """The user's session. If it was dropped while a turn was kept, this makes a new one."""
         session = self._session()
         if session is None:
             session = self._make_session(self)
@@ -248,7 +270,7 @@ class Conversation:
         self._session = weakref.ref(session)
 
     def opened(self) -> Connection:
-        """The connection, whether it is still there or not. Raises `UsageError` if there never was one."""
+        """The connection, even if it is closed. Raises `UsageError` if there never was one."""
         if self.connection is None:
             why = "was closed" if self.is_closed else "is not open"
             raise UsageError(
@@ -257,26 +279,35 @@ class Conversation:
         return self.connection
 
     def connected(self) -> Connection:
-        """The connection, ready to be used."""
+        """The connection, once it is ready to use."""
         connection = self.opened()
         if not self.is_ready:
             raise UsageError("The session is not open yet. Wait for `connect`, or use `async with`.")
         return connection
 
     def context_of(self, turn: TurnState | None) -> Context | None:
-        """The context in which a turn was sent; else that in which the session was opened."""
+        """The context in which a turn was sent, or in which the session was opened."""
         return self._context if turn is None else self._contexts.get(turn, self._context)
+
+    async def offered_turn(self) -> tuple[TurnState, Position | None] | None:
+        """The agent's own turn after a resume; None if it does nothing without a prompt."""
+        if self.gate is None or not await self.gate.wait_offered():
+            self.own_turn = None
+        return self.own_turn
 
     # Sending.
 
     async def send(
         self, prompt: Prompt | Prompts, until: Until, priority: str | None, *, keep: bool = True
     ) -> tuple[TurnState, Position | None]:
-        """Begin a turn with a prompt, or with an iterable of them; gives it, and where to read it from if it
-        is kept."""
+        """Begin a turn with a prompt, or an iterable of prompts. Returns it, and the position to read it from
+        if it is kept."""
         connection = self.connected()
         if self._is_finishing:
             raise TransportClosed("the session's input was ended")
+        if self.gate is not None:
+            # If there is none, it would stand before this one for ever.
+            await self.offered_turn()
         if is_prompt_stream(prompt):
             state = self._begin(connection, until, keep=keep)
             state.is_fed = False
@@ -284,18 +315,25 @@ class Conversation:
             context = self._contexts[state]
             connection.start(feed, connection, state, prompt, sender.send, context=context)
             return state, state.reading_position()
-        # First: what is no prompt begins no turn.
+        # First: an invalid prompt begins no turn.
         frame = await self.frame(cast("Prompt", prompt), priority)
         state = self._begin(connection, until, keep=keep)
-        # First: the agent may answer before the prompt is known to be written.
+        # First: the agent may answer before `write` returns.
         start = state.reading_position()
         await self.write(state, frame)
         return state, start
 
     def _begin(self, connection: Connection, until: Until, *, keep: bool) -> TurnState:
+        if self.gate is not None:
+            if self.gate.is_parked:
+                # The agent's own turn has led to nothing: it takes another process to go on.
+                self.own_turn = None
+            self.gate.check_free(connection.info.session_id)
         state = connection.begin(until)
         state.is_kept = keep
-        self._contexts[state] = copy_context()
+        context = self._contexts[state] = connection.own_context(copy_context())
+        if self.follower is not None:
+            self.follower.turn_began(state, context)
         return state
 
     async def frame(self, prompt: Prompt, priority: str | None) -> JsonObject:
@@ -319,6 +357,8 @@ class Conversation:
                     hint="Give each message a uuid of its own, or none.",
                 )
             self._sent.add(uuid)
+            if self.follower is not None:
+                self.follower.prompt_sent(state, frame)
             try:
                 await connection.send_prompt(state, uuid, frame)
             except MessageInvalid:
@@ -329,20 +369,20 @@ class Conversation:
                 connection.routing.fail(state, None, anyio.current_time())
             raise
         except BaseException:
-            # Cancelled. It may have been sent or not, and nobody has a handle to it.
+            # Cancelled. The prompt may have been sent, and the caller gets no turn to cancel.
             if state.is_fed:
                 state.is_doubtful = True
                 connection.begin_stop(state)
             raise
 
     def withdrawn(self, uuid: str) -> None:
-        """The agent confirmed that it will not take a message."""
+        """Note that the agent dropped a message."""
         self.connected().routing.withdrawn([uuid], anyio.current_time())
 
     async def request(
         self, request: Request[T] | str, fields: JsonObject | None = None, timeout: Timeout = UNSET
     ) -> T:
-        """Ask the agent, within the session's own limit unless another is given."""
+        """Send a request, by default with the session's own timeout."""
         limit = self.options.timeouts.control if isinstance(timeout, Unset) else timeout
         if limit is not None:
             seconds("`timeout`", limit)
@@ -354,18 +394,18 @@ class Conversation:
     # Reading.
 
     def read_everything(self) -> Reader:
-        """A reader of all that comes; the first one begins with what nobody has read yet."""
+        """A reader of all messages; the first one begins with the unread ones."""
         stream = self.opened().routing.everything
         head, self._head = self._head, None
         return Reader(stream, stream.position() if head is None else head, self)
 
     def release(self) -> None:
-        """Somebody reads turns: what they leave unread is not kept for a reader of everything."""
+        """Stop keeping unread messages for a reader of everything: turns are read instead."""
         self._head = None
 
 
 class _Sender:
-    """Sends the prompts of an iterable. It does not keep the conversation: the iterable may never end."""
+    """Sends the prompts of an iterable. Does not keep the conversation alive: the iterable may be endless."""
 
     def __init__(self, conversation: Conversation, state: TurnState, priority: str | None) -> None:
         self._conversation = weakref.ref(conversation)
@@ -384,7 +424,7 @@ class _Sender:
 
 def _abandon(connection: Connection) -> None:
     if not connection.is_closed:
-        # First, because the warning may be made an error.
+        # First: the warning may be turned into an error.
         connection.abandon()
         warnings.warn(
             "a session was dropped without being closed; use `async with outrider.Session(…)` or `close`",

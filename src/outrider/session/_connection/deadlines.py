@@ -10,12 +10,17 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import anyio
 
-from outrider.errors import ConnectionLost, RequestFailed, RequestTimedOut, TurnInterrupted, TurnTimedOut
+from outrider.errors import (
+    ConnectionLost,
+    RequestFailed,
+    RequestTimedOut,
+    TurnInterrupted,
+    TurnTimedOut,
+    Unsupported,
+)
 from outrider.wire.control import CancelAsyncMessage, Interrupt
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from outrider.options import Timeouts
     from outrider.session._connection.connection import Connection
     from outrider.session._streams.turn_state import TurnState
@@ -43,52 +48,47 @@ def deadline_of(
         # Another turn is before it, and has deadlines of its own; or it waits for its user.
         return None
     since = max(turn.front_at, turn.prompted_at)
-    return min(_deadlines(turn, timeouts, since, heard_at, kept_until, is_excused), default=None)
-
-
-def _deadlines(
-    turn: TurnState, timeouts: Timeouts, since: float, heard_at: float, kept_until: float, is_excused: bool
-) -> Iterator[Deadline]:
+    found: list[Deadline] = []
     if timeouts.turn is not None:
-        yield Deadline(since + timeouts.turn, "turn", timeouts.turn)
+        found.append(Deadline(since + timeouts.turn, "turn", timeouts.turn))
     if turn.retrying_since is not None and timeouts.retries is not None:
-        yield Deadline(turn.retrying_since + timeouts.retries, "retries", timeouts.retries)
-    if is_excused:
-        return
-    since = max(since, kept_until)
-    if not turn.has_sign_of_life and timeouts.first_event is not None:
-        yield Deadline(since + timeouts.first_event, "first_event", timeouts.first_event)
-    elif timeouts.silence is not None and not turn.open_tools:
-        yield Deadline(max(since, heard_at) + timeouts.silence, "silence", timeouts.silence)
+        found.append(Deadline(turn.retrying_since + timeouts.retries, "retries", timeouts.retries))
+    if not is_excused:
+        since = max(since, kept_until)
+        if not turn.has_sign_of_life and timeouts.first_event is not None:
+            found.append(Deadline(since + timeouts.first_event, "first_event", timeouts.first_event))
+        elif timeouts.silence is not None and not turn.open_tools:
+            found.append(Deadline(max(since, heard_at) + timeouts.silence, "silence", timeouts.silence))
+    return min(found, default=None)
 
 
 def patience(timeouts: Timeouts) -> float | None:
-    """How long it may be at most until deadlines are looked at again: one that was not counted may count by
-    then."""
+    """The longest time until deadlines are checked again: one that did not count before may count by then."""
     limits = (timeouts.first_event, timeouts.silence, timeouts.retries, timeouts.turn, timeouts.background)
-    return min((limit for limit in limits if limit is not None), default=None)
+    return min([limit for limit in limits if limit is not None], default=None)
 
 
 log = logging.getLogger("outrider.session")
 
 _READ_SECONDS: Final = 0.01
-"""How long what has come may take to be read. A program that blocks its event loop for a while finds
-deadlines passed, and what would have kept them unread."""
+"""How long to read on before a deadline counts as passed. After a program has blocked its event loop, the
+messages that kept the deadline may still be unread."""
 
 
 class Watch:
-    """Knows when the agent was heard, and looks at the clock."""
+    """Ends turns that pass their deadlines."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._patience = patience(connection.timeouts)
         self.heard_at = 0.0
-        """When the agent last said something."""
+        """When the agent last sent something."""
         self.kept_until = 0.0
         """Until when we last kept it waiting."""
         self._news = anyio.Event()
 
     def look_again(self) -> None:
-        """Something has changed that may have an earlier deadline."""
+        """Check again: something has changed that may have an earlier deadline."""
         self._news.set()
 
     async def run(self) -> None:
@@ -103,7 +103,7 @@ class Watch:
                 await self._news.wait()
 
     def _look(self, *, is_earnest: bool = False) -> float | None:
-        """The seconds until something is due, none or less if it is now; None if nothing is.
+        """The seconds until the next deadline, 0 or less if it has passed; None if there is none.
 
         In earnest, turns whose deadline has passed are ended.
         """
@@ -124,9 +124,8 @@ class Watch:
                 routing.give_up_settling(state, now)
             else:
                 due.append(left)
-        look = patience(timeouts)
-        if look is not None and (routing.outstanding or routing.settling):
-            due.append(look)
+        if self._patience is not None and (routing.outstanding or routing.settling):
+            due.append(self._patience)
         return min(due, default=None)
 
     def _deadline(self, state: TurnState) -> Deadline | None:
@@ -164,12 +163,12 @@ hit the turn behind."""
 
 
 async def stop(connection: Connection, turn: TurnState) -> None:
-    """End a turn: within `turn.grace` seconds by asking, then with the agent."""
+    """End a turn: ask the agent for `turn.grace` seconds, then end the agent."""
     with anyio.move_on_after(turn.grace) as turn.stopping:
         try:
             await _ask(connection, turn)
         except ConnectionLost:
-            # Then the turn ends with the connection, unless the agent is there and only does not read.
+            # The turn ends with the connection, unless the agent is alive and just does not read.
             await _over(turn)
     if turn.is_over:
         return
@@ -183,7 +182,7 @@ async def stop(connection: Connection, turn: TurnState) -> None:
 
 
 async def _ask(connection: Connection, turn: TurnState) -> None:
-    """Take it back or interrupt it, again and again, until it is over."""
+    """Withdraw or interrupt it, again and again, until it is over."""
     pause = _REPEAT_SECONDS
     while not turn.is_over:
         was_taken = await _try(connection, turn)
@@ -193,31 +192,34 @@ async def _ask(connection: Connection, turn: TurnState) -> None:
 
 
 async def _try(connection: Connection, turn: TurnState) -> bool:
-    """Try once. False if it is clear that it will take another try."""
+    """Try once. False if another try is certainly needed."""
     is_answered = await _take_back(connection, turn)
     if turn.is_doubtful and is_answered and not turn.is_known:
-        # The agent has answered what was sent behind the prompt, and has not heard of the prompt.
+        # The agent has answered a request sent after the prompt, and has never mentioned the prompt.
         connection.routing.fail(turn, None, anyio.current_time())
     if turn.is_over:
         return True
     if not turn.has_begun and connection.routing.is_behind_another(turn):
-        # An interrupt would hit that one, and so would the end of the agent. It has limits of its own.
-        if is_answered and turn.stopping is not None:
+        # An interrupt would hit the other turn, and so would ending the agent. That turn has its own limits.
+        if is_answered is not False and turn.stopping is not None:
             turn.stopping.deadline = anyio.current_time() + _REPEAT_SECONDS + turn.grace
         return False
     answer = await _ask_once(connection, Interrupt())
     return answer is None or turn.uuids.keys().isdisjoint(answer.still_queued)
 
 
-async def _take_back(connection: Connection, turn: TurnState) -> bool:
-    """Take back what the agent has not taken up. False if it does not say whether that can be done."""
+async def _take_back(connection: Connection, turn: TurnState) -> bool | None:
+    """Withdraw the prompts that the agent has not begun. False if it does not say whether it dropped them,
+    None if its version cannot."""
     for uuid in turn.waiting_uuids:
         try:
             answer = await connection.request(CancelAsyncMessage(uuid), {}, _ANSWER_SECONDS)
         except RequestTimedOut:
             return False
+        except Unsupported:
+            return None
         except RequestFailed:
-            # Refused, or not known to this agent. There are other ways.
+            # There are other ways.
             continue
         if answer.cancelled:
             connection.routing.withdrawn([uuid], anyio.current_time())

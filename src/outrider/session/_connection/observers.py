@@ -1,4 +1,4 @@
-"""How a layer above looks at all that a session receives, as it comes, and may refuse or end its turns.
+"""Lets a layer above see all messages of a session as they come, and refuse or end its turns.
 
 It is no reader: what it sees stays unread for others, and reading pauses as if it were not there. Decides
 nothing itself.
@@ -19,23 +19,24 @@ if TYPE_CHECKING:
     from outrider.errors import OutriderError
     from outrider.handlers import Handled
     from outrider.session._connection.connection import Connection
+    from outrider.session._instrument import SessionFollower
     from outrider.session._session import Session
     from outrider.session._usage import Usage
     from outrider.wire import Message
 
 
 class Observer(Protocol):
-    """Is told what happens, in the order in which it does, before anybody who waits for it goes on.
+    """Gets what happens in a session, in order, before the tasks that wait for it continue.
 
     Only `begins` may raise.
     """
 
     def begins(self) -> None:
-        """A turn is about to be sent: what this raises is raised by `send`, and nothing is sent."""
+        """A turn is about to be sent. If this raises, so does `send`, and nothing is sent."""
         ...
 
     def received(self, messages: Sequence[Message]) -> None:
-        """These have come, for whatever turn."""
+        """These messages have come, for any turn."""
         ...
 
     def ended(self) -> None:
@@ -44,7 +45,7 @@ class Observer(Protocol):
 
 
 class Observed:
-    """A session as its observer has it: the session itself may be dropped meanwhile."""
+    """An observed session. Does not keep the session itself alive."""
 
     def __init__(self, connection: Connection, observer: Observer) -> None:
         """Made by `observe`."""
@@ -54,7 +55,7 @@ class Observed:
 
     @property
     def usage(self) -> Usage:
-        """What has been used since the session was opened here."""
+        """The usage since the session was opened here."""
         return self._connection.routing.meter.total
 
     @property
@@ -65,7 +66,7 @@ class Observed:
     def end_turns(
         self, failure: Callable[[Sequence[Message], str | None], OutriderError], grace: float
     ) -> int:
-        """Begin to end all turns that are not over, as `Turn.cancel` does; gives how many there are.
+        """Begin to end all turns that are not over, as `Turn.cancel` does; returns their number.
 
         Those that are cut off by it fail with what `failure` makes of the messages that came until then, and
         of the session's id.
@@ -79,7 +80,7 @@ class Observed:
         return len(turns)
 
     def stop(self) -> None:
-        """Look no longer. A second call changes nothing."""
+        """Stop observing. A second call does nothing."""
         if self._observer in self._connection.routing.observers:
             self._connection.routing.observers.remove(self._observer)
 
@@ -90,39 +91,46 @@ def observe(session: Session, observer: Observer) -> Observed:
 
 
 _KEPT: Final = 10_000
-"""How many events are kept for a subscriber that does not read. The oldest go first: what happened last is
-what counts when it looks again."""
+"""How many events are kept for a subscriber that does not read. The oldest are dropped: the latest matter
+most when it reads again."""
 
 
 class EventFeed:
     """Gives each event to all subscribers."""
 
     def __init__(self) -> None:
-        self._subscriptions: weakref.WeakSet[_Subscription] = weakref.WeakSet()
+        self._subscriptions: weakref.WeakSet[_Subscription | SessionFollower] = weakref.WeakSet()
+        self._was_used = False
         self._is_closed = False
 
     def __bool__(self) -> bool:
-        """Whether anybody subscribes."""
-        return len(self._subscriptions) > 0
+        """Whether there is a subscriber."""
+        # Of a set that has never been used this is known at once.
+        return self._was_used and len(self._subscriptions) > 0
 
     def __call__(self, event: Handled) -> None:
         for subscription in list(self._subscriptions):
             subscription.put(event)
 
     def subscribe(self, owner: object = None) -> EventReader:
-        """A reader of what comes from now on. It keeps `owner` alive."""
+        """A reader of the events from now on. It keeps `owner` alive."""
         subscription = _Subscription(owner)
         if self._is_closed:
             subscription.close()
-        self._subscriptions.add(subscription)
+        self.add(subscription)
         return EventReader(subscription)
 
+    def add(self, subscription: _Subscription | SessionFollower) -> None:
+        """Give it the events from now on, for as long as it exists elsewhere."""
+        self._subscriptions.add(subscription)
+        self._was_used = True
+
     def begin(self) -> None:
-        """Something may come, also after an end: a session that could not be opened may be tried again."""
+        """Accept events, also after `close`: a session that failed to open may be opened again."""
         self._is_closed = False
 
     def close(self) -> None:
-        """Nothing more comes; what has come can still be read."""
+        """Accept no more events. Those that came can still be read."""
         self._is_closed = True
         for subscription in list(self._subscriptions):
             subscription.close()

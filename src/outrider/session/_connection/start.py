@@ -1,4 +1,4 @@
-"""From options to an open connection: the transport, the first request, and why either failed.
+"""Opens connections from options: makes the transport, sends the first request, explains failures.
 
 Does not decide what is sent afterwards.
 """
@@ -6,9 +6,8 @@ Does not decide what is sent afterwards.
 from __future__ import annotations
 
 import os
-from copy import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import anyio
 import msgspec
@@ -34,17 +33,9 @@ from outrider.launch import (
 )
 from outrider.options import JsonSchemaFormat, SdkServer
 from outrider.redaction import preview
+from outrider.session._connection.versions import check_expected, is_process, learn_version
 from outrider.session._failures import startup_failure
-from outrider.transcripts import check_can_continue, config_folder
-from outrider.transports import (
-    ProcessTransport,
-    Transport,
-    Unreachable,
-    intercepted,
-    is_intercepted,
-    run_to_end,
-    traced,
-)
+from outrider.transports import ProcessTransport, Transport, Unreachable, intercepted, is_intercepted
 from outrider.wire.control import McpStatus
 
 if TYPE_CHECKING:
@@ -53,6 +44,7 @@ if TYPE_CHECKING:
     from outrider.command import Command, File
     from outrider.handlers import Handlers, Shape
     from outrider.options import Options
+    from outrider.session._connection.answering import Serving
     from outrider.session._connection.connection import Connection
     from outrider.session._store.link import Restored
     from outrider.wire.control import Initialize, Initialized, McpServerStatus
@@ -61,20 +53,18 @@ if TYPE_CHECKING:
 _FIRST_PAUSE: Final = 0.02
 _GROWTH: Final = 1.5
 _LONGEST_PAUSE: Final = 0.5
-"""The agent does not tell when a server is connected, so it is asked again and again. An answer takes it
-1 ms; most servers are there within 0.3 s, and some take many seconds."""
+"""The agent does not report when a server is connected, so it is polled. An answer takes 1 ms; most servers
+connect within 0.3 s, and some take many seconds."""
 
 _WAITING: Final = "pending"
 
 
-def required_servers(options: Options) -> tuple[str, ...]:
-    """The names of the servers that options call required."""
+def required_servers(options: Options) -> list[str]:
+    """The names of the servers with `required`."""
     if isinstance(options.mcp_servers, str):
-        return ()
-    external = {
-        name: server for name, server in options.mcp_servers.items() if not isinstance(server, SdkServer)
-    }
-    return tuple(name for name, server in external.items() if server.required)
+        return []
+    servers = options.mcp_servers.items()
+    return [name for name, server in servers if not isinstance(server, SdkServer) and server.required]
 
 
 async def wait_for_servers(
@@ -84,8 +74,8 @@ async def wait_for_servers(
 ) -> None:
     """Wait until the agent is connected to each of these servers.
 
-    Raises `McpServerFailed` as soon as one of them cannot be used, and after `timeout` seconds for one that
-    is still awaited. What `request_status` raises comes through.
+    Raises `McpServerFailed` as soon as one of them has failed, or if one is not connected after `timeout`
+    seconds, and what `request_status` raises.
     """
     missing = set(names)
     with anyio.move_on_after(timeout):
@@ -99,7 +89,7 @@ async def wait_for_servers(
 
 
 def _still_awaited(statuses: list[McpServerStatus], names: Collection[str]) -> set[str]:
-    """The servers that are not connected yet. Raises `McpServerFailed` for one that will not be."""
+    """The servers that are not connected yet. Raises `McpServerFailed` for one that has failed."""
     known = {status.name: status for status in statuses}
     awaited: set[str] = set()
     for name in names:
@@ -115,7 +105,7 @@ def _still_awaited(statuses: list[McpServerStatus], names: Collection[str]) -> s
 
 
 def _reason(status: McpServerStatus) -> str:
-    """What the agent says, with what it leaves out of it: it names no program that it does not find."""
+    """The agent's reason, with the command: it does not name a program that it does not find."""
     command = status.config.command if status.config is not None else None
     said = status.error or ""
     return f"{said} (command: {command})" if command and command not in said else said
@@ -124,15 +114,15 @@ def _reason(status: McpServerStatus) -> str:
 _PROGRAM: Final = "claude"
 
 _PROBE_SECONDS: Final = 2.0
-"""How long the program may take to say its version when it has failed to start."""
+"""How long the program may take to print its version after it has failed to start."""
 
 
 class _RestoringTransport(ProcessTransport):
-    """A program that resumes a session which has to be put where it looks first."""
+    """Writes the files of a stored session before it starts the program that resumes it."""
 
     restored: Restored | None
     own_command: Command
-    """As it is started; whoever stands in for the program gets the session with the command."""
+    """The command that is started; a stand-in for the program gets one that includes the session's files."""
 
     async def connect(self) -> None:
         if self.restored is not None:
@@ -141,11 +131,14 @@ class _RestoringTransport(ProcessTransport):
         await super().connect()
 
 
-def make_transport(options: Options, restored: Restored | None = None) -> Transport:
-    """What leads to the agent. Raises a `LaunchError` or an `OptionsError` if there is no way."""
+def make_transport(
+    options: Options, restored: Restored | None = None, version: Version | None = None
+) -> Transport:
+    """The transport to the agent, whose program is of this version if it is known. Raises a `LaunchError` or
+    an `OptionsError` if there is none."""
     transport = options.transport
     if transport is None:
-        transport = _to_program(options, restored)
+        transport = _to_program(options, restored, version or Version())
     elif not isinstance(transport, Transport):
         raise OptionsError(
             f"`transport` is {transport!r}, which is no transport",
@@ -156,18 +149,24 @@ def make_transport(options: Options, restored: Restored | None = None) -> Transp
     transport = intercepted(transport)
     if options.continue_conversation:
         _check_stand_in(transport, options)
-    return transport if options.trace is None else traced(transport, options.trace)
+    if options.trace is None:
+        return transport
+    # Imported here, as in the functions below: most sessions do not need it, and start sooner.
+    from outrider.transports import traced
+
+    return traced(transport, options.trace)
 
 
-def _to_program(options: Options, restored: Restored | None) -> Transport:
+def _to_program(options: Options, restored: Restored | None, version: Version) -> Transport:
     is_on_disk = restored is not None and restored.location.config is not None
     try:
         _check_continued(options)
-        own = command = make_command(options, files=() if is_on_disk else _files(restored))
+        files = () if is_on_disk else _files(restored)
+        own = command = make_command(options, version=version, files=files)
         if is_on_disk and is_intercepted():
             command = make_command(options, files=_files(restored))
     except (AgentNotFound, SessionNotFound) as error:
-        # What is in the way may have sessions of its own, and need no program.
+        # An interceptor may have sessions of its own, and need no program.
         if not is_intercepted():
             raise
         return Unreachable(_command_without_program(options, restored), error)
@@ -194,33 +193,33 @@ def _files(restored: Restored | None) -> tuple[File, ...]:
 
 
 def prepared(options: Options, handlers: Handlers, shape: Shape[object] | None) -> Options:
-    """The options with what follows from the rest: the full names of tools, rules for those that need not be
-    asked about, and the schema of the output."""
-    # Not by `replace`, which would look at all of them again, and warn again.
-    options = copy(options)
-    for name, value in handlers.resolved_options().items():
-        msgspec.structs.force_setattr(options, name, value)
-    rules = dict.fromkeys((*options.allowed_tools, *handlers.allowed_by_nature))
-    msgspec.structs.force_setattr(options, "allowed_tools", tuple(rules))
+    """The options with what follows from the handlers: full names of tools, rules for tools that need no
+    permission, and the schema of the output."""
+    changes = handlers.resolved_options()
+    if rules := handlers.allowed_by_nature:
+        named = cast("tuple[str, ...]", changes.get("allowed_tools", options.allowed_tools))
+        changes["allowed_tools"] = tuple(dict.fromkeys((*named, *rules)))
     if shape is not None:
-        msgspec.structs.force_setattr(options, "output_format", JsonSchemaFormat(shape.schema))
-    return options
+        changes["output_format"] = JsonSchemaFormat(shape.schema)
+    # Not `Options.replace`, which would check all of them again, and warn again.
+    return msgspec.structs.replace(options, **changes) if changes else options
 
 
 async def initialize(
-    connection: Connection, request: Initialize, options: Options, begin_to_serve: Callable[[], None]
+    connection: Connection, serving: Serving, request: Initialize, options: Options, version: Version
 ) -> Initialized:
-    """Send the first request, and wait for what has to be there. If that fails, the connection is closed, and
-    the cause raised."""
+    """Send the first request, and wait for the required servers. If that fails, close the connection and
+    raise the cause.
+
+    `version` is what the program was started for. Raises `OtherVersion` if it has to be started anew.
+    """
     limit = options.timeouts.connect
     deadline = None if limit is None else anyio.current_time() + limit
     try:
         # First: the agent asks its servers before it answers.
-        begin_to_serve()
+        serving.begin()
         answer = await connection.request(request, {}, limit)
-        if answer.claude_code_version or options.transport is None:
-            # What a transport of the user's leads to need not be the program.
-            check_version(answer.claude_code_version)
+        await learn_version(answer, version, connection, options)
         if names := required_servers(options):
 
             async def request_status() -> list[McpServerStatus]:
@@ -231,35 +230,40 @@ async def initialize(
     except BaseException as error:
         await connection.close("the session could not be opened")
         if isinstance(error, OutriderError):
-            told = await _cause(error, connection, options)
-            # Its own cause, if it has one; never the error that it takes the place of.
-            raise told from told.__cause__
+            found = await _cause(error, connection, options, version)
+            # With its own cause, if it has one, and without the error that it replaces.
+            raise found from found.__cause__
         raise
     return answer
 
 
-async def _cause(error: OutriderError, connection: Connection, options: Options) -> OutriderError:
-    """The best that can be said about why a session could not be opened."""
+async def _cause(
+    error: OutriderError, connection: Connection, options: Options, version: Version
+) -> OutriderError:
+    """The most specific error for a session that could not be opened."""
     transport = connection.transport
     if isinstance(error, TransportClosed):
-        # A program that exits at once may be gone before the request is written: how it ended says more.
+        # The program may exit before the request is written: its exit explains more.
         ends = connection.end_error, transport.exit_error
         error = next((end for end in ends if isinstance(end, ProcessExited)), error)
     if isinstance(error, ProcessExited):
-        told = startup_failure(error, options, searched=_searched(options))
-        if told is not error:
-            return told
+        failure = startup_failure(error, options, searched=_searched(options))
+        if failure is not error:
+            return failure
     elif not isinstance(error, RequestTimedOut):
         return error
-    told_on_stderr = getattr(transport, "stderr_tail", "")
-    if isinstance(error, RequestTimedOut) and told_on_stderr:
-        error.add_note(f"On stderr:\n{told_on_stderr}")
-    # Only a process has a program that can be asked.
-    return error if getattr(transport, "pid", None) is None else await _probed(error, options)
+    stderr = getattr(transport, "stderr_tail", "")
+    if isinstance(error, RequestTimedOut) and stderr:
+        error.add_note(f"On stderr:\n{stderr}")
+    return await _probed(error, connection, options, version) if is_process(connection) else error
 
 
-async def _probed(error: OutriderError, options: Options) -> OutriderError:
+async def _probed(
+    error: OutriderError, connection: Connection, options: Options, version: Version
+) -> OutriderError:
     """Ask the program for its version: it may be too old, or not run at all."""
+    from outrider.transports import run_to_end
+
     try:
         finished = await run_to_end(make_version_probe(options), timeout=_PROBE_SECONDS)
         said = finished.output.decode("utf-8", "replace").strip()
@@ -268,14 +272,16 @@ async def _probed(error: OutriderError, options: Options) -> OutriderError:
         elif finished.returncode:
             error.add_note(f"Asked for its version, the program exits with code {finished.returncode}.")
         elif Version.parse(said).is_known:
-            check_version(said)
+            found = check_version(said)
+            if isinstance(error, ProcessExited):
+                check_expected(found, version, connection, options)
             error.add_note(f"The program says that it is {preview(said)!r}.")
         else:
-            told = f"says {preview(said)!r}" if said else "says nothing"
-            error.add_note(f"Asked for its version, the program {told}: it may be no agent at all.")
-    except LaunchError as found:
-        found.__cause__ = error
-        return found
+            printed = f"prints {preview(said)!r}" if said else "prints nothing"
+            error.add_note(f"Asked for its version, the program {printed}: it may not be Claude Code.")
+    except LaunchError as cause:
+        cause.__cause__ = error
+        return cause
     return error
 
 
@@ -287,18 +293,22 @@ def _check_continued(options: Options) -> None:
     except FileNotFoundError:
         raise FolderNotFound(".") from None
     if (config := _config_folder(options)) is not None:
+        from outrider.transcripts import check_can_continue
+
         check_can_continue(config, cwd)
 
 
 def _check_stand_in(transport: Transport, options: Options) -> None:
-    """The same for one that has sessions of its own, as the simulated agent does."""
+    """Check the same for a transport with sessions of its own, such as the simulated agent."""
     config, folder = getattr(transport, "config_dir", None), getattr(transport, "folder", None)
     if isinstance(config, Path) and isinstance(folder, Path):
+        from outrider.transcripts import check_can_continue
+
         check_can_continue(config, options.cwd or folder)
 
 
 def _searched(options: Options) -> list[str]:
-    """Where the program looks for sessions, if that is on this machine."""
+    """The folders of this machine where the program looks for sessions."""
     config = None if options.runner is not None else _config_folder(options)
     return [] if config is None else [str(config / "projects")]
 
@@ -308,4 +318,6 @@ def _config_folder(options: Options) -> Path | None:
         return None
     if options.isolation.config_dir is not None:
         return Path(os.path.abspath(options.isolation.config_dir))  # noqa: PTH100 - no links resolved
+    from outrider.transcripts import config_folder
+
     return config_folder(make_environment(options))

@@ -1,4 +1,4 @@
-"""The event loop as a connection uses it, and tasks that belong to no task of its user's.
+"""The event loop for a connection, and tasks that are independent of the user's tasks.
 
 A connection may be opened in one task and closed in another, and no scope of the user's may ever be
 cancelled by one, so nothing of it can live in a task group of the user's. Does not know what the tasks do.
@@ -10,10 +10,13 @@ is done for each request: by way of anyio each step looks up the library, the ta
 from __future__ import annotations
 
 import logging
+import math
 import sys
 import threading
+import weakref
 from contextvars import Context, ContextVar, copy_context
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, cast
 
 import anyio
 from anyio import from_thread
@@ -25,9 +28,10 @@ from outrider.errors import LaunchError
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Awaitable, Callable, Collection, Coroutine
-    from typing import TypeAlias
 
     from anyio.abc import TaskGroup
+
+    from outrider.session._connection.connection import Connection
 
     Function: TypeAlias = Callable[..., Coroutine[Any, Any, object]]
     Task: TypeAlias = asyncio.Task[object]
@@ -36,6 +40,18 @@ log = logging.getLogger("outrider.session")
 
 
 T = TypeVar("T")
+
+_serves: ContextVar[weakref.ref[Connection] | None] = ContextVar("outrider connection", default=None)
+
+
+def enter_connection(connection: Connection) -> None:
+    """Have tasks that are started in the current context belong to a connection."""
+    _serves.set(weakref.ref(connection))
+
+
+def current_connection() -> Connection | None:
+    """The connection that the current task belongs to."""
+    return None if (found := _serves.get()) is None else found()
 
 
 class Signal(Generic[T]):
@@ -51,7 +67,7 @@ class Signal(Generic[T]):
         self._event.set()
 
     async def wait(self, timeout: float | None = None) -> None:
-        """Wait for it, for so many seconds at most."""
+        """Wait for it, for at most `timeout` seconds."""
         if timeout is None:
             await self._event.wait()
             return
@@ -98,21 +114,32 @@ class Loop:
         self.token = token
         self.now: Callable[[], float] = anyio.current_time
         """Its clock."""
+        self.make_scope: Callable[[], anyio.CancelScope] = anyio.CancelScope
 
     @property
     def is_here(self) -> bool:
-        """Whether whoever asks runs in it."""
+        """Whether the caller runs in it."""
         try:
             return current_token() == self.token
         except RuntimeError:
             # In a thread that has no event loop, or none any more.
             return False
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing can run in it any more. Others than asyncio end their tasks before that."""
+        return False
+
     def make_signal(self) -> Signal[Any]:
         return Signal()
 
-    def make_scope(self) -> anyio.CancelScope:
-        return anyio.CancelScope()
+    def limit(self, scope: anyio.CancelScope, seconds: float) -> float:
+        """Cancel a scope after `seconds`, unless the limit is lifted before. Returns when that is."""
+        scope.deadline = self.now() + seconds
+        return scope.deadline
+
+    def lift_limit(self, scope: anyio.CancelScope) -> None:
+        """A scope was left."""
 
     def enter(self) -> None:
         """Let callbacks of the loop use anyio in this context."""
@@ -120,12 +147,12 @@ class Loop:
     def start(
         self, tasks: TaskGroup, context: Context, function: Function, arguments: tuple[object, ...]
     ) -> Task | None:
-        """Start a task in a context. It is one of the group, or is given back."""
+        """Start a task in a context. It joins the group, or is returned."""
         _ = context.run(tasks.start_soon, function, *arguments)
         return None
 
     async def wait_ended(self, tasks: Collection[Task]) -> None:
-        """Wait for tasks that `start` gave back."""
+        """Wait for tasks that `start` returned."""
 
 
 class AsyncioLoop(Loop):
@@ -135,10 +162,11 @@ class AsyncioLoop(Loop):
         super().__init__(token)
         self.native: Final = loop
         self.now = loop.time
-        self._scope_class = type(anyio.CancelScope())
-        """What anyio makes here: it looks up the library for each."""
+        self.make_scope = _limited_scope()
+        self._limits: dict[anyio.CancelScope, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
         if (sniffio := sys.modules.get("sniffio")) is not None:
-            # In a callback of the loop there is no task by which it could be told.
+            # Callbacks of the loop run in no task, so sniffio cannot detect the library there.
             self._library: ContextVar[str | None] | None = sniffio.current_async_library_cvar
         else:
             self._library = None
@@ -150,11 +178,38 @@ class AsyncioLoop(Loop):
         except RuntimeError:
             return False
 
+    @property
+    def is_closed(self) -> bool:
+        return self.native.is_closed()
+
     def make_signal(self) -> Signal[Any]:
         return AsyncioSignal(self.native)
 
-    def make_scope(self) -> anyio.CancelScope:
-        return self._scope_class()
+    # One timer for all: nearly every limit is lifted long before it is reached.
+
+    def limit(self, scope: Any, seconds: float) -> float:  # noqa: ANN401 - one that was made here
+        at: float = self.now() + seconds
+        self._limits[scope] = scope.limit = at
+        if self._timer is None or at < self._timer.when():
+            self._set_timer(at)
+        return at
+
+    def lift_limit(self, scope: anyio.CancelScope) -> None:
+        self._limits.pop(scope, None)
+
+    def _set_timer(self, at: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        # In no context: that of a hook may lead to its session, which it would keep from being dropped.
+        self._timer = self.native.call_at(at, self._check_limits, context=Context())
+
+    def _check_limits(self) -> None:
+        now, self._timer = self.now(), None
+        for scope in [scope for scope, at in self._limits.items() if at <= now]:
+            del self._limits[scope]
+            scope.cancel()
+        if self._limits:
+            self._set_timer(min(self._limits.values()))
 
     def start(
         self, tasks: TaskGroup, context: Context, function: Function, arguments: tuple[object, ...]
@@ -164,27 +219,47 @@ class AsyncioLoop(Loop):
     async def wait_ended(self, tasks: Collection[Task]) -> None:
         while left := [task for task in tasks if not task.done()]:
             await sys.modules["asyncio"].wait(left)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def enter(self) -> None:
         if self._library is not None:
             self._library.set("asyncio")
 
 
+@cache
+def _limited_scope() -> type[anyio.CancelScope]:
+    """What anyio makes on asyncio, which would be looked up for each scope, with a limit that somebody else
+    sees to: a timer of its own would take longer than most answers."""
+    kind: type[Any] = type(anyio.CancelScope())
+
+    class LimitedScope(kind):  # type: ignore[misc]
+        __slots__ = ("limit",)
+
+        @property
+        def deadline(self) -> float:
+            """For `anyio.current_effective_deadline`."""
+            return getattr(self, "limit", math.inf)
+
+    return LimitedScope
+
+
 def current_loop() -> Loop:
     """The event loop that runs here."""
     token = current_token()
-    # Not imported here: on trio it is of no use, and takes its time.
+    # Not imported here: on trio it would cost time for nothing.
     library = sys.modules.get("asyncio")
     if library is not None and isinstance(token.native_token, library.AbstractEventLoop):
         return AsyncioLoop(token, cast("asyncio.AbstractEventLoop", token.native_token))
     return Loop(token)
 
 
-class Background:
-    """The place of an event loop where such tasks run. It is there while one of them is.
+class SystemTasks:
+    """Runs such tasks on trio. It exists while one of them runs.
 
-    Its task is started from another thread: that makes it a plain task on asyncio and a system task on trio,
-    under no scope at all. The thread does nothing but wait for it.
+    Its task is started from another thread: that makes it a system task on trio, under no scope at all. The
+    thread does nothing but wait for it.
     """
 
     def __init__(self) -> None:
@@ -201,7 +276,7 @@ class Background:
         name: str,
         context: Context | None = None,
     ) -> None:
-        """Start a task. What it raises is logged, and touches nothing else.
+        """Start a task. If it raises, that is logged and affects nothing else.
 
         It runs in a copy of `context`, or in that of the caller.
         """
@@ -214,7 +289,7 @@ class Background:
         tasks = self._tasks
         assert tasks is not None
         if self._is_over:
-            # All tasks of the loop were cancelled, which is no reason not to start another.
+            # All tasks of the loop were cancelled; another one may still start.
             self._leave()
             await (await background()).start(function, *arguments, name=name, context=context)
             return
@@ -223,15 +298,13 @@ class Background:
             tasks.start_soon(self._run, function, arguments, name, name=name)
 
         # Copied, because a context that is entered twice at once raises.
-        (context or copy_context()).copy().run(begin)
+        _copied(context).run(begin)
 
     async def _run(
         self, function: Callable[..., Awaitable[object]], arguments: tuple[object, ...], name: str
     ) -> None:
         try:
-            await function(*arguments)
-        except Exception:
-            log.exception("a background task failed: %s", name)
+            await _run_logged(function, arguments, name)
         finally:
             self._leave()
 
@@ -251,7 +324,7 @@ class Background:
                 finally:
                     self._retire()
         except anyio.get_cancelled_exc_class():
-            # The loop is going down. There is nobody above who could do anything with it.
+            # The loop is shutting down, and no caller is left to handle it.
             pass
 
     def _retire(self) -> None:
@@ -260,26 +333,67 @@ class Background:
             _place.set(None)
 
 
-_place: RunVar[Background | None] = RunVar("outrider background", None)
+class PlainTasks:
+    """The same on asyncio, where a plain task is under no scope."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    async def start(
+        self,
+        function: Callable[..., Awaitable[object]],
+        *arguments: object,
+        name: str,
+        context: Context | None = None,
+    ) -> None:
+        own = _copied(context)
+        task = self._loop.create_task(_run_logged(function, arguments, name), name=name, context=own)
+        _running.add(task)
+        # Also in that context: else the task would hold the caller's until it ends.
+        task.add_done_callback(_running.discard, context=own)
 
 
-async def background() -> Background:
-    """The place of this event loop. Raises `LaunchError` if there can be no more threads."""
+Background: TypeAlias = SystemTasks | PlainTasks
+
+_running: Final[set[Task]] = set()
+"""Keeps the tasks alive: asyncio itself does not."""
+
+_place: RunVar[SystemTasks | None] = RunVar("outrider background", None)
+
+
+def _copied(context: Context | None) -> Context:
+    # Not by its truth: an empty one is false.
+    return copy_context() if context is None else context.copy()
+
+
+async def _run_logged(
+    function: Callable[..., Awaitable[object]], arguments: tuple[object, ...], name: str
+) -> None:
+    try:
+        await function(*arguments)
+    except Exception:
+        log.exception("a background task failed: %s", name)
+
+
+async def background(loop: Loop | None = None) -> Background:
+    """What runs such tasks on this event loop. Raises `LaunchError` if it needs a thread and gets none."""
     await checkpoint()
+    loop = loop or current_loop()
+    if isinstance(loop, AsyncioLoop):
+        return PlainTasks(loop.native)
     place = _place.get(None)
     if place is None:
-        place = Background()
+        place = SystemTasks()
         _place.set(place)
-        token = current_token()
         try:
-            start_thread(_hold, place, token, name="outrider-background")
+            start_thread(_hold, place, loop.token, name="outrider-background")
         except LaunchError:
             _place.set(None)
             raise
     return place
 
 
-def _hold(place: Background, token: EventLoopToken) -> None:
+def _hold(place: SystemTasks, token: EventLoopToken) -> None:
     try:
         from_thread.run(place.serve, token=token)
     except Exception as error:  # noqa: BLE001 - the loop is closed; there is nobody to tell
@@ -287,8 +401,8 @@ def _hold(place: Background, token: EventLoopToken) -> None:
 
 
 def call_from_outside(function: Callable[[], object], token: EventLoopToken) -> None:
-    """Have a function called on an event loop, from any thread, that of a finalizer included, and at any
-    time. Does not wait for it; if the loop is gone, nothing happens."""
+    """Call a function on an event loop, from any thread and at any time, even in a finalizer. Does not wait;
+    does nothing if the loop is gone."""
 
     def call() -> None:
         try:
@@ -299,5 +413,5 @@ def call_from_outside(function: Callable[[], object], token: EventLoopToken) -> 
     try:
         threading.Thread(target=call, name="outrider-abandoned", daemon=True).start()
     except RuntimeError as error:
-        # The interpreter is going down, and all loops with it.
+        # The interpreter is shutting down, and all loops with it.
         log.debug("an abandoned session could not be ended: %s", error)

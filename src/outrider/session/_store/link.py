@@ -27,11 +27,14 @@ from outrider.errors import (
     SessionNotFound,
     StoreError,
 )
-from outrider.session._connection.answering import is_failure, unwrapped
+from outrider.handlers._calls import unwrapped
+from outrider.session._connection.answering import is_failure
 from outrider.session._connection.tasks import background
 from outrider.session._store.mirror import BATCH_ENTRIES, Keys, Mirror
 from outrider.session._store.restore_files import ConfigLocation, SessionFiles, locate_config
 from outrider.transcripts import StoreCalls, check_subpath, open_store, project_key
+from outrider.transcripts._library.store import newest_project
+from outrider.transcripts.stores._base import up
 from outrider.transcripts.stores._blocking import to_key
 from outrider.transports import Transport, is_intercepted
 
@@ -57,18 +60,18 @@ LEASE_SECONDS: Final = 30.0
 RENEW_SECONDS: Final = 10.0
 
 _ANSWER_SECONDS: Final = 1.0
-"""How long a lease that was asked for is waited for when nobody wants it any more: what is granted has to be
-given back."""
+"""How long to wait for a lease that is no longer wanted: once granted, it has to be released."""
 
 
 class _Held(NamedTuple):
     token: str
     end: float
-    """Until when nobody else can have it, by the clock of the event loop."""
+    """Until when no other writer can have it, by `up`: an event loop's clock may stand still while the
+    machine sleeps."""
 
 
 class Leases:
-    """Of one connection. A store without leases is written to as it is."""
+    """The leases of one connection. A store without leases is written to directly."""
 
     def __init__(self, calls: StoreCalls) -> None:
         self._calls = calls
@@ -78,11 +81,11 @@ class Leases:
         self._lost: dict[_Session, SessionBusy | LeaseLost] = {}
 
     async def ensure(self, key: SessionKey | SessionListSubkeysKey) -> None:
-        """Have the session of a key for this connection alone. Raises `SessionBusy` or `LeaseLost` if another
-        writer has it, a `StoreError` if the store cannot tell."""
+        """Get exclusive access to the session of a key. Raises `SessionBusy` or `LeaseLost` if another writer
+        has it, and a `StoreError` if the store fails."""
         session = key["project_key"], key["session_id"]
         held = self._held.get(session)
-        if held is not None and held.end > anyio.current_time():
+        if held is not None and held.end > up():
             return
         if (lost := self._lost.get(session)) is not None:
             raise lost
@@ -101,7 +104,7 @@ class Leases:
             raise
 
     def lose(self, key: SessionKey, error: SessionBusy | LeaseLost) -> None:
-        """Another writer has it, as a write has shown."""
+        """Note that a write showed that another writer has it."""
         self._lose((key["project_key"], key["session_id"]), error)
 
     def _lose(self, session: _Session, error: SessionBusy | LeaseLost) -> None:
@@ -109,13 +112,13 @@ class Leases:
         self._held.pop(session, None)
 
     async def _acquire(self, session: _Session) -> None:
-        """Whoever waits for it may be cancelled: what the store grants then is kept, to be given back."""
+        """Acquire it. If the caller is cancelled meanwhile, a granted lease is kept, to be released."""
         failed: list[BaseException] = []
         answered = anyio.Event()
         scope = anyio.CancelScope(shield=True)
 
         async def acquire() -> None:
-            end = anyio.current_time() + LEASE_SECONDS
+            end = up() + LEASE_SECONDS
             try:
                 with scope:
                     token = await self._calls.acquire_lease(to_key(*session), self._holder, LEASE_SECONDS)
@@ -137,12 +140,12 @@ class Leases:
             raise failed[0]
 
     async def _renew(self, session: _Session, token: str) -> None:
-        end = anyio.current_time() + LEASE_SECONDS
+        end = up() + LEASE_SECONDS
         await self._calls.renew_lease(to_key(*session), token, LEASE_SECONDS)
         self._held[session] = _Held(token, end)
 
     async def renew(self) -> None:
-        """Keep what is held, until cancelled."""
+        """Renew the leases, until cancelled."""
         while True:
             await anyio.sleep(RENEW_SECONDS)
             for session, held in list(self._held.items()):
@@ -152,11 +155,11 @@ class Leases:
                     log.warning("the hold on the session %s is over: %s", session[1], error)
                     self._lose(session, error)
                 except OutriderError as error:
-                    # Whoever writes next is told if somebody else has it by then.
+                    # The next write fails if another writer has it by then.
                     log.debug("the hold on the session %s could not be renewed: %s", session[1], error)
 
     async def release(self) -> None:
-        """Give back what is held. A lease that cannot be given back runs out."""
+        """Release the leases. One that cannot be released expires."""
         while self._held:
             session, held = self._held.popitem()
             try:
@@ -194,7 +197,7 @@ class Restored(NamedTuple):
 
 
 async def restore(calls: StoreCalls, leases: Leases, options: Options) -> Restored | None:
-    """Load the session that the options go on with; None if they begin a new one, or if a transport of the
+    """Load the session that the options continue; None if they begin a new one, or if a transport of the
     user's knows where it is.
 
     Raises `SessionNotFound` if it is not in the store, `SessionExists` if a new one is to have the id of one
@@ -247,7 +250,7 @@ async def _load_parts(calls: StoreCalls, key: SessionKey) -> dict[str, list[Json
 
 
 async def _check_new(calls: StoreCalls, session_id: str, here: str) -> None:
-    """A new session must not go on where another one is."""
+    """A new session must not continue another one."""
     key = to_key(here, session_id)
     if await calls.find_session(session_id) if calls.offers("find_session") else await calls.load(key):
         raise SessionExists(session_id, calls.name)
@@ -266,18 +269,9 @@ async def _find(calls: StoreCalls, resume: str | None, here: str) -> tuple[str, 
         raise _not_found(calls, resume)
     if here in projects:
         return resume, here
-    return resume, await _newest(calls, resume, projects)
-
-
-async def _newest(calls: StoreCalls, session_id: str, projects: list[str]) -> str:
-    """Of several projects that have a session, the one that wrote to it last."""
     if len(projects) == 1 or not calls.offers("list_sessions"):
-        return min(projects)
-    times: dict[str, float] = {}
-    for project in sorted(projects):
-        listed = await calls.list_sessions(project)
-        times[project] = max((one["mtime"] for one in listed if one["session_id"] == session_id), default=0)
-    return max(times, key=lambda project: times[project])
+        return resume, min(projects)
+    return resume, await newest_project(calls, resume, projects)
 
 
 async def _latest(calls: StoreCalls, project: str) -> str:
@@ -347,11 +341,11 @@ class StoreLink:
     """
 
     def __init__(self, options: Options) -> None:
-        """Raises `OptionsError` for what is no store, `UserNotFound` for what is no user."""
+        """Raises `OptionsError` for an invalid store, `UserNotFound` for an unknown user."""
         self.on_crash: Callable[[BaseException], None] = lambda _: None
-        """Told what the store raised that is meant for the whole program, such as Ctrl-C."""
+        """Called with an exception of the store that is meant for the whole program, such as Ctrl-C."""
         place = cast("SessionStore | str | os.PathLike[str]", options.session_store)
-        # First: it may be refused, and an opened store would have to be closed.
+        # First: this may raise, and an opened store would have to be closed.
         location = locate_config(options)
         self._is_own = isinstance(place, (str, os.PathLike))
         self._calls = StoreCalls(open_store(place), options.timeouts.store)
@@ -371,8 +365,8 @@ class StoreLink:
 
     @property
     def _is_inherited(self) -> bool:
-        """Whether this process was forked from the one whose session it is. There it goes on: nothing of it
-        is stored, and no lease given back, by whoever unwinds its tasks here."""
+        """Whether this process was forked from the one whose session it is. It continues there: this
+        process must not store anything of it or release its leases when it unwinds its tasks."""
         return os.getpid() != self._process
 
     @property
@@ -412,7 +406,7 @@ class StoreLink:
                 self._flushing.cancel()
                 with anyio.move_on_after(LEAVE_SECONDS):
                     await self._is_over.wait()
-                # A store that does not let itself be cancelled is left behind.
+                # A store that cannot be cancelled is left behind.
                 self._scope.cancel()
             self.mirror.leave()
 
@@ -435,7 +429,7 @@ class StoreLink:
             self._is_over.set()
 
     async def _serve(self) -> None:
-        """Store what comes until the end."""
+        """Store all entries until the end."""
         for seconds in (None, self.bound):
             try:
                 with self._flushing:
@@ -451,7 +445,7 @@ class StoreLink:
                     return
                 if self._is_inherited:
                     return
-                # The event loop goes down. Whoever reads tells when nothing more comes.
+                # The event loop is closing. The reader calls `end` when nothing more comes.
                 self._flushing = anyio.CancelScope(shield=True)
 
     async def _store(self, seconds: float | None) -> None:

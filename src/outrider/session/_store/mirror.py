@@ -1,4 +1,4 @@
-"""Owns the copy of the transcript that goes to a session store while the agent writes it.
+"""Copies the transcript to a session store while the agent writes it.
 
 Takes frames from the reader without waiting, and stores them in a task of its own, in order, for as long as
 it takes. Does not open or close the store, nor decide when the session ends.
@@ -121,7 +121,7 @@ def _cut(entries: list[SessionStoreEntry], size: int) -> Iterator[tuple[list[Ses
 
 
 class RescueFile:
-    """Where what cannot be stored is written that is nowhere else; only this user can read it.
+    """A file for entries that could not be stored and are nowhere else; only this user can read it.
 
     Each line is an object with a `key` and `entries`, to be given to `append` of a store.
     """
@@ -132,7 +132,7 @@ class RescueFile:
         self._error: OSError | None = None
 
     def add(self, batch: Batch) -> None:
-        """Write a batch, once. What could be written before a failure is better than nothing."""
+        """Write a batch, once. Keeps what was written before a failure."""
         if batch.id in self._known or self._error is not None:
             return
         self._known.add(batch.id)
@@ -148,7 +148,7 @@ class RescueFile:
             self._error = error
 
     def describe(self) -> str:
-        """Where it is, for people to read."""
+        """Its path, for a message."""
         if self._error is not None:
             return f"and could not be written whole to a file: {self._error}"
         if not self._path:
@@ -157,50 +157,50 @@ class RescueFile:
 
 
 HOLD_SECONDS: Final = 5.0
-"""How long a result waits for what was written before it to be stored."""
+"""How long a result waits until the entries before it are stored."""
 
 _LINGER_SECONDS: Final = 1.0
-"""How long entries wait for more of them, if nothing else has them stored."""
+"""How long entries wait for more, so that they are stored together."""
 
 _QUICK_SECONDS: Final = (0.2, 0.8)
-"""Between the first tries."""
+"""Pauses between the first tries."""
 
 _SLOW_SECONDS: Final = (1.0, 2.0, 5.0, 10.0, 30.0)
-"""Between those after that, while the session is open. The last is repeated."""
+"""Pauses between later tries, while the session is open. The last is repeated."""
 
 _NOT_READY: Final = "what was written before the result is not stored yet"
 
 
 class Mirror:
-    """The way from the frames of one connection to the store.
+    """Moves the transcript of one connection to the store.
 
     A batch is tried again under the same id until it is stored, and nothing overtakes it. The first failure
-    after a success is told, as a message and in the log.
+    after a success is reported, as a message and in the log.
     """
 
     concerned: Final[frozenset[type]] = frozenset((TranscriptMirror, OversizedMessage, ResultMessage))
-    """What it may have to do with: it takes some, and others wait for it."""
+    """The events that it takes, or that wait for it."""
 
     def __init__(
         self, calls: StoreCalls, leases: Leases, keys: Keys, *, is_eager: bool, is_only_copy: bool
     ) -> None:
-        """`is_only_copy`: what the agent writes to disk is removed with it."""
+        """`is_only_copy`: the agent's own files are removed with it."""
         self.keys = keys
         self.tell: Callable[[MirrorErrorMessage], None] = lambda _: None
-        """Gives a message to whoever reads the session."""
+        """Gives a message to the reader of the session."""
         self._calls, self._leases = calls, leases
         self._is_eager, self._is_only_copy = is_eager, is_only_copy
         self._backlog = Backlog()
         self._current: Batch | None = None
-        """What is being stored."""
+        """The batch that is being stored."""
         self._rescue = RescueFile()
         self._is_incomplete = False
-        """Whether there is anything that will not be stored."""
+        """Whether some entries will not be stored."""
         self._lost: set[str] = set()
         """Sessions that another writer has."""
         self._holds: deque[tuple[int, ResultHold]] = deque()
         self._files: dict[str, SessionKey | None] = {}
-        """The files whose entries came, in order; without a key if it is no transcript."""
+        """The files whose entries came, in order; without a key for a file that is not a transcript."""
         self._had_answers = False
         self._is_cut_off = False
         self._is_down = False
@@ -233,7 +233,7 @@ class Mirror:
         size = len(frame.raw_json)
         if self._backlog and self._backlog.size + size > MEMORY_BYTES and not self._is_cut_off:
             if self._is_only_copy:
-                # In order: what waits goes before what comes.
+                # In order: waiting entries first.
                 self._rescue_left()
             self._cut_off(f"the session store is behind by {MEMORY_BYTES >> 20} MiB")
         if not self._is_cut_off:
@@ -244,7 +244,7 @@ class Mirror:
             self._rescue.add(Batch(key, entries, uuid4().hex, 0))
 
     def _cut_off(self, reason: str) -> None:
-        """Store nothing that comes from now on: a transcript has no gaps."""
+        """Store nothing more: a transcript must not have gaps."""
         if self._is_cut_off:
             return
         self._is_cut_off = self._is_incomplete = True
@@ -253,7 +253,7 @@ class Mirror:
         self._tell(None, words)
 
     def hold(self, result: ResultMessage) -> ResultHold | None:
-        """Hold a result that came just now; None if it need not wait."""
+        """Hold back a new result; None if it need not wait."""
         self._had_answers |= not result.is_error
         if self._is_down or self._is_ending or self._tasks is None or self.is_idle:
             return None
@@ -281,14 +281,14 @@ class Mirror:
             notice = None
 
     def end(self) -> None:
-        """No more frames will come. Results wait on: the agent may have ended right after one."""
+        """Note that no more frames will come. Results still wait: the agent may exit right after one."""
         self._is_ending = True
         self._wake()
 
     # The task.
 
     async def serve(self, tasks: TaskGroup) -> None:
-        """Store what comes, until all is stored after the end, or the store is given up then."""
+        """Store entries, until all are stored after the end, or the store is given up."""
         self._tasks = tasks
         while True:
             if self._current is None:
@@ -303,7 +303,7 @@ class Mirror:
                 return
 
     async def _gather(self) -> None:
-        """Wait until there is something, and then for more of it unless somebody is waiting."""
+        """Wait for entries, and then for more of them unless a result waits."""
         while not self._backlog and not self._is_ending:
             await self._news.wait()
         with anyio.move_on_after(_LINGER_SECONDS):
@@ -311,7 +311,7 @@ class Mirror:
                 await self._news.wait()
 
     async def _store(self, batch: Batch) -> bool:
-        """Try until it is stored, or has not to be. False if the store is given up, after the end."""
+        """Try until it is stored, or dropped. False if the store is given up at the end."""
         tries, was_ending = 0, self._is_ending
         while True:
             try:
@@ -321,7 +321,7 @@ class Mirror:
                 self._lose(batch, error)
                 return True
             except OptionsError as error:
-                # It will never take this, but may well take what comes next.
+                # The store will never accept this batch, but may accept the next one.
                 self._strand(batch, f"the store rejects an entry: {_words(error)}")
                 return True
             except OutriderError as error:
@@ -334,7 +334,7 @@ class Mirror:
                 if self._is_ending == was_ending:
                     await self._pause(tries)
                 if self._is_ending and not was_ending:
-                    # A last time from the beginning.
+                    # One last series of tries.
                     tries, was_ending = 0, True
             else:
                 if self._is_down:
@@ -364,10 +364,10 @@ class Mirror:
         while self._holds and self._holds[0][0] <= last:
             self._holds.popleft()[1].release()
 
-    # When it goes wrong.
+    # Failures.
 
     def _fail(self, key: SessionKey | None, words: str) -> None:
-        """The store is down: say so once, and let no result wait for it."""
+        """Report once that the store is down, and let no result wait for it."""
         if not self._is_down:
             self._is_down = True
             log.warning("the transcript is not reaching the session store %s: %s", self._calls.name, words)
@@ -375,7 +375,7 @@ class Mirror:
         self.release_results()
 
     def _lose(self, batch: Batch, error: SessionBusy | LeaseLost) -> None:
-        """Another writer has the session: what is written here does not belong there any more."""
+        """Store nothing more of a session that another writer has."""
         session_id, words = batch.key["session_id"], ""
         if session_id not in self._lost:
             self._lost.add(session_id)
@@ -399,7 +399,7 @@ class Mirror:
             self.tell(message)
 
     def leave(self) -> None:
-        """Nothing more will be stored: see to it that what is left is somewhere. May be called again."""
+        """End it: rescue or report what is not stored. May be called again."""
         if self._is_left:
             return
         self._is_left = self._is_ending = True
@@ -414,7 +414,7 @@ class Mirror:
         self.tell(_message(key, words))
 
     def _rest(self) -> str:
-        """Where what is left can be found."""
+        """Where the unstored entries can be found."""
         if not self._is_only_copy:
             paths = ", ".join(path for path, key in self._files.items() if key is not None)
             return f"it is on disk, in {paths}" if paths else "it is on disk"
@@ -445,7 +445,7 @@ _WINDOWS: Final = re.compile(r"[A-Za-z]:[\\/]|\\\\")
 
 
 class Keys:
-    """Reads keys off paths: `<config>/projects/<project>/<session>.jsonl`, and what is deeper is a part.
+    """Makes keys from paths: `<config>/projects/<project>/<session>.jsonl`; deeper files are parts.
 
     `config` is the agent's configuration folder, if it is on this machine and known: nothing outside of it is
     taken then.
@@ -457,11 +457,11 @@ class Keys:
         self._projects: dict[str, str] = {}
 
     def place(self, session_id: str, project: str) -> None:
-        """A session that is kept under another project than that of the folder it runs in now."""
+        """Note a session that the store has under another project than that of its present folder."""
         self._projects[session_id] = project
 
     def key_of(self, path: str) -> SessionKey | None:
-        """The key of a file; None if it is no transcript."""
+        """The key of a file; None if it is not a transcript."""
         parts = _parts(path)
         if not parts or "\0" in path or ".." in parts or not parts[-1].endswith(_SUFFIX):
             return None
@@ -491,7 +491,7 @@ class Keys:
         if self._folders:
             return None
         found = [place for place, part in enumerate(parts) if part == _FOLDER and len(parts) > place + 2]
-        # Folders above may have the same name; ids of sessions look like nothing else.
+        # Folders above may have the same name; session ids are unmistakable.
         known = [place for place in found if _UUID.fullmatch(parts[place + 2])]
         place = next(reversed(known or found), None)
         return None if place is None else parts[place + 1 :]

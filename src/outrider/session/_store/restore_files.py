@@ -1,4 +1,4 @@
-"""Owns how a session that comes from a store is put where the agent's program looks for it.
+"""Writes a session from a store to where Claude Code looks for it.
 
 On this machine its own file, if there is one, is compared first, so that nothing is lost that only one of the
 two has. Does not read the store.
@@ -6,12 +6,13 @@ two has. Does not read the store.
 
 from __future__ import annotations
 
+import json
 import os
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
 
-from outrider._folders import replace_file
+from outrider._folders import make_folders, replace_file
 from outrider._threads import run_sync
 from outrider.command import File
 from outrider.errors import MessageInvalid, OptionsError, TranscriptError
@@ -39,7 +40,7 @@ _NOT_MIRRORED: Final = "api-request"
 """The program keeps a record of its requests in the file, and does not mirror it."""
 
 _NOTES: Final = ("custom-title", "tag")
-"""What a user says about a session, whether it goes on or not."""
+"""Titles and tags, which users may set at any time."""
 
 
 class ConfigLocation(NamedTuple):
@@ -51,8 +52,8 @@ class ConfigLocation(NamedTuple):
     """Whether it is removed with the run."""
     user: UserId | None = None
     is_certain: bool = True
-    """Whether the program cannot well look elsewhere: a runner may change its environment, and what stands in
-    for it has folders of its own."""
+    """Whether the program must use this folder: a runner may change its environment, and a stand-in has
+    folders of its own."""
 
 
 def locate_config(options: Options) -> ConfigLocation:
@@ -73,9 +74,9 @@ def locate_config(options: Options) -> ConfigLocation:
 
 class _Plan(NamedTuple):
     missing: dict[str, list[SessionStoreEntry]]
-    """What the store has to get, by part."""
+    """What the store lacks, by part."""
     stale: dict[str, list[SessionStoreEntry]]
-    """What has to be written, by part."""
+    """What the files lack, by part."""
 
 
 class SessionFiles:
@@ -84,7 +85,7 @@ class SessionFiles:
     def __init__(
         self, session_id: str, parts: Mapping[str, list[SessionStoreEntry]], project: str, kept_as: str
     ) -> None:
-        """`project` is that of the folder where it is to go on, `kept_as` the one that the store has it
+        """`project` is that of the folder where it continues, `kept_as` the one that the store has it
         under."""
         self.session_id = session_id
         self._parts = dict(parts)
@@ -128,7 +129,7 @@ class SessionFiles:
                 hint="Make room, or let the folder be read and written.",
             ) from error
         except MessageInvalid as error:
-            # Without its words: they show what is in the transcript.
+            # Without the text of the error, which shows parts of the transcript.
             raise TranscriptError(
                 f"the session {self.session_id!r} has an entry in the session store that is not JSON",
                 session_id=self.session_id,
@@ -136,7 +137,7 @@ class SessionFiles:
             ) from error
 
     def _folder(self, config: Path) -> Path:
-        """The project's folder; that which has it already, if one has."""
+        """The project's folder: the existing one, if there is one."""
         folders = [config / "projects" / project for project in self._projects]
         there = (folder for folder in folders if (folder / self._name("")).exists())
         return next(there, folders[0])
@@ -146,12 +147,12 @@ class SessionFiles:
 
     def _rendered(self, part: str, entries: list[SessionStoreEntry]) -> dict[str, bytes]:
         lines = [entry for entry in entries if entry.get("type") != _METADATA]
-        told = [entry for entry in entries if entry.get("type") == _METADATA]
+        metadata = [entry for entry in entries if entry.get("type") == _METADATA]
         files: dict[str, bytes] = {}
-        if lines or not told:
+        if lines or not metadata:
             files[self._name(part)] = b"".join(encode(line) + b"\n" for line in lines)
-        if told and part:
-            fields = {name: value for name, value in told[-1].items() if name != "type"}
+        if metadata and part:
+            fields = {name: value for name, value in metadata[-1].items() if name != "type"}
             files[self._name(part).removesuffix(".jsonl") + ".meta.json"] = encode(fields)
         return files
 
@@ -185,7 +186,7 @@ class SessionFiles:
             if _adds(stored, local.get(part)):
                 plan.stale[part] = [*stored, *missing]
             elif part in self._torn:
-                # What is written next would be part of that line.
+                # Otherwise the next entry would become part of that line.
                 plan.stale[part] = there
         return plan
 
@@ -195,7 +196,7 @@ class SessionFiles:
         others = (path for _, path in part_files(main, strict=True) if path.suffix == main.path.suffix)
         for path in (main.path, *others):
             part = "/".join(path.relative_to(folder).with_suffix("").parts[1:])
-            # What no store would take stays where it is.
+            # Entries that no store accepts stay where they are.
             with suppress(FileNotFoundError, NotADirectoryError, OptionsError):
                 with open_file(path) as file:
                     data = file.read()
@@ -209,13 +210,13 @@ class SessionFiles:
             for name, content in self._rendered(part, entries).items():
                 for above in Path(name).parents[:-1]:
                     refuse_link(folder / above)
-                _make_folder((folder / name).parent, user)
                 owner = None if user is None else (user.uid, user.gid)
+                make_folders((folder / name).parent, owner)
                 replace_file(folder / name, content, owner=owner)
 
 
 def _entries(data: bytes) -> list[SessionStoreEntry]:
-    """The lines of a file, but for those that are damaged or not written to their end."""
+    """The lines of a file, except damaged and incomplete ones."""
     found: list[SessionStoreEntry] = []
     for line in data.split(b"\n"):
         with suppress(ValueError):
@@ -224,7 +225,7 @@ def _entries(data: bytes) -> list[SessionStoreEntry]:
 
 
 def _unknown(known: list[SessionStoreEntry], entries: list[SessionStoreEntry]) -> set[str]:
-    """The messages that one of two has, by uuid, and the other has not."""
+    """The messages, by uuid, that the first has and the second lacks."""
     return _uuids(entries) - _uuids(known)
 
 
@@ -260,21 +261,7 @@ def _adds(entries: list[SessionStoreEntry], there: list[SessionStoreEntry] | Non
     return any(_canonical(entry) not in known for entry in entries if entry.get("type") != _METADATA)
 
 
-def _canonical(entry: SessionStoreEntry) -> bytes:
-    """The same for entries that are the same, whatever the order of their fields."""
-    return encode(_sorted(entry))
-
-
-def _sorted(value: object) -> object:
-    if isinstance(value, dict):
-        fields = cast("dict[str, object]", value)
-        return {name: _sorted(fields[name]) for name in sorted(fields)}
-    return [_sorted(item) for item in cast("list[object]", value)] if isinstance(value, list) else value
-
-
-def _make_folder(folder: Path, user: UserId | None) -> None:
-    if not folder.is_dir():
-        _make_folder(folder.parent, user)
-        folder.mkdir(mode=0o700, exist_ok=True)
-        if user is not None:
-            os.chown(folder, user.uid, user.gid, follow_symlinks=False)
+def _canonical(entry: SessionStoreEntry) -> str:
+    """A key that is equal for equal entries, in any order of their fields."""
+    # Values that are not JSON are refused when they are written.
+    return json.dumps(entry, sort_keys=True, default=repr)

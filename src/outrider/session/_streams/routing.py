@@ -1,7 +1,7 @@
-"""Which messages belong to which turn, and when turns are over.
+"""Finds out which messages belong to which turn, and when turns are over.
 
-Does no I/O and has no clock of its own: it is told what was sent, what arrived, and at what time. How long a
-turn may take is decided in `_connection/deadlines`.
+Does no I/O and has no clock: callers say what was sent, what arrived, and when. How long a turn may take is
+decided in `_connection/deadlines`.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from outrider.protocol import TurnEvent
     from outrider.session._connection.observers import Observer
+    from outrider.session._instrument import SessionFollower
     from outrider.session._streams.stream import Flow, ResultHold
     from outrider.session._streams.turn_state import TurnState
     from outrider.wire import Message
@@ -43,10 +44,10 @@ if TYPE_CHECKING:
 class _Task(msgspec.Struct, eq=False):
     owners: list[TurnState]
     run: str
-    """What a result names it by."""
+    """The id by which a result names it."""
     is_holding: bool
     is_reported: bool
-    """Whether its end is told to the model in a turn of its own: not if its call was waited for."""
+    """Whether the agent reports its end to the model in a turn of its own: not if the call waited for it."""
     is_over: bool = False
 
 
@@ -56,12 +57,12 @@ class TaskOwners:
     def __init__(self) -> None:
         self._tasks: dict[str, _Task] = {}
         self._calls: dict[str, _Task] = {}
-        """By the call that began each, which the messages of a subagent name."""
+        """By the tool call that began each; messages of a subagent name it."""
         self._due: list[_Task] = []
-        """Those that have ended, in the order in which the agent tells of them."""
+        """Those that have ended, in the order in which the agent reports them."""
 
     def add(self, message: TaskStartedMessage, states: list[TurnState]) -> None:
-        """A task was begun in a turn of these."""
+        """Note a task that began in one of these turns."""
         is_alone = message.is_backgrounded is not False and message.parent_task_id is None
         is_holding = message.task_type in HOLDING_TASKS
         task = _Task(list(states), message.run_id or message.task_id, is_holding, is_alone)
@@ -70,7 +71,7 @@ class TaskOwners:
             self._calls[message.tool_use_id] = task
 
     def update(self, message: TaskUpdatedMessage | TaskNotificationMessage) -> None:
-        """A task has moved on, perhaps to its end."""
+        """Note the new state of a task."""
         task = self._tasks.get(message.task_id)
         if task is None or task.is_over:
             return
@@ -78,12 +79,12 @@ class TaskOwners:
             task.is_reported = True
         if message.status in TERMINAL_TASK_STATUSES:
             task.is_over = True
-            # A command that was stopped is not told of, a subagent is.
+            # The agent reports a subagent that was stopped, but not a command.
             if task.is_reported and (task.is_holding or message.status in ("completed", "failed")):
                 self._due.append(task)
 
     def owners_of(self, message: Message) -> list[TurnState]:
-        """The turns that a message about a task, or of a subagent, belongs to; none if that is not known."""
+        """The turns that a message about a task, or of a subagent, belongs to; empty if unknown."""
         task: _Task | None = None
         if isinstance(message, TaskStartedMessage):
             task = self._tasks.get(message.parent_task_id or "")
@@ -102,27 +103,27 @@ class TaskOwners:
 
     @property
     def next_owners(self) -> list[TurnState] | None:
-        """The turns whose work is told of next; None if nothing is due."""
+        """The turns whose work is reported next; None if nothing is due."""
         return list(self._due[0].owners) if self._due else None
 
     def take_reported(self, result: ResultMessage) -> list[TurnState] | None:
-        """The turns whose work a result reports; None if that is not known."""
+        """The turns whose work a result reports; None if unknown."""
         run = None if result.origin is None else result.origin.get("runId")
         runs = [task.run for task in self._due]
         if not runs or (run is not None and run not in runs):
             return None
-        # What is due before it was told of with something else, or not at all.
+        # Those due before it were reported with something else, or not at all.
         end = 1 if run is None else runs.index(run) + 1
         owners = list(self._due[end - 1].owners)
         del self._due[:end]
         return owners
 
     def is_owed_to(self, state: TurnState) -> bool:
-        """Whether something that such a turn waits for has ended and is still to be told of."""
+        """Whether something that the turn waits for has ended and is not reported yet."""
         return any(task.is_holding and state in task.owners for task in self._due)
 
     def forget(self, state: TurnState) -> None:
-        """Nothing is expected for a turn any more."""
+        """Forget a turn: nothing more is expected for it."""
         for task in {*self._tasks.values(), *self._calls.values()}:
             if state in task.owners:
                 task.owners.remove(state)
@@ -131,12 +132,12 @@ class TaskOwners:
                 del tasks[key]
 
     def clear(self) -> None:
-        """The run is over: what was due was told of, or never will be."""
+        """Forget what is due: the run is over, so it was reported or never will be."""
         self._due.clear()
 
 
 _OUTPUT: Final = frozenset((StreamEvent, AssistantMessage, UserMessage))
-"""What the model says and what tools gave: within a turn, they begin nothing and end nothing."""
+"""Output of the model and results of tools: within a turn, they begin and end nothing."""
 
 
 class Routing:
@@ -144,37 +145,43 @@ class Routing:
 
     def __init__(self, flow: Flow, *, can_be_asked: bool, is_resumed: bool = False) -> None:
         self.everything = Stream(flow, is_whole=True)
-        self.turns = Turns(can_be_asked=can_be_asked)
+        self.turns = Turns()
+        self.can_be_asked = can_be_asked
+        """Whether the agent may need an answer, from a hook, a callback or a tool."""
         self.meter = UsageMeter(resumed=is_resumed)
         self.tasks: dict[str, UnfinishedTask] = {}
-        """What goes on in the background, by id."""
+        """The background tasks, by id."""
         self.observers: list[Observer] = []
+        self.follower: SessionFollower | None = None
         self.outstanding: list[TurnState] = []
         """Turns that have no result yet, oldest first."""
         self.settling: list[TurnState] = []
-        """Turns that have theirs, with work that they began still going on."""
+        """Turns that have their result, and whose background work still runs."""
         self._by_uuid: dict[str, TurnState] = {}
         self._current: list[TurnState] | None = None
-        """The turns that the agent works on: none of ours if it works on its own account."""
+        """The turns that the agent works on; empty if it works on a turn of its own."""
         self._hearing: list[TurnState] = []
-        """The turns that what it says on its own account belongs to."""
+        """The turns that get the messages of the agent's own turns."""
+        self._adopted: TurnState | None = None
+        """A turn without a prompt, which gets all of the agent's own next turn."""
         self._task_owners = TaskOwners()
 
     @property
     def is_on_its_own(self) -> bool:
-        """Whether the agent works on a turn that nobody here asked for."""
+        """Whether the agent works on a turn that no prompt began."""
         return self._current is not None and not self._current
 
     @property
     def foremost(self) -> list[TurnState]:
-        """The turns that are being worked on, or else the one that has waited longest."""
+        """The turns that the agent works on, or else the one that has waited longest."""
         if self._current is not None:
             return list(self._current)
-        return [self._oldest] if self._oldest is not None else self.outstanding[:1]
+        oldest = self._oldest
+        return self.outstanding[:1] if oldest is None else [oldest]
 
     @property
     def _oldest(self) -> TurnState | None:
-        """The first turn that the agent owes something: none that waits for prompts of its user."""
+        """The first turn that waits for the agent, not for further prompts of its user."""
         for state in self.outstanding:
             if not state.is_waiting_for_prompts:
                 return state
@@ -187,6 +194,15 @@ class Routing:
             return self._current[0] if self._current else None
         return self._oldest or (self.outstanding[0] if self.outstanding else None)
 
+    @property
+    def has_prompts_behind(self) -> bool:
+        """Whether prompts wait behind the one that the agent works on, or may come."""
+        front, names = self.front, self.turns.names_prompts
+        return any(
+            state is not front or not state.is_fed or (names and bool(state.waiting_uuids))
+            for state in self.outstanding
+        )
+
     def is_behind_another(self, state: TurnState) -> bool:
         """Whether an interrupt would hit another turn."""
         return state not in self.foremost and bool(self.foremost)
@@ -194,14 +210,18 @@ class Routing:
     # What is sent.
 
     def begin(self, state: TurnState) -> None:
-        """A turn is about to be sent. Raises what an observer has against it."""
+        """Note a turn that is about to be sent. Raises what an observer raises."""
         for observer in self.observers:
             observer.begins()
         self.outstanding.append(state)
         self._move_up(state.sent_at)
 
+    def adopt(self, state: TurnState) -> None:
+        """Let a turn that has begun, and gets no prompt, be what the agent does next by itself."""
+        self._adopted = state
+
     def sent(self, state: TurnState, uuid: str, now: float) -> None:
-        """A message of a turn is about to be written."""
+        """Note a message of a turn that is about to be written."""
         if state.is_waiting_for_prompts:
             state.prompted_at = now
         state.uuids[uuid] = MessageState.SENT
@@ -210,16 +230,16 @@ class Routing:
         self._apply(self.turns.sent(uuid), now)
 
     def fed(self, state: TurnState, now: float) -> None:
-        """All messages of a turn have been sent."""
+        """Note that all messages of a turn have been sent."""
         state.is_fed = True
         self._settle(state, now)
 
     def withdrawn(self, uuids: Iterable[str], now: float) -> None:
-        """The agent confirmed that it will not take these messages."""
+        """Note that the agent dropped these messages."""
         self._apply(self.turns.withdrawn(uuids), now)
 
     def fail(self, state: TurnState, failure: BaseException | None, now: float) -> None:
-        """A turn is given up: nothing will be heard of it, or nobody wants to hear it."""
+        """Give up a turn: nothing will come for it, or its user does not want it any more."""
         uuids = [uuid for uuid in state.uuids if uuid in self._by_uuid]
         self._end(state, now, failure)
         self._settled(state, now)
@@ -235,10 +255,12 @@ class Routing:
         now: float,
         hold: ResultHold | None = None,
     ) -> None:
-        """Take messages that came together, and are of these types; with a hold, a result alone."""
+        """Take messages of these types that came together; with a hold, a single result."""
         if self.turns.is_turn_open and kinds <= _OUTPUT and not self._task_owners.own_any_of(messages):
-            # Nearly all chunks: all of it belongs to the same turns.
-            self.meter.receive_output(messages, kinds)
+            # Nearly all chunks: all messages belong to the same turns.
+            figures = self.meter.receive_output(messages, kinds)
+            if self.follower is not None:
+                self.follower.received(messages, kinds, figures, self._listening)
             for state in self._listening:
                 state.take_output(messages, kinds)
                 state.stream.append(messages, kinds, size)
@@ -249,14 +271,14 @@ class Routing:
             observer.received(messages)
 
     def announce(self, message: Message) -> None:
-        """Give a message of our own to whoever reads. It says nothing about the agent."""
+        """Deliver a message of Outrider itself to all readers."""
         for state in self._listening:
             state.keep(message)
             state.stream.append([message], {type(message)}, 0)
         self.everything.append([message], {type(message)}, 0)
 
     def receive_eof(self, error: BaseException, now: float) -> None:
-        """Nothing more will come: turns without a result fail with `error`. `everything` is not ended yet."""
+        """Note the end of the output: turns without a result fail with `error`. `everything` stays open."""
         self._apply(self.turns.receive_eof(), now)
         self._current = None
         for state in list(self.outstanding):
@@ -265,9 +287,17 @@ class Routing:
             self._settled(state, now)
         for observer in list(self.observers):
             observer.ended()
+        if self.follower is not None:
+            self.follower.ended(error, self.meter.turn)
+
+    def abandon(self, error: BaseException) -> None:
+        """End what telemetry has open: there is no event loop any more in which anything else could end."""
+        follower, self.follower = self.follower, None
+        if follower is not None:
+            follower.ended(error, self.meter.turn)
 
     def give_up_settling(self, state: TurnState, now: float) -> None:
-        """Its background work has been waited for long enough."""
+        """Stop waiting for the background work of a turn."""
         self._settled(state, now)
 
     def _sort(self, messages: list[Message], share: int, now: float, hold: ResultHold | None) -> None:
@@ -277,17 +307,19 @@ class Routing:
             for event in events:
                 if isinstance(event, TurnBegan):
                     self._begin(event.uuids, now)
-            self._note(message)
+            figures = self._note(message)
             states = self._recipients(message, events)
             if isinstance(message, TaskStartedMessage):
                 self._task_owners.add(message, states)
+            if self.follower is not None:
+                self.follower.received([message], {type(message)}, figures, states)
             for state in states:
                 state.take(message, now)
                 if hold is not None:
                     state.hold(hold)
                 pending.setdefault(state, []).append(message)
             if events:
-                # Before a stream is ended: it takes nothing more then.
+                # Before the events end a stream, which then accepts nothing more.
                 _deliver(pending, share, hold)
                 self._apply(events, now)
         _deliver(pending, share, hold)
@@ -295,7 +327,7 @@ class Routing:
     def _recipients(self, message: Message, events: list[TurnEvent]) -> list[TurnState]:
         if isinstance(message, ResultMessage):
             ended = next(event for event in events if isinstance(event, TurnEnded))
-            return self._states(ended.uuids) if ended.uuids else self._owners_of_report(message)
+            return self._answered(ended) or ([] if ended.uuids else self._owners_of_report(message))
         if isinstance(message, CommandLifecycleMessage):
             return self._states([message.command_uuid])
         if owners := self._task_owners.owners_of(message):
@@ -304,10 +336,10 @@ class Routing:
 
     @property
     def _listening(self) -> list[TurnState]:
-        """The turns that hear what names none."""
+        """The turns that get messages which name no turn."""
         if self._current is not None:
             return self._current or self._hearing
-        # Nothing is being worked on, so it leads to the next turn.
+        # The agent works on nothing, so the message leads to the next turn.
         return self.foremost or self.settling
 
     def _owners_of_report(self, result: ResultMessage) -> list[TurnState]:
@@ -318,14 +350,23 @@ class Routing:
         self._hearing = self._hearing if owners is None else owners
         return list(self._hearing)
 
+    def _answered(self, ended: TurnEnded) -> list[TurnState]:
+        """The turns that a result is for: those that it names, or the one that waits for none of them."""
+        if ended.uuids:
+            return self._states(ended.uuids)
+        return [state for state in self.outstanding if state is self._adopted]
+
     def _states(self, uuids: Iterable[str]) -> list[TurnState]:
-        return list(dict.fromkeys(self._by_uuid[uuid] for uuid in uuids if uuid in self._by_uuid))
+        states = map(self._by_uuid.get, uuids)
+        return list(dict.fromkeys(filter(None, states)))
 
     def _begin(self, uuids: list[str], now: float) -> None:
-        # An agent that names none has still said which it started.
+        # Even if it names none here, the agent has reported which it started.
         current = self._states(uuids) or [state for state in self.outstanding if state.has_begun]
+        if not current and self._adopted in self.outstanding:
+            current = [state for state in self.outstanding if state is self._adopted]
         if not current and not self.turns.names_prompts:
-            # An old one says nothing of the kind: it takes prompts in their order.
+            # An old version reports nothing, and takes prompts in order.
             current = self.outstanding[:1]
         self._current = current
         owners = self._task_owners.next_owners
@@ -360,10 +401,13 @@ class Routing:
                 self._settle(state, now)
 
     def _finish(self, event: TurnEnded, now: float) -> None:
-        """The agent has ended a turn: ours, or one on its own account."""
-        answered = self._states(event.uuids)
+        """Note the end of a turn: one of ours, or one of the agent's own."""
+        answered = self._answered(event)
         usage = self.meter.finish_turn(event.result)
-        for state in answered if event.uuids else self._hearing:
+        users = answered or ([] if event.uuids else self._hearing)
+        if self.follower is not None:
+            self.follower.used(usage, users)
+        for state in users:
             state.usage = usage if state.usage is None else state.usage + usage
         self._current = None
         for state in [*answered, *self.settling]:
@@ -372,14 +416,16 @@ class Routing:
             oldest.front_at = now
 
     def _settle(self, state: TurnState, now: float) -> None:
-        """Is it over now? Is it all quiet?"""
+        """End a turn if it is answered, and settle it if its background work is done."""
         if not state.is_answered:
             return
         if state in self.outstanding:
-            taken_back = TurnInterrupted(message="the prompt was taken back before the agent took it up")
-            self._end(state, now, taken_back if state.is_withdrawn else None)
-        # While another turn goes on, in the background too, the run is not over; that says nothing about this
-        # one.
+            failure = None
+            if state.is_withdrawn:
+                failure = TurnInterrupted(message="the prompt was taken back before the agent took it up")
+            self._end(state, now, failure)
+        # The run is not over while another turn continues, even in the background: that says nothing about
+        # this one.
         is_other = self.outstanding or any(not other.is_quiet for other in self.settling)
         if state in self.settling and state.is_quiet and (self.turns.is_over or is_other):
             self._settled(state, now)
@@ -393,12 +439,14 @@ class Routing:
         self._move_up(now)
         self.settling.append(state)
         state.end(now, failure)
+        if self.follower is not None and state.until == "result":
+            self._tell_end(state, self.follower)
         self.everything.wake()
         if state.failure is not None:
             self._settled(state, now)
 
     def _move_up(self, now: float) -> None:
-        """Note since when no turn is before the oldest."""
+        """Note since when the oldest turn is first in line."""
         if not self._current and (oldest := self._oldest) is not None and oldest.front_at is None:
             oldest.front_at = now
 
@@ -409,11 +457,18 @@ class Routing:
             self._hearing.remove(state)
         self._task_owners.forget(state)
         state.settle(now)
+        if self.follower is not None:
+            self._tell_end(state, self.follower)
         self.everything.wake()
 
-    def _note(self, message: Message) -> None:
-        """What a message says about the connection as a whole."""
-        self.meter.receive(message)
+    def _tell_end(self, state: TurnState, follower: SessionFollower) -> None:
+        # Without a result, only what its messages tell is known, and only the first in line has any.
+        is_unknown = state.usage is None and state.front_at is not None
+        follower.turn_ended(state, self.meter.turn if is_unknown else None)
+
+    def _note(self, message: Message) -> list[StreamEvent]:
+        """Note what a message means for the connection as a whole. Returns what the meter does."""
+        figures = self.meter.receive(message)
         if isinstance(message, TaskStartedMessage):
             task = UnfinishedTask(message.task_id, message.task_type or "", message.description)
             self.tasks[message.task_id] = task
@@ -425,6 +480,7 @@ class Routing:
             self.tasks = {task.id: task for task in map(UnfinishedTask.from_wire, message.tasks)}
         elif isinstance(message, ConversationResetMessage):
             self.tasks.clear()
+        return figures
 
     def _task_ended(self, id: str) -> None:
         self.tasks.pop(id, None)

@@ -1,5 +1,4 @@
-"""Messages on their way to whoever reads them: streams, the positions of their readers, and the measure of
-what nobody has read yet.
+"""Streams of messages, the positions of their readers, and how much is unread.
 
 Does not know where messages come from, nor which belong together.
 """
@@ -8,9 +7,8 @@ from __future__ import annotations
 
 import weakref
 from copy import copy
-from itertools import groupby
 from operator import length_hint
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -20,43 +18,46 @@ from outrider.session._connection.tasks import Signal
 from outrider.wire import OversizedMessage, ResultMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Self
+    from collections.abc import Iterable, Iterator
+    from typing import Self, TypeAlias
 
     from outrider.session._connection.tasks import Loop
     from outrider.session._streams.turn_state import TurnState
     from outrider.wire import Message
 
+    _Piece: TypeAlias = tuple[list[Message], int, Exception | None]
 
-BUDGET: Final = 16 * 1024 * 1024
-"""Unread bytes beyond which no more is read, as long as nobody waits for anything."""
+
+BUDGET: Final = 4 * 1024 * 1024
+"""Unread bytes beyond which reading pauses, unless a task waits for a message."""
 
 CEILING: Final = 1024 * 1024 * 1024
-"""Unread bytes beyond which a connection fails that has to be read on for the sake of its requests."""
+"""Unread bytes beyond which a connection fails, if it must keep reading because of its requests."""
 
 
 class Flow:
-    """How much is unread on one connection, and whether somebody waits for more.
+    """How much is unread on one connection, and whether a task waits for more.
 
-    While anybody waits for a message, reading must go on, whatever others have left unread: what they wait
-    for may be behind it.
+    While a task waits for a message, reading must continue, even if other messages are unread: the awaited
+    message may come after those.
     """
 
     def __init__(self, budget: int = BUDGET, ceiling: int = CEILING, *, is_strict: bool = False) -> None:
         self.budget = budget
         self.ceiling = ceiling
         self.is_strict = is_strict
-        """Whether a message that was too large is an error for its readers."""
-        self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()
+        """Whether readers get an error for a message that was too large."""
+        self.streams: weakref.WeakSet[Stream] = weakref.WeakSet()
         self._hungry = 0
-        self._new_bytes = 0
+        self.new_bytes = 0
+        """How many bytes came since `unread` was last measured."""
         self._unread = 0
         self._moved: Signal[None] | None = None
         self.loop: Loop | None = None
         """The event loop that it belongs to, once it is open."""
 
     def check_loop(self) -> None:
-        """Raises `UsageError` in another event loop, where waiting would never end."""
+        """Raise `UsageError` in another event loop, where waiting would never end."""
         if self.loop is not None and not self.loop.is_here:
             raise UsageError(
                 "the session was opened in another event loop",
@@ -64,32 +65,25 @@ class Flow:
                 "which works from any thread.",
             )
 
-    def add(self, stream: Stream) -> None:
-        self._streams.add(stream)
-
-    def arrived(self, size: int) -> None:
-        self._new_bytes += size
-
     @property
     def unread(self) -> int:
-        """About how many bytes are unread. Looked up only when enough came to matter."""
-        if self._unread > self.budget or self._new_bytes * 8 > self.budget:
-            self._new_bytes = 0
-            # A message is in the stream of the session and in that of its turn: it counts where
-            # more is unread.
+        """About how many bytes are unread. Measured only when enough came to matter."""
+        if self._unread > self.budget or self.new_bytes * 8 > self.budget:
+            self.new_bytes = 0
+            # A message is in the streams of the session and of its turn: the larger sum counts.
             unread = [0, 0]
-            for stream in self._streams:
+            for stream in self.streams:
                 unread[stream.is_whole] += stream.unread
             self._unread = max(unread)
         return self._unread
 
     @property
     def is_full(self) -> bool:
-        """Whether reading may pause: enough is unread, and nobody waits for more."""
+        """Whether reading may pause: enough is unread, and no task waits for more."""
         return not self._hungry and self.unread > self.budget
 
     def check_ceiling(self) -> None:
-        """Raises `TransportClosed` if more is unread than can be kept."""
+        """Raise `TransportClosed` if more is unread than can be kept."""
         if self.unread > self.ceiling:
             raise TransportClosed(
                 f"{self._unread} bytes of messages are unread, and at most {self.ceiling} are kept",
@@ -97,7 +91,7 @@ class Flow:
             )
 
     def moved(self) -> None:
-        """Something was read, or the reasons to read on have changed."""
+        """Wake a paused reader: something was read, or a task waits."""
         if self._moved is not None:
             self._moved.set()
             self._moved = None
@@ -111,7 +105,7 @@ class Flow:
         return Signal() if self.loop is None else self.loop.make_signal()
 
     def __enter__(self) -> None:
-        """Somebody waits."""
+        """A task waits for messages until it leaves the block."""
         self._hungry += 1
         self.moved()
 
@@ -120,7 +114,7 @@ class Flow:
 
 
 class Link:
-    """Messages that came together, and a way to those that came after them."""
+    """Messages that came together, and a link to those that came after them."""
 
     __slots__ = ("__weakref__", "batch", "error", "following", "hold", "offset")
 
@@ -129,20 +123,20 @@ class Link:
         """How many bytes came before."""
         self.batch: list[Message] = []
         self.error: Exception | None = None
-        """Raised in place of the messages, once by each reader."""
+        """Each reader raises this once, instead of yielding the messages."""
         self.following: Link | None = None
         """None at the end, where the next messages will be."""
         self.hold: ResultHold | None = None
-        """What keeps readers from these messages, until it is released."""
+        """Keeps readers from these messages until it is released."""
 
     @property
     def is_ready(self) -> bool:
-        """Whether readers may take what is in it."""
+        """Whether readers may take its messages."""
         return self.following is not None and (self.hold is None or self.hold.is_released)
 
 
 class Position:
-    """How far somebody has read. What lies before it is free to go."""
+    """How far a reader has come. Messages before it can be freed."""
 
     __slots__ = ("__weakref__", "link", "rest")
 
@@ -156,55 +150,43 @@ class Position:
 
 
 class Stream:
-    """Messages in their order, each kept for as long as a position lies before it."""
+    """Messages in order, each kept while a position lies before it."""
 
     def __init__(self, flow: Flow, *, is_whole: bool = False) -> None:
         self.flow = flow
         self.is_whole = is_whole
-        """Whether all that comes is in it, rather than the messages of one turn."""
+        """Whether it has the messages of all turns, not only of one."""
         self.is_ended = False
         self.error: BaseException | None = None
-        """Why it ended, if that is for the readers to know."""
+        """The error that readers raise at its end."""
         self._last = Link(0)
         self._positions: weakref.WeakSet[Position] = weakref.WeakSet()
         self._arrival: Signal[None] | None = None
-        flow.add(self)
+        flow.streams.add(self)
 
     def append(
         self, batch: list[Message], kinds: set[type], size: int, hold: ResultHold | None = None
     ) -> None:
-        """Add messages of these types, which take up about `size` bytes. Once it is ended, it takes no more.
+        """Add messages of these types, of about `size` bytes. Does nothing once it has ended.
 
-        Readers get them, and what follows, when the hold is released."""
+        Readers get them, and those after them, when the hold is released."""
         if self.is_ended:
             return
         if hold is not None:
             self._last.hold = hold
             hold.add(self, self._last)
+        pieces: Iterable[_Piece] = [(batch, size, None)]
         if self.flow.is_strict and OversizedMessage in kinds:
-            self._append_strictly(batch, size // len(batch))
-        else:
-            self._append(batch, size)
+            pieces = _with_errors(batch, size // len(batch))
+        for piece, length, error in pieces:
+            link = self._last
+            link.batch = piece
+            link.error = error
+            self._last = link.following = Link(link.offset + length)
         self.wake()
 
-    def _append(self, batch: list[Message], size: int, error: Exception | None = None) -> None:
-        link = self._last
-        link.batch = batch
-        link.error = error
-        self._last = link.following = Link(link.offset + size)
-
-    def _append_strictly(self, messages: list[Message], share: int) -> None:
-        """Put an error in the place of each message that was too large."""
-        for is_oversized, run in groupby(messages, lambda message: isinstance(message, OversizedMessage)):
-            batch = list(run)
-            if not is_oversized:
-                self._append(batch, share * len(batch))
-                continue
-            for message in batch:
-                self._append([], share, cast("OversizedMessage", message).error())
-
     def end(self, error: BaseException | None = None) -> None:
-        """No more will come."""
+        """Accept no more messages."""
         if not self.is_ended:
             self.is_ended = True
             self.error = error
@@ -216,7 +198,7 @@ class Stream:
             self._arrival = None
 
     async def wait(self) -> None:
-        """Wait until it is woken: by messages, by its end, or because something else changed."""
+        """Wait for messages, its end, or another change."""
         self.flow.check_loop()
         if self._arrival is None:
             self._arrival = self.flow.make_signal()
@@ -224,16 +206,25 @@ class Stream:
             await self._arrival.wait()
 
     def position(self, at: Position | None = None) -> Position:
-        """A position of its own: at the end, or where another one is."""
+        """A new position: at the end, or where another one is."""
         position = Position(self._last) if at is None else copy(at)
         self._positions.add(position)
         return position
 
     @property
     def unread(self) -> int:
-        """Bytes after the position that lies furthest behind; none if there is no position."""
+        """Bytes after the position that is furthest behind; 0 without positions."""
         last = self._last.offset
         return last - min((position.link.offset for position in self._positions), default=last)
+
+
+def _with_errors(messages: list[Message], share: int) -> Iterator[_Piece]:
+    """Replace each message that was too large by an error."""
+    for message in messages:
+        if isinstance(message, OversizedMessage):
+            yield [], share, message.error()
+        else:
+            yield [message], share, None
 
 
 class Reader:
@@ -246,21 +237,21 @@ class Reader:
         self._stream = stream
         self._position = position
         self._rest = position.rest
-        # A session that is being read must not be collected.
+        # Keeps the session alive while it is read.
         self._owner = owner
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Message:
-        # Nearly every call ends here, and there may be a million of them.
+        # Nearly every call returns here, and there may be a million of them.
         for message in self._rest:
             return message
         await self._advance()
         return await self.__anext__()
 
     async def batch(self) -> list[Message]:
-        """The messages that are there, at least one: a wake-up for many, where speed counts.
+        """All messages that are there, at least one: one wake-up for many, where speed matters.
 
         Raises `StopAsyncIteration` at the end.
         """
@@ -269,14 +260,14 @@ class Reader:
         return messages
 
     def fork(self) -> Reader:
-        """Another reader, which begins where this one is."""
+        """Another reader that begins where this one is."""
         return Reader(self._stream, self._stream.position(self._position), self._owner)
 
     async def _advance(self) -> None:
-        """Go on to the next messages, once there are some."""
+        """Move to the next messages, once there are some."""
         stream, position = self._stream, self._position
         if position.link.is_ready or stream.is_ended:
-            # Nothing has to be waited for, and whoever fills the stream wants its turn.
+            # No need to wait, but the task that fills the stream must run too.
             await checkpoint()
         while not position.link.is_ready and not length_hint(self._rest):
             if stream.is_ended and position.link.following is None:
@@ -284,7 +275,7 @@ class Reader:
             await stream.wait()
         link = position.link
         if link.following is None or not link.is_ready or length_hint(self._rest):
-            # Another task that shares this reader was faster, and has not taken all.
+            # Another task that shares this reader was faster, and has left some.
             return
         position.link = link.following
         position.rest = self._rest = iter(link.batch)
@@ -294,7 +285,7 @@ class Reader:
 
 
 def _again(error: BaseException) -> BaseException:
-    """The error for one more reader: each raises a copy, so that their tracebacks do not pile up."""
+    """A copy of the error for each reader, so that tracebacks do not pile up."""
     try:
         again = copy(error)
     except Exception:  # noqa: BLE001 - a foreign exception that cannot be copied
@@ -304,9 +295,9 @@ def _again(error: BaseException) -> BaseException:
 
 
 class ResultHold:
-    """Keeps one result from readers until it is stored, in the stream of its turn and in that of the session.
+    """Holds back one result until it is stored, in the streams of its turn and of the session.
 
-    The agent is done, and all but the readers know it: no deadline runs, and an interrupt comes too late.
+    For everything but the readers, the turn is done: no deadline runs, and an interrupt comes too late.
     """
 
     def __init__(self) -> None:
@@ -316,18 +307,18 @@ class ResultHold:
         self._turns: list[TurnState] = []
 
     def add(self, stream: Stream, link: Link) -> None:
-        """A link that readers must not pass yet."""
+        """Stop readers at this link."""
         self._links.append((stream, link))
 
     def add_turn(self, turn: TurnState) -> None:
-        """A turn that is not over yet for whoever waits for it."""
+        """Keep this turn unfinished for the tasks that wait for it."""
         self._turns.append(turn)
 
     async def wait(self) -> None:
         await self._released.wait()
 
     def release(self, notice: Message | None = None) -> None:
-        """Let readers have the result; first a message that says why it was not held longer, if any."""
+        """Let readers have the result, first a notice that says why it was not held longer."""
         if self.is_released:
             return
         self.is_released = True

@@ -1,4 +1,4 @@
-"""One turn as the connection sees it: what was sent for it, what came back, how it ended.
+"""The state of one turn: what was sent for it, what came back, how it ended.
 
 Decides nothing: which messages belong to a turn is found out in `routing`, when it has taken too long in
 `deadlines`. Holds no session, which may be dropped while the turn goes on.
@@ -29,7 +29,7 @@ from outrider.wire import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from anyio import CancelScope
 
@@ -37,79 +37,79 @@ if TYPE_CHECKING:
     from outrider.session._usage import Usage
 
 Until: TypeAlias = Literal["result", "idle"]
-"""How long a turn is waited for: until its result, or until the work that it began in the background is done
-too."""
+"""What a turn waits for: its result, or also the end of its background work."""
 
 read_until: Final = choice(*get_args(Until))
-"""Raises `OptionsError` for what is none of these."""
+"""Raises `OptionsError` for any other value."""
 
 MakeFailure: TypeAlias = "Callable[[TurnState], BaseException]"
-"""Makes the error of a turn that failed, from what has come by then."""
+"""Makes the error of a failed turn, from what has come by then."""
 
 _KEPT_PARTIALS: Final = 4096
 """How many pieces of an unfinished message are kept, to show how far it came."""
 
 _PRELIMINARY: Final = (CommandLifecycleMessage, InitMessage, SessionStateChangedMessage, StatusMessage)
-"""What comes before the model has been asked: no sign of life yet."""
+"""Messages that come before the model is called: no sign of life yet."""
 
 _WAITING: Final = (MessageState.SENT, MessageState.QUEUED)
 _TAKEN_UP: Final = (MessageState.STARTED, MessageState.CONSUMED)
 _FINAL: Final = (MessageState.ANSWERED, MessageState.WITHDRAWN, MessageState.LOST)
 
 
-class TurnState:
-    """What is known of a turn."""
+_INTERRUPTED: Final = "[Request interrupted by user"
 
+
+class TurnState:
     def __init__(self, flow: Flow, until: Until, now: float) -> None:
         read_until("`until`", until)
         self.stream = Stream(flow)
-        """What came for it, for whoever iterates over it."""
-        self.until: Final = until
+        """Its messages, for readers."""
+        self.until = until
         self.uuids: dict[str, MessageState] = {}
-        """The messages sent for it, and where each stands."""
+        """The messages sent for it, each with its state."""
         self.is_fed = True
         """Whether all its messages have been sent."""
         self.is_kept = True
-        """Whether what comes for it is kept, for its result and for whoever reads it later."""
+        """Whether its messages are kept, for its result and for later readers."""
         self.messages: list[Message] = []
-        """All that came for it, but for the pieces of messages that have come whole."""
+        """All that came for it, except pieces of messages that have come whole."""
         self._partials: deque[Message] = deque(maxlen=_KEPT_PARTIALS)
         self.results: list[ResultMessage] = []
         self._hold: ResultHold | None = None
         self._held_from = 0
         self.usage: Usage | None = None
         self.failure: BaseException | None = None
-        """Why it failed, where its result does not say it, or not rightly."""
+        """Why it failed, if its result does not say so, or says something wrong."""
         self.is_doubtful = False
-        """Whether it is unknown if the agent got its prompt, and nobody has a handle to it."""
+        """Whether the agent may not have got its prompt, and the user has no handle to it."""
         self.make_failure: MakeFailure | None = None
         """Makes the failure of a turn that is being stopped, unless it is answered first."""
         self.input_error: BaseException | None = None
         """Why not all of its messages could be sent."""
         self.feeding: CancelScope | None = None
-        """While its messages are being made and sent."""
+        """Set while its messages are being made and sent."""
         self.is_over = False
         """It has its result, or failed."""
         self.is_settled = False
-        """It is over, and nothing that it began goes on in the background."""
+        """It is over, and so is its background work."""
         self.is_stopping = False
         self.grace = 0.0
         """How long it may take to end, once it is being stopped."""
         self.stopping: CancelScope | None = None
-        """While the agent is asked to end it; its deadline is when it is asked no longer."""
+        """Set while the agent is asked to end it, with the deadline for that."""
         self.is_killed = False
         """Whether the agent had to be ended to end it."""
         self.open_tools: set[str] = set()
         self.open_tasks: set[str] = set()
-        """What it began in the background and should be waited for."""
+        """Its background tasks that should be waited for."""
         self.is_owed_report = False
-        """Such a task has ended, and the agent is about to tell the model so in a turn of its own."""
+        """Such a task has ended, and the agent is about to report it to the model in a turn of its own."""
         # Times, on the event loop's clock.
         self.sent_at = now
         self.front_at: float | None = None
-        """Since when no other turn is before it; None while one is."""
+        """Since when it is first in line; None while another turn is before it."""
         self.prompted_at = now
-        """When something was sent for it while nothing else was owed for it."""
+        """When a prompt was sent for it while no other was unanswered."""
         self.has_sign_of_life = False
         self.retrying_since: float | None = None
         self.answered_at: float | None = None
@@ -122,62 +122,62 @@ class TurnState:
 
     @property
     def is_answered(self) -> bool:
-        """Whether every message sent for it has its result, or was taken back."""
+        """Whether every message sent for it has its result, or was withdrawn."""
         return self.is_fed and all(state in _FINAL for state in self.uuids.values())
 
     @property
     def has_begun(self) -> bool:
-        """Whether the agent has taken up any of its messages that is not answered yet."""
+        """Whether the agent works on any of its messages."""
         return any(state in _TAKEN_UP for state in self.uuids.values())
 
     @property
     def waiting_uuids(self) -> list[str]:
-        """The messages that the agent has not taken up."""
+        """The messages that the agent has not begun."""
         return [uuid for uuid, state in self.uuids.items() if state in _WAITING]
 
     @property
     def is_waiting_for_prompts(self) -> bool:
-        """Whether all that was sent for it is dealt with, and more is to come from its user."""
+        """Whether all its messages are answered, and its user will send more."""
         return not self.is_fed and all(state in _FINAL for state in self.uuids.values())
 
     @property
     def is_withdrawn(self) -> bool:
-        """Whether all of it was taken back before the agent took it up."""
+        """Whether it was withdrawn before the agent began."""
         return bool(self.uuids) and not self.results and MessageState.WITHDRAWN in self.uuids.values()
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nothing that it began goes on in the background."""
+        """Whether its background work is done."""
         return not self.open_tasks and not self.is_owed_report
 
     @property
     def is_held(self) -> bool:
-        """Whether its result is there, but not for its readers yet."""
+        """Whether its result has come, but is held back from readers."""
         return self._hold is not None and not self._hold.is_released
 
     def hold(self, hold: ResultHold) -> None:
-        """The result that just came has to wait."""
+        """Hold back the result that just came."""
         if not self.is_held:
             self._held_from = len(self.messages) - 1
         self._hold = hold
         hold.add_turn(self)
 
     def reading_position(self) -> Position | None:
-        """Where to read it from, from now on; None if it is not kept."""
+        """A position to read it from; None if it is not kept."""
         return self.stream.position() if self.is_kept else None
 
     @property
     def shown(self) -> list[Message]:
-        """What its readers may have seen so far, as `received`."""
+        """What its readers may see so far, as `received`."""
         return self.messages[: self._held_from] if self.is_held else self.received
 
     @property
     def received(self) -> list[Message]:
-        """All that came for it so far, with what there is of a message that is still being written."""
+        """All that came for it so far, with the pieces of an unfinished message."""
         return [*self.messages, *self._partials]
 
     def keep(self, message: Message) -> None:
-        """Have a message in its result, if those are kept."""
+        """Keep a message for its result, if those are kept."""
         if self.is_kept:
             self.messages.append(message)
 
@@ -198,7 +198,7 @@ class TurnState:
             if message.task_type in HOLDING_TASKS:
                 self.open_tasks.add(message.task_id)
         elif isinstance(message, ApiRetryMessage):
-            # It shows that the agent lives, but not that the model does: that has a limit of its own.
+            # A sign of the agent, not of the model: retries have a limit of their own.
             self.has_sign_of_life = True
             self.retrying_since = now if self.retrying_since is None else self.retrying_since
             return
@@ -207,7 +207,7 @@ class TurnState:
             self.retrying_since = None
 
     def take_output(self, messages: list[Message], kinds: set[type]) -> None:
-        """The same for messages of the model and to it that came together, and are of these types."""
+        """Take messages of and to the model of these types, which came together."""
         if kinds == {StreamEvent}:
             self._partials.extend(messages)
         else:
@@ -220,21 +220,22 @@ class TurnState:
     def _follow_tools(self, messages: list[Message]) -> None:
         partials, open_tools = self._partials, self.open_tools
         for message in messages:
-            if type(message) is StreamEvent:
-                partials.append(message)
-            elif type(message) is AssistantMessage:
+            if type(message) is AssistantMessage:
                 if message.parent_tool_use_id is None:
-                    partials.clear()
+                    if partials:
+                        partials.clear()
                     for block in message.content:
                         if type(block) is ToolUseBlock:
                             open_tools.add(block.id)
+            elif type(message) is StreamEvent:
+                partials.append(message)
             elif type(message) is UserMessage and type(message.content) is list:
                 for block in message.content:
                     if type(block) is ToolResultBlock:
                         open_tools.discard(block.tool_use_id)
 
     def end(self, now: float, failure: BaseException | None = None) -> None:
-        """It has its result, or failed. Later calls change nothing."""
+        """End it: it has its result, or failed. Later calls do nothing."""
         if self.is_over:
             return
         self.is_over = True
@@ -248,18 +249,18 @@ class TurnState:
 
     @property
     def _is_cut_off(self) -> bool:
-        if not self.results or is_interrupted(self.results[-1]):
+        if not self.results or is_interrupted(self.results[-1], self.messages):
             return True
         return any(state is not MessageState.ANSWERED for state in self.uuids.values())
 
     def hurry(self, now: float, grace: float) -> None:
-        """It is being stopped, and somebody else is less patient."""
+        """Shorten the grace period of a turn that is being stopped."""
         self.grace = min(self.grace, grace)
         if self.stopping is not None:
             self.stopping.deadline = min(self.stopping.deadline, now + grace)
 
     def settle(self, now: float) -> None:
-        """Nothing goes on any more."""
+        """Note that all its work is done."""
         self.end(now)
         self.is_settled = True
         self.ended_at = now if self.until == "idle" else self.ended_at
@@ -267,6 +268,11 @@ class TurnState:
         self.stream.wake()
 
 
-def is_interrupted(result: ResultMessage) -> bool:
-    """Whether a result says that its turn was cut off."""
-    return (result.terminal_reason or "").startswith("aborted")
+def is_interrupted(result: ResultMessage, messages: Sequence[Message] = ()) -> bool:
+    """Whether a result says that its turn, with these messages, was cut off."""
+    if result.terminal_reason:
+        return result.terminal_reason.startswith("aborted")
+    # Old versions give no reason, but say so before.
+    return result.subtype == "error_during_execution" and any(
+        isinstance(message, UserMessage) and _INTERRUPTED in message.text for message in messages[-4:]
+    )

@@ -1,7 +1,4 @@
-"""Owns `MessagesApi`, a Messages API on this machine that answers from a script, and its HTTP server.
-
-Does not check requests, and knows no agent.
-"""
+"""`MessagesApi`, a Messages API on this machine that answers from a script, and its HTTP server."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from http.client import HTTPException, parse_headers
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias, assert_never, cast, get_args
 
 from outrider.errors import OptionsError, UsageError
-from outrider.testing._api.requests import Request, RequestLog, kind_of
+from outrider.testing._api.requests import Asked, Request, RequestLog, kind_of
 from outrider.testing._script.script import NOT_OURS, Item, Script, Scripted, ScriptSource
 from outrider.testing._script.steps import (
     Answer,
@@ -41,8 +38,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from outrider.wire import JsonObject
-
-__all__ = ["Ended", "Exchange", "MessagesApi", "Server", "SideKind"]
 
 
 # Enough for a whole test run on one machine.
@@ -371,7 +366,7 @@ SideKind: TypeAlias = Literal["count_tokens", "probe", "title"]
 _TITLE = say(json.dumps({"title": "A scripted session"}))
 
 
-class MessagesApi:
+class MessagesApi(Asked):
     """A Messages API on loopback, for as long as the `with` block runs.
 
         with MessagesApi([use_tool("Bash", command="echo hi"), say("done")]) as api:
@@ -396,7 +391,7 @@ class MessagesApi:
         otherwise: Scripted | None = None,
         side: Mapping[SideKind, Scripted] | None = None,
     ) -> None:
-        self._script = Script.of(script, subagents=subagents, otherwise=otherwise)
+        self.script = Script.of(script, subagents=subagents, otherwise=otherwise)
         self._side: dict[str, Scripted] = {"probe": say("ok"), "title": _TITLE, "other": fail(404)}
         for kind, scripted in (side or {}).items():
             if kind not in get_args(SideKind):
@@ -405,7 +400,7 @@ class MessagesApi:
             self._side[kind] = scripted
         self._requests = RequestLog()
         self._hanging = Gate(after=0)
-        self._errors = self._script.errors
+        self._errors = self.script.errors
         self._server: Server | None = None
         # Ids of one API must differ from those of the next, which may go on with the same session.
         self._mark = secrets.token_hex(4)
@@ -434,8 +429,7 @@ class MessagesApi:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-        if error is None:
-            self._script.check()
+        self.script.check(after=error)
 
     @property
     def url(self) -> str:
@@ -449,45 +443,18 @@ class MessagesApi:
 
     # What tests do with it.
 
-    def add(self, *items: Item) -> None:
-        """Add items to the script.
-
-        Raises `OptionsError` for an item that is none.
-        """
-        self._script.add(*items)
-
-    def clear(self) -> None:
-        """Forget the steps that no request has taken."""
-        self._script.clear()
-
     def release(self) -> None:
         """Let all requests go on that `hang()` holds now."""
         with self._requests.arrived:
             hanging, self._hanging = self._hanging, Gate(after=0)
         hanging.open()
 
-    @property
-    def remaining(self) -> tuple[Item, ...]:
-        """What is left of the script: what no request has taken yet."""
-        return self._script.remaining
+    def wait_for_hang(self, timeout: float = 30.0) -> None:
+        """Block this thread until a request has come to a `hang()`.
 
-    @property
-    def requests(self) -> list[Request]:
-        """All requests so far, in the order of their arrival."""
-        return self._requests.all()
-
-    @property
-    def main_requests(self) -> list[Request]:
-        """Those of the main conversation: one for each step that was taken."""
-        return self._requests.main()
-
-    def wait_for(self, what: int | Callable[[Request], bool], timeout: float = 30.0) -> Request:
-        """Block this thread until a request is there: the n-th of the main conversation, from 1 on, or the
-        first that a function says yes to.
-
-        Raises `TimeoutError` if it does not come.
+        Raises `TimeoutError` if none does.
         """
-        return self._requests.wait_for(what, timeout)
+        self._hanging.wait_reached(timeout)
 
     # What becomes of a request.
 
@@ -502,7 +469,7 @@ class MessagesApi:
             number, hanging = len(self._requests), self._hanging
             # Which step it is follows from the order of arrival; a function in the script may take its time.
             is_side = kind not in ("main", "subagent")
-            chosen = partial(self._beside, request) if is_side else self._script.reserve(request)
+            chosen = partial(self._beside, request) if is_side else self.script.reserve(request)
         step = chosen()
         player = _Player(exchange, request, id=f"{self._mark}{number:04}", hanging=hanging)
         if kind == "count_tokens" and (step is None or isinstance(step, Answer)):

@@ -1,7 +1,4 @@
-"""Owns `RealAgent`, the agent's program itself with a scripted model and nothing of the user's.
-
-Does not start it: it makes the options for that.
-"""
+"""`RealAgent`, the agent's program itself with a scripted model and nothing of the user's."""
 
 from __future__ import annotations
 
@@ -11,19 +8,24 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self, Unpack
 
+import msgspec
+
+from outrider.command import Command
 from outrider.errors import UsageError
 from outrider.launch import find_agent
 from outrider.options import OptionFields, Options
 from outrider.testing._api.messages_api import MessagesApi
+from outrider.testing._api.requests import Asked
+from outrider.transports import ProcessTransport, Transport, Unreachable, intercept
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from contextlib import AbstractContextManager
     from types import TracebackType
 
     from outrider.testing._api.messages_api import SideKind
     from outrider.testing._script.script import Item, Scripted, ScriptSource
 
-__all__ = ["KIT_VARIABLE", "PROGRAM_VARIABLE", "RealAgent", "clean_environment"]
 
 PROGRAM_VARIABLE: Final = "OUTRIDER_TEST_AGENT"
 """Names the program for tests, if it is not the one that is installed."""
@@ -59,12 +61,12 @@ def clean_environment(home: str | os.PathLike[str], *, url: str = _NOWHERE) -> d
     }
 
 
-class RealAgent:
+class RealAgent(Asked):
     """The agent's program with a scripted model, in folders of its own that are gone after the `with` block.
 
         with RealAgent([use_tool("Bash", command="ls"), say("done")]) as agent:
             result = await outrider.run("list", options=agent.options(permission_mode="bypassPermissions"))
-            assert "ls" in agent.api.main_requests[1].tool_results[0]["content"]
+            assert "ls" in agent.main_requests[1].tool_results[0]["content"]
 
     The program is the one given, the one that the variable `OUTRIDER_TEST_AGENT` names, or the one that is
     installed. The script and what follows it are those of `MessagesApi`. End sessions inside the block.
@@ -83,6 +85,7 @@ class RealAgent:
     ) -> None:
         self.program: str = find_agent(cli_path=program or os.environ.get(PROGRAM_VARIABLE) or None)
         self.api = MessagesApi(script, subagents=subagents, otherwise=otherwise, side=side)
+        self.script, self._requests = self.api.script, self.api._requests
         self._root: Path | None = None
 
     def start(self) -> None:
@@ -147,6 +150,42 @@ class RealAgent:
             environment = {name: environment[name] for name in environment if name not in _OF_ISOLATION}
         merged: OptionFields = {**base, **fields, "env": {**environment, **fields.get("env", {})}}
         return Options(**merged)
+
+    def stand_in(self, *, everywhere: bool = False) -> AbstractContextManager[None]:
+        """Have every session that would start a program start this one here, as long as the block runs.
+
+            with RealAgent([say("Hello!")]) as agent, agent.stand_in():
+                assert greet() == "Hello!"          # calls outrider.run() somewhere
+
+        With `everywhere`, this counts for all threads and tasks of the process. Sessions that are given a
+        `transport`, and those with `options()` of this agent, are left as they are.
+        """
+
+        def change(transport: Transport) -> Transport:
+            command = getattr(transport, "command", None)
+            if not isinstance(transport, ProcessTransport | Unreachable) or not isinstance(command, Command):
+                return transport
+            if KIT_VARIABLE in (command.env or {}):
+                return transport
+            argv = (self.program, *command.argv[1:])
+            cwd = command.cwd or str(self.folder)
+            changed = msgspec.structs.replace(command, argv=argv, env=self.environment, cwd=cwd)
+            return ProcessTransport(changed)
+
+        return intercept(change, everywhere=everywhere)
+
+    # For tests.
+
+    def release(self) -> None:
+        """Let all requests go on that `hang()` holds now."""
+        self.api.release()
+
+    def wait_for_hang(self, timeout: float = 30.0) -> None:
+        """Block this thread until a request has come to a `hang()`.
+
+        Raises `TimeoutError` if none does.
+        """
+        self.api.wait_for_hang(timeout)
 
     def _place(self) -> Path:
         if self._root is None:

@@ -1,7 +1,4 @@
-"""Owns `Request`, a request as the API got it, and what it was made for.
-
-Does not answer it.
-"""
+"""`Request`, a request as the API got it, and what it was made for."""
 
 from __future__ import annotations
 
@@ -10,13 +7,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from itertools import takewhile
-from typing import Final, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 
 import msgspec
 
 from outrider.wire import JsonObject
 
-__all__ = ["Request", "RequestKind", "RequestLog", "blocks_of", "kind_of", "text_of"]
+if TYPE_CHECKING:
+    from outrider.testing._script.script import Item, Script
 
 RequestKind: TypeAlias = Literal["main", "subagent", "count_tokens", "probe", "title", "other"]
 """What a request is for: a round of the conversation or of a subagent's, the size of a prompt, whether a
@@ -235,3 +233,48 @@ class RequestLog:
             return next(filter(what, self._requests), None)
         main = [request for request in self._requests if request.kind == "main"]
         return main[what - 1] if 1 <= what <= len(main) else None
+
+
+class Asked:
+    """What a test does with a scripted model: its script, and the requests that it got."""
+
+    script: Script
+    _requests: RequestLog
+
+    def add(self, *items: Item) -> None:
+        """Add items to the script.
+
+        Raises `OptionsError` for an item that is none.
+        """
+        self.script.add(*items)
+
+    def clear(self) -> None:
+        """Forget the steps that no request has taken."""
+        self.script.clear()
+
+    @property
+    def remaining(self) -> tuple[Item, ...]:
+        """What is left of the script: what no request has taken yet."""
+        return self.script.remaining
+
+    def check(self) -> None:
+        """Raise what functions and expectations of the script have raised, if they have."""
+        self.script.check()
+
+    @property
+    def requests(self) -> list[Request]:
+        """All requests so far, in the order of their arrival; those of a simulated agent, of all its runs."""
+        return self._requests.all()
+
+    @property
+    def main_requests(self) -> list[Request]:
+        """Those of the main conversation: one for each step that was taken."""
+        return self._requests.main()
+
+    def wait_for(self, what: int | Callable[[Request], bool], timeout: float = 30.0) -> Request:
+        """Block this thread until a request is there: the n-th of the main conversation, from 1 on, or the
+        first that a function says yes to.
+
+        Raises `TimeoutError` if it does not come.
+        """
+        return self._requests.wait_for(what, timeout)

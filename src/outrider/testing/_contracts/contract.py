@@ -1,7 +1,4 @@
-"""Owns how a contract is checked clause by clause and reported, and the entries that stores are checked with.
-
-Knows no clause.
-"""
+"""How a contract is checked clause by clause and reported, and the entries that stores are checked with."""
 
 from __future__ import annotations
 
@@ -20,30 +17,6 @@ from outrider.transcripts import SessionKey, SessionStore, SessionStoreEntry
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-
-__all__ = [
-    "ANOTHER",
-    "Bench",
-    "Broken",
-    "Clause",
-    "Clauses",
-    "ContractBroken",
-    "Make",
-    "Violation",
-    "check_clauses",
-    "expect",
-    "expect_busy",
-    "expect_loaded",
-    "expect_lost",
-    "make_entries",
-    "make_entry",
-    "make_key",
-    "make_name",
-    "make_titles",
-    "opened",
-    "shown",
-]
-
 
 T = TypeVar("T")
 
@@ -182,32 +155,49 @@ class Bench:
         return f"while {self._doing}"
 
     @asynccontextmanager
-    async def made(self) -> AsyncGenerator[SessionStore]:
-        self._doing = "it was made"
-        async with opened(self._make, _is_store, "store") as store:
-            self._doing = "it was used"
-            yield cast("SessionStore", store)
-
-    @asynccontextmanager
-    async def two(self) -> AsyncGenerator[tuple[SessionStore, SessionStore]]:
-        """Two objects on the same data."""
-        again = self._again
-        async with self.made() as one:
+    async def stores(self, *, two: bool = False) -> AsyncGenerator[tuple[SessionStore, ...]]:
+        """A new store, or two objects on the same data."""
+        self._doing, again = "it was made", self._again
+        async with opened(self._make, _is_store, "store") as made:
+            self._doing, one = "it was used", cast("SessionStore", made)
+            if not two:
+                yield (one,)
+                return
             make: Callable[[], object] = self._make if again is None else lambda: again(one)
-            async with opened(make, _is_store, "store") as two:
-                yield one, cast("SessionStore", two)
+            async with opened(make, _is_store, "store") as other:
+                yield one, cast("SessionStore", other)
 
     async def can_make_two(self) -> bool:
         """Whether there are two, and one has what the other stores."""
         if self._again is not None:
             return True
-        async with self.two() as (one, two):
+        async with self.stores(two=True) as (one, two):
             key, entries = make_key(), make_entries(1)
             try:
                 await one.append(key, entries)
                 return one is not two and await two.load(key) == entries
             except Exception:  # noqa: BLE001 - what is wrong with it is seen later
                 return False
+
+
+class StoreClauses(dict[tuple[str, ...], Clauses[Bench]]):
+    """Clauses about stores, by the optional methods that they need, and whether they need a second object on
+    the same data."""
+
+    def clause(
+        self, text: str, *needs: str
+    ) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., Awaitable[None]]]:
+        """Add one. The function is given a store, or two on the same data."""
+
+        def add(check: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+            async def checked(bench: Bench) -> None:
+                async with bench.stores(two=ANOTHER in needs) as stores:
+                    await check(*stores)
+
+            self.setdefault(needs, Clauses()).append(Clause(text, checked))
+            return check
+
+        return add
 
 
 def _is_store(made: object) -> bool:

@@ -1,4 +1,4 @@
-"""Owns `check_store`, which checks that a session store keeps its contract, clause by clause.
+"""`check_store`, which checks that a session store keeps its contract, clause by clause.
 
 The strict part (batches, projects, leases) is in `store_strict`.
 """
@@ -18,6 +18,7 @@ from outrider.testing._contracts.contract import (
     Bench,
     Clauses,
     ContractBroken,
+    StoreClauses,
     Violation,
     check_clauses,
     expect,
@@ -37,105 +38,85 @@ if TYPE_CHECKING:
 
     from outrider.testing._contracts.contract import Make
 
-__all__ = ["ALL_CLAUSES", "CLAUSES", "check_store"]
-
 
 _LARGE_BATCH: Final = 5000
 _WRITERS: Final = 10
 _BATCHES: Final = 6
-
-CLAUSES: Final[dict[tuple[str, ...], Clauses[Bench]]] = {
-    (): Clauses(),
-    ("list_sessions",): Clauses(),
-    ("list_subkeys",): Clauses(),
-    ("delete",): Clauses(),
-    ("delete", "list_sessions"): Clauses(),
-    ("delete", "list_subkeys"): Clauses(),
-    ("list_session_summaries",): Clauses(),
-    ("delete", "list_session_summaries"): Clauses(),
-}
-"""By the optional methods that they need."""
-
-_ALWAYS: Final = CLAUSES[()]
+_CLAUSES: Final = StoreClauses()
+clause: Final = _CLAUSES.clause
 
 
 # Keeping.
 
 
-@_ALWAYS.clause("What was appended is loaded, as it was, in its order.")
-async def _(bench: Bench) -> None:
-    async with bench.made() as store:
-        key, entries = make_key(), make_entries(3)
-        await store.append(key, deepcopy(entries))
-        await expect_loaded(store, key, entries)
-        more = make_entries(3)
-        for entry in more:
-            await store.append(key, [deepcopy(entry)])
-        await expect_loaded(store, key, entries + more)
+@clause("What was appended is loaded, as it was, in its order.")
+async def _(store: SessionStore) -> None:
+    key, entries = make_key(), make_entries(3)
+    await store.append(key, deepcopy(entries))
+    await expect_loaded(store, key, entries)
+    more = make_entries(3)
+    for entry in more:
+        await store.append(key, [deepcopy(entry)])
+    await expect_loaded(store, key, entries + more)
 
 
-@_ALWAYS.clause("`load` gives None for what is not there.")
-async def _(bench: Bench) -> None:
-    async with bench.made() as store:
-        key = make_key()
-        for absent in (key, {**key, "subpath": "subagents/agent-a1"}):
-            loaded = await store.load(cast("SessionKey", absent))
-            expect(loaded is None, f"{shown(loaded)} for a session that was never stored")
-        await store.append(key, make_entries(1))
-        loaded = await store.load({**key, "subpath": "subagents/agent-a1"})
-        expect(loaded is None, f"{shown(loaded)} for a subpath that was never stored")
+@clause("`load` gives None for what is not there.")
+async def _(store: SessionStore) -> None:
+    key = make_key()
+    for absent in (key, {**key, "subpath": "subagents/agent-a1"}):
+        loaded = await store.load(cast("SessionKey", absent))
+        expect(loaded is None, f"{shown(loaded)} for a session that was never stored")
+    await store.append(key, make_entries(1))
+    loaded = await store.load({**key, "subpath": "subagents/agent-a1"})
+    expect(loaded is None, f"{shown(loaded)} for a subpath that was never stored")
 
 
-@_ALWAYS.clause("Appending no entries changes nothing.")
-async def _(bench: Bench) -> None:
-    async with bench.made() as store:
-        key, entries = make_key(), make_entries(2)
-        await store.append(key, [])
-        loaded = await store.load(key)
-        expect(loaded is None, f"{shown(loaded)} for a session that has no entries")
-        await store.append(key, deepcopy(entries))
-        await store.append(key, [])
-        await expect_loaded(store, key, entries)
+@clause("Appending no entries changes nothing.")
+async def _(store: SessionStore) -> None:
+    key, entries = make_key(), make_entries(2)
+    await store.append(key, [])
+    loaded = await store.load(key)
+    expect(loaded is None, f"{shown(loaded)} for a session that has no entries")
+    await store.append(key, deepcopy(entries))
+    await store.append(key, [])
+    await expect_loaded(store, key, entries)
 
 
-@_ALWAYS.clause("A batch that is appended again, or in part, is not stored twice.")
-async def _(bench: Bench) -> None:
-    async with bench.made() as store:
-        key, entries = make_key(), make_entries(6)
-        await store.append(key, deepcopy(entries[:3]))
-        await store.append(key, deepcopy(entries[:3]))
-        await expect_loaded(store, key, entries[:3], "sent twice: ")
-        await store.append(key, deepcopy(entries[1:5]))
-        await expect_loaded(store, key, entries[:5], "sent in part: ")
-        await store.append(key, deepcopy([entries[5], entries[5]]))
-        await expect_loaded(store, key, entries, "twice in one batch: ")
-        # Two copies of a session may share entries.
-        other = {**key, "session_id": str(uuid4())}
-        await store.append(cast("SessionKey", other), deepcopy(entries))
-        await expect_loaded(store, cast("SessionKey", other), entries, "sent to another session too: ")
+@clause("A batch that is appended again, or in part, is not stored twice.")
+async def _(store: SessionStore) -> None:
+    key, entries = make_key(), make_entries(6)
+    await store.append(key, deepcopy(entries[:3]))
+    await store.append(key, deepcopy(entries[:3]))
+    await expect_loaded(store, key, entries[:3], "sent twice: ")
+    await store.append(key, deepcopy(entries[1:5]))
+    await expect_loaded(store, key, entries[:5], "sent in part: ")
+    await store.append(key, deepcopy([entries[5], entries[5]]))
+    await expect_loaded(store, key, entries, "twice in one batch: ")
+    # Two copies of a session may share entries.
+    other = {**key, "session_id": str(uuid4())}
+    await store.append(cast("SessionKey", other), deepcopy(entries))
+    await expect_loaded(store, cast("SessionKey", other), entries, "sent to another session too: ")
 
 
-@_ALWAYS.clause("Entries without a `uuid` are all kept.")
-async def _(bench: Bench) -> None:
-    async with bench.made() as store:
-        key = make_key()
-        titles = [{"type": "custom-title", "customTitle": title} for title in ("one", "two", "one")]
-        entries = cast("list[SessionStoreEntry]", titles)
-        for entry in entries:
-            await store.append(key, [deepcopy(entry)])
-        await expect_loaded(store, key, entries)
+@clause("Entries without a `uuid` are all kept.")
+async def _(store: SessionStore) -> None:
+    key = make_key()
+    titles = [{"type": "custom-title", "customTitle": title} for title in ("one", "two", "one")]
+    entries = cast("list[SessionStoreEntry]", titles)
+    for entry in entries:
+        await store.append(key, [deepcopy(entry)])
+    await expect_loaded(store, key, entries)
 
 
-@_ALWAYS.clause("Each key is a transcript of its own, whatever its text.")
-async def _(bench: Bench) -> None:
-    async with bench.made() as store:
-        stored = {index: make_entries(1) for index in range(len(_ODD_KEYS))}
-        run = make_name()
-        keys = [make_key(f"{run} {project}", session, path) for project, session, path in _ODD_KEYS]
-        for index, key in enumerate(keys):
-            await store.append(deepcopy(key), deepcopy(stored[index]))
-        for index, key in enumerate(keys):
-            await expect_loaded(store, key, stored[index])
+@clause("Each key is a transcript of its own, whatever its text.")
+async def _(store: SessionStore) -> None:
+    stored = {index: make_entries(1) for index in range(len(_ODD_KEYS))}
+    run = make_name()
+    keys = [make_key(f"{run} {project}", session, path) for project, session, path in _ODD_KEYS]
+    for index, key in enumerate(keys):
+        await store.append(deepcopy(key), deepcopy(stored[index]))
+    for index, key in enumerate(keys):
+        await expect_loaded(store, key, stored[index])
 
 
 _ODD_KEYS: Final[tuple[tuple[str, str, str | None], ...]] = (
@@ -166,16 +147,15 @@ _ODD_KEYS: Final[tuple[tuple[str, str, str | None], ...]] = (
 )
 
 
-@_ALWAYS.clause("Any JSON comes back as it was: odd text, large numbers, deep and empty values.")
-async def _(bench: Bench) -> None:
-    async with bench.made() as store:
-        for name, value in _ODD_VALUES.items():
-            key, entries = make_key(), [make_entry(value=value), make_entry(1, odd={name: value})]
-            try:
-                await store.append(key, deepcopy(entries))
-            except Exception as error:
-                raise Violation(f"{name}: {type(error).__name__}: {error}") from error
-            await expect_loaded(store, key, entries, f"{name}: ")
+@clause("Any JSON comes back as it was: odd text, large numbers, deep and empty values.")
+async def _(store: SessionStore) -> None:
+    for name, value in _ODD_VALUES.items():
+        key, entries = make_key(), [make_entry(value=value), make_entry(1, odd={name: value})]
+        try:
+            await store.append(key, deepcopy(entries))
+        except Exception as error:
+            raise Violation(f"{name}: {type(error).__name__}: {error}") from error
+        await expect_loaded(store, key, entries, f"{name}: ")
 
 
 _DEEP: Final[object] = reduce(lambda inner, _: [{"in": inner}], range(50), cast("object", []))
@@ -195,49 +175,46 @@ _ODD_VALUES: Final[dict[str, object]] = {
 }
 
 
-@_ALWAYS.clause("Large batches and large entries are kept.")
-async def _(bench: Bench) -> None:
-    async with bench.made() as store:
-        key, entries = make_key(), make_entries(_LARGE_BATCH)
-        await store.append(key, deepcopy(entries))
-        await expect_loaded(store, key, entries)
-        large = [make_entry(text="€" * 1024 * 1024)]
-        await store.append(key, deepcopy(large))
-        await expect_loaded(store, key, entries + large)
+@clause("Large batches and large entries are kept.")
+async def _(store: SessionStore) -> None:
+    key, entries = make_key(), make_entries(_LARGE_BATCH)
+    await store.append(key, deepcopy(entries))
+    await expect_loaded(store, key, entries)
+    large = [make_entry(text="€" * 1024 * 1024)]
+    await store.append(key, deepcopy(large))
+    await expect_loaded(store, key, entries + large)
 
 
-@_ALWAYS.clause("Appends at the same time are all kept, those of one caller in order.")
-async def _(bench: Bench) -> None:
-    async with bench.made() as store:
-        key = make_key()
-        written = {writer: make_entries(_BATCHES * 2) for writer in range(_WRITERS)}
+@clause("Appends at the same time are all kept, those of one caller in order.")
+async def _(store: SessionStore) -> None:
+    key = make_key()
+    written = {writer: make_entries(_BATCHES * 2) for writer in range(_WRITERS)}
 
-        async def write(writer: int) -> None:
-            for start in range(0, _BATCHES * 2, 2):
-                await store.append(key, deepcopy(written[writer][start : start + 2]))
+    async def write(writer: int) -> None:
+        for start in range(0, _BATCHES * 2, 2):
+            await store.append(key, deepcopy(written[writer][start : start + 2]))
 
-        async with anyio.create_task_group() as tasks:
-            for writer in written:
-                tasks.start_soon(write, writer)
-        loaded = await store.load(key) or []
-        total = _WRITERS * _BATCHES * 2
-        expect(len(loaded) == total, f"{total} entries were appended, and {len(loaded)} are there")
-        for entries in written.values():
-            expect([entry for entry in loaded if entry in entries] == entries, "some are in another order")
+    async with anyio.create_task_group() as tasks:
+        for writer in written:
+            tasks.start_soon(write, writer)
+    loaded = await store.load(key) or []
+    total = _WRITERS * _BATCHES * 2
+    expect(len(loaded) == total, f"{total} entries were appended, and {len(loaded)} are there")
+    for entries in written.values():
+        expect([entry for entry in loaded if entry in entries] == entries, "some are in another order")
 
 
-@_ALWAYS.clause("What is given out, and what was given, can be changed without effect.")
-async def _(bench: Bench) -> None:
-    async with bench.made() as store:
-        key, entries = make_key(), [make_entry(nested={"list": [1]}) for _ in range(2)]
-        given_key, given = deepcopy(key), deepcopy(entries)
-        await store.append(given_key, given)
-        expect(given == entries, "`append` changed the entries that it was given")
-        expect(given_key == key, "`append` changed the key that it was given")
-        _spoil(given)
-        await expect_loaded(store, key, entries, "what was given was changed afterwards: ")
-        _spoil(await store.load(key))
-        await expect_loaded(store, key, entries, "what was given out was changed: ")
+@clause("What is given out, and what was given, can be changed without effect.")
+async def _(store: SessionStore) -> None:
+    key, entries = make_key(), [make_entry(nested={"list": [1]}) for _ in range(2)]
+    given_key, given = deepcopy(key), deepcopy(entries)
+    await store.append(given_key, given)
+    expect(given == entries, "`append` changed the entries that it was given")
+    expect(given_key == key, "`append` changed the key that it was given")
+    _spoil(given)
+    await expect_loaded(store, key, entries, "what was given was changed afterwards: ")
+    _spoil(await store.load(key))
+    await expect_loaded(store, key, entries, "what was given out was changed: ")
 
 
 def _spoil(given: object) -> None:
@@ -260,141 +237,126 @@ async def _times(store: SessionStore, project: str) -> dict[str, int]:
     return {one["session_id"]: one["mtime"] for one in listed}
 
 
-@CLAUSES["list_sessions",].clause(
-    "`list_sessions` gives the sessions of a project, and of no other; not their parts."
+@clause("`list_sessions` gives the sessions of a project, and of no other; not their parts.", "list_sessions")
+async def _(store: SessionStore) -> None:
+    project = make_name()
+    expect(await store.list_sessions(project) == [], "a project that was never stored has sessions")
+    for session in ("one", "two"):
+        await store.append(make_key(project, session), make_entries(1))
+        await store.append(make_key(project, session, "subagents/agent-a1"), make_entries(1))
+    await store.append(make_key(project, "only a part", "subagents/agent-a1"), make_entries(1))
+    for other in (project + "0", project[:-1], project.upper() + "%", "%", "_" * len(project)):
+        await store.append(make_key(other, "three"), make_entries(1))
+    listed = await _times(store, project)
+    expect({*listed} == {"one", "two"}, f"'one' and 'two' were stored, and {[*listed]} are listed")
+
+
+@clause("`mtime` tells which session got an entry last, in milliseconds since 1970.", "list_sessions")
+async def _(store: SessionStore) -> None:
+    project, times = make_name(), dict[str, int]()
+    for session in ("one", "two", "three", "one", "two", "one"):
+        await anyio.sleep(0.002)
+        await store.append(make_key(project, session), make_entries(1))
+        times = await _times(store, project)
+        newest = [name for name, time in times.items() if time == max(times.values())]
+        expect(newest == [session], f"{session!r} was appended to last, and newest is {newest} of {times}")
+    expect(1_600_000_000_000 < min(times.values()) < 10**14, f"`mtime` is {min(times.values())}")
+
+
+@clause(
+    "`list_subkeys` gives the subpaths of a session, and of no other; not the main transcript.",
+    "list_subkeys",
 )
-async def _(bench: Bench) -> None:
-    async with bench.made() as store:
-        project = make_name()
-        expect(await store.list_sessions(project) == [], "a project that was never stored has sessions")
-        for session in ("one", "two"):
-            await store.append(make_key(project, session), make_entries(1))
-            await store.append(make_key(project, session, "subagents/agent-a1"), make_entries(1))
-        await store.append(make_key(project, "only a part", "subagents/agent-a1"), make_entries(1))
-        for other in (project + "0", project[:-1], project.upper() + "%", "%", "_" * len(project)):
-            await store.append(make_key(other, "three"), make_entries(1))
-        listed = await _times(store, project)
-        expect({*listed} == {"one", "two"}, f"'one' and 'two' were stored, and {[*listed]} are listed")
-
-
-@CLAUSES["list_sessions",].clause(
-    "`mtime` tells which session got an entry last, in milliseconds since 1970."
-)
-async def _(bench: Bench) -> None:
-    async with bench.made() as store:
-        project, times = make_name(), dict[str, int]()
-        for session in ("one", "two", "three", "one", "two", "one"):
-            await anyio.sleep(0.002)
-            await store.append(make_key(project, session), make_entries(1))
-            times = await _times(store, project)
-            newest = [name for name, time in times.items() if time == max(times.values())]
-            expect(
-                newest == [session], f"{session!r} was appended to last, and newest is {newest} of {times}"
-            )
-        expect(1_600_000_000_000 < min(times.values()) < 10**14, f"`mtime` is {min(times.values())}")
-
-
-@CLAUSES["list_subkeys",].clause(
-    "`list_subkeys` gives the subpaths of a session, and of no other; not the main transcript."
-)
-async def _(bench: Bench) -> None:
-    async with bench.made() as store:
-        project = make_name()
-        expect(
-            await store.list_subkeys(make_key(project, "one")) == [],
-            "a session that was never stored has parts",
-        )
-        await store.append(make_key(project, "one"), make_entries(1))
-        expect(await store.list_subkeys(make_key(project, "one")) == [], "a session without parts has some")
-        subpaths = ["subagents/agent-a1", "subagents/deep/agent-é", "other"]
-        for subpath in subpaths:
-            for _ in range(2):
-                await store.append(make_key(project, "one", subpath), make_entries(1))
-        await store.append(make_key(project, "one0", "not this"), make_entries(1))
-        await store.append(make_key(project + "0", "one", "nor this"), make_entries(1))
-        listed = await store.list_subkeys(make_key(project, "one"))
-        expect(sorted(listed) == sorted(subpaths), f"{subpaths} were stored, and {listed} are listed")
+async def _(store: SessionStore) -> None:
+    project = make_name()
+    expect(
+        await store.list_subkeys(make_key(project, "one")) == [],
+        "a session that was never stored has parts",
+    )
+    await store.append(make_key(project, "one"), make_entries(1))
+    expect(await store.list_subkeys(make_key(project, "one")) == [], "a session without parts has some")
+    subpaths = ["subagents/agent-a1", "subagents/deep/agent-é", "other"]
+    for subpath in subpaths:
+        for _ in range(2):
+            await store.append(make_key(project, "one", subpath), make_entries(1))
+    await store.append(make_key(project, "one0", "not this"), make_entries(1))
+    await store.append(make_key(project + "0", "one", "nor this"), make_entries(1))
+    listed = await store.list_subkeys(make_key(project, "one"))
+    expect(sorted(listed) == sorted(subpaths), f"{subpaths} were stored, and {listed} are listed")
 
 
 # Deleting.
 
 
-@CLAUSES["delete",].clause("`delete` of a session removes it with all its parts, and nothing else.")
-async def _(bench: Bench) -> None:
-    async with bench.made() as store:
-        project = make_name()
-        gone = [make_key(project, "one"), *(make_key(project, "one", path) for path in ("a", "subagents/b"))]
-        kept = [
-            make_key(project, "one0"),
-            make_key(project, "two", "a"),
-            make_key(project + "0", "one"),
-            make_key(project, "%"),
-        ]
-        entries = make_entries(2)
-        for key in (*gone, *kept):
-            await store.append(key, deepcopy(entries))
-        await store.delete(make_key(project, "one"))
-        for key in gone:
-            expect(await store.load(key) is None, f"{key} is still there")
-        for key in kept:
-            await expect_loaded(store, key, entries, "another session: ")
-
-
-@CLAUSES["delete",].clause("`delete` of a subpath removes that alone.")
-async def _(bench: Bench) -> None:
-    async with bench.made() as store:
-        project, entries = make_name(), make_entries(2)
-        gone = make_key(project, "one", "subagents/a")
-        kept = [
-            make_key(project, "one"),
-            make_key(project, "one", "subagents/a1"),
-            make_key(project, "one", "subagents"),
-        ]
-        for key in (gone, *kept):
-            await store.append(key, deepcopy(entries))
-        await store.delete(gone)
-        expect(await store.load(gone) is None, f"{gone} is still there")
-        for key in kept:
-            await expect_loaded(store, key, entries)
-
-
-@CLAUSES["delete",].clause("`delete` of what is not there is no error; what is stored afterwards is kept.")
-async def _(bench: Bench) -> None:
-    async with bench.made() as store:
-        key, entries = make_key(), make_entries(2)
-        await store.delete(key)
-        await store.delete({**key, "subpath": "a"})
+@clause("`delete` of a session removes it with all its parts, and nothing else.", "delete")
+async def _(store: SessionStore) -> None:
+    project = make_name()
+    gone = [make_key(project, "one"), *(make_key(project, "one", path) for path in ("a", "subagents/b"))]
+    kept = [
+        make_key(project, "one0"),
+        make_key(project, "two", "a"),
+        make_key(project + "0", "one"),
+        make_key(project, "%"),
+    ]
+    entries = make_entries(2)
+    for key in (*gone, *kept):
         await store.append(key, deepcopy(entries))
-        await store.delete(key)
-        await store.delete(key)
+    await store.delete(make_key(project, "one"))
+    for key in gone:
+        expect(await store.load(key) is None, f"{key} is still there")
+    for key in kept:
+        await expect_loaded(store, key, entries, "another session: ")
+
+
+@clause("`delete` of a subpath removes that alone.", "delete")
+async def _(store: SessionStore) -> None:
+    project, entries = make_name(), make_entries(2)
+    gone = make_key(project, "one", "subagents/a")
+    kept = [
+        make_key(project, "one"),
+        make_key(project, "one", "subagents/a1"),
+        make_key(project, "one", "subagents"),
+    ]
+    for key in (gone, *kept):
         await store.append(key, deepcopy(entries))
-        await expect_loaded(store, key, entries, "stored again after `delete`: ")
+    await store.delete(gone)
+    expect(await store.load(gone) is None, f"{gone} is still there")
+    for key in kept:
+        await expect_loaded(store, key, entries)
 
 
-@CLAUSES["delete", "list_sessions"].clause("A session that was deleted is not listed.")
-async def _(bench: Bench) -> None:
-    async with bench.made() as store:
-        project = make_name()
-        for session in ("one", "two"):
-            await store.append(make_key(project, session), make_entries(1))
-        await store.delete(make_key(project, "one"))
-        expect([*await _times(store, project)] == ["two"], f"listed: {await store.list_sessions(project)}")
+@clause("`delete` of what is not there is no error; what is stored afterwards is kept.", "delete")
+async def _(store: SessionStore) -> None:
+    key, entries = make_key(), make_entries(2)
+    await store.delete(key)
+    await store.delete({**key, "subpath": "a"})
+    await store.append(key, deepcopy(entries))
+    await store.delete(key)
+    await store.delete(key)
+    await store.append(key, deepcopy(entries))
+    await expect_loaded(store, key, entries, "stored again after `delete`: ")
 
 
-@CLAUSES["delete", "list_subkeys"].clause(
-    "A subpath that was deleted is not listed, alone or with its session."
-)
-async def _(bench: Bench) -> None:
-    async with bench.made() as store:
-        key = make_key()
-        for subpath in ("a", "b"):
-            await store.append({**key, "subpath": subpath}, make_entries(1))
-        await store.delete({**key, "subpath": "a"})
-        listed = await store.list_subkeys(key)
-        expect(listed == ["b"], f"'a' was deleted, and {listed} are listed")
-        await store.delete(key)
-        listed = await store.list_subkeys(key)
-        expect(listed == [], f"the session was deleted, and {listed} are listed")
+@clause("A session that was deleted is not listed.", "delete", "list_sessions")
+async def _(store: SessionStore) -> None:
+    project = make_name()
+    for session in ("one", "two"):
+        await store.append(make_key(project, session), make_entries(1))
+    await store.delete(make_key(project, "one"))
+    expect([*await _times(store, project)] == ["two"], f"listed: {await store.list_sessions(project)}")
+
+
+@clause("A subpath that was deleted is not listed, alone or with its session.", "delete", "list_subkeys")
+async def _(store: SessionStore) -> None:
+    key = make_key()
+    for subpath in ("a", "b"):
+        await store.append({**key, "subpath": subpath}, make_entries(1))
+    await store.delete({**key, "subpath": "a"})
+    listed = await store.list_subkeys(key)
+    expect(listed == ["b"], f"'a' was deleted, and {listed} are listed")
+    await store.delete(key)
+    listed = await store.list_subkeys(key)
+    expect(listed == [], f"the session was deleted, and {listed} are listed")
 
 
 # Summaries.
@@ -408,42 +370,40 @@ async def _summaries(store: SessionStore, project: str) -> dict[str, int]:
     return {one["session_id"]: one["mtime"] for one in summaries}
 
 
-@CLAUSES["list_session_summaries",].clause(
-    "`list_session_summaries` has the sessions of a project, at most once each."
+@clause(
+    "`list_session_summaries` has the sessions of a project, at most once each.", "list_session_summaries"
 )
-async def _(bench: Bench) -> None:
-    async with bench.made() as store:
-        project = make_name()
-        expect(await _summaries(store, project) == {}, "a project that was never stored has summaries")
-        for session in ("one", "two"):
-            await store.append(make_key(project, session), make_entries(2))
-            await store.append(make_key(project, session, "subagents/agent-a1"), make_entries(1))
-        await store.append(make_key(project + "0", "three"), make_entries(1))
-        told = await _summaries(store, project)
-        listed = await _times(store, project) if offers(store, "list_sessions") else told
-        expect({*told} <= {"one", "two"}, f"there are summaries of {[*told]}")
-        late = {session: time for session, time in told.items() if time > listed.get(session, 0)}
-        expect(not late, f"summaries are newer than their sessions: {late}, and listed are {listed}")
-        again: list[Any] = await store.list_session_summaries(project)
-        for one in again:
-            one["data"]["spoilt"] = True
-        fresh: list[Any] = await store.list_session_summaries(project)
-        expect(not any("spoilt" in one["data"] for one in fresh), "what was given out is not a copy")
+async def _(store: SessionStore) -> None:
+    project = make_name()
+    expect(await _summaries(store, project) == {}, "a project that was never stored has summaries")
+    for session in ("one", "two"):
+        await store.append(make_key(project, session), make_entries(2))
+        await store.append(make_key(project, session, "subagents/agent-a1"), make_entries(1))
+    await store.append(make_key(project + "0", "three"), make_entries(1))
+    told = await _summaries(store, project)
+    listed = await _times(store, project) if offers(store, "list_sessions") else told
+    expect({*told} <= {"one", "two"}, f"there are summaries of {[*told]}")
+    late = {session: time for session, time in told.items() if time > listed.get(session, 0)}
+    expect(not late, f"summaries are newer than their sessions: {late}, and listed are {listed}")
+    again: list[Any] = await store.list_session_summaries(project)
+    for one in again:
+        one["data"]["spoilt"] = True
+    fresh: list[Any] = await store.list_session_summaries(project)
+    expect(not any("spoilt" in one["data"] for one in fresh), "what was given out is not a copy")
 
 
-@CLAUSES["delete", "list_session_summaries"].clause("A session that was deleted has no summary.")
-async def _(bench: Bench) -> None:
-    async with bench.made() as store:
-        key = make_key()
-        await store.append(key, make_entries(2))
-        await store.delete(key)
-        told = await _summaries(store, key["project_key"])
-        expect(told == {}, f"there are summaries of {[*told]}")
+@clause("A session that was deleted has no summary.", "delete", "list_session_summaries")
+async def _(store: SessionStore) -> None:
+    key = make_key()
+    await store.append(key, make_entries(2))
+    await store.delete(key)
+    told = await _summaries(store, key["project_key"])
+    expect(told == {}, f"there are summaries of {[*told]}")
 
 
 S = TypeVar("S", bound="SessionStore")
 
-ALL_CLAUSES: Final[Mapping[tuple[str, ...], Clauses[Bench]]] = {**CLAUSES, **STRICT_CLAUSES}
+ALL_CLAUSES: Final[Mapping[tuple[str, ...], Clauses[Bench]]] = {**_CLAUSES, **STRICT_CLAUSES}
 
 
 async def check_store(
@@ -475,7 +435,7 @@ async def check_store(
     if not deadline > 0:
         raise OptionsError(f"`deadline` is {deadline}; give a number of seconds")
     bench = Bench(make, again)
-    async with bench.made() as store:
+    async with bench.stores() as (store,):
         subject = type(store).__name__
         has = {method for method in _PROBES if await _is_there(store, method)}
     # Not before the rest is known to be there: others need not be ready for a second one.

@@ -1,7 +1,4 @@
-"""Owns `check_transport`, which checks that a transport keeps its contract, in the order of its text.
-
-How a clause is checked and reported is in `contract`.
-"""
+"""`check_transport`, which checks that a transport keeps its contract, in the order of its text."""
 
 from __future__ import annotations
 
@@ -29,8 +26,6 @@ from outrider.wire import UnknownMessage
 
 if TYPE_CHECKING:
     from outrider.testing._contracts.contract import Make
-
-__all__ = ["Bench", "ECHOING", "FAILING", "STUCK", "check_transport", "together", "told_bytes"]
 
 
 class Bench:

@@ -1,7 +1,4 @@
-"""Owns `Faulty`, a transport on which things go wrong as planned, the plan, and what each fault does.
-
-Works around any transport.
-"""
+"""`Faulty`, a transport on which things go wrong as planned, the plan, and what each fault does."""
 
 from __future__ import annotations
 
@@ -28,20 +25,6 @@ if TYPE_CHECKING:
 
     from outrider.command import Command
     from outrider.errors import OutriderError
-
-__all__ = [
-    "Direction",
-    "Fault",
-    "FaultKind",
-    "Faults",
-    "Faulty",
-    "KINDS",
-    "Mangler",
-    "Pause",
-    "Places",
-    "Step",
-    "random_faults",
-]
 
 
 Direction: TypeAlias = Literal["inbound", "outbound"]

@@ -1,7 +1,4 @@
-"""Owns `record` and `replay`: sessions written to a file, and played again from it without a program.
-
-Does not know the file's format, nor how a run is played.
-"""
+"""`record` and `replay`: sessions written to a file, and played again from it without a program."""
 
 from __future__ import annotations
 
@@ -21,8 +18,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from outrider.transports import TimelineEntry
-
-__all__ = ["Replay", "conversation", "record", "replay"]
 
 
 PATIENCE: Final = 30.0

@@ -1,11 +1,9 @@
-"""Owns `Player`, a recorded run that is played: what is compared with what, and how a difference is shown.
-
-Does not read recordings.
-"""
+"""`Player`, a recorded run that is played: what is compared with what, and how a difference is shown."""
 
 from __future__ import annotations
 
 import difflib
+import operator
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
@@ -32,8 +30,6 @@ from outrider.wire import Json, JsonObject, encode
 
 if TYPE_CHECKING:
     from outrider.transports import TraceRecord, TraceRun
-
-__all__ = ["Ignored", "Player", "ReplayMismatch", "aligned", "is_same", "key_of", "read_ignored", "with_ids"]
 
 
 Ignored: TypeAlias = tuple[tuple[str, ...], ...]
@@ -104,58 +100,49 @@ class _Leeway(NamedTuple):
     """Whether a `***` stands for a secret; else it was said."""
 
 
-def _leeway(expected: Json, ignored: Ignored, is_masked: bool) -> _Leeway:
-    kind = str(expected.get("type")) if isinstance(expected, dict) else ""
-    return _Leeway((*ignored, *_VOLATILE.get(kind, ())), is_masked)
-
-
 def is_same(expected: JsonObject, actual: JsonObject, ignored: Ignored, *, is_masked: bool) -> bool:
     """Whether a frame is the recorded one, but for what is made up in each run, what is ignored, and secrets
     if some were hidden in it."""
-    return _is_same(expected, actual, (), _leeway(expected, ignored, is_masked))
+    return aligned(expected, actual, ignored, is_masked=is_masked) is expected
 
 
-def _is_same(expected: object, actual: object, path: tuple[str, ...], leeway: _Leeway) -> bool:
+def aligned(expected: Json, actual: Json, ignored: Ignored, *, is_masked: bool) -> Json:
+    """What was said, with what is not compared as it was recorded, so that the rest can be seen; what was
+    recorded itself if nothing else differs."""
+    kind = str(expected.get("type")) if isinstance(expected, dict) else ""
+    leeway = _Leeway((*ignored, *_VOLATILE.get(kind, ())), is_masked)
+    return cast("Json", _aligned(expected, actual, (), leeway))
+
+
+def _aligned(expected: object, actual: object, path: tuple[str, ...], leeway: _Leeway) -> object:
     if path and any(_leads_to(place, path) for place in leeway.ignored):
-        return True
+        return expected
     if isinstance(expected, dict) and isinstance(actual, dict):
         theirs, ours = cast("JsonObject", expected), cast("JsonObject", actual)
-        return all(
-            _is_same(theirs.get(key, _Missing), ours.get(key, _Missing), (*path, key), leeway)
-            for key in theirs.keys() | ours.keys()
-        )
+        found: dict[str, object] = {}
+        for key in (*ours, *(key for key in theirs if key not in ours)):
+            made = _aligned(theirs.get(key, _Missing), ours.get(key, _Missing), (*path, key), leeway)
+            if made is not _Missing:
+                found[key] = made
+        is_whole = found.keys() == theirs.keys() and all(found[key] is theirs[key] for key in theirs)
+        return theirs if is_whole else found
     if isinstance(expected, list) and isinstance(actual, list):
         items, others = cast("list[object]", expected), cast("list[object]", actual)
-        return len(items) == len(others) and all(
-            _is_same(one, other, (*path, str(number)), leeway)
-            for number, (one, other) in enumerate(zip(items, others, strict=True))
-        )
+        pairs = enumerate(zip(items, others, strict=False))
+        made_items = [_aligned(one, other, (*path, str(n)), leeway) for n, (one, other) in pairs]
+        made_items += others[len(items) :]
+        is_whole = len(items) == len(others) and all(map(operator.is_, made_items, items))
+        return items if is_whole else made_items
+    # Neither is a container here, or only one is, which pyright cannot tell.
+    equal = _is_equal(expected, actual, leeway)  # pyright: ignore[reportUnknownArgumentType]
+    return expected if equal else actual  # pyright: ignore[reportUnknownVariableType]
+
+
+def _is_equal(expected: object, actual: object, leeway: _Leeway) -> bool:
     if isinstance(expected, str) and leeway.is_masked and MASK in expected:
         return actual is not _Missing and _fits_mask(expected, actual)
     # Not `1 == True`; but numbers are the same however they are written.
     return isinstance(expected, bool) == isinstance(actual, bool) and expected == actual
-
-
-def aligned(expected: Json, actual: Json, ignored: Ignored, *, is_masked: bool) -> Json:
-    """What was said, with what is not compared as it was recorded, so that the rest can be seen."""
-    return cast("Json", _aligned(expected, actual, (), _leeway(expected, ignored, is_masked)))
-
-
-def _aligned(expected: object, actual: object, path: tuple[str, ...], leeway: _Leeway) -> object:
-    if path and _is_same(expected, actual, path, leeway):
-        return expected
-    if isinstance(expected, dict) and isinstance(actual, dict):
-        theirs, ours = cast("JsonObject", expected), cast("JsonObject", actual)
-        found = {key: _aligned(theirs.get(key, _Missing), ours[key], (*path, key), leeway) for key in ours}
-        left = {key: value for key, value in theirs.items() if key not in found}
-        return found | {k: v for k, v in left.items() if _is_same(v, _Missing, (*path, k), leeway)}
-    if isinstance(expected, list) and isinstance(actual, list):
-        items, others = cast("list[object]", expected), cast("list[object]", actual)
-        pairs = enumerate(zip(items, others, strict=False))
-        return [_aligned(one, other, (*path, str(n)), leeway) for n, (one, other) in pairs] + others[
-            len(items) :
-        ]
-    return actual
 
 
 class _Missing:
@@ -318,6 +305,17 @@ class Player(Transport):
         )
 
     # The transport.
+
+    @property
+    def agent_version(self) -> str | None:
+        """The version of Claude Code that was recorded: what is sent to it depends on it."""
+        for record in self.run.records:
+            frame = record.frame if record.direction == "cli->host" else None
+            answer = _fields(_fields(_fields(frame).get("response")).get("response"))
+            said = _fields(frame).get("claude_code_version") or answer.get("claude_code_version")
+            if isinstance(said, str):
+                return said
+        return None
 
     async def connect(self) -> None:
         """Begin. Raises `TransportClosed` after `close`, `UsageError` for a recording that is not whole."""

@@ -1,7 +1,4 @@
-"""Owns scripts in files: YAML and JSON, with the same words as in Python, and Python itself.
-
-Does not play them.
-"""
+"""Scripts in files: YAML and JSON, with the same words as in Python, and Python itself."""
 
 from __future__ import annotations
 
@@ -50,8 +47,6 @@ from outrider.testing._script.steps import (
 if TYPE_CHECKING:
     from outrider.testing._script.script import Item, Scripted, ScriptSource
     from outrider.testing._script.steps import Step
-
-__all__ = ["ItemReader", "KEYS", "Misplaced", "read_script"]
 
 
 _MESSAGE: Final = {

@@ -1,7 +1,4 @@
-"""Owns `Script`, what a model says in a test: words, expectations, and which step is for which request.
-
-Does not play the steps: an API does, or the simulated agent.
-"""
+"""`Script`, what a model says in a test: words, expectations, and which step is for which request."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 import msgspec
 
 from outrider._display import plain
-from outrider.errors import OptionsError
+from outrider.errors import OptionsError, OutriderError
 from outrider.options._tool_names import ambiguous, names_in, tool_name, tools_named
 from outrider.testing._api.requests import Request, blocks_of, text_of
 from outrider.testing._script.samples import sample
@@ -38,33 +35,6 @@ if TYPE_CHECKING:
 
     from outrider.wire import JsonObject
 
-__all__ = [
-    "Automatic",
-    "Check",
-    "Expectation",
-    "ExpectationFailed",
-    "Item",
-    "Match",
-    "NOT_OURS",
-    "OUTPUT_TOOL",
-    "STEPS",
-    "Script",
-    "ScriptSource",
-    "Scripted",
-    "When",
-    "ask_question",
-    "background_task",
-    "checked_items",
-    "exit_plan_mode",
-    "expect",
-    "found",
-    "resolved",
-    "started",
-    "structured",
-    "subagent",
-    "when",
-]
-
 
 STEPS: Final = (Answer, Failure, Hang, Drop)
 
@@ -79,6 +49,8 @@ _LONGEST = 2000
 
 class ExpectationFailed(AssertionError):
     """A request was not as `expect` says: what was expected, and what came."""
+
+    __module__ = "outrider.testing"
 
     def __str__(self) -> str:
         return plain(super().__str__())
@@ -523,15 +495,23 @@ class Script:
         with self._lock:
             return tuple(self._main.steps)
 
-    def check(self) -> None:
-        """Raise the first of `errors`, if there is one, with a note of the others."""
+    def check(self, *, after: BaseException | None = None) -> None:
+        """Raise the first of `errors`, if there is one, with a note of the others.
+
+        It takes the place of the failure of a turn, and becomes a note of any other `after`, which counts
+        more.
+        """
         with self._lock:
             if not self.errors:
                 return
             error, *others = self.errors
+        if not isinstance(after, OutriderError | None):
+            after.add_note(f"The script of the agent objects, too: {error}")
+            return
         for other in others:
             error.add_note(f"Also: {other!r}")
-        raise error
+        # The failure of the turn says the same, in the words of an API.
+        raise error from None
 
     def _conversation(self, request: Request) -> _Conversation:
         """The conversation that a request belongs to."""

@@ -1,7 +1,4 @@
-"""Owns the steps of a script: what a model answers, as plain values and as messages of the API.
-
-Does not send them anywhere.
-"""
+"""The steps of a script: what a model answers, as plain values and as messages of the API."""
 
 from __future__ import annotations
 
@@ -22,34 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from outrider.testing._script.script import Item
-
-__all__ = [
-    "Answer",
-    "Block",
-    "CREDIT_TOO_LOW",
-    "Drop",
-    "Event",
-    "Failure",
-    "Gate",
-    "Hang",
-    "PROMPT_TOO_LONG",
-    "Step",
-    "Text",
-    "Thinking",
-    "ToolUse",
-    "answer",
-    "count_pieces",
-    "drop",
-    "events_of",
-    "fail",
-    "hang",
-    "message_of",
-    "refuse",
-    "say",
-    "split",
-    "think",
-    "use_tool",
-]
 
 
 class Gate:

@@ -1,7 +1,4 @@
-"""Owns the values that the parts of the simulated agent hand to each other, and what they see of a run.
-
-Does nothing itself: `run` does, and the parts that are named here.
-"""
+"""The values that the parts of the simulated agent hand to each other."""
 
 from __future__ import annotations
 
@@ -12,34 +9,11 @@ import secrets
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import Final, cast
 
 import msgspec
 
 from outrider.wire import Json, JsonObject
-
-if TYPE_CHECKING:
-    from anyio.abc import TaskGroup
-
-    from outrider.testing._simulator.program import Invocation
-
-__all__ = [
-    "Outcome",
-    "Refused",
-    "RunContext",
-    "ToolCall",
-    "ToolFailed",
-    "ToolSpec",
-    "Unusable",
-    "as_list",
-    "as_object",
-    "blocks_of",
-    "check_input",
-    "covers_tool",
-    "no_such_tool",
-    "pick",
-    "wrong_input",
-]
 
 
 class Refused(Exception):
@@ -102,12 +76,11 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
             content = f"({tool} completed with no output)"
         links = [block for block in given if block.get("type") == "resource_link"]
         fields = ("uri", "name", "title", "description", "mimeType")
-        more: JsonObject = {
-            "_meta": result.get("_meta"),
-            "structuredContent": structured,
-            "resourceLinks": [pick(link, *fields) for link in links] or None,
-        }
-        more = {name: value for name, value in more.items() if value is not None}
+        more = present(
+            _meta=result.get("_meta"),
+            structuredContent=structured,
+            resourceLinks=[pick(link, *fields) for link in links] or None,
+        )
         return cls(content=content, detail={"content": detail, **more} if more else detail)
 
 
@@ -147,37 +120,6 @@ def _text(text: str) -> JsonObject:
     return {"type": "text", "text": text}
 
 
-class RunContext(Protocol):
-    """A run of the simulated program, as its parts see it. One event loop, one thread."""
-
-    invocation: Invocation
-    """The command line, read."""
-    environment: Mapping[str, str]
-    cwd: Path
-    config_dir: Path
-    version: str
-    model: str
-    permission_mode: str
-    session_id: str
-    transcript_path: Path
-    tasks: TaskGroup
-    """For what goes on beside a turn. It is cancelled when the program ends."""
-    initialize: JsonObject | None
-    """The first request of the host, as sent; None if it sent none."""
-
-    def say(self, frame: JsonObject) -> None:
-        """Write a frame. `uuid` and `session_id` are added if it has none and is not a control frame."""
-        ...
-
-    async def ask(self, subtype: str, fields: JsonObject) -> JsonObject:
-        """Ask the host, and wait for its answer. Cancelled, the request is taken back. Raises `Refused`."""
-        ...
-
-    def complain(self, line: str) -> None:
-        """Write a line to stderr."""
-        ...
-
-
 def as_object(value: object) -> JsonObject:
     """An object; an empty one for anything else."""
     return cast("JsonObject", value) if isinstance(value, dict) else {}
@@ -193,9 +135,21 @@ def pick(value: JsonObject, *names: str) -> JsonObject:
     return {name: value[name] for name in names if name in value}
 
 
+def present(**fields: object) -> JsonObject:
+    """The fields that are not None."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
 def blocks_of(message: Mapping[str, object]) -> list[JsonObject]:
     """The content blocks of a message; none if its content is a text."""
     return [as_object(block) for block in as_list(message.get("content")) if isinstance(block, dict)]
+
+
+def text_of(message: JsonObject) -> str:
+    """The texts of a message."""
+    if isinstance(content := message.get("content"), str):
+        return content
+    return "\n".join(str(block["text"]) for block in blocks_of(message) if block.get("type") == "text")
 
 
 def covers_tool(rule: str, name: str) -> bool:

@@ -1,7 +1,4 @@
-"""Owns the frames of the program: their form, the lists in them, and what a run has used of tokens and money.
-
-Does not decide when a frame is written.
-"""
+"""The frames of the program: their form, the lists in them, and what a run has used of tokens and money."""
 
 from __future__ import annotations
 
@@ -12,40 +9,6 @@ from uuid import uuid4
 import msgspec
 
 from outrider.wire import JsonObject
-
-__all__ = [
-    "AGENTS",
-    "CAPABILITIES",
-    "COMMANDS",
-    "INITIALIZE_CAPABILITIES",
-    "INTERRUPTED",
-    "INTERRUPTED_TOOL",
-    "Meter",
-    "OUTPUT_STYLES",
-    "SKILLS",
-    "Speaker",
-    "Tally",
-    "assistant",
-    "attachment",
-    "commands",
-    "PLUGINS",
-    "displayed",
-    "informational",
-    "lifecycle",
-    "models",
-    "now",
-    "reminder",
-    "replay",
-    "resolve",
-    "state_changed",
-    "stop_hook_error",
-    "stream_event",
-    "subagent_stats",
-    "synthetic",
-    "tool_result",
-    "user",
-]
-
 
 DEFAULT_MODEL: Final = "claude-opus-5-5"
 """The model of a session that names none."""
@@ -96,78 +59,42 @@ def displayed(name: str) -> str:
 
 def models() -> list[JsonObject]:
     """The models that can be chosen."""
-    found: list[JsonObject] = []
-    for alias, name in _ALIASES.items():
-        shown = "Default (recommended)" if alias == "default" else alias.capitalize()
-        model: JsonObject = {
+    return [
+        {
             "value": alias,
             "resolvedModel": name,
-            "displayName": shown,
+            "displayName": "Default (recommended)" if alias == "default" else alias.capitalize(),
             "description": displayed(name),
             "supportsEffort": True,
             "supportedEffortLevels": ["low", "medium", "high", "xhigh", "max"],
             "supportsAdaptiveThinking": True,
+            "supportsAutoMode": True,
+            "supportsThinkingOff": False,
         }
-        if alias not in ("sonnet", "haiku"):
-            model["supportsFastMode"] = True
-        found.append(model | {"supportsAutoMode": True, "supportsThinkingOff": False})
-    return found
+        for alias, name in _ALIASES.items()
+    ]
 
 
-SKILLS: Final = (
-    *("deep-research", "dataviz", "update-config", "verify", "debug", "code-review", "simplify", "batch"),
-    *("fewer-permission-prompts", "doctor", "loop", "claude-api", "workflow-authoring", "run"),
-    *("run-skill-generator", "plugin-authoring"),
-)
+SKILLS: Final = ("code-review", "debug", "simplify", "verify")
 COMMANDS: Final = {
-    "agents": "",
-    "auto-mode-setup": "",
-    "autocompact": "[auto|<tokens>]",
     "clear": "[name]",
-    "color": "",
     "compact": "<instructions>",
-    "config": "key=value",
-    "output-style": "[style]",
     "context": "",
-    "effort": "<level>",
-    "fast": "[on|off]",
-    "focus": "[on|off]",
-    "heapdump": "",
-    "init": "",
-    "mcp": "",
     "model": "<model>",
-    "reload-plugins": "[--force]",
-    "reload-skills": "",
     "rename": "[name]",
-    "security-review": "",
     "usage": "",
-    "insights": "",
-    "recap": "",
-    "goal": "",
-    "list-agents": "",
-    "team-onboarding": "",
 }
-"""Commands, and what each takes."""
-
-_OTHER_NAMES: Final = {
-    "clear": ["reset", "new"],
-    "config": ["settings"],
-    "rename": ["name"],
-    "usage": ["cost", "stats"],
-}
+"""Some of the program's commands, and what each takes."""
 
 
 def commands() -> list[JsonObject]:
     """All that can be called with a slash, skills first."""
+    told = dict.fromkeys(SKILLS, "") | COMMANDS
     found: list[JsonObject] = [
-        {"name": name, "description": f"The skill {name}.", "argumentHint": "", "builtin": True}
-        for name in SKILLS
+        {"name": name, "description": f"/{name}", "argumentHint": hint, "builtin": True}
+        for name, hint in told.items()
     ]
-    for name, hint in COMMANDS.items():
-        command: JsonObject = {"name": name, "description": f"/{name}", "argumentHint": hint}
-        if name in _OTHER_NAMES:
-            command["aliases"] = _OTHER_NAMES[name]
-        found.append(command | {"builtin": True})
+    found[len(SKILLS)]["aliases"] = ["reset", "new"]
     return found
 
 

@@ -1,47 +1,29 @@
-"""Owns how the program asks its model, which a script plays: requests, retries, and the streamed answer.
-
-Does not decide what the model says.
-"""
+"""How the program asks its model, which a script plays: requests, tries, and failures of the API."""
 
 from __future__ import annotations
 
-import base64
 import secrets
 import threading
-import time
 from typing import TYPE_CHECKING, Final
 
 import anyio
 import anyio.from_thread
 import anyio.lowlevel
 import anyio.to_thread
+import msgspec
 
-from outrider.testing._api.requests import Request
-from outrider.testing._script.steps import (
-    CREDIT_TOO_LOW,
-    Answer,
-    Drop,
-    Failure,
-    Gate,
-    Hang,
-    Thinking,
-    ToolUse,
-    count_pieces,
-    events_of,
-    message_of,
-    say,
-)
+from outrider.testing._api.requests import Request, RequestLog
+from outrider.testing._script.steps import CREDIT_TOO_LOW, Answer, Drop, Failure, Gate, Hang, message_of
 from outrider.testing._simulator import frames
 from outrider.wire import JsonObject
 
 if TYPE_CHECKING:
-    from outrider.testing._api.requests import RequestLog
     from outrider.testing._script.script import Script
     from outrider.testing._script.steps import Step
     from outrider.testing._simulator.model_loop import ModelLoop
+    from outrider.testing._simulator.program import RemoteScript
     from outrider.testing._simulator.run import Run
 
-__all__ = ["ApiError", "Hanging", "Model"]
 
 _FIRST_DELAY: Final = 500
 _LONGEST_DELAY: Final = 32_000
@@ -49,7 +31,6 @@ _RETRIED: Final = (401, 408, 409, 429)
 _PAUSE_SECONDS: Final = 0.02
 _LONG_PAUSE_SECONDS: Final = 0.25
 _OVERLOADS_BEFORE_FALLBACK: Final = 3
-_CHARACTERS_PER_TOKEN: Final = 4
 _RETRY_KINDS: Final = {401: "authentication_failed", 429: "rate_limit", 529: "overloaded"}
 """`error` of `api_retry`, by status."""
 _NO_MODEL: Final = (
@@ -83,6 +64,14 @@ class Hanging:
         gate.open()
 
 
+class ModelSource(msgspec.Struct, frozen=True):
+    """Where the model's answers come from, and what it was asked; shared by all runs of one agent."""
+
+    script: Script | RemoteScript
+    requests: RequestLog = msgspec.field(default_factory=RequestLog)
+    hanging: Hanging = msgspec.field(default_factory=Hanging)
+
+
 class ApiError(Exception):
     """The API has failed for good; the turn ends with this."""
 
@@ -91,34 +80,28 @@ class ApiError(Exception):
         text: str,
         *,
         error: str,
-        status: int | None = None,
-        type: str | None = None,
-        api_error: str | None = None,
         terminal: str = "api_error",
         request_id: str | None = None,
+        stop_details: JsonObject | None = None,
+        facts: JsonObject | None = None,
+        more: JsonObject | None = None,
     ) -> None:
         super().__init__(text)
-        self.text = text
-        self.error = error
-        self.status = status
-        self.type = type
-        self.api_error = api_error
-        self.terminal = terminal
-        self.request_id = request_id
-        self.cut: str | None = None
-        self.stop_details: dict[str, object] | None = None
-        self.refused_message_id: str | None = None
-
-    @property
-    def stop_reason(self) -> str:
-        return "stop_sequence" if self.stop_details is None else "refusal"
+        self.text, self.error, self.terminal, self.request_id = text, error, terminal, request_id
+        self.stop_details = stop_details
+        self.stop_reason = "stop_sequence" if stop_details is None else "refusal"
+        self.facts: JsonObject = facts or {}
+        """What the message and the result say of it."""
+        self.more: JsonObject = more or {}
+        """What only the message says."""
 
     @classmethod
     def of(cls, step: Failure | Drop, *, model: str, request_id: str) -> ApiError:
         """What the program says of a failure that it does not try again, or not any more."""
         if isinstance(step, Drop):
-            return cls(_DROPPED, error="server_error", api_error="connection_failed")
-        status, message, terminal = step.status, step.message, "api_error"
+            return cls(_DROPPED, error="server_error", facts={"api_error": "connection_failed"})
+        status, message = step.status, step.message
+        terminal = "image_error" if status == 413 else "api_error"
         text, error = f"API Error: {status} {message}", "unknown"
         if status in _FAILURES:
             text, error = _FAILURES[status]
@@ -129,51 +112,37 @@ class ApiError(Exception):
             text, error = "Credit balance is too low", "billing_error"
         elif message.startswith("prompt is too long"):
             text, error, terminal = "Prompt is too long", "invalid_request", "prompt_too_long"
-        if status == 413:
-            terminal = "image_error"
-        return cls(text, error=error, status=status, type=step.type, terminal=terminal, request_id=request_id)
-
-
-class _Failed(Exception):
-    """A request came to nothing."""
-
-    def __init__(self, step: Failure | Drop) -> None:
-        super().__init__(step)
-        self.step = step
+        facts: JsonObject = {"api_error_status": status, "api_error_type": step.type}
+        return cls(text, error=error, terminal=terminal, request_id=request_id, facts=facts)
 
 
 class Model:
     """The scripted model of one run."""
 
-    def __init__(self, run: Run, script: Script, requests: RequestLog, hanging: Hanging) -> None:
-        self._run, self._script, self._requests, self._hanging = run, script, requests, hanging
+    def __init__(self, run: Run, source: ModelSource) -> None:
+        self._run, self._source = run, source
         # Ids of one run must differ from those of the next, which may go on with the same session.
         self._mark = secrets.token_hex(4)
         self._count = 0
 
-    def _next_id(self) -> str:
-        self._count += 1
-        return f"{self._mark}{self._count:04}"
-
-    async def answer(self, loop: ModelLoop) -> JsonObject:
-        """Ask for the next message, and hand its blocks to the conversation as they are finished.
+    async def answer(self, loop: ModelLoop) -> tuple[Answer, JsonObject, str]:
+        """The next message: its step, its body, and the id of the request. Tries as often as the program.
 
         Raises `ApiError` if the API fails for good.
         """
         run, attempt, overloads = self._run, 0, 0
-        began, max_retries = time.monotonic(), run.introspection.max_retries
-        if loop.speaker.is_main and run.invocation.include_partial_messages:
-            status: JsonObject = {"type": "system", "subtype": "status", "status": "requesting"}
-            run.say(status | loop.marks("user_message_uuids"))
+        max_retries = run.introspection.max_retries
         while True:
-            id = self._next_id()
-            try:
-                body = await self._play(await self._take(loop), loop, id)
-            except _Failed as failed:
-                step = failed.step
-            else:
-                run.meter.api_ms += int((time.monotonic() - began) * 1000)
-                return body
+            self._count += 1
+            id = f"{self._mark}{self._count:04}"
+            step = await self._take(loop)
+            while isinstance(step, Hang):
+                await wait_at(self._source.hanging.gate)
+                step = step.then or Drop()
+            if isinstance(step, Answer):
+                return step, message_of(step, id=f"msg_{id}", model=loop.model), f"req_{id}"
+            if step.after is not None:
+                loop.say_beginning(step.after, f"msg_{id}")
             overloads += isinstance(step, Failure) and step.status == 529
             fallback = next(map(frames.resolve, run.invocation.fallback_model), loop.model)
             if overloads >= _OVERLOADS_BEFORE_FALLBACK and fallback != loop.model:
@@ -187,18 +156,6 @@ class Model:
             if isinstance(step, Drop) or step.after is None:
                 run.say(_retry(step, attempt, max_retries))
                 await anyio.sleep(_pause(step))
-
-    async def text(self, loop: ModelLoop) -> str:
-        """Ask beside the conversation, and give only what the model says. Raises `ApiError`."""
-        id, step = self._next_id(), await self._take(loop)
-        if isinstance(step, Hang):
-            await _wait_at(self._hanging.gate)
-            step = step.then or Drop()
-        if not isinstance(step, Answer):
-            raise ApiError.of(step, model=loop.model, request_id=f"req_{id}")
-        body = message_of(step, id=f"msg_{id}", model=loop.model)
-        loop.count(body)
-        return "".join(block["text"] for block in body["content"] if block["type"] == "text")
 
     def _fall_back(self, loop: ModelLoop, model: str) -> None:
         names = frames.displayed(model), frames.displayed(loop.model)
@@ -235,114 +192,11 @@ class Model:
         request = Request(kind="main" if speaker.is_main else "subagent", body=body, headers=headers)
 
         def take() -> Step:
-            self._requests.add(request)
-            return self._script.take(request)
+            self._source.requests.add(request)
+            return self._source.script.take(request)
 
         # In a thread: a function of the user's may take its time. What is asked has also taken its step.
         return await anyio.to_thread.run_sync(take, abandon_on_cancel=True)
-
-    async def _play(self, step: Step, loop: ModelLoop, id: str) -> JsonObject:
-        if isinstance(step, Hang):
-            await _wait_at(self._hanging.gate)
-            step = step.then or Drop()
-        if isinstance(step, Answer):
-            return await self._stream(step, loop, id)
-        if isinstance(step, Hang):
-            return await self._play(step, loop, id)
-        if step.after is not None:
-            # The beginning of a message, which is thrown away.
-            answer = say(step.after)
-            body = message_of(answer, id=f"msg_{id}", model=loop.model)
-            for event in events_of(answer, body):
-                self._say_event(loop, event.data, body)
-                if event.is_piece:
-                    break
-        raise _Failed(step)
-
-    async def _stream(self, answer: Answer, loop: ModelLoop, id: str) -> JsonObject:
-        body = message_of(answer, id=f"msg_{id}", model=loop.model)
-        # An answer that is too short is held before its end.
-        held_at = -1 if answer.gate is None else min(answer.gate.after, count_pieces(answer))
-        passed, thought, began = 0, 0, 0.0
-        if answer.gate is not None and held_at == 0:
-            await _wait_at(answer.gate)
-        loop.begin_message(body, f"req_{id}")
-        for event, is_piece in events_of(answer, body):
-            index: int | None = event.get("index")
-            block = None if index is None else answer.blocks[index]
-            is_thinking = isinstance(block, Thinking)
-            extra: JsonObject = {"thinking_display": "updates"} if is_thinking else {}
-            match event["type"]:
-                case "content_block_start":
-                    whole: JsonObject = body["content"][index]
-                    if isinstance(block, ToolUse) and block.result is not None:
-                        self._run.scripted_results[whole["id"]] = block.result
-                    began, thought = time.monotonic(), 0
-                    loop.begin_block()
-                case "content_block_delta":
-                    if is_piece and answer.delay:
-                        await anyio.sleep(answer.delay)
-                    thought += self._say_thinking(loop, event["delta"], thought)
-                    extra = extra if is_piece else {}
-                case "content_block_stop":
-                    fields: JsonObject = {}
-                    if is_thinking and loop.speaker.is_main:
-                        fields = {"thinking_duration_ms": int((time.monotonic() - began) * 1000), **extra}
-                    whole = body["content"][index]
-                    loop.finish_block(whole, fields, shown=await loop.displayed(whole))
-                    extra = {}
-                case _:
-                    pass
-            self._say_event(loop, event, body, **extra)
-            if is_piece:
-                loop.add_piece(event["delta"].get("text", ""))
-                passed += 1
-                if answer.gate is not None and passed == held_at:
-                    await _wait_at(answer.gate)
-            elif event["type"] == "content_block_stop":
-                # What is called begins before the next block is there.
-                await anyio.lowlevel.checkpoint()
-        loop.finish_message(body)
-        return body
-
-    def _say_thinking(self, loop: ModelLoop, delta: JsonObject, so_far: int) -> int:
-        """Tell how much was thought; gives the tokens of this piece. A valid signature counts as one."""
-        text = delta.get("thinking", "" if _is_signature(delta.get("signature")) else None)
-        if text is None or not loop.speaker.is_main:
-            return 0
-        tokens = -(-len(text) // _CHARACTERS_PER_TOKEN) or int("signature" in delta)
-        self._run.say(
-            {
-                "type": "system",
-                "subtype": "thinking_tokens",
-                "estimated_tokens": so_far + tokens,
-                "estimated_tokens_delta": tokens,
-                **loop.marks("user_message_uuid"),
-            }
-        )
-        return tokens
-
-    def _say_event(self, loop: ModelLoop, event: JsonObject, body: JsonObject, **fields: object) -> None:
-        if not (loop.speaker.is_main and self._run.invocation.include_partial_messages):
-            return
-        if event["type"] == "message_start":
-            marks = loop.first_marks()
-            fields |= {"ttft_ms": 1, "thinking_display": "updates"} | marks
-            if marks:
-                fields["owed_rows"] = []
-        fields["api_message_id"] = body["id"]
-        self._run.say(frames.stream_event(event, **fields))
-
-    def abandon(self, loop: ModelLoop, body: JsonObject, open_block: int | None) -> None:
-        """Write the end of a stream that was cut off, which the program makes up."""
-        more: JsonObject = {}
-        if open_block is not None:
-            self._say_event(loop, {"type": "content_block_stop", "index": open_block}, body)
-            more["abandoned_blocks"] = {"api_message_id": body["id"], "from_block_index": open_block + 1}
-        delta: JsonObject = dict.fromkeys(("container", "stop_details", "stop_reason", "stop_sequence"))
-        ending: JsonObject = {"type": "message_delta", "context_management": None, "delta": delta}
-        self._say_event(loop, {**ending, "usage": {**body["usage"], "output_tokens": 1}}, body)
-        self._say_event(loop, {"type": "message_stop"}, body, **more)
 
 
 def _retry(step: Failure | Drop, attempt: int, max_retries: int) -> JsonObject:
@@ -377,14 +231,7 @@ def _pause(step: Failure | Drop) -> float:
     return _LONG_PAUSE_SECONDS if isinstance(step, Failure) and step.status == 401 else _PAUSE_SECONDS
 
 
-def _is_signature(value: object) -> bool:
-    try:
-        return isinstance(value, str) and bool(base64.b64decode(value, validate=True))
-    except ValueError:
-        return False
-
-
-async def _wait_at(gate: Gate) -> None:
+async def wait_at(gate: Gate) -> None:
     """Wait until somebody opens the gate, from any thread."""
     opened, token, thread = anyio.Event(), anyio.lowlevel.current_token(), threading.get_ident()
 

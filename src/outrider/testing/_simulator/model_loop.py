@@ -1,10 +1,8 @@
-"""Owns a conversation with the model, round by round: the user's, or a subagent's.
-
-Does not begin or end turns.
-"""
+"""A conversation with the model, round by round: the user's, or a subagent's."""
 
 from __future__ import annotations
 
+import base64
 import json
 import time
 from collections.abc import Callable
@@ -15,93 +13,19 @@ import anyio
 import msgspec
 
 from outrider.handlers._tools.shape_errors import JsonSchema
+from outrider.testing._script.steps import Thinking, ToolUse, count_pieces, events_of, message_of, say
 from outrider.testing._simulator import frames
 from outrider.testing._simulator.context import Outcome, ToolCall, ToolFailed, ToolSpec, as_object
 from outrider.testing._simulator.frames import Tally, displayed, reminder
-from outrider.testing._simulator.model import ApiError
+from outrider.testing._simulator.model import ApiError, wait_at
 from outrider.testing._simulator.tools.calls import Calls
 from outrider.wire import JsonObject
 
 if TYPE_CHECKING:
     from outrider.testing._simulator.run import Run
 
-__all__ = ["Ended", "ModelLoop", "check_schema"]
 
-
-_STOPPED: Final = (
-    "Your response above was stopped by a safeguard. Go on in another way, or say what you cannot do."
-)
-_OTHER_MODELS: Final = {"cyber": "claude-opus-4-8"}
-"""What goes on, by what was refused."""
-_OTHER_MODEL: Final = "claude-opus-5"
-
-
-class _Refusals:
-    """The refusals of one conversation."""
-
-    def __init__(self, run: Run, loop: ModelLoop) -> None:
-        self._run, self._loop = run, loop
-        self._count = 0
-
-    def take(self, body: JsonObject, request_id: str, prompt_uuid: str | None) -> None:
-        """Take a message that is a refusal: the conversation goes on. Raises `ApiError` if it cannot."""
-        loop = self._loop
-        details: JsonObject = body.get("stop_details") or {}
-        facts: JsonObject = {
-            "request_id": request_id,
-            "api_refusal_category": details.get("category"),
-            "api_refusal_explanation": details.get("explanation"),
-            "refused_user_message_uuid": prompt_uuid,
-        }
-        self._count += 1
-        loop.safety_stops += 1
-        shown = displayed(loop.model)
-        if self._count == 1 and body["content"]:
-            text = f"{shown}'s safeguards stopped the response above · continuing once with that noted"
-            self._run.say(frames.informational(text, "notice"))
-            loop.tell_model(_STOPPED, refused_message_id=body["id"])
-            return
-        other = _OTHER_MODELS.get(str(details.get("category")), _OTHER_MODEL)
-        if self._count <= 2 and loop.model not in (*_OTHER_MODELS.values(), other):
-            self._fall_back(other, facts)
-            return
-        self._give_up(body, details, facts)
-
-    def _fall_back(self, other: str, facts: JsonObject) -> None:
-        loop = self._loop
-        self._count = 2
-        shown = displayed(loop.model)
-        self._run.say(
-            {
-                "type": "system",
-                "subtype": "model_refusal_fallback",
-                "trigger": "refusal",
-                "direction": "retry",
-                "scope": "session",
-                "original_model": loop.model,
-                "fallback_model": other,
-                **facts,
-                "retracted_message_uuids": loop.retract(),
-                "content": f"{shown}'s safeguards flagged this session; {displayed(other)} goes on.",
-            }
-        )
-        loop.model = other
-
-    def _give_up(self, body: JsonObject, details: JsonObject, facts: JsonObject) -> None:
-        loop = self._loop
-        told: JsonObject = {"type": "system", "subtype": "model_refusal_no_fallback"}
-        self._run.say(told | {"original_model": loop.model, **facts, "content": ""})
-        text = f"{displayed(loop.model)}'s safeguards flagged this message. Change it, or use another model."
-        error = ApiError(f"API Error: {text}", error="invalid_request", request_id=str(facts["request_id"]))
-        error.stop_details = {
-            "type": "refusal",
-            "category": details.get("category"),
-            "explanation": details.get("explanation"),
-        }
-        error.refused_message_id = body["id"]
-        raise error
-
-
+_CHARACTERS_PER_TOKEN: Final = 4
 _OUTPUT_TRIES: Final = 5
 _CUT_OFF_TRIES: Final = 3
 _NUDGE: Final = (
@@ -109,6 +33,12 @@ _NUDGE: Final = (
     "Call this tool now."
 )
 _GO_ON: Final = "Output token limit hit. Resume directly where you stopped, without an apology or a recap."
+_STOPPED: Final = (
+    "Your response above was stopped by a safeguard. Go on in another way, or say what you cannot do."
+)
+_CYBER_MODEL: Final = "claude-opus-4-8"
+_OTHER_MODEL: Final = "claude-opus-5"
+"""What goes on after a refusal; the one above, if that is about attacks on computers."""
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,8 +49,8 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     error: ApiError | None = None
     errors: tuple[str, ...] = ()
     deferred: ToolCall | None = None
-    output: object = None
-    has_output: bool = False
+    fields: JsonObject = {}
+    """What the result has besides."""
 
 
 class ModelLoop:
@@ -134,20 +64,18 @@ class ModelLoop:
         *,
         model: str,
         tools: Callable[[], list[ToolSpec]],
-        system: object,
+        system: object = "",
         max_turns: int | None = None,
         schema: JsonObject | None = None,
         uuids: list[str] | None = None,
     ) -> None:
         self._run = run
-        self.speaker = speaker
-        self.messages = messages
-        self.model = model
-        self.tools = tools
-        self.system = system
+        self.speaker, self.messages, self.model = speaker, messages, model
+        self.tools, self.system = tools, system
         self.uuids = uuids or []
         """The prompts that are answered."""
         self._prompt_uuid = self.uuids[-1] if self.uuids else str(uuid4())
+        self._is_streamed = speaker.is_main and run.invocation.include_partial_messages
         self.num_turns = 1
         self._turn_id = str(uuid4())
         self.safety_stops = 0
@@ -159,30 +87,25 @@ class ModelLoop:
         self.stop_reason: str | None = None
         self.used_tools: list[str] = []
         self.calls: Calls | None = None
-        self.is_streaming = False
-        self._max_turns = max_turns
-        self._schema = schema
+        self._max_turns, self._schema = max_turns, schema
         self._rounds = 0
         self._first_usage: JsonObject = {}
         self._has_marked = False
+        # Of the message that is being said.
+        self.is_streaming = False
         self._body: JsonObject = {}
         self.request_id = ""
         self._pieces: list[str] = []
         self._kept: list[JsonObject] = []
         self._texts: list[str] = []
-        """Of a message, as they are shown."""
+        """As they are shown."""
         self._held_calls: list[ToolCall] = []
         self._open_block: int | None = None
-        self._cut_at: int | None = None
-        self._is_cut = False
-        self._block_count = 0
         self._uuids_of_message: list[str] = []
+        self._is_cut = False
         self._superseded: list[str] = []
         self._output: list[object] = []
-        self._bad_outputs = 0
-        self._nudges = 0
-        self._cuts = 0
-        self._refusals = _Refusals(run, self)
+        self._bad_outputs = self._nudges = self._cuts = self._refusals = 0
         self._is_stop_hook_active = False
 
     # Rounds.
@@ -209,8 +132,8 @@ class ModelLoop:
 
     async def _round(self) -> Ended | None:
         run = self._run
-        if (limit := run.invocation.max_budget_usd) is not None and run.meter.cost_usd >= limit:
-            return self._over_budget(limit)
+        if self._has_spent_all():
+            return self._over_budget()
         body: JsonObject = {}
         calls: Calls | None = None
         results: list[JsonObject] = []
@@ -218,7 +141,7 @@ class ModelLoop:
         async with anyio.create_task_group() as tasks:
             self.calls = calls = Calls(run, self, tasks)
             try:
-                body = await run.script_model.answer(self)
+                body = await self._speak()
                 results = await calls.wait()
             except ApiError as error:
                 # Raised outside: a task group would wrap it.
@@ -228,14 +151,9 @@ class ModelLoop:
         if failure is not None or calls is None:
             raise failure or RuntimeError
         self._rounds += 1
-        return await self._after(body, results, calls)
-
-    async def _after(self, body: JsonObject, results: list[JsonObject], calls: Calls) -> Ended | None:
-        run = self._run
         if not calls.is_interrupted:
-            limit = run.invocation.max_budget_usd
-            if limit is not None and run.meter.cost_usd >= limit:
-                return self._over_budget(limit)
+            if self._has_spent_all():
+                return self._over_budget()
             if not calls:
                 return await self._after_text(body)
         if (ended := self._after_calls(results, calls)) is not None:
@@ -252,14 +170,17 @@ class ModelLoop:
         if calls.is_interrupted:
             self.messages.append({"role": "user", "content": results})
             return Ended(reason="aborted_tools")
-        if calls.deferred is not None:
+        if (call := calls.deferred) is not None:
             self.stop_reason = "tool_deferred"
-            return Ended(reason="tool_deferred", deferred=calls.deferred)
+            fields: JsonObject = {
+                "deferred_tool_use": {"id": call.id, "name": call.name, "input": call.input}
+            }
+            return Ended(reason="tool_deferred", deferred=call, fields=fields)
         notes = [reminder(note) for note in calls.notes]
         self.messages.append({"role": "user", "content": [*results, *notes]})
         if self._output:
             self.text = json.dumps(self._output[-1], ensure_ascii=False, separators=(",", ":"))
-            return Ended(reason="completed", output=self._output[-1], has_output=True)
+            return Ended(reason="completed", fields={"structured_output": self._output[-1]})
         if self._bad_outputs >= _OUTPUT_TRIES:
             text = f"Failed to provide valid structured output after {_OUTPUT_TRIES} attempts"
             text += f" — last StructuredOutput error: {results[-1]['content']}"
@@ -273,25 +194,23 @@ class ModelLoop:
         """What follows a message that calls no tool."""
         stop = body["stop_reason"]
         if stop == "refusal":
-            self._refusals.take(body, self.request_id, self._prompt_uuid)
-            return None
-        if stop == "max_tokens":
+            self._refused(body)
+        elif stop == "max_tokens":
             self._cuts += 1
             if self._cuts > _CUT_OFF_TRIES:
-                error = ApiError(
+                raise ApiError(
                     "API Error: Claude's response exceeded the output token maximum.",
                     error="max_output_tokens",
-                    api_error="max_output_tokens",
+                    facts={"api_error": "max_output_tokens"},
+                    more={"api_error_params": {"cut": "output_limit"}},
                 )
-                error.cut = "output_limit"
-                raise error
-            self.tell_model(_GO_ON)
-            return None
-        if self._schema is not None and self.speaker.is_main and not self._nudges:
+            self._tell_model(_GO_ON)
+        elif self._schema is not None and self.speaker.is_main and not self._nudges:
             self._nudges += 1
-            self.tell_model(_NUDGE)
-            return None
-        return await self._stop()
+            self._tell_model(_NUDGE)
+        else:
+            return await self._stop()
+        return None
 
     async def _stop(self) -> Ended | None:
         """Ask the hooks whether it is really over."""
@@ -302,23 +221,21 @@ class ModelLoop:
             "background_tasks": [],
             "session_crons": [],
         }
-        if speaker.is_main:
-            event = "Stop"
-            verdict = await run.hooks.fire(event, fields)
-        else:
+        event = "Stop"
+        if not speaker.is_main:
             event = "SubagentStop"
-            path = run.transcript.path_of(run.session_id).with_suffix("")
-            named = {
+            named: JsonObject = {
                 "agent_id": speaker.agent_id,
                 "agent_type": speaker.agent_type,
-                "agent_transcript_path": str(path / "subagents" / f"agent-{speaker.agent_id}.jsonl"),
+                "agent_transcript_path": str(run.transcript.agent_path(speaker.agent_id or "")),
             }
-            verdict = await run.hooks.fire(event, named | fields, subject=speaker.agent_type)
+            fields = named | fields
+        verdict = await run.hooks.fire(event, fields, subject=speaker.agent_type)
         if verdict.stop_reason is not None:
             return Ended(reason="stop_hook_prevented")
         if verdict.blocked is not None:
             self._is_stop_hook_active = True
-            self.tell_model(f"{event} hook feedback:\n{verdict.blocked}")
+            self._tell_model(f"{event} hook feedback:\n{verdict.blocked}")
             if speaker.is_main:
                 run.say(frames.stop_hook_error(event))
             return None
@@ -329,19 +246,66 @@ class ModelLoop:
             return None
         return Ended(reason="completed")
 
-    def _over_budget(self, limit: float) -> Ended:
-        # As JavaScript writes numbers: small ones, too, without an exponent.
-        amount = f"{limit:.6f}".rstrip("0").rstrip(".") if limit >= 1e-6 else repr(limit)
+    def _has_spent_all(self) -> bool:
+        limit = self._run.invocation.max_budget_usd
+        return limit is not None and self._run.meter.cost_usd >= limit
+
+    def _over_budget(self) -> Ended:
+        # As JavaScript writes numbers: without an exponent.
+        amount = f"{self._run.invocation.max_budget_usd:.9f}".rstrip("0").rstrip(".")
         return Ended(reason="budget_exhausted", errors=(f"Reached maximum budget (${amount})",))
 
-    def retract(self) -> list[str]:
-        """Take the last message back, because another model will answer; gives the uuids of its frames."""
-        self._superseded = list(self._uuids_of_message)
-        if self.messages and self.messages[-1]["role"] == "assistant":
-            self.messages.pop()
-        return self._superseded
+    def _refused(self, body: JsonObject) -> None:
+        """Go on after a refusal: once with a note, once with another model. Raises `ApiError` after that."""
+        run, shown = self._run, displayed(self.model)
+        details = as_object(body.get("stop_details"))
+        category, explanation = details.get("category"), details.get("explanation")
+        self._refusals += 1
+        self.safety_stops += 1
+        if self._refusals == 1 and body["content"]:
+            text = f"{shown}'s safeguards stopped the response above · continuing once with that noted"
+            run.say(frames.informational(text, "notice"))
+            self._tell_model(_STOPPED, refused_message_id=body["id"])
+            return
+        facts: JsonObject = {
+            "request_id": self.request_id,
+            "api_refusal_category": category,
+            "api_refusal_explanation": explanation,
+            "refused_user_message_uuid": self._prompt_uuid,
+        }
+        other = _CYBER_MODEL if category == "cyber" else _OTHER_MODEL
+        if self._refusals <= 2 and self.model not in (_CYBER_MODEL, other):
+            self._refusals = 2
+            told: JsonObject = {
+                "type": "system",
+                "subtype": "model_refusal_fallback",
+                "trigger": "refusal",
+                "direction": "retry",
+                "scope": "session",
+                "original_model": self.model,
+                "fallback_model": other,
+                **facts,
+                "retracted_message_uuids": list(self._uuids_of_message),
+                "content": f"{shown}'s safeguards flagged this session; {displayed(other)} goes on.",
+            }
+            run.say(told)
+            # Another model answers in its place.
+            self._superseded = list(self._uuids_of_message)
+            if self.messages and self.messages[-1]["role"] == "assistant":
+                self.messages.pop()
+            self.model = other
+            return
+        told = {"type": "system", "subtype": "model_refusal_no_fallback", "original_model": self.model}
+        run.say({**told, **facts, "content": ""})
+        raise ApiError(
+            f"API Error: {shown}'s safeguards flagged this message. Change it, or use another model.",
+            error="invalid_request",
+            request_id=self.request_id,
+            stop_details={"type": "refusal", "category": category, "explanation": explanation},
+            more={"refused_message_id": body["id"]},
+        )
 
-    def tell_model(self, text: str, **fields: object) -> None:
+    def _tell_model(self, text: str, **fields: object) -> None:
         """Go on with this, said in the place of the user."""
         block: JsonObject = {"type": "text", "text": text}
         uuid = str(uuid4())
@@ -361,11 +325,9 @@ class ModelLoop:
 
     def take_output(self, call: ToolCall) -> Outcome:
         """The structured answer."""
-        wrong = _check_output(call.input, self._schema or {})
-        if wrong is not None:
+        if (wrong := _check_output(call.input, self._schema or {})) is not None:
             self._bad_outputs += 1
-            text = f"Output does not match required schema: {wrong}"
-            return ToolFailed(text).outcome()
+            return ToolFailed(f"Output does not match required schema: {wrong}").outcome()
         self._output.append(call.input)
         text = "Structured output provided successfully"
         return Outcome(content=text, detail=text)
@@ -391,45 +353,108 @@ class ModelLoop:
 
     def first_usage(self) -> JsonObject:
         """What the first request of the turn used, as its result tells it."""
-        return {
-            f"first_request_{name}": self._first_usage.get(name, 0)
-            for name in ("input_tokens", "cache_read_input_tokens")
-        }
+        names = ("input_tokens", "cache_read_input_tokens")
+        return {f"first_request_{name}": self._first_usage.get(name, 0) for name in names}
 
     def first_marks(self) -> JsonObject:
         """The marks of the first message, if it is still to come."""
         return {} if self._has_marked else self.marks("user_message_uuid", "user_message_uuids")
 
-    def begin_message(self, body: JsonObject, request_id: str) -> None:
-        if self.speaker.is_main and self._run.invocation.include_partial_messages:
-            self._run.show_prompts()
-        self._body, self.request_id = body, request_id
-        self._uuids_of_message = []
-        self._block_count = 0
-        self._open_block = None
-        self._kept = []
-        self._texts = []
-        self.is_streaming = True
+    async def _speak(self) -> JsonObject:
+        """Have the model say its next message, and write each block as it is finished. Raises `ApiError`."""
+        run, began = self._run, time.monotonic()
+        if self._is_streamed:
+            status: JsonObject = {"type": "system", "subtype": "status", "status": "requesting"}
+            run.say(status | self.marks("user_message_uuids"))
+        answer, body, self.request_id = await run.script_model.answer(self)
+        gate, passed = answer.gate, 0
+        # An answer that is too short is held before its end.
+        held_at = -1 if gate is None else min(gate.after, count_pieces(answer))
+        if gate is not None and held_at == 0:
+            await wait_at(gate)
+        if self._is_streamed:
+            run.show_prompts()
+        self._body, self.is_streaming, self._open_block = body, True, None
+        self._uuids_of_message, self._kept, self._texts = [], [], []
+        thought, thinking_began = 0, 0.0
+        for event, is_piece in events_of(answer, body):
+            kind, index = event["type"], int(event.get("index", 0))
+            extra: JsonObject = {}
+            if kind == "content_block_start":
+                block = answer.blocks[index]
+                if isinstance(block, ToolUse) and block.result is not None:
+                    run.scripted_results[body["content"][index]["id"]] = block.result
+                thinking_began, thought = time.monotonic(), 0
+                self._pieces, self._open_block = [], index
+            if kind.startswith("content_block") and isinstance(answer.blocks[index], Thinking):
+                extra = {"thinking_display": "updates"}
+            if kind == "content_block_delta":
+                if is_piece and answer.delay:
+                    await anyio.sleep(answer.delay)
+                thought += self._say_thinking(event["delta"], thought)
+                extra = extra if is_piece else {}
+            elif kind == "content_block_stop":
+                if extra and self.speaker.is_main:
+                    extra["thinking_duration_ms"] = int((time.monotonic() - thinking_began) * 1000)
+                await self._finish_block(body["content"][index], extra if self.speaker.is_main else {})
+                extra = {}
+            self._say_event(event, **extra)
+            if is_piece:
+                self._pieces.append(event["delta"].get("text", ""))
+                passed += 1
+                if gate is not None and passed == held_at:
+                    await wait_at(gate)
+            elif kind == "content_block_stop":
+                # What is called begins before the next block is there.
+                await anyio.lowlevel.checkpoint()
+        self.is_streaming = False
+        self._first_usage = self._first_usage or body["usage"]
+        self.count(body)
+        if not self._has_spent_all():
+            self._start_calls()
+        self.stop_reason = body["stop_reason"]
+        self._keep()
+        self.text = self._texts[-1] if self._texts else ""
+        run.meter.api_ms += int((time.monotonic() - began) * 1000)
+        return body
 
-    def begin_block(self) -> None:
-        self._pieces = []
-        self._open_block = self._block_count
+    def say_beginning(self, text: str, id: str) -> None:
+        """Write the beginning of a message that comes to nothing."""
+        answer = say(text)
+        self._body = message_of(answer, id=id, model=self.model)
+        for event, is_piece in events_of(answer, self._body):
+            self._say_event(event)
+            if is_piece:
+                break
 
-    def add_piece(self, text: str) -> None:
-        self._pieces.append(text)
+    def _say_event(self, event: JsonObject, **fields: object) -> None:
+        if not self._is_streamed:
+            return
+        if event["type"] == "message_start":
+            marks = self.first_marks()
+            fields |= {"ttft_ms": 1, "thinking_display": "updates"} | marks
+            if marks:
+                fields["owed_rows"] = []
+        self._run.say(frames.stream_event(event, **fields, api_message_id=self._body["id"]))
 
-    async def displayed(self, block: JsonObject) -> JsonObject:
+    def _say_thinking(self, delta: JsonObject, so_far: int) -> int:
+        """Tell how much was thought; gives the tokens of this piece. A valid signature counts as one."""
+        text = delta.get("thinking", "" if _is_signature(delta.get("signature")) else None)
+        if text is None or not self.speaker.is_main:
+            return 0
+        tokens = -(-len(text) // _CHARACTERS_PER_TOKEN) or int("signature" in delta)
+        told: JsonObject = {"type": "system", "subtype": "thinking_tokens"}
+        told |= {"estimated_tokens": so_far + tokens, "estimated_tokens_delta": tokens}
+        self._run.say(told | self.marks("user_message_uuid"))
+        return tokens
+
+    async def _displayed(self, block: JsonObject) -> JsonObject:
         """A text as hooks want it to be shown."""
         if block["type"] != "text" or not block["text"] or not self.speaker.is_main:
             return block
         id = str(uuid4())
-        fields: JsonObject = {
-            "turn_id": self._turn_id,
-            "message_id": id,
-            "index": 0,
-            "final": True,
-            "delta": block["text"],
-        }
+        fields: JsonObject = {"turn_id": self._turn_id, "message_id": id, "index": 0, "final": True}
+        fields["delta"] = block["text"]
         verdict = await self._run.hooks.fire("MessageDisplay", fields, tool_use_id=f"{id}-0")
         for output in verdict.output:
             shown = as_object(output.get("hookSpecificOutput")).get("displayContent")
@@ -437,8 +462,8 @@ class ModelLoop:
                 return {**block, "text": shown}
         return block
 
-    def finish_block(self, block: JsonObject, fields: JsonObject, shown: JsonObject) -> None:
-        self._block_count += 1
+    async def _finish_block(self, block: JsonObject, fields: JsonObject) -> None:
+        shown = await self._displayed(block)
         self._open_block = None
         call: ToolCall | None = None
         if block["type"] == "tool_use":
@@ -446,30 +471,30 @@ class ModelLoop:
             block = shown = {**block, "input": call.input}
         self._kept.append(block)
         if shown["type"] == "text":
-            self._texts.append(shown["text"])
-        is_foreground = not (self.speaker.is_main or self.speaker.is_background)
-        if call is not None and is_foreground:
+            self._texts.append(str(shown["text"]))
+        speaker = self.speaker
+        if call is not None and not (speaker.is_main or speaker.is_background):
             self._run.subagents.note_call(self, call)
         self._say_block(block, call, fields, shown)
-        if call is not None and self.speaker.is_background:
+        if call is None:
+            return
+        if speaker.is_background:
             self._run.subagents.note_call(self, call)
-        if call is not None and self.calls is not None:
-            self.used_tools.append(call.name)
-            self._held_calls.append(call)
-            # With a budget, it shows first whether there is anything left of it.
-            if self._run.invocation.max_budget_usd is None:
-                self._start_calls(self.calls)
+        self.used_tools.append(call.name)
+        self._held_calls.append(call)
+        # With a budget, it shows first whether there is anything left of it.
+        if self._run.invocation.max_budget_usd is None:
+            self._start_calls()
 
-    def _start_calls(self, calls: Calls) -> None:
+    def _start_calls(self) -> None:
         held, self._held_calls = self._held_calls, []
-        for call in held:
-            calls.start(call)
+        for call in held if self.calls is not None else ():
+            cast("Calls", self.calls).start(call)
 
     def _say_block(
         self, block: JsonObject, call: ToolCall | None, fields: JsonObject, shown: JsonObject
     ) -> None:
         run, speaker = self._run, self.speaker
-        usage = {**self._body["usage"], "output_tokens": 1}
         message: JsonObject = {
             "id": self._body["id"],
             "type": "message",
@@ -478,7 +503,7 @@ class ModelLoop:
             "content": [block],
             "stop_reason": None,
             "stop_sequence": None,
-            "usage": usage,
+            "usage": {**self._body["usage"], "output_tokens": 1},
             "context_management": None,
         }
         uuid = str(uuid4())
@@ -486,47 +511,25 @@ class ModelLoop:
         more: JsonObject = dict(fields)
         if self._superseded:
             more["supersedes"], self._superseded = self._superseded, []
-        if not self._has_marked:
-            more |= self.marks("user_message_uuid", "user_message_uuids")
-            self._has_marked = True
+        more |= self.first_marks()
+        self._has_marked = True
         if call is not None and (meta := run.mcp.tool_meta(call)) is not None:
             more["tool_use_meta"] = [meta]
-        is_told = (
-            call is not None or speaker.is_main or speaker.is_background or run.introspection.forwards_text
-        )
-        if is_told and speaker.is_shown:
+        is_told = call is not None or speaker.is_main or speaker.is_background
+        if speaker.is_shown and (is_told or run.introspection.forwards_text):
             run.show_prompts()
             told = {**message, "content": [shown]}
-            frame = frames.assistant(told, speaker, request_id=self.request_id, uuid=uuid, **more)
-            run.say(frame)
+            run.say(frames.assistant(told, speaker, request_id=self.request_id, uuid=uuid, **more))
         run.transcript.append_assistant(message, uuid=uuid, agent_id=speaker.agent_id)
 
     def _call(self, block: JsonObject) -> ToolCall:
         name = "Agent" if block["name"] == "Task" else str(block["name"])
-        speaker = self.speaker
-        call = ToolCall(
-            id=str(block["id"]),
-            name=name,
-            input=block["input"],
-            agent_id=speaker.agent_id,
-            agent_type=speaker.agent_type,
-        )
+        given: JsonObject = block["input"]
         if name == "Edit":
-            filled = {**call.input, "replace_all": call.input.get("replace_all", False)}
-            return msgspec.structs.replace(call, input=filled)
+            given = {**given, "replace_all": given.get("replace_all", False)}
+        agent_id, agent_type = self.speaker.agent_id, self.speaker.agent_type
+        call = ToolCall(id=str(block["id"]), name=name, input=given, agent_id=agent_id, agent_type=agent_type)
         return self._run.questions.filled(call) if self._run.questions.owns(name) else call
-
-    def finish_message(self, body: JsonObject) -> None:
-        """The message is there: count it, and keep it for the next request."""
-        self.is_streaming = False
-        self._first_usage = self._first_usage or body["usage"]
-        self.count(body)
-        limit = self._run.invocation.max_budget_usd
-        if self.calls is not None and (limit is None or self._run.meter.cost_usd < limit):
-            self._start_calls(self.calls)
-        self.stop_reason = body["stop_reason"]
-        self._keep()
-        self.text = self._texts[-1] if self._texts else ""
 
     def _keep(self) -> None:
         if self._kept:
@@ -536,44 +539,39 @@ class ModelLoop:
 
     def cut_off(self) -> None:
         """Write what there is of a message that will not be finished."""
-        self.is_streaming = False
+        self.is_streaming, self._is_cut = False, True
         text = "".join(self._pieces)
-        open_block = self._open_block
-        if open_block is not None and text:
+        if self._open_block is not None and text:
             self._kept.append({"type": "text", "text": text})
             self._say_block(self._kept[-1], None, {"aborted": True}, self._kept[-1])
             self.text = text
         self._first_usage = self._first_usage or self._body["usage"]
-        self._cut_at = open_block
-        self._is_cut = True
         self._keep()
         self.stop_reason = None
 
     def end_stream(self) -> None:
-        """Write the end of the stream of a message that was cut off."""
-        if self._is_cut:
-            self._is_cut = False
-            self._run.script_model.abandon(self, self._body, self._cut_at)
+        """Write the end of the stream of a message that was cut off, which the program makes up."""
+        if not self._is_cut:
+            return
+        self._is_cut = False
+        more: JsonObject = {}
+        if (index := self._open_block) is not None:
+            self._say_event({"type": "content_block_stop", "index": index})
+            more["abandoned_blocks"] = {"api_message_id": self._body["id"], "from_block_index": index + 1}
+        delta: JsonObject = dict.fromkeys(("container", "stop_details", "stop_reason", "stop_sequence"))
+        usage = {**self._body["usage"], "output_tokens": 1}
+        self._say_event({"type": "message_delta", "context_management": None, "delta": delta, "usage": usage})
+        self._say_event({"type": "message_stop"}, **more)
+
+
+def _is_signature(value: object) -> bool:
+    try:
+        return isinstance(value, str) and bool(base64.b64decode(value, validate=True))
+    except ValueError:
+        return False
 
 
 # Structured output.
-
-_SCHEMA_TYPES: Final = frozenset(["object", "array", "string", "integer", "number", "boolean", "null"])
-_SCHEMA_TEXTS: Final = {
-    "additionalProperties": "must NOT have additional properties",
-    "const": "must be equal to constant",
-    "enum": "must be equal to one of the allowed values",
-}
-
-
-def check_schema(schema: JsonObject) -> str | None:
-    """What is wrong with a schema, if it is not one."""
-    if all(kind in _SCHEMA_TYPES for kind in _listed(schema.get("type", "object"))):
-        return None
-    return (
-        "data/type must be equal to one of the allowed values, data/type must be array, "
-        "data/type must match a schema in anyOf"
-    )
 
 
 def _check_output(value: object, schema: JsonObject) -> str | None:
@@ -585,16 +583,8 @@ def _check_output(value: object, schema: JsonObject) -> str | None:
     if found is None:
         return None
     path = "".join(f"/{step}" for step in found.absolute_path) or "root"
-    match found.validator:
-        case "type":
-            return f"{path}: must be {','.join(map(str, _listed(found.validator_value)))}"
-        case "required":
-            names = set(cast("JsonObject", found.instance))
-            missing = next(name for name in _listed(found.validator_value) if name not in names)
-            return f"{path}: must have required property '{missing}'"
-        case keyword:
-            return f"{path}: {_SCHEMA_TEXTS.get(keyword or '', found.message)}"
-
-
-def _listed(value: object) -> list[object]:
-    return cast("list[object]", value) if isinstance(value, list) else [value]
+    if found.validator != "type":
+        return f"{path}: {found.message}"
+    kinds: object = found.validator_value
+    named = cast("list[object]", kinds) if isinstance(kinds, list) else [kinds]
+    return f"{path}: must be {','.join(map(str, named))}"

@@ -1,6 +1,6 @@
-"""Owns the outside of the simulated program: its command line, and a run as a process of its own.
+"""The outside of the simulated program: its command line, and a run as a process of its own.
 
-Where it is started from is `outrider.testing.agent`.
+`outrider.testing.agent` is where it is started.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ import anyio
 import msgspec
 
 import outrider
-from outrider.testing._api.requests import Request, RequestLog
+from outrider.testing._api.requests import Request
 from outrider.testing._script.script import Script
 from outrider.testing._script.steps import Answer, Drop, Hang, Step, fail
 from outrider.wire import JsonObject
@@ -40,18 +40,8 @@ if TYPE_CHECKING:
     from anyio.abc import TaskStatus
 
     from outrider.testing._script.steps import Gate
-    from outrider.testing._simulator.model import Hanging
+    from outrider.testing._simulator.model import ModelSource
     from outrider.testing._simulator.run import Run
-
-__all__ = [
-    "Invocation",
-    "Launcher",
-    "SCRIPT_VARIABLE",
-    "StartFailed",
-    "play",
-    "read_invocation",
-    "write_launcher",
-]
 
 
 # The command line.
@@ -97,20 +87,9 @@ _OTHER_NAMES: Final = {
     "v": "version",
     "w": "worktree",
 }
-_LABELS: Final = {
-    "input-format": "<format>",
-    "max-budget-usd": "<amount>",
-    "max-turns": "<turns>",
-    "output-format": "<format>",
-    "permission-mode": "<mode>",
-}
+_LABELS: Final = {"max-budget-usd": "amount", "max-turns": "turns", "permission-mode": "mode"}
 """What the program calls a value in its errors, where it is not as the flag is called."""
-_CHOICES: Final = {
-    "input-format": ("text", "stream-json"),
-    "output-format": ("text", "json", "stream-json"),
-    "permission-mode": ("acceptEdits", "auto", "bypassPermissions", "manual", "dontAsk", "plan"),
-    "thinking": ("enabled", "adaptive", "disabled"),
-}
+_MODES: Final = ("acceptEdits", "auto", "bypassPermissions", "manual", "dontAsk", "plan")
 
 
 def _cut(argv: Sequence[str]) -> dict[str, list[str]]:
@@ -136,46 +115,29 @@ def _cut(argv: Sequence[str]) -> dict[str, list[str]]:
                 given.append(words.pop(0))
         elif name not in _ALONE:
             raise StartFailed(f"error: unknown option '{flag}'")
+        told = f"error: option '{flag} <{_LABELS.get(name, name)}>' argument"
         if name in _ONE | _SEVERAL and not given:
-            raise StartFailed(f"error: option '{flag} {_label(name)}' argument missing")
+            raise StartFailed(f"{told} missing")
         for each in given:
-            _check_value(flag, name, each)
+            if (reason := _objection(name, each)) is not None:
+                raise StartFailed(f"{told} '{each}' is invalid. {reason}")
         values.setdefault(name.replace("-", "_"), []).extend(given or [""])
     return values
 
 
-def _label(name: str) -> str:
-    return _LABELS.get(name, f"<{name}>")
-
-
-def _check_value(flag: str, name: str, value: str) -> None:
-    reason = None
-    if name in _CHOICES and value not in (*_CHOICES[name], "default"):
-        reason = f"Allowed choices are {', '.join(_CHOICES[name])}."
-    elif name in _CHECKS and not _CHECKS[name][0](value):
-        reason = _CHECKS[name][1]
-    if reason is not None:
-        raise StartFailed(f"error: option '{flag} {_label(name)}' argument '{value}' is invalid. {reason}")
-
-
-def _is_number(value: str) -> bool:
-    return re.fullmatch(r"[+-]?\d+", value) is not None
-
-
-def _is_money(value: str) -> bool:
-    try:
-        return float(value) > 0
-    except ValueError:
-        return False
-
-
-_CHECKS: Final[dict[str, tuple[Callable[[str], bool], str]]] = {
-    "max-budget-usd": (_is_money, "--max-budget-usd must be a positive number greater than 0"),
-    "max-thinking-tokens": (_is_number, "must be a number"),
-    "max-turns": (_is_number, "must be a number"),
-}
-_EFFORTS: Final = ("low", "medium", "high", "xhigh", "max")
-_SOURCES: Final = ("user", "project", "local")
+def _objection(name: str, value: str) -> str | None:
+    """What is wrong with a value."""
+    if name == "permission-mode" and value not in (*_MODES, "default"):
+        return f"Allowed choices are {', '.join(_MODES)}."
+    if name in ("max-turns", "max-thinking-tokens") and not re.fullmatch(r"[+-]?\d+", value):
+        return "must be a number"
+    if name == "max-budget-usd":
+        try:
+            is_positive = float(value) > 0
+        except ValueError:
+            is_positive = False
+        return None if is_positive else "--max-budget-usd must be a positive number greater than 0"
+    return None
 
 
 class StartFailed(Exception):
@@ -236,21 +198,12 @@ class Invocation(msgspec.Struct, kw_only=True):
     await_initialize: bool = False
     disable_slash_commands: bool = False
 
-    warnings: tuple[str, ...] = ()
-    """Lines for stderr that stop nothing."""
-
 
 def read_invocation(argv: Sequence[str], environment: Mapping[str, str], cwd: Path) -> Invocation:
     """Read the arguments, without the program's own name. Raises `StartFailed` for invalid ones."""
     values = _cut(argv)
     last = {name: given[-1] for name, given in values.items()}
     path = partial(_path, cwd)
-    warnings: list[str] = []
-    if last.get("effort", "low") not in _EFFORTS:
-        warnings.append(
-            f"Warning: Unknown --effort value '{last.pop('effort')}' — ignoring it and using the default"
-            f" effort. Valid values: {', '.join(_EFFORTS)}."
-        )
     fields: dict[str, object] = {name: last[name] for name in Invocation.__struct_fields__ if name in last}
     fields |= {name: True for name in fields if name.replace("_", "-") in _ALONE}
     readers: dict[str, Callable[[str], object]] = {
@@ -259,7 +212,7 @@ def read_invocation(argv: Sequence[str], environment: Mapping[str, str], cwd: Pa
         "fallback_model": lambda text: tuple(filter(None, text.split(","))),
         "permission_mode": lambda text: "default" if text == "manual" else text,
         "json_schema": lambda text: _read_object(text, "--json-schema is not valid JSON"),
-        "agents": lambda text: _read_agents(text, path(text)),
+        "agents": lambda text: _read_object(text, "Invalid --agents configuration"),
         "settings": lambda text: _read_settings(text, path(text)),
     }
     fields |= {name: read(last[name]) for name, read in readers.items() if name in last}
@@ -275,9 +228,9 @@ def read_invocation(argv: Sequence[str], environment: Mapping[str, str], cwd: Pa
         for name, config in _read_servers(text, path(text)).items()
     }
     fields |= {"add_dirs": tuple(values.get("add_dir", ())), "continue_conversation": "continue" in values}
-    found = msgspec.convert({**fields, "warnings": tuple(warnings)}, type=Invocation)
+    found = msgspec.convert(fields, type=Invocation)
     if not (found.version or found.help):
-        _check(found, last.get("setting_sources", ""), environment)
+        _check(found, environment)
     return found
 
 
@@ -297,13 +250,6 @@ def _read_object(text: str, problem: str) -> JsonObject:
     return value
 
 
-def _read_agents(text: str, path: Path) -> JsonObject:
-    if not text.lstrip().startswith("{") and path.is_file():
-        text = path.read_text("utf-8", "replace")
-    problem = "Invalid --agents configuration:\ninvalid JSON: JSON Parse error: Expected '}'"
-    return _read_object(text, problem)
-
-
 def _read_settings(text: str, path: Path) -> JsonObject:
     if text.lstrip().startswith("{"):
         return _read_object(text, "Invalid JSON provided to --settings")
@@ -315,17 +261,12 @@ def _read_servers(text: str, path: Path) -> JsonObject:
     config = _object_in(text)
     if config is None:
         config = _object_in(_read_file(path, f"{invalid}MCP config file not found")) or {}
-    found = config.get("mcpServers")
-    if not isinstance(found, dict):
-        other = f' — found "{next(iter(config))}" instead' if config else ""
-        raise StartFailed(
-            f'Error: {invalid}mcpServers: Missing "mcpServers"{other}. '
-            'Claude Code reads MCP servers from the "mcpServers" key.'
-        )
+    if not isinstance(found := config.get("mcpServers"), dict):
+        raise StartFailed(f'Error: {invalid}mcpServers: Missing "mcpServers".')
     return cast("JsonObject", found)
 
 
-def _check(found: Invocation, sources: str, environment: Mapping[str, str]) -> None:
+def _check(found: Invocation, environment: Mapping[str, str]) -> None:
     """What goes with what."""
     is_streamed = found.output_format == "stream-json"
     if found.input_format == "stream-json" and not is_streamed:
@@ -334,15 +275,8 @@ def _check(found: Invocation, sources: str, environment: Mapping[str, str]) -> N
         raise StartFailed("Error: When using --print, --output-format=stream-json requires --verbose")
     if found.input_format != "stream-json":
         raise StartFailed("The simulated agent runs sessions only: start it with --input-format stream-json")
-    for source in filter(None, (source.strip() for source in sources.split(","))):
-        if source not in _SOURCES:
-            raise StartFailed(
-                f"Error processing --setting-sources: Invalid setting source: {source}. "
-                f"Valid options are: {', '.join(_SOURCES)}"
-            )
     skips = found.dangerously_skip_permissions or found.permission_mode == "bypassPermissions"
-    is_root = hasattr(os, "geteuid") and os.geteuid() == 0
-    if skips and is_root and not environment.get("IS_SANDBOX"):
+    if skips and os.geteuid() == 0 and not environment.get("IS_SANDBOX"):
         raise StartFailed(
             "--dangerously-skip-permissions cannot be used with root/sudo privileges for security reasons"
         )
@@ -395,14 +329,6 @@ _JOIN_SECONDS: Final = 2.0
 def write_launcher(folder: str | os.PathLike[str]) -> Path:
     """Write a program `claude` into a folder: the simulated agent."""
     source = str(Path(outrider.__file__).parent.parent)
-    if sys.platform == "win32":
-        path = Path(folder, "claude.cmd")
-        lines = (
-            f'@set "PYTHONPATH={source};%PYTHONPATH%"',
-            f'@"{sys.executable}" -m outrider.testing.agent %*',
-        )
-        path.write_text("\n".join((*lines, "")), encoding="utf-8")
-        return path
     path = Path(folder, "claude")
     text = f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {source!r})\n"
     path.write_text(f"{text}from outrider.testing.agent import main\nmain()\n", encoding="utf-8")
@@ -413,22 +339,17 @@ def write_launcher(folder: str | os.PathLike[str]) -> Path:
 class Launcher:
     """A program that plays the script of this process. It is there until `close`."""
 
-    def __init__(self, script: Script, requests: RequestLog, hanging: Hanging, *, version: str) -> None:
+    def __init__(self, source: ModelSource, *, version: str) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="outrider-simulator-"))
         self.path = write_launcher(self._folder)
         key = secrets.token_hex(16)
-        family = "AF_PIPE" if sys.platform == "win32" else "AF_UNIX"
-        address = None if sys.platform == "win32" else str(self._folder / "script")
-        self._listener = Listener(address, family, authkey=key.encode())
-        self.environment = {
-            SCRIPT_VARIABLE: str(self._listener.address),
-            KEY_VARIABLE: key,
-            VERSION_VARIABLE: version,
-        }
-        served = _Served(self._listener, script, requests, hanging, self._folder)
+        address = str(self._folder / "script")
+        listener = Listener(address, "AF_UNIX", authkey=key.encode())
+        self.environment = {SCRIPT_VARIABLE: address, KEY_VARIABLE: key, VERSION_VARIABLE: version}
+        served = _Served(listener, source, self._folder)
         self._thread = threading.Thread(target=served.accept, name="script of simulated agents", daemon=True)
         self._thread.start()
-        self._finalizer = weakref.finalize(self, _end, served, str(self._listener.address), key)
+        self._finalizer = weakref.finalize(self, _end, served, address, key)
 
     @property
     def is_closed(self) -> bool:
@@ -450,11 +371,8 @@ def _end(served: _Served, address: str, key: str) -> None:
 class _Served:
     """Answers agents, each in a thread of its own."""
 
-    def __init__(
-        self, listener: Listener, script: Script, requests: RequestLog, hanging: Hanging, folder: Path
-    ) -> None:
-        self._listener, self._script, self._requests, self._hanging = listener, script, requests, hanging
-        self._folder = folder
+    def __init__(self, listener: Listener, source: ModelSource, folder: Path) -> None:
+        self._listener, self._source, self._folder = listener, source, folder
         self.is_over = threading.Event()
 
     def accept(self) -> None:
@@ -483,16 +401,16 @@ class _Served:
                     if not connection.poll(_POLL_SECONDS):
                         continue
                     request = msgspec.convert(connection.recv(), type=Request)
-                    self._requests.add(request)
+                    self._source.requests.add(request)
                     connection.send(self._step(request))
                 except (OSError, EOFError):
                     return
 
     def _step(self, request: Request) -> Step:
         """The step. What waits in it waits here: gates do not travel."""
-        step = self._script.take(request)
+        step = self._source.script.take(request)
         if isinstance(step, Hang):
-            self._wait_at(self._hanging.gate)
+            self._wait_at(self._source.hanging.gate)
             step = step.then or Drop()
         if isinstance(step, Answer) and step.gate is not None:
             self._wait_at(step.gate)
@@ -530,19 +448,17 @@ _SIGNALS: Final = ("SIGINT", "SIGTERM", "SIGHUP")
 
 async def play(invocation: Invocation, environment: Mapping[str, str], cwd: Path, version: str) -> int:
     """Run the agent; gives the exit code."""
-    from outrider.testing._simulator.model import Hanging
+    from outrider.testing._simulator.model import ModelSource
     from outrider.testing._simulator.run import Run
 
-    streams = _Standard()
+    streams = StandardStreams()
     script = _script(environment)
     home = environment.get("HOME") or str(Path.home())
     config = environment.get("CLAUDE_CONFIG_DIR") or str(Path(home) / ".claude")
     run = Run(
         invocation,
         streams,
-        script=cast("Script", script),
-        requests=RequestLog(),
-        hanging=Hanging(),
+        source=ModelSource(script),
         environment=environment,
         cwd=cwd,
         config_dir=Path(config),
@@ -550,8 +466,7 @@ async def play(invocation: Invocation, environment: Mapping[str, str], cwd: Path
     )
     code = 1
     async with anyio.create_task_group() as tasks:
-        if sys.platform != "win32":
-            await tasks.start(_watch_signals, run)
+        await tasks.start(_watch_signals, run)
         code = await run.main()
         tasks.cancel_scope.cancel()
     for error in getattr(script, "errors", ()):
@@ -575,13 +490,12 @@ async def _watch_signals(run: Run, *, task_status: TaskStatus[None]) -> None:
             await run.on_signal(signal.Signals(number).name)
 
 
-class _Standard:
+class StandardStreams:
     """Stdin, stdout and stderr of this process."""
 
     def __init__(self) -> None:
         self._input, self._output = sys.stdin.fileno(), sys.stdout.fileno()
-        mode = os.fstat(self._input).st_mode
-        self._can_wait = sys.platform != "win32" and not stat.S_ISREG(mode)
+        self._can_wait = not stat.S_ISREG(os.fstat(self._input).st_mode)
         self._waiting: queue.SimpleQueue[bytes | threading.Event] = queue.SimpleQueue()
         # A thread: what reads may stop reading, and the program goes on all the same.
         threading.Thread(target=self._write_all, name="stdout", daemon=True).start()

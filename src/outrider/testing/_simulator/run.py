@@ -1,13 +1,8 @@
-"""Owns `Run`, one run of the simulated program: what it reads, what it writes, and how long it lasts.
-
-The parts that it is made of are in the modules beside this one; a turn is in `turn`.
-"""
+"""`Run`, one run of the simulated program: what it reads, what it writes, and how long it lasts."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Awaitable, Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 from uuid import uuid4
@@ -15,6 +10,7 @@ from uuid import uuid4
 import anyio
 
 from outrider.testing._simulator import frames
+from outrider.testing._simulator.context import text_of
 from outrider.testing._simulator.frames import Meter, Tally, resolve
 from outrider.testing._simulator.host.control import (
     CONTROL_TYPES,
@@ -27,7 +23,7 @@ from outrider.testing._simulator.host.hooks import Hooks
 from outrider.testing._simulator.host.introspection import Introspection
 from outrider.testing._simulator.host.permissions import Permissions
 from outrider.testing._simulator.model import Model
-from outrider.testing._simulator.model_loop import ModelLoop, check_schema
+from outrider.testing._simulator.model_loop import ModelLoop
 from outrider.testing._simulator.program import Invocation, StartFailed
 from outrider.testing._simulator.tools.background import Background
 from outrider.testing._simulator.tools.mcp import McpServers
@@ -40,19 +36,13 @@ from outrider.wire import JsonObject
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
-    from outrider.testing._api.requests import RequestLog
-    from outrider.testing._script.script import Script
     from outrider.testing._simulator.context import ToolSpec
-    from outrider.testing._simulator.model import Hanging
-
-__all__ = ["Run"]
+    from outrider.testing._simulator.model import ModelSource
 
 
 def _open_session(run: Run) -> bool:
     """Begin. False if there is no such session, which was said. Raises `StartFailed` for other mistakes."""
     found = run.invocation
-    if found.json_schema is not None and (wrong := check_schema(found.json_schema)) is not None:
-        raise StartFailed(f"Error: --json-schema is not a valid JSON Schema: {wrong}")
     try:
         _begin(run)
     except FileExistsError as error:
@@ -81,7 +71,8 @@ def _begin(run: Run) -> None:
         return
     fork = run.session_id if found.fork_session else None
     run.session_id, run.messages = run.transcript.resume(resumed, at=found.resume_session_at, fork_as=fork)
-    run.deferred.found(run.transcript.deferred)
+    if run.transcript.deferred is not None:
+        run.deferred.found(run.transcript.deferred)
     run.meter.earlier_usd = run.transcript.cost_so_far
 
 
@@ -108,7 +99,6 @@ def _say_failed(run: Run, text: str) -> None:
 _QUESTIONS: Final = frozenset(("can_use_tool", "elicitation", "request_user_dialog"))
 """What a user has to answer: the session waits for it."""
 _MADE_BY_PARTS: Final = frozenset(("keep_alive", "transcript_mirror"))
-_DEFAULT_CEILING: Final = 600.0
 
 
 class Run:
@@ -119,9 +109,7 @@ class Run:
         invocation: Invocation,
         streams: Streams,
         *,
-        script: Script,
-        requests: RequestLog,
-        hanging: Hanging,
+        source: ModelSource,
         environment: Mapping[str, str],
         cwd: Path,
         config_dir: Path,
@@ -165,11 +153,10 @@ class Run:
         """The tools that the model is told of."""
         self.requests: Requests = Requests(self)
         self.deferred: Deferred = Deferred(self)
-        self.script_model = Model(self, script, requests, hanging)
+        self.script_model = Model(self, source)
 
         self._streams = streams
         self.line = HostLine(self, streams)
-        self._held: list[tuple[str, list[JsonObject]]] = []
         self._held_results: list[JsonObject] = []
         self._results = 0
         self._state: Literal["idle", "running", "requires_action"] = "idle"
@@ -183,8 +170,6 @@ class Run:
         self._starting = 0
         self._has_started = False
         self.is_ending = False
-        self._deadline = math.inf
-        """When what goes on after the end of stdin has to be over."""
         self._turn_over = anyio.Event()
         self.tasks: TaskGroup
 
@@ -194,8 +179,6 @@ class Run:
         """Run until stdin has ended and nothing goes on any more; gives the exit code."""
         async with anyio.create_task_group() as self.tasks:
             try:
-                for line in self.invocation.warnings:
-                    self.complain(line)
                 if _open_session(self):
                     self.tasks.start_soon(self.line.read, name="simulated stdin")
                     await self._work()
@@ -214,8 +197,6 @@ class Run:
         self._release_results()
         state: JsonObject = {"totalCostUSD": self.meter.cost_usd, "modelUsage": self.meter.by_model()}
         self.transcript.close(state)
-        with anyio.move_on_after(2):
-            await self.mcp.close()
         await self._streams.drain()
 
     async def _work(self) -> None:
@@ -233,31 +214,18 @@ class Run:
                 await self._wake.wait()
 
     async def _wait_for_background(self) -> None:
-        """Wait for what goes on after the end of stdin: subagents have some time, shells all they want."""
-        limit = self._deadline if self.background.has_agents else math.inf
-        with anyio.CancelScope(deadline=limit) as scope:
-            async with anyio.create_task_group() as tasks:
+        """Wait for what goes on after the end of stdin."""
+        async with anyio.create_task_group() as tasks:
 
-                async def watch() -> None:
-                    await self.background.wait_idle()
-                    # Subagents that end say so themselves.
-                    if not self._beside:
-                        tasks.cancel_scope.cancel()
+            async def watch() -> None:
+                await self.background.wait_idle()
+                # Subagents that end say so themselves.
+                if not self._beside:
+                    tasks.cancel_scope.cancel()
 
-                tasks.start_soon(watch)
-                await self._wake.wait()
-                tasks.cancel_scope.cancel()
-        if scope.cancelled_caught:
-            self.complain(f"Background tasks still running after {self._ceiling():g}s; terminating.")
-            for task in self.background.running():
-                if task["task_type"] != "local_bash":
-                    await self.background.stop(str(task["task_id"]))
-
-    def _ceiling(self) -> float:
-        try:
-            return float(self.environment["CLAUDE_CODE_PRINT_BG_WAIT_CEILING_MS"]) / 1000
-        except (KeyError, ValueError):
-            return _DEFAULT_CEILING
+            tasks.start_soon(watch)
+            await self._wake.wait()
+            tasks.cancel_scope.cancel()
 
     async def _take_turn(self) -> None:
         if (turn := self.deferred.take()) is None:
@@ -312,11 +280,6 @@ class Run:
         """Whether the host can say nothing more."""
         return self.line.is_input_over
 
-    def on_end_of_input(self) -> None:
-        """Bring what goes on to its end."""
-        self._deadline = anyio.current_time() + self._ceiling()
-        self._wake.set()
-
     def wake(self) -> None:
         """Look again whether there is something to do."""
         if self.deferred.is_due:
@@ -350,9 +313,6 @@ class Run:
 
     def say(self, frame: JsonObject) -> None:
         """Write a frame, with what every frame has."""
-        if self._held and frame.get("subtype") == self._held[-1][0] and "tag" not in frame:
-            self._held[-1][1].append(frame)
-            return
         kind = frame.get("type")
         if kind not in CONTROL_TYPES and kind not in _MADE_BY_PARTS:
             frame.setdefault("uuid", str(uuid4()))
@@ -377,16 +337,6 @@ class Run:
             self._open_questions -= 1
             if not self._open_questions and not self.is_ending:
                 self._set_state("running")
-
-    @contextmanager
-    def holding(self, subtype: str) -> Generator[list[JsonObject]]:
-        """Collect frames of this kind instead of writing them, but for those about callbacks that failed."""
-        held: list[JsonObject] = []
-        self._held.append((subtype, held))
-        try:
-            yield held
-        finally:
-            self._held.pop()
 
     def write_result(self, frame: JsonObject) -> None:
         """Write the end of a turn; after the end of stdin, not before the subagents are done."""
@@ -483,7 +433,9 @@ class Run:
         loop = ModelLoop(
             self, frames.Speaker(), messages, model=self.model, tools=self.offered, system=system
         )
-        return await self.script_model.text(loop)
+        _, body, _ = await self.script_model.answer(loop)
+        loop.count(body)
+        return text_of(body)
 
     # What the parts change.
 

@@ -1,178 +1,127 @@
-"""Owns the sessions of the simulated agent on disk: writes them so that the program can go on with them.
-
-Does not decide what is said in a session.
-"""
+"""The sessions of the simulated agent on disk, written so that the program can go on with them."""
 
 from __future__ import annotations
 
 import json
 import os
 import time
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
 from uuid import UUID, uuid4
 
-import msgspec
-
-from outrider.testing._simulator.context import ToolCall, as_object, blocks_of
+from outrider.testing._simulator.context import ToolCall, as_object, blocks_of, text_of
+from outrider.testing._simulator.frames import now
 from outrider.transcripts import project_folder
 from outrider.wire import JsonObject, encode
 
 if TYPE_CHECKING:
-    from outrider.testing._simulator.context import RunContext
-
-__all__ = ["History", "Transcript"]
+    from outrider.testing._simulator.run import Run
 
 
 _CHAINED: Final = frozenset(["user", "assistant", "attachment", "system", "progress"])
 
 
-class History(msgspec.Struct, frozen=True, kw_only=True):
-    """What the file of a session says."""
+def _read(path: Path) -> list[JsonObject]:
+    """The lines of a file; those that are no objects, as a run that was killed may leave, do not count."""
+    lines: list[JsonObject] = []
+    for raw in path.read_bytes().split(b"\n"):
+        try:
+            lines.append(as_object(json.loads(raw)))
+        except ValueError:
+            continue
+    return lines
 
-    lines: list[JsonObject]
-    """Those of the conversation, in the order of the file."""
-    title: str | None = None
-    state: JsonObject = {}
-    """Costs so far, if a run wrote them."""
 
-    @classmethod
-    def read(cls, path: Path) -> Self:
-        """Read a file; lines that are no objects, as a run that was killed may leave, count for nothing."""
-        lines: list[JsonObject] = []
-        title: str | None = None
-        state: JsonObject = {}
-        for raw in path.read_bytes().split(b"\n"):
-            try:
-                line = as_object(json.loads(raw))
-            except ValueError:
-                continue
-            if line.get("type") in _CHAINED and line.get("uuid") and not line.get("isSidechain"):
-                lines.append(line)
-            elif line.get("type") == "custom-title":
-                title = str(line.get("customTitle"))
-            elif line.get("type") == "cost-state":
-                state = line
-        return cls(lines=lines, title=title, state=state)
+def _last(lines: list[JsonObject], kind: str) -> JsonObject:
+    found = [line for line in lines if line.get("type") == kind]
+    return found[-1] if found else {}
 
-    def chain(self, at: str | None = None) -> list[JsonObject]:
-        """The lines from the first to the last one, or to the one `at`: each is the parent of the next.
 
-        Calls of one message that ran side by side, and their results, are all in it. Empty if there is
-        no such line.
-        """
-        by_id = {str(line["uuid"]): line for line in self.lines}
-        last = at
-        if last is None:
-            spoken = [line for line in self.lines if line["type"] in ("user", "assistant", "system")]
-            last = str(spoken[-1]["uuid"]) if spoken else None
-        wanted: set[str] = set()
-        while last is not None and last in by_id and last not in wanted:
-            wanted.add(last)
-            parent = by_id[last].get("parentUuid")
-            last = str(parent) if parent is not None else None
-        wanted |= self._beside(wanted, at)
-        return [line for line in self.lines if str(line["uuid"]) in wanted]
+def _chain(lines: list[JsonObject], at: str | None) -> list[JsonObject]:
+    """The lines from the first to the last one, or to the one `at`: each is the parent of the next.
 
-    def _beside(self, wanted: set[str], at: str | None) -> set[str]:
-        """Other blocks of the messages in a chain, and the results of their calls."""
-        messages = {
-            _message_id(line)
-            for line in self.lines
-            if str(line["uuid"]) in wanted and line["type"] == "assistant" and str(line["uuid"]) != at
-        }
-        blocks = {
-            str(line["uuid"])
-            for line in self.lines
-            if line["type"] == "assistant" and _message_id(line) in messages
-        }
-        results = {
-            str(line["uuid"])
-            for line in self.lines
-            if line["type"] == "user" and line.get("sourceToolAssistantUUID") in blocks
-        }
-        return blocks | results
+    Calls of one message that ran side by side, and their results, are all in it. Empty if there is no such
+    line.
+    """
+    by_id = {str(line["uuid"]): line for line in lines}
+    spoken = [str(line["uuid"]) for line in lines if line["type"] in ("user", "assistant", "system")]
+    last = at or (spoken[-1] if spoken else None)
+    wanted: set[str] = set()
+    while last in by_id and last not in wanted:
+        wanted.add(last)
+        last = by_id[last].get("parentUuid")
+    messages = {_message_id(by_id[uuid]) for uuid in wanted - {at}} - {None}
+    beside = {uuid for uuid, line in by_id.items() if _message_id(line) in messages}
+    wanted |= beside
+    return [line for line in lines if line["uuid"] in wanted or line.get("sourceToolAssistantUUID") in beside]
 
-    def deferred(self, chain: list[JsonObject]) -> tuple[ToolCall, str] | None:
-        """The call that the session was left with, and the uuid of its line.
 
-        None if there is none, if it has been decided since, or if another prompt came after it.
-        """
-        noted = {
-            str(attachment.get("toolUseID")): attachment
-            for line in self.lines
-            if (attachment := as_object(line.get("attachment"))).get("type") == "hook_deferred_tool"
-        }
-        found: tuple[ToolCall, str] | None = None
-        for line in chain:
-            for block in _blocks(line):
-                id = str(block.get("id"))
-                if block.get("type") == "tool_use" and id in noted:
-                    call = ToolCall(id=id, name=str(block["name"]), input=as_object(block.get("input")))
-                    found = call, str(line["uuid"])
-                elif found is not None and _is_result(block) and block.get("tool_use_id") == found[0].id:
-                    found = None
-            if "turnPosition" in line:
+def _message_id(line: JsonObject) -> str | None:
+    return str(line["message"].get("id", line["uuid"])) if line["type"] == "assistant" else None
+
+
+def _deferred(lines: list[JsonObject], chain: list[JsonObject]) -> tuple[ToolCall, str] | None:
+    """The call that a session was left with, and the uuid of its line.
+
+    None if there is none, if it has been decided since, or if another prompt came after it.
+    """
+    attachments = (as_object(line.get("attachment")) for line in lines)
+    noted = {each.get("toolUseID") for each in attachments if each.get("type") == "hook_deferred_tool"}
+    found: tuple[ToolCall, str] | None = None
+    for line in chain:
+        for block in _blocks(line):
+            if block.get("type") == "tool_use" and block.get("id") in noted:
+                given = as_object(block.get("input"))
+                found = ToolCall(id=block["id"], name=str(block["name"]), input=given), str(line["uuid"])
+            elif found is not None and block.get("tool_use_id") == found[0].id:
                 found = None
-        return found
-
-    def messages(self, chain: list[JsonObject], deferred: ToolCall | None = None) -> list[JsonObject]:
-        """The conversation of a chain as the API takes it: users and models by turns.
-
-        Results of calls that run side by side are in one message. A call that has no result is left out,
-        as it was cut off; the one that was deferred has yet to get it.
-        """
-        answered = {
-            str(block.get("tool_use_id")) for line in chain for block in _blocks(line) if _is_result(block)
-        }
-        if deferred is not None:
-            answered.add(deferred.id)
-        made: list[JsonObject] = []
-        for line in chain:
-            if line["type"] not in ("user", "assistant"):
-                continue
-            role = str(line["type"])
-            content = line["message"].get("content")
-            if role == "assistant":
-                content = [
-                    block
-                    for block in _blocks(line)
-                    if block.get("type") != "tool_use" or str(block.get("id")) in answered
-                ]
-                if not content:
-                    continue
-            if made and made[-1]["role"] == role:
-                made[-1]["content"] = [*_as_blocks(made[-1]["content"]), *_as_blocks(content)]
-            else:
-                made.append({"role": role, "content": content})
-        return made
+        if "turnPosition" in line:
+            found = None
+    return found
 
 
-def _message_id(line: JsonObject) -> str:
-    return str(line["message"].get("id", line["uuid"]))
+def _messages(chain: list[JsonObject], deferred: ToolCall | None) -> list[JsonObject]:
+    """The conversation of a chain as the API takes it: users and models by turns.
+
+    Results of calls that run side by side are in one message. A call that has no result is left out,
+    as it was cut off; the one that was deferred has yet to get it.
+    """
+    answered = {block.get("tool_use_id") for line in chain for block in _blocks(line)}
+    answered |= {None if deferred is None else deferred.id}
+    made: list[JsonObject] = []
+    for line in chain:
+        role, content = line["type"], as_object(line.get("message")).get("content")
+        if role == "assistant":
+            content = [
+                block
+                for block in _blocks(line)
+                if block.get("type") != "tool_use" or block.get("id") in answered
+            ]
+        if role not in ("user", "assistant") or not content:
+            continue
+        if made and made[-1]["role"] == role:
+            made[-1]["content"] = [*_as_blocks(made[-1]["content"]), *_as_blocks(content)]
+        else:
+            made.append({"role": role, "content": content})
+    return made
 
 
 def _blocks(line: JsonObject) -> list[JsonObject]:
     return blocks_of(as_object(line.get("message")))
 
 
-def _is_result(block: JsonObject) -> bool:
-    return block.get("type") == "tool_result"
-
-
 def _as_blocks(content: object) -> list[JsonObject]:
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}]
-    return blocks_of({"content": content})
+    return (
+        [{"type": "text", "text": content}] if isinstance(content, str) else blocks_of({"content": content})
+    )
 
 
-_NOT_RESUMABLE = (
+_NOT_RESUMABLE: Final = (
     "Error: --resume requires a valid session ID or session title when used with --print. "
     "Usage: claude -p --resume <session-id|title>"
 )
 # The program does not go on with the costs of a line that lacks one of these.
-_NO_COSTS: JsonObject = {
+_NO_COSTS: Final[JsonObject] = {
     "totalCostUSD": 0,
     "totalAPIDuration": 0,
     "totalAPIDurationWithoutRetries": 0,
@@ -184,7 +133,7 @@ _NO_COSTS: JsonObject = {
     "hasUnknownModelCost": False,
 }
 
-_APPENDING = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+_APPENDING: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
 
 class Transcript:
@@ -193,7 +142,7 @@ class Transcript:
     With `--no-session-persistence` nothing is written.
     """
 
-    def __init__(self, run: RunContext) -> None:
+    def __init__(self, run: Run) -> None:
         self._run = run
         self._session_id = ""
         self._path: Path | None = None
@@ -210,14 +159,8 @@ class Transcript:
         self._unmirrored: dict[Path, list[JsonObject]] = {}
         self.deferred: ToolCall | None = None
         """The call that the session was left with, if it is resumed."""
-        self.state: JsonObject = {}
-        """What `close` was given at the end of the run before, if the session is resumed."""
-
-    @property
-    def cost_so_far(self) -> float:
+        self.cost_so_far = 0.0
         """What the session cost before this run, once it is resumed."""
-        cost = self.state.get("totalCostUSD", 0.0)
-        return float(cost) if isinstance(cost, (int, float)) else 0.0
 
     @property
     def path(self) -> Path:
@@ -242,7 +185,7 @@ class Transcript:
     def restart(self, session_id: str) -> None:
         """Go on in a new file, as after `/clear`."""
         self._begin(session_id, self.path_of(session_id), None)
-        self.state = {}
+        self.cost_so_far = 0.0
 
     def resume(
         self, id_or_name: str, at: str | None = None, fork_as: str | None = None
@@ -252,21 +195,26 @@ class Transcript:
         Raises `LookupError` with the program's text if there is none, or no message `at`.
         """
         path = self._find(id_or_name)
-        history = History.read(path)
-        chain = history.chain(at)
+        lines = _read(path)
+        kept = [
+            line
+            for line in lines
+            if line.get("type") in _CHAINED and line.get("uuid") and not line.get("isSidechain")
+        ]
+        chain = _chain(kept, at)
         if at is not None and not chain:
             raise LookupError(f"No message found with message.uuid of: {at}")
         session_id = fork_as or path.stem
         place = self.path_of(session_id) if fork_as else path
         self._begin(session_id, place, str(chain[-1]["uuid"]) if chain else None)
-        self.state = history.state
-        if (left := history.deferred(chain)) is not None:
+        cost = _last(lines, "cost-state").get("totalCostUSD")
+        self.cost_so_far = float(cost) if isinstance(cost, int | float) else 0.0
+        if (left := _deferred(kept, chain)) is not None:
             self.deferred, self._callers[left[0].id] = left
-        self._turns = sum(1 for line in chain if _is_prompt(line))
-        if fork_as:
-            for line in chain:
-                self._write(place, {**line, "sessionId": session_id})
-        return session_id, history.messages(chain, self.deferred)
+        self._turns = sum("turnPosition" in line for line in chain)
+        for line in chain if fork_as else ():
+            self._write(place, {**line, "sessionId": session_id})
+        return session_id, _messages(chain, self.deferred)
 
     def latest(self) -> str | None:
         """The session that was used last in this run's folder."""
@@ -290,7 +238,11 @@ class Transcript:
                 if path.exists() and path.stat().st_size:
                     return path
             raise LookupError(f"No conversation found with session ID: {id_or_name}")
-        titled = [path for path in here.glob("*.jsonl") if History.read(path).title == id_or_name]
+        titled = [
+            path
+            for path in here.glob("*.jsonl")
+            if _last(_read(path), "custom-title").get("customTitle") == id_or_name
+        ]
         if not titled:
             raise LookupError(
                 f'{_NOT_RESUMABLE}. Provided value "{id_or_name}" is not a UUID and does not match any '
@@ -311,7 +263,7 @@ class Transcript:
     ) -> None:
         """Write a message of the user or a tool's result; `fields` are added to the line (`isMeta`, `origin`,
         `isCompactSummary`, …)."""
-        line: JsonObject = {"type": "user", "message": message, "uuid": uuid, "timestamp": _now()}
+        line: JsonObject = {"type": "user", "message": message, "uuid": uuid, "timestamp": now()}
         source = self._source(message)
         if source is not None:
             if agent_id is None and tool_use_result is not None:
@@ -320,7 +272,7 @@ class Transcript:
         elif agent_id is None and not fields.get("isMeta"):
             self._prompt_id = str(uuid4())
             self._turns += 1
-            self._last_prompt = _text(message)
+            self._last_prompt = text_of(message)
             line |= {
                 "permissionMode": self._run.permission_mode,
                 "promptSource": "sdk",
@@ -333,19 +285,18 @@ class Transcript:
         self, message: JsonObject, *, uuid: str, agent_id: str | None = None, **fields: object
     ) -> None:
         """Write a message of the model: one block, as the `assistant` frame has it."""
-        calls = [block for block in blocks_of(message) if block.get("type") == "tool_use"]
-        for block in calls:
-            self._callers[str(block["id"])] = uuid
+        calls = [block["id"] for block in blocks_of(message) if block.get("type") == "tool_use"]
+        self._callers |= dict.fromkeys(calls, uuid)
         if message.get("stop_reason") is None:
             # The frame does not know yet how the message ends; a file that is read again has to.
             message = {**message, "stop_reason": "tool_use" if calls else "end_turn"}
         line: JsonObject = {"message": message, **fields, "type": "assistant", "uuid": uuid}
-        self._append({}, {**line, "timestamp": _now()}, agent_id)
+        self._append({}, {**line, "timestamp": now()}, agent_id)
 
     def append_attachment(self, attachment: JsonObject, *, uuid: str) -> None:
         """Write what stands beside the conversation: of a deferred call, what it takes to go on with it."""
         line: JsonObject = {"attachment": attachment, "type": "attachment", "uuid": uuid}
-        self._append({}, {**line, "timestamp": _now()}, None)
+        self._append({}, {**line, "timestamp": now()}, None)
 
     def note(self, kind: str, **fields: object) -> None:
         """Write a line that is not part of the conversation: `queue-operation`, `tools-used`, …"""
@@ -359,7 +310,7 @@ class Transcript:
         """Begin the file of a subagent (`agentType`, `description`, `toolUseId`, `spawnDepth`)."""
         self._leaves[agent_id] = None
         self._describe_agent(agent_id, metadata)
-        return self._agent_path(agent_id)
+        return self.agent_path(agent_id)
 
     def finish_agent(self, agent_id: str) -> None:
         """Write that a subagent is done."""
@@ -370,23 +321,21 @@ class Transcript:
         self._metadata[agent_id] = metadata
         if self._run.invocation.no_session_persistence:
             return
-        path = self._agent_path(agent_id)
+        path = self.agent_path(agent_id)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.with_suffix(".meta.json").write_bytes(encode(metadata))
         except OSError:
             return
         if self._run.invocation.session_mirror:
-            self._mirror(path, [{"type": "agent_metadata", **metadata}])
+            self._mirror(path, [{**metadata, "type": "agent_metadata"}])
 
-    def _agent_path(self, agent_id: str) -> Path:
+    def agent_path(self, agent_id: str) -> Path:
         return self.path.with_suffix("") / "subagents" / f"agent-{agent_id}.jsonl"
 
     def _source(self, message: JsonObject) -> str | None:
-        for block in blocks_of(message):
-            if block.get("type") == "tool_result":
-                return self._callers.get(str(block.get("tool_use_id")))
-        return None
+        called = (block.get("tool_use_id") for block in blocks_of(message))
+        return next((self._callers[id] for id in called if id in self._callers), None)
 
     def _append(
         self, first: JsonObject, line: JsonObject, agent_id: str | None, parent: str | None = None
@@ -410,18 +359,15 @@ class Transcript:
             "version": self._run.version,
             "gitBranch": "HEAD",
         }
-        path = self.path if agent_id is None else self._agent_path(agent_id)
+        path = self.path if agent_id is None else self.agent_path(agent_id)
         self._write(path, {**head, **line, **tail})
 
     def _write(self, path: Path, line: JsonObject) -> None:
         if self._run.invocation.no_session_persistence:
             return
         try:
-            try:
-                number = os.open(path, _APPENDING, 0o600)
-            except FileNotFoundError:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                number = os.open(path, _APPENDING, 0o600)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            number = os.open(path, _APPENDING, 0o600)
             try:
                 # One call for a line: a run that is killed leaves whole lines.
                 os.write(number, encode(line) + b"\n")
@@ -457,22 +403,8 @@ class Transcript:
         self._last_prompt = None
 
 
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
-
-
 def _is_uuid(text: str) -> bool:
     try:
         return str(UUID(text)) == text.lower()
     except ValueError:
         return False
-
-
-def _is_prompt(line: JsonObject) -> bool:
-    return line.get("type") == "user" and "turnPosition" in line
-
-
-def _text(message: JsonObject) -> str:
-    if isinstance(content := message.get("content"), str):
-        return content
-    return "\n".join(str(block["text"]) for block in blocks_of(message) if block.get("type") == "text")

@@ -1,7 +1,4 @@
-"""Owns `Simulator`, an agent that needs no program, as a transport for sessions.
-
-How the agent behaves is in the modules beside this one.
-"""
+"""`Simulator`, an agent that needs no program, as a transport for sessions."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ import threading
 import traceback
 import weakref
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, suppress
 from contextvars import Context
@@ -22,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self, Unpack
 
 import anyio
+import msgspec
 from anyio.from_thread import BlockingPortalProvider
 from anyio.lowlevel import checkpoint
 
@@ -29,9 +27,9 @@ from outrider.command import Command
 from outrider.errors import FolderNotFound, LaunchError, ProcessExited, TransportClosed, UsageError
 from outrider.options import OptionFields, Options
 from outrider.testing._api.real_agent import KIT_VARIABLE
-from outrider.testing._api.requests import Request, RequestLog
+from outrider.testing._api.requests import Asked
 from outrider.testing._script.script import Item, Script, Scripted, ScriptSource
-from outrider.testing._simulator.model import Hanging
+from outrider.testing._simulator.model import ModelSource
 from outrider.testing._simulator.program import StartFailed, read_invocation
 from outrider.transports import ProcessTransport, Transport, Unreachable, intercept
 
@@ -41,41 +39,9 @@ if TYPE_CHECKING:
     from outrider.errors import OutriderError
     from outrider.testing._simulator.program import Launcher
 
-__all__ = ["SIMULATED_VERSION", "Simulator"]
 
 # Whatever the test runs on: it is another thread.
 _provider: Final = BlockingPortalProvider(backend="asyncio")
-
-
-class _Lease:
-    """A share in the thread, which starts with the first and ends with the last. Any thread may use it."""
-
-    def __init__(self) -> None:
-        self._portal = Context().run(_provider.__enter__)
-        self._thread = Context().run(self._portal.call, threading.get_ident)
-        self._lock = threading.Lock()
-        self._is_over = False
-
-    def start(self, function: Callable[[], Awaitable[int]]) -> Future[int]:
-        """Run this in the thread. Cancelling what this gives cancels it."""
-        # In a context of its own: that of the caller may say that it runs on another event loop.
-        return Context().run(lambda: self._portal.start_task_soon(function, name="simulated agent"))
-
-    def end(self) -> None:
-        """Give the share back, once what was started is over or cancelled. A second time does nothing."""
-        with self._lock:
-            if self._is_over:
-                return
-            self._is_over = True
-        if threading.get_ident() == self._thread:
-            # The thread cannot wait for its own end.
-            threading.Thread(target=_leave, name="end of simulated agents").start()
-        else:
-            _leave()
-
-
-def _leave() -> None:
-    Context().run(_provider.__exit__, None, None, None)
 
 
 _READ_BYTES: Final = 65536
@@ -83,7 +49,7 @@ _KEPT_LINES: Final = 200
 STREAMING: Final = ("claude", "--output-format", "stream-json", "--verbose", "--input-format", "stream-json")
 
 
-class _Pipe:
+class PipeStreams:
     """The agent's stdin, stdout and stderr.
 
     What it writes is kept here, so that it never waits for a reader; a byte in the socket says that there is
@@ -126,23 +92,22 @@ class _Pipe:
         self._end.close()
 
 
-class _Life:
-    """One run of a simulated agent in the background thread."""
+class _Setup(msgspec.Struct, frozen=True):
+    """What all runs of one agent share."""
 
-    def __init__(
-        self,
-        command: Command | None,
-        *,
-        script: Script,
-        requests: RequestLog,
-        hanging: Hanging,
-        folders: _Folders,
-        version: str,
-        environment: Mapping[str, str],
-    ) -> None:
-        self._script, self._requests, self._hanging = script, requests, hanging
-        self._folders, self._version = folders, version
-        self._private = folders.make_private()
+    source: ModelSource
+    folders: _Folders
+    version: str
+    environment: Mapping[str, str]
+
+
+class _Life:
+    """One run of a simulated agent in the background thread, which ends with the last of them."""
+
+    def __init__(self, command: Command | None, setup: _Setup) -> None:
+        self._setup, folders = setup, setup.folders
+        self._private = Path(tempfile.mkdtemp(prefix="outrider-simulator-"))
+        """For this run alone."""
         command = command or Command(STREAMING)
         for file in command.files:
             path = self._private / file.name
@@ -154,26 +119,29 @@ class _Life:
         placed = command.placed(str(self._private))
         self._argv = placed.argv[1:]
         self._cwd = Path(placed.cwd) if placed.cwd is not None else folders.folder
-        env = dict(os.environ if placed.env is None else placed.env)
-        env |= environment
+        env = dict(os.environ if placed.env is None else placed.env) | dict(setup.environment)
         chosen = env.get("CLAUDE_CONFIG_DIR")
         # What a session inherits belongs to whoever runs the test: nothing is written there.
         is_inherited = chosen is None or chosen == os.environ.get("CLAUDE_CONFIG_DIR")
         self._config = folders.config_dir if is_inherited else Path(str(chosen))
         self._env = {**env, "CLAUDE_CONFIG_DIR": str(self._config)}
         _take_over(self._private / "config", self._config)
-        self._has_begun = False
+        self._has_begun = self._has_left = False
+        self._lock = threading.Lock()
         self.code: int | None = None
         self.crash: BaseException | None = None
-        near, far = socket.socketpair()
-        near.setblocking(False)
-        far.setblocking(False)
-        self.end = near
+        self.end, far = socket.socketpair()
         """The host's end."""
-        self.pipe = _Pipe(far)
+        for each in (self.end, far):
+            each.setblocking(False)
+        self.pipe = PipeStreams(far)
         folders.enter()
-        self._lease = _Lease()
-        self._future: Future[int] = self._lease.start(self._main)
+        # In a context of its own: that of the caller may say that it runs on another event loop.
+        portal = Context().run(_provider.__enter__)
+        self._thread = Context().run(portal.call, threading.get_ident)
+        self._future: Future[int] = Context().run(
+            lambda: portal.start_task_soon(self._main, name="simulated agent")
+        )
 
     @property
     def is_over(self) -> bool:
@@ -210,13 +178,11 @@ class _Life:
         run = Run(
             invocation,
             self.pipe,
-            script=self._script,
-            requests=self._requests,
-            hanging=self._hanging,
+            source=self._setup.source,
             environment=self._env,
             cwd=self._cwd,
             config_dir=self._config,
-            version=self._version,
+            version=self._setup.version,
         )
         return await run.main()
 
@@ -224,20 +190,28 @@ class _Life:
         """End it now. From any thread."""
         self._future.cancel()
 
-    def leave(self) -> None:
-        """Give back what it holds, when it is over or cancelled."""
+    def abandon(self) -> None:
+        """End it and give back what it holds, from any thread and at any time. A second time does nothing."""
+        with self._lock:
+            if self._has_left:
+                return
+            self._has_left = True
+        self.cancel()
         self.end.close()
-        self._lease.end()
+        if threading.get_ident() == self._thread:
+            # The thread cannot wait for its own end.
+            threading.Thread(target=_leave, name="end of simulated agents").start()
+        else:
+            _leave()
         if not self._has_begun:
             # Cancelled before it could run: nothing else cleans up after it.
             self.pipe.close()
             shutil.rmtree(self._private, ignore_errors=True)
-        self._folders.leave()
+        self._setup.folders.leave()
 
-    def abandon(self) -> None:
-        """End it, from any thread and at any time."""
-        self.cancel()
-        self.leave()
+
+def _leave() -> None:
+    Context().run(_provider.__exit__, None, None, None)
 
 
 def _take_over(given: Path, config: Path) -> None:
@@ -272,10 +246,6 @@ class _Folders:
     def config_dir(self) -> Path:
         return self._make("config") if self._given_config is None else self._given_config
 
-    def make_private(self) -> Path:
-        """A folder for one agent alone, which removes it itself."""
-        return Path(tempfile.mkdtemp(prefix="outrider-simulator-"))
-
     def enter(self) -> None:
         """Keep them until as many times `leave` was called."""
         with self._lock:
@@ -309,7 +279,7 @@ _CANCEL_SECONDS: Final = 5.0
 """How long it may take after that, when all that it does is cancelled."""
 
 
-class Simulator(Transport):
+class Simulator(Asked, Transport):
     """An agent in this process that speaks the whole protocol, with a script for its model.
 
         agent = Simulator([use_tool("lookup", ticket=7), say("Ada owns it.")])
@@ -349,8 +319,8 @@ class Simulator(Transport):
         self.written: list[bytes] = []
         """Every line that the host has sent, without its end."""
         self.version = version
-        self._requests = RequestLog()
-        self._hanging = Hanging()
+        self._source = ModelSource(self.script)
+        self._requests = self._source.requests
         self._folders = _Folders(folder, config_dir)
         self._environment = dict(environment or {})
         self._is_executable = executable
@@ -398,24 +368,6 @@ class Simulator(Transport):
     # For tests.
 
     @property
-    def requests(self) -> list[Request]:
-        """What the model was asked, in order; shared by all runs of this agent."""
-        return self._requests.all()
-
-    @property
-    def main_requests(self) -> list[Request]:
-        """Those of the main conversation: one for each step that was taken."""
-        return self._requests.main()
-
-    def wait_for(self, what: int | Callable[[Request], bool], timeout: float = 30.0) -> Request:
-        """Block this thread until a request is there: the n-th of the main conversation, from 1 on, or the
-        first that a function says yes to.
-
-        Raises `TimeoutError` if it does not come.
-        """
-        return self._requests.wait_for(what, timeout)
-
-    @property
     def folder(self) -> Path:
         """Where the agent works if the session has no `cwd`."""
         return self._folders.folder
@@ -425,24 +377,16 @@ class Simulator(Transport):
         """Where it keeps its sessions."""
         return self._folders.config_dir
 
-    def add(self, *items: Item) -> None:
-        """Add steps to the script."""
-        self.script.add(*items)
-
     def release(self) -> None:
         """Let all requests go on that `hang()` holds now."""
-        self._hanging.release()
+        self._source.hanging.release()
 
     def wait_for_hang(self, timeout: float = 30.0) -> None:
         """Block this thread until a request has come to a `hang()`.
 
         Raises `TimeoutError` if none does.
         """
-        self._hanging.gate.wait_reached(timeout)
-
-    def check(self) -> None:
-        """Raise what functions and expectations of the script have raised, if they have."""
-        self.script.check()
+        self._source.hanging.gate.wait_reached(timeout)
 
     def options(self, **fields: Unpack[OptionFields]) -> Options:
         """Options that use this agent; those given are added.
@@ -471,7 +415,7 @@ class Simulator(Transport):
         if self._launcher is None or self._launcher.is_closed:
             from outrider.testing._simulator.program import Launcher
 
-            self._launcher = Launcher(self.script, self._requests, self._hanging, version=self.version)
+            self._launcher = Launcher(self._source, version=self.version)
         return self._launcher
 
     def __enter__(self) -> Self:
@@ -489,8 +433,7 @@ class Simulator(Transport):
         if self._launcher is not None:
             self._launcher.close()
         self._folders.leave()
-        if error is None:
-            self.check()
+        self.script.check(after=error)
 
     # The transport.
 
@@ -511,15 +454,8 @@ class Simulator(Transport):
             return
         if self.command is not None and self.command.cwd is not None:
             _check_folder(self.command.cwd, self.command.argv)
-        self._life = _Life(
-            self.command,
-            script=self.script,
-            requests=self._requests,
-            hanging=self._hanging,
-            folders=self._folders,
-            version=self.version,
-            environment=self._environment,
-        )
+        setup = _Setup(self._source, self._folders, self.version, self._environment)
+        self._life = _Life(self.command, setup)
         self._finalizer = weakref.finalize(self, self._life.abandon)
 
     async def receive(self) -> bytes:

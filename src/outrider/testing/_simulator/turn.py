@@ -1,7 +1,4 @@
-"""Owns a turn of the main conversation, from its prompts to its result; also `/clear`.
-
-How the model is asked and its tools are called is in `model_loop`.
-"""
+"""A turn of the main conversation, from its prompts to its result; also `/clear`."""
 
 from __future__ import annotations
 
@@ -13,7 +10,9 @@ import anyio
 import msgspec
 
 from outrider.testing._simulator import frames
+from outrider.testing._simulator.context import text_of
 from outrider.testing._simulator.frames import reminder
+from outrider.testing._simulator.host.hooks import Verdict
 from outrider.testing._simulator.model import ApiError
 from outrider.testing._simulator.model_loop import Ended, ModelLoop
 from outrider.wire import JsonObject
@@ -22,10 +21,8 @@ if TYPE_CHECKING:
     from outrider.testing._simulator.context import ToolCall
     from outrider.testing._simulator.run import Run
 
-__all__ = ["Deferred", "Prompt", "PromptQueue", "Turn"]
 
 _ORDER: Final = {"now": 0, "next": 1, "later": 2}
-_REMEMBERED: Final = 10_000
 
 
 class Prompt(msgspec.Struct, kw_only=True):
@@ -42,10 +39,7 @@ class Prompt(msgspec.Struct, kw_only=True):
 
     @property
     def text(self) -> str:
-        if isinstance(self.content, str):
-            return self.content
-        texts = (block.get("text") for block in self.content if block.get("type") == "text")
-        return "\n".join(text for text in texts if isinstance(text, str))
+        return text_of({"content": self.content})
 
     @property
     def is_command(self) -> bool:
@@ -57,12 +51,10 @@ class Prompt(msgspec.Struct, kw_only=True):
 
     def goes_with(self, other: Prompt) -> bool:
         """Whether both can be answered by one turn."""
-        return (
-            self.priority == other.priority
-            and all(prompt.should_query for prompt in (self, other))
-            and not any(prompt.is_command or prompt.origin is not None for prompt in (self, other))
-            and self.is_verbatim == other.is_verbatim
-            and self.is_synthetic == other.is_synthetic
+        kinds = {(prompt.priority, prompt.is_verbatim, prompt.is_synthetic) for prompt in (self, other)}
+        return len(kinds) == 1 and all(
+            prompt.should_query and not prompt.is_command and prompt.origin is None
+            for prompt in (self, other)
         )
 
     @classmethod
@@ -87,7 +79,7 @@ class PromptQueue:
 
     def __init__(self) -> None:
         self._waiting: list[Prompt] = []
-        self._seen: dict[str, None] = {}
+        self._seen: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -101,9 +93,7 @@ class PromptQueue:
         if prompt.uuid is not None:
             if prompt.uuid in self._seen:
                 return False
-            self._seen[prompt.uuid] = None
-            if len(self._seen) > _REMEMBERED:
-                del self._seen[next(iter(self._seen))]
+            self._seen.add(prompt.uuid)
         self._waiting.append(prompt)
         self._waiting.sort(key=lambda each: _ORDER[each.priority])
         return True
@@ -141,7 +131,7 @@ class PromptQueue:
         return uuids
 
 
-def joined(prompts: list[Prompt]) -> str | list[JsonObject]:
+def _joined(prompts: list[Prompt]) -> str | list[JsonObject]:
     """One content for several prompts."""
     if all(isinstance(prompt.content, str) for prompt in prompts):
         return "\n".join(cast("str", prompt.content) for prompt in prompts)
@@ -161,7 +151,7 @@ class Turn:
     def __init__(self, run: Run, prompts: list[Prompt]) -> None:
         self._run = run
         self.prompts = prompts
-        self.content = joined(prompts)
+        self.content = _joined(prompts)
         self.uuids = [prompt.uuid for prompt in prompts if prompt.uuid is not None]
         """Of its prompts, also those that it took up later."""
         self.loop: ModelLoop | None = None
@@ -193,12 +183,7 @@ class Turn:
         self._is_over = True
         if fields is None:
             fields = self._aborted()
-        is_done = not fields["is_error"] and self._why is None
-        await self._end(fields, is_done=is_done)
-
-    async def _end(self, fields: JsonObject, *, is_done: bool) -> None:
-        run = self._run
-        state = "completed" if is_done else "cancelled"
+        state = "completed" if not fields["is_error"] and self._why is None else "cancelled"
         for uuid in self._folded:
             run.say(frames.lifecycle(uuid, state))
         run.write_result(self._whole(fields))
@@ -217,15 +202,18 @@ class Turn:
             self._keep()
             return self._local("")
         run.hooks.prompt_id = str(uuid4())
-        with run.holding("informational") as held:
-            stopped = await self._submit()
+        if (left := run.deferred.take_unavailable()) is not None:
+            loop = self._begin_loop()
+            if (ended := await loop.carry_out(left)) is not None:
+                return self._ended(loop, ended)
+        verdict = await self._submit()
         self.begin()
-        for frame in held:
+        for frame in verdict.notices:
             run.say(frame)
-        if isinstance(stopped, dict):
-            run.say(stopped)
-            return self._local(str(stopped["content"]))
-        self._keep(*stopped)
+        if verdict.refusal is not None:
+            run.say(verdict.refusal)
+            return self._local(str(verdict.refusal["content"]))
+        self._keep(*verdict.reminders)
         loop = self._begin_loop()
         if run.take_latched_interrupt():
             self.interrupt()
@@ -248,21 +236,19 @@ class Turn:
         )
         return self.loop
 
-    async def _submit(self) -> JsonObject | list[str]:
-        """Ask the hooks about the prompt: what they add to it, or the notice that they hold it back."""
+    async def _submit(self) -> Verdict:
+        """Ask the hooks about the prompt."""
         run = self._run
         if self.prompts[0].origin is not None and not self.prompts[0].is_synthetic:
-            return []
+            return Verdict()
         text = "\n".join(prompt.text for prompt in self.prompts)
         titled = {"session_title": run.title} if run.title is not None else {}
         verdict = await run.hooks.fire("UserPromptSubmit", {"prompt": text, **titled})
         if verdict.session_title is not None:
             run.set_title(verdict.session_title)
-        if verdict.refusal is None:
-            return list(verdict.reminders)
         if verdict.prompt_kept:
             self._keep()
-        return verdict.refusal
+        return verdict
 
     def begin(self) -> None:
         """Write what a turn begins with, once."""
@@ -329,13 +315,9 @@ class Turn:
             if not loop.is_asked:
                 fields["stop_reason"] = None
             del fields["result"], fields["api_error_status"]
-        if ended.has_output:
-            fields["structured_output"] = ended.output
         if ended.deferred is not None:
-            call = ended.deferred
-            fields["deferred_tool_use"] = {"id": call.id, "name": call.name, "input": call.input}
             del fields["api_error_status"]
-        return fields
+        return fields | ended.fields
 
     def _failed(self, loop: ModelLoop, error: ApiError) -> JsonObject:
         """The message that the program writes in the place of the model, and what the result says."""
@@ -343,20 +325,12 @@ class Turn:
         self.show()
         message = frames.synthetic(error.text, stop_reason=error.stop_reason)
         message["stop_details"] = error.stop_details
-        named = {"status": error.status, "type": error.type, "": error.api_error}
-        facts: JsonObject = {
-            f"api_error_{name}".removesuffix("_"): value for name, value in named.items() if value is not None
-        }
-        known: JsonObject = {"error": error.error, "is_api_error_message": True, **facts}
-        if error.cut is not None:
-            known["api_error_params"] = {"cut": error.cut}
-        if error.refused_message_id is not None:
-            known["refused_message_id"] = error.refused_message_id
+        known: JsonObject = {"error": error.error, "is_api_error_message": True, **error.facts, **error.more}
         known |= loop.first_marks()
         uuid = str(uuid4())
         run.say(frames.assistant(message, frames.Speaker(), request_id=error.request_id, uuid=uuid, **known))
         run.transcript.append_assistant(message, uuid=uuid, isApiErrorMessage=True)
-        return {"is_error": True, "stop_reason": error.stop_reason, "result": error.text, **facts}
+        return {"is_error": True, "stop_reason": error.stop_reason, "result": error.text, **error.facts}
 
     def _aborted(self) -> JsonObject:
         """The turn was interrupted."""
@@ -365,9 +339,7 @@ class Turn:
         self.show()
         if loop is None:
             self._keep()
-            loop = ModelLoop(
-                run, frames.Speaker(), run.messages, model=run.model, tools=run.offered, system=""
-            )
+            loop = ModelLoop(run, frames.Speaker(), run.messages, model=run.model, tools=run.offered)
             return self._interrupted(loop, "aborted_streaming")
         has_calls = bool(loop.calls) and not loop.is_streaming
         stop_reason = loop.stop_reason if has_calls else None
@@ -407,14 +379,8 @@ class Turn:
 
     def _local(self, text: str, **fields: object) -> JsonObject:
         """The end of a turn that did not ask the model."""
-        return {
-            "is_error": False,
-            "num_turns": 0,
-            "stop_reason": None,
-            "subtype": "success",
-            "result": text,
-            **fields,
-        }
+        ended: JsonObject = {"is_error": False, "num_turns": 0, "stop_reason": None, "subtype": "success"}
+        return {**ended, "result": text, **fields}
 
     async def _clear(self) -> JsonObject:
         """Go on with an empty conversation of another id."""
@@ -494,15 +460,14 @@ class Deferred:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._call: ToolCall | None = None
+        self._unavailable: ToolCall | None = None
 
-    def found(self, call: ToolCall | None) -> None:
+    def found(self, call: ToolCall) -> None:
         """The session that is resumed was left with a call."""
-        self._call = call
-        if call is not None:
-            hooks = self._run.hooks
-            hooks.continued, hooks.prompt_id = call.id, None
-            # In the program, they race; here the host always loses where it has not asked to be waited for.
-            hooks.is_late = not self._run.invocation.await_initialize
+        self._call, hooks = call, self._run.hooks
+        hooks.continued, hooks.prompt_id = call.id, None
+        # In the program, they race; here the host always loses where it has not asked to be waited for.
+        hooks.is_late = not self._run.invocation.await_initialize
 
     @property
     def is_due(self) -> bool:
@@ -515,7 +480,15 @@ class Deferred:
         if not self.is_due or self._call is None:
             return None
         call, self._call = self._call, None
-        return _ContinuedTurn(self._run, call)
+        if self._run.mcp.is_of_host(call.name):
+            # In the program the host's servers are not connected yet, or only just.
+            self._unavailable = call
+        return _ContinuedTurn(self._run, call, is_available=self._unavailable is None)
+
+    def take_unavailable(self) -> ToolCall | None:
+        """The call that the next prompt brings back, because its tool was not there before."""
+        call, self._unavailable = self._unavailable, None
+        return call
 
     def note(self, call: ToolCall) -> None:
         """A hook wants a call to be decided later: write down what it takes to go on."""
@@ -538,18 +511,27 @@ class Deferred:
 class _ContinuedTurn(Turn):
     """The turn of a deferred call."""
 
-    def __init__(self, run: Run, call: ToolCall) -> None:
+    def __init__(self, run: Run, call: ToolCall, *, is_available: bool) -> None:
         super().__init__(run, [Prompt(content=_CONTINUE)])
         self._call = call
+        self._is_available = is_available
 
     async def run(self) -> None:
         """Carry out the call, and go on. Only here the prompt is named that the program writes itself."""
         uuid = str(uuid4())
         self._run.say(frames.lifecycle(uuid, "started"))
         await super().run()
-        self._run.say(frames.lifecycle(uuid, "completed"))
+        self._run.say(frames.lifecycle(uuid, "completed" if self._is_available else "cancelled"))
 
     async def _answer(self) -> JsonObject:
+        if not self._is_available:
+            return self._local(
+                f"{self._call.name} isn't available, so its deferred call didn't run.",
+                is_error=True,
+                stop_reason="tool_deferred_unavailable",
+                terminal_reason="tool_deferred_unavailable",
+                deferred_tool_use={"id": self._call.id, "name": self._call.name, "input": self._call.input},
+            )
         loop = self._begin_loop()
         ended = await loop.carry_out(self._call)
         # What follows is counted for itself.

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 import msgspec
 
-from outrider._git import find_repository
 from outrider.errors import OptionsError, SessionNotFound
 
 if TYPE_CHECKING:
@@ -81,7 +80,7 @@ def has_sessions(folder: Path) -> bool:
 
 
 def check_can_continue(config: Path, cwd: str | os.PathLike[str]) -> None:
-    """Raise `SessionNotFound` if there is no session of this folder to go on with: the program would begin a
+    """Raise `SessionNotFound` if there is no session of this folder to continue: the program would begin a
     new one, and not say so."""
     folder = project_folder(config, cwd)
     if not has_sessions(folder):
@@ -147,6 +146,9 @@ def _is_name(name: str) -> bool:
 
 def worktrees(folder: str | os.PathLike[str]) -> list[str]:
     """The folders of all worktrees of the repository that a folder is in; none if it is in no repository."""
+    # Here: what reads repositories is large, and few programs that open sessions need it.
+    from outrider._git import find_repository
+
     try:
         repository = find_repository(folder)
     except (OSError, ValueError):
@@ -254,7 +256,7 @@ def open_file(path: str | os.PathLike[str], buffering: int = -1) -> BinaryIO:
 # Parts of a session.
 
 METADATA: Final = ".meta.json"
-"""Ends the name of the file that tells what a subagent is."""
+"""Ends the name of the file with a subagent's metadata."""
 
 _AGENT: Final = "agent-"
 _DEEPEST: Final = 16
@@ -262,7 +264,7 @@ _DEEPEST: Final = 16
 
 
 def part_files(file: SessionFile, *, strict: bool = False) -> Iterator[tuple[str, Path]]:
-    """The other transcripts of a session, and what tells of them, by subpath: without the end of the name.
+    """The other transcripts of a session and their metadata, by subpath: without the end of the name.
 
     Links are not followed: they lead to what is not the session's. Transcripts that are links, and folders
     that may not be read, are left out, or raise an `OSError` if `strict`.
@@ -317,7 +319,7 @@ def agent_files(file: SessionFile) -> dict[str, Path]:
 # Lines.
 
 _END: Final = 1 << 16
-"""So much of each end tells what lists say: after each turn, the program writes title and tag anew."""
+"""This much of each end is enough for a list: the program repeats title and tag after each turn."""
 _LONGEST_LINE: Final = 1 << 25
 """A longer one at the beginning is not read to its end."""
 _LONGEST_KEPT: Final = 1 << 28
@@ -365,14 +367,9 @@ class Ends:
 
 
 def lines(file: BinaryIO) -> Iterator[bytes]:
-    """All lines, first to last."""
-    left = os.fstat(file.fileno()).st_size
-    is_going_on = False
-    while left > 0 and (line := file.readline(_LONGEST_KEPT)):
-        left -= len(line)
-        is_rest, is_going_on = is_going_on, len(line) == _LONGEST_KEPT and not line.endswith(b"\n")
-        if not is_rest and not is_going_on:
-            yield line
+    """All lines that are not empty, first to last."""
+    for chunk in chunks(file):
+        yield from (line for line in chunk.split(b"\n") if 0 < len(line) < _LONGEST_KEPT)
 
 
 def chunks(file: BinaryIO) -> Iterator[bytes]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import re
 import stat
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
@@ -77,7 +78,7 @@ cannot be passed over by their bytes."""
 
 class Search:
     """Looks for a text, or for what matches a regular expression: in messages, calls of tools and their
-    results, titles. Raises `OptionsError` for what cannot be searched for."""
+    results, titles. Raises `OptionsError` for an invalid search."""
 
     def __init__(
         self, text: str, *, regex: bool = False, case_sensitive: bool = False, agents: bool = True
@@ -229,11 +230,6 @@ def _excerpt(text: str, start: int, end: int) -> str:
 # One file.
 
 
-def describe_file(found: Found, *, in_lists: bool = True) -> StoredSession | None:
-    """A session, from the ends of its file; None if it has no place in lists. Raises `OSError`."""
-    return describe_facts(found, read_facts(found), in_lists=in_lists)
-
-
 def read_facts(found: Found) -> dict[str, object]:
     """What the ends of a session's file say of it, as in the summaries of stores. Raises `OSError`."""
     file = found.file
@@ -271,7 +267,7 @@ class _Note(msgspec.Struct):
 
 
 def _is_archived(folder: Path) -> bool | None:
-    """What the note beside a session says; None if there is none."""
+    """Whether the note beside a session says so; None without a note."""
     try:
         with open_file(folder / "archived.json", 0) as stream:
             return msgspec.json.decode(stream.read(1 << 16), type=_Note).archived
@@ -280,14 +276,14 @@ def _is_archived(folder: Path) -> bool | None:
 
 
 def load_bundle(file: SessionFile) -> Bundle:
-    """Everything of a session. Raises `OSError` if any of it cannot be read: a part of a session is none."""
+    """Everything of a session. Raises `OSError` if any of it cannot be read: half a session is useless."""
     entries = _bundled_entries(file.path)
     parts: dict[str, list[JsonObject]] = {}
     for subpath, path in part_files(file, strict=True):
         part = parts.setdefault(subpath, [])
         if path.name.endswith(METADATA):
-            # Where the program puts it when it tells a store of it.
-            part[:0] = [{"type": "agent_metadata", **told} for told in _objects(path)[-1:]]
+            # Where the program puts it when it mirrors to a store.
+            part[:0] = [{**told, "type": "agent_metadata"} for told in _objects(path)[-1:]]
         else:
             part += _bundled_entries(path)
     return Bundle(
@@ -333,15 +329,11 @@ class Disk:
     `TranscriptError` if it cannot be read.
     """
 
-    def __init__(self, config: Path | None = None) -> None:
-        if config is None:
-            try:
-                config = config_folder(os.environ)
-            except RuntimeError:
-                # A user without a home.
-                config = None
-        self.config: Path | None = config
-        """None: there is no home folder that it could be in."""
+    def __init__(self, config: StrPath | None = None) -> None:
+        self.config: Path | None = None
+        """None: this user has no home folder that it could be in."""
+        with suppress(RuntimeError):
+            self.config = config_folder(os.environ) if config is None else Path(config)
 
     @property
     def projects(self) -> Path | None:
@@ -353,16 +345,7 @@ class Disk:
     def list(self, query: SessionQuery | None = None) -> builtins.list[StoredSession]:
         """The sessions that are asked for, those that were used last first. No more files are opened than it
         takes to find them."""
-        query = query or SessionQuery()
-        if query.limit == 0:
-            return []
-        wanted = None if query.limit is None else query.offset + query.limit
-        found: builtins.list[StoredSession] = []
-        for session in self._listed(query):
-            found.append(session)
-            if len(found) == wanted:
-                break
-        return query.page(found)
+        return [*self._paged(query or SessionQuery())]
 
     def find(self, session_id: str, project: StrPath | None = None) -> SessionFile:
         """Where a session is; if several projects have it, the one that was used last."""
@@ -397,7 +380,8 @@ class Disk:
         """What lists say of a session; one that lists leave out, as nothing was said in it, has no title."""
         file = self.find(session_id, project)
         with _reading(file):
-            session = describe_file(Found.of(file), in_lists=False)
+            found = Found.of(file)
+            session = describe_facts(found, read_facts(found), in_lists=False)
         assert session is not None
         return session
 
@@ -424,8 +408,8 @@ class Disk:
                 return wanted.cut(conversation(_entries(stream), history=history, agent=is_agent))
 
     def agents(self, session_id: str, project: StrPath | None = None) -> builtins.list[str]:
-        """The ids of the subagents of a session that have a transcript."""
-        return sorted(agent_files(self.find(session_id, project)))
+        """The ids of the subagents of a session that have a transcript, in the order of their files."""
+        return list(agent_files(self.find(session_id, project)))
 
     def search(
         self,
@@ -449,14 +433,8 @@ class Disk:
     # Looking
 
     def _paged(self, query: SessionQuery) -> Iterator[StoredSession]:
-        for number, session in enumerate(self._listed(query)):
-            if query.limit is not None and number >= query.offset + query.limit:
-                return
-            if number >= query.offset:
-                yield session
-
-    def _listed(self, query: SessionQuery) -> Iterator[StoredSession]:
-        return (session for session, _ in self.facts(query))
+        stop = None if query.limit is None else query.offset + query.limit
+        return islice((session for session, _ in self.facts(query)), query.offset, stop)
 
     def facts(self, query: SessionQuery) -> Iterator[tuple[StoredSession, dict[str, object]]]:
         """All that match, newest first, each read when it is its turn; with all that its file says of it, as
@@ -482,7 +460,7 @@ class Disk:
     def _places(
         self, project: StrPath | None, *, with_worktrees: bool, strict: bool = False
     ) -> dict[str, str | None]:
-        """The folders to look in; where only a part of the name tells that it is the one, with the key of the
+        """The folders to look in; where only a part of the name identifies it, with the key of the
         project. Raises `PermissionError` if `strict` and they cannot be known."""
         if self.projects is None:
             return {}
@@ -557,7 +535,7 @@ def _agent_file(file: SessionFile, agent: str) -> Path:
 
 @contextmanager
 def _reading(file: SessionFile) -> Generator[None]:
-    """Say what went wrong with the files of a session."""
+    """Convert the errors of reading a session's files."""
     try:
         yield
     except FileNotFoundError:

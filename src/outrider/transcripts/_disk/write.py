@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
-from outrider._folders import remove_folder, replace_file, sync_folder
+from outrider._folders import make_folders, opened, remove_folder, replace_file, sync_folder
 from outrider.errors import SessionExists, SessionNotFound, TranscriptError
 from outrider.transcripts._describe import now
 from outrider.transcripts._disk.files import check_project_key, check_subpath, refuse_link
@@ -81,7 +81,7 @@ def archive(file: SessionFile, *, archived: bool) -> None:
         if not file.path.exists():
             raise SessionNotFound(file.path.stem, searched=[str(file.path.parent)])
         refuse_link(folder)
-        _make_folders(folder)
+        make_folders(folder)
         replace_file(folder / "archived.json", _line(note))
         if not file.path.exists():
             # It was deleted meanwhile: leave nothing of it.
@@ -134,7 +134,7 @@ def put(config: Path, bundle: Bundle, project_key: str) -> Path:
     main, beside = folder / f".{session_id}.{mark}.tmp", folder / f".{session_id}.{mark}.parts.tmp"
     has_parts = False
     try:
-        _make_folders(folder)
+        make_folders(folder)
         _write_new(main, _lines(bundle.entries))
         if parts:
             for subpath, part in parts.items():
@@ -195,19 +195,15 @@ def _byte_at(number: int, place: int) -> bytes:
 
 
 def _blank(path: Path, start: int, size: int) -> None:
-    """Make an empty line of what was written of one: the next writer's would go on in it.
+    """Blank out a line that was only partly written: the next writer would continue it.
 
     Not cut off, as somebody may have written after it. To write over what is there takes no room.
     """
     if not size:
         return
-    with suppress(OSError):
-        number = os.open(path, os.O_WRONLY | _FLAGS)
-        try:
-            os.lseek(number, start, os.SEEK_SET)
-            os.write(number, b" " * (size - 1) + b"\n")
-        finally:
-            os.close(number)
+    with suppress(OSError), opened(path, os.O_WRONLY | _FLAGS) as number:
+        os.lseek(number, start, os.SEEK_SET)
+        os.write(number, b" " * (size - 1) + b"\n")
 
 
 # New files.
@@ -215,7 +211,7 @@ def _blank(path: Path, start: int, size: int) -> None:
 
 def _put_part(folder: Path, subpath: str, entries: Sequence[JsonObject]) -> None:
     path = folder / f"{subpath}.jsonl"
-    _make_folders(path.parent)
+    make_folders(path.parent)
     lines = [entry for entry in entries if entry.get("type") != "agent_metadata"]
     described = [entry for entry in entries if entry.get("type") == "agent_metadata"]
     if lines:
@@ -282,14 +278,6 @@ def _take_back(folder: Path, parts: Iterable[str]) -> None:
     for path in sorted(folders, key=lambda path: len(path.parts), reverse=True):
         with suppress(OSError):
             path.rmdir()
-
-
-def _make_folders(folder: Path) -> None:
-    missing = [folder]
-    while not missing[-1].parent.exists() and missing[-1].parent != missing[-1]:
-        missing.append(missing[-1].parent)
-    for path in reversed(missing):
-        path.mkdir(mode=0o700, exist_ok=True)
 
 
 def _failed(path: Path, error: OSError) -> TranscriptError:

@@ -21,12 +21,16 @@ from outrider.transcripts._entries import fields_of, to_entry, to_line, to_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
 
     from outrider.transcripts._values import Bundle
     from outrider.wire import JsonObject
 
 _PICTURES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
 """Types that are shown. Not SVG, which is a document with a will of its own."""
+
+_COST_ENTRY: Final = "cost-state"
+"""Has what the session has cost so far; the program writes one when it ends."""
 
 _FROM_PROGRAM: Final = (
     "<task-notification>",
@@ -63,8 +67,11 @@ class Call(msgspec.Struct):
     id: str
     name: str
     input: object
+    began: datetime | None = None
     result: list[Text | Note | Picture] | None = None
     is_error: bool = False
+    seconds: float | None = None
+    """Until its result came."""
     agent: Agent | None = None
 
     @property
@@ -86,6 +93,11 @@ class Turn(msgspec.Struct):
     """Shown as it is: `User`, `Agent`, `Program`, `Result`."""
     time: str
     pieces: list[Piece]
+    seconds: float | None = None
+    """From the prompt to the last word of the answer."""
+    tokens: int = 0
+    cost_usd: float | None = None
+    """None where the transcript does not say what this turn alone has cost."""
 
 
 class Agent(msgspec.Struct):
@@ -144,23 +156,37 @@ class _Reading:
     def turns(self, entries: list[JsonObject], *, agent: bool = False) -> list[Turn]:
         made: list[Turn] = []
         told = (to_entry(entry) for entry in entries)
+        costs = _costs(entries)
+        asked: datetime | None = None
+        counted: set[str] = set()
         for entry in conversation(told, history="full", agent=agent):
             raw = entry.raw
-            role, pieces = self._said(raw)
+            when = to_time(raw.get("timestamp"))
+            role, pieces = self._said(raw, when)
             if not pieces:
                 continue
-            if made and made[-1].role == role == "Agent":
-                made[-1].pieces += pieces
-            else:
-                made.append(Turn(role=role, time=_time(raw.get("timestamp")), pieces=pieces))
+            if not (made and made[-1].role == role == "Agent"):
+                made.append(Turn(role=role, time=_time(raw.get("timestamp")), pieces=[]))
+            turn = made[-1]
+            turn.pieces += pieces
+            if role != "Agent":
+                asked = when if role == "User" else asked
+                continue
+            turn.seconds = _seconds(asked, when)
+            turn.cost_usd = costs.get(_text(raw.get("uuid")), turn.cost_usd)
+            message = fields_of(raw.get("message"))
+            # Each block of a message is an entry, with the usage of all of it.
+            if (id := _text(message.get("id"))) not in counted:
+                counted.add(id)
+                turn.tokens += _tokens(message)
         return made
 
-    def _said(self, entry: JsonObject) -> tuple[str, list[Piece]]:
+    def _said(self, entry: JsonObject, when: datetime | None) -> tuple[str, list[Piece]]:
         if entry.get("type") == "system":
             text = self.mask(_text(entry.get("content")))
             return "Program", [Text(text)] if text else []
         blocks = _blocks(fields_of(entry.get("message")).get("content"))
-        pieces = [piece for block in blocks for piece in self._block(block)]
+        pieces = [piece for block in blocks for piece in self._block(block, when)]
         if entry.get("type") == "assistant":
             return "Agent", pieces
         if entry.get("isCompactSummary"):
@@ -170,7 +196,7 @@ class _Reading:
         first = pieces[0].text.lstrip() if pieces and isinstance(pieces[0], Text) else ""
         return "Program" if first.startswith(_FROM_PROGRAM) else "User", pieces
 
-    def _block(self, block: JsonObject) -> Iterator[Piece]:
+    def _block(self, block: JsonObject, when: datetime | None) -> Iterator[Piece]:
         kind = _text(block.get("type"))
         if kind == "text":
             if (text := self.mask(_text(block.get("text")))).strip():
@@ -179,20 +205,21 @@ class _Reading:
             if (text := self.mask(_text(block.get("thinking")))).strip():
                 yield Thought(text)
         elif kind == "tool_result" or kind.endswith("_tool_result"):
-            yield from self._result(block)
+            yield from self._result(block, when)
         elif kind.endswith("tool_use"):
             value = block.get("input")
             call = Call(
                 id=_text(block.get("id")),
                 name=self.mask(_text(block.get("name"))) or "a tool",
                 input=DEFAULT.mask_json(value) if self._redact else value,
+                began=when,
             )
             self.calls[call.id] = call
             yield call
         else:
             yield self._other(block, kind)
 
-    def _result(self, block: JsonObject) -> Iterator[Piece]:
+    def _result(self, block: JsonObject, when: datetime | None) -> Iterator[Piece]:
         """Nothing if it goes to the call that it is of."""
         shown: list[Text | Note | Picture] = []
         for item in _blocks(block.get("content")):
@@ -205,6 +232,7 @@ class _Reading:
             yield from shown
             return
         call.result, call.is_error = shown, block.get("is_error") is True
+        call.seconds = _seconds(call.began, when)
 
     def _other(self, block: JsonObject, kind: str) -> Note | Picture:
         source = fields_of(block.get("source"))
@@ -213,6 +241,42 @@ class _Reading:
             return Picture(media_type=media_type, data=data)
         named = [self.mask(name) for name in (kind or "something", media_type) if name]
         return Note(f"({', '.join(named)})")
+
+
+def _seconds(began: datetime | None, ended: datetime | None) -> float | None:
+    return None if began is None or ended is None else max((ended - began).total_seconds(), 0.0)
+
+
+def _tokens(message: JsonObject) -> int:
+    counts = (number for name, number in fields_of(message.get("usage")).items() if name.endswith("_tokens"))
+    return sum(number for number in counts if isinstance(number, int))
+
+
+def _cost(entry: JsonObject) -> float | None:
+    """What the session had cost by then, if the entry says so."""
+    total = entry.get("totalCostUSD") if entry.get("type") == _COST_ENTRY else None
+    return float(total) if isinstance(total, int | float) and not isinstance(total, bool) else None
+
+
+def _costs(entries: list[JsonObject]) -> dict[str, float]:
+    """What turns have cost, by the last entry of each: where one turn alone is between two sums."""
+    costs: dict[str, float] = {}
+    before, prompts, last = 0.0, 0, ""
+    for entry in entries:
+        if (total := _cost(entry)) is not None:
+            if prompts == 1 and last:
+                costs[last] = max(total - before, 0.0)
+            before, prompts = total, 0
+        elif entry.get("type") == "assistant":
+            last = _text(entry.get("uuid"))
+        elif entry.get("type") == "user" and not _is_of_tools(entry):
+            prompts += 1
+    return costs
+
+
+def _is_of_tools(entry: JsonObject) -> bool:
+    blocks = _blocks(fields_of(entry.get("message")).get("content"))
+    return any(block.get("type") == "tool_result" for block in blocks)
 
 
 def _facts(bundle: Bundle, reading: _Reading) -> list[tuple[str, str]]:
@@ -233,6 +297,7 @@ def _facts(bundle: Bundle, reading: _Reading) -> list[tuple[str, str]]:
         ("Model", ", ".join(models)),
         ("Began", _time(first("timestamp", said))),
         ("Last", _time(first("timestamp", backwards))),
+        ("Cost", next((f"${cost:.4f}" for entry in bundle.entries[::-1] if (cost := _cost(entry))), "")),
     ]
     return [(name, reading.mask(value)) for name, value in facts if value]
 
@@ -294,10 +359,10 @@ def exported(bundle: Bundle, form: ExportFormat = "markdown", *, redact: bool | 
 
     transcript = read(bundle, redact=redact is not False)
     if form == "html":
-        from outrider.transcripts._export.documents import html
+        from outrider.transcripts._export.html import html
 
         return html(transcript)
-    from outrider.transcripts._export.documents import markdown
+    from outrider.transcripts._export.markdown import markdown
 
     return markdown(transcript)
 

@@ -5,12 +5,10 @@ A call that reads can be cancelled at once; one that writes is finished first. `
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from threading import Event
 from time import monotonic
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from outrider._threads import run_sync
 from outrider.errors import SessionExists, TranscriptError
@@ -29,33 +27,21 @@ if TYPE_CHECKING:
     from outrider.transcripts._values import Bundle, SearchHit, SessionQuery, StoredSession, StrPath
     from outrider.wire import JsonObject
 
-if TYPE_CHECKING:
-    from outrider.transcripts._disk.read import Search
+    # In the library, `list` is a method.
+    _Sessions = list[StoredSession]
+    _Entries = list[TranscriptEntry]
+    _Names = list[str]
 
-    # In `Library`, `list` is a method.
-    Sessions = list[StoredSession]
-    Entries = list[TranscriptEntry]
-    Names = list[str]
+_PULL_SECONDS: Final = 0.1
+"""How long hits are gathered before they are handed over."""
 
 
-class BlockingSessions:
+class BlockingSessions(Disk):
     """What the agent's program keeps on this machine, in the folder that it would use.
 
     Each call blocks, and may be made in any thread. Errors are those of `Sessions`. Facts of a session are
     what a store's summary would say of it (`fold_session_summary`).
     """
-
-    def __init__(self, config: StrPath | None = None) -> None:
-        self._disk = Disk(None if config is None else Path(config))
-
-    @property
-    def projects(self) -> Path | None:
-        """Where each project has a folder, which need not be there; None for a user without a home."""
-        return self._disk.projects
-
-    def facts(self, query: SessionQuery) -> Iterator[tuple[StoredSession, dict[str, object]]]:
-        """The sessions that match, newest first, each read when it is its turn. Limits are not looked at."""
-        return self._disk.facts(query)
 
     def facts_of(
         self, session_id: str, project: StrPath | None = None
@@ -66,26 +52,14 @@ class BlockingSessions:
         session = describe_facts(found, data)
         return None if session is None else (session, data)
 
-    def find(self, session_id: str, project: StrPath | None = None) -> SessionFile:
-        """Where a session is."""
-        return self._disk.find(session_id, project)
-
-    def read(self, session_id: str, project: StrPath | None = None) -> list[TranscriptEntry]:
-        """The messages of a session, first to last."""
-        return self._disk.read(session_id, project)
-
-    def agents(self, session_id: str, project: StrPath | None = None) -> list[str]:
-        """The ids of its subagents that have a transcript, in the order of their files."""
-        return list(agent_files(self.find(session_id, project)))
-
     def read_agent(
         self, session_id: str, agent: str, project: StrPath | None = None
     ) -> tuple[list[TranscriptEntry], JsonObject]:
-        """The messages of a subagent, and what is told of it: the call that started it (`toolUseId`) …
+        """The messages of a subagent, and its metadata: the call that started it (`toolUseId`) …
 
         Raises `TranscriptError` if there is no such subagent.
         """
-        messages = self._disk.read(session_id, project, MessageRange(agent=agent))
+        messages = self.read(session_id, project, MessageRange(agent=agent))
         path = agent_files(self.find(session_id, project))[agent]
         try:
             with open_file(path.with_suffix(METADATA)) as stream:
@@ -94,40 +68,33 @@ class BlockingSessions:
             told = {}
         return messages, told
 
-    def load(self, session_id: str, project: StrPath | None = None) -> Bundle:
-        """Everything of a session."""
-        return self._disk.load(session_id, project)
-
     def note(self, session_id: str, entry: JsonObject, project: StrPath | None = None) -> None:
-        """Add an entry that tells something about a session."""
+        """Add an entry about a session, such as its title."""
         append(self.find(session_id, project), [entry])
 
     def delete(self, session_id: str, project: StrPath | None = None) -> None:
         """Remove a session, with its subagents' transcripts."""
         delete(self.find(session_id, project))
 
-    def put(self, bundle: Bundle) -> None:
-        """Keep a new session, in the project that it names. Raises `SessionExists` if its id is taken."""
-        if self._disk.config is None:
+    def put(self, bundle: Bundle, *, resume: bool = False, archived: bool = False) -> None:
+        """Keep a new session, in the project that it names. Raises `SessionExists` if its id is taken; to
+        `resume`, if by another session."""
+        if self.config is None:
             raise TranscriptError(
-                "this user has no home folder that sessions could be in", hint="Set CLAUDE_CONFIG_DIR."
+                "this user has no home folder that sessions could be in",
+                hint="Set CLAUDE_CONFIG_DIR, or give the folder as `config`.",
             )
-        put(self._disk.config, bundle, bundle.project)
-
-
-if TYPE_CHECKING:
-    from outrider.transcripts._disk.read import Search
-
-    # In the library, `list` is a method.
-    _Sessions = list[StoredSession]
-    _Entries = list[TranscriptEntry]
-    _Names = list[str]
-
-
-T = TypeVar("T")
-
-_PULL_SECONDS: Final = 0.1
-"""How long hits are gathered before they are handed over."""
+        archived |= says_archived(bundle.entries)
+        bundle = without_notes(bundle)
+        path = self.config / "projects" / bundle.project / f"{bundle.session_id}.jsonl"
+        file = SessionFile(session_id=bundle.session_id, project=bundle.project, path=path)
+        try:
+            put(self.config, bundle, bundle.project)
+        except SessionExists:
+            if not resume or not path.exists() or not is_same(bundle, load_bundle(file)):
+                raise
+        if archived:
+            archive(file, archived=True)
 
 
 class DiskLibrary:
@@ -138,62 +105,45 @@ class DiskLibrary:
     """
 
     def __init__(self, config: StrPath | None = None) -> None:
-        self._disk = Disk(None if config is None else Path(config))
+        self._disk = BlockingSessions(config)
 
     @property
     def place(self) -> str:
         return str(self._disk.config or "no folder")
 
     async def list(self, query: SessionQuery) -> _Sessions:
-        return await _reading(partial(self._disk.list, query))
+        return await run_sync(self._disk.list, query, abandon_on_cancel=True)
 
     async def info(self, session_id: str, project: StrPath | None) -> StoredSession:
-        return await _reading(partial(self._disk.info, session_id, project))
+        return await run_sync(self._disk.info, session_id, project, abandon_on_cancel=True)
 
     async def read(self, session_id: str, project: StrPath | None, wanted: MessageRange) -> _Entries:
-        return await _reading(partial(self._disk.read, session_id, project, wanted))
+        return await run_sync(self._disk.read, session_id, project, wanted, abandon_on_cancel=True)
 
     async def agents(self, session_id: str, project: StrPath | None) -> _Names:
-        return await _reading(partial(self._disk.agents, session_id, project))
+        return await run_sync(self._disk.agents, session_id, project, abandon_on_cancel=True)
 
     def search(self, search: Search, query: SessionQuery, limit: int | None) -> DiskSearch:
         stopped = Event()
         return DiskSearch(self._disk.search(search, query, limit=limit, is_over=stopped.is_set), stopped)
 
     async def load(self, session_id: str, project: StrPath | None) -> Bundle:
-        return await _reading(partial(self._disk.load, session_id, project))
+        return await run_sync(self._disk.load, session_id, project, abandon_on_cancel=True)
 
     async def note(self, session_id: str, project: StrPath | None, entry: JsonObject) -> None:
-        await _writing(lambda: append(self._disk.find(session_id, project), [entry]))
+        await run_sync(self._disk.note, session_id, entry, project)
 
     async def archive(self, session_id: str, project: StrPath | None, *, archived: bool) -> None:
-        await _writing(lambda: archive(self._disk.find(session_id, project), archived=archived))
+        await run_sync(lambda: archive(self._disk.find(session_id, project), archived=archived))
 
     async def delete(self, session_id: str, project: StrPath | None) -> None:
-        await _writing(lambda: delete(self._disk.find(session_id, project)))
+        await run_sync(self._disk.delete, session_id, project)
 
     async def put(self, bundle: Bundle, *, resume: bool = False, archived: bool = False) -> None:
-        away = archived or says_archived(bundle.entries)
-        await _writing(partial(self._put, without_notes(bundle), resume=resume, archived=away))
+        await run_sync(partial(self._disk.put, bundle, resume=resume, archived=archived))
 
     async def close(self) -> None:
         """Nothing is open between calls."""
-
-    def _put(self, bundle: Bundle, *, resume: bool, archived: bool) -> None:
-        config = self._disk.config
-        if config is None:
-            raise TranscriptError(
-                "this user has no home folder that sessions could be in", hint="Give the folder as `config`."
-            )
-        path = config / "projects" / bundle.project / f"{bundle.session_id}.jsonl"
-        file = SessionFile(session_id=bundle.session_id, project=bundle.project, path=path)
-        try:
-            put(config, bundle, bundle.project)
-        except SessionExists:
-            if not resume or not path.exists() or not is_same(bundle, load_bundle(file)):
-                raise
-        if archived:
-            archive(file, archived=True)
 
 
 class DiskSearch:
@@ -205,7 +155,7 @@ class DiskSearch:
 
     async def pull(self) -> list[SearchHit] | None:
         """Some more hits, at least one; None at the end."""
-        return await _reading(self._next)
+        return await run_sync(self._next, abandon_on_cancel=True)
 
     def stop(self) -> None:
         self._stopped.set()
@@ -220,11 +170,3 @@ class DiskSearch:
             if monotonic() >= until:
                 break
         return found or None
-
-
-async def _reading(function: Callable[[], T]) -> T:
-    return await run_sync(function, abandon_on_cancel=True)
-
-
-async def _writing(function: Callable[[], T]) -> T:
-    return await run_sync(function)

@@ -33,9 +33,7 @@ from outrider.transcripts._describe import (
     dated,
     describe_data,
     describe_entries,
-    fold_facts,
     from_milliseconds,
-    to_facts,
 )
 from outrider.transcripts._disk.files import check_subpath, project_key, worktrees
 from outrider.transcripts._disk.read import Search
@@ -301,10 +299,9 @@ class StoreLibrary:
         entries = await self._load(key, session_id)
         told = [time for entry in reversed(entries) if (time := to_time(entry.get("timestamp"))) is not None]
         last = told[0] if told else datetime.fromtimestamp(0, UTC)
-        data: dict[str, object] = {}
-        for entry in entries:
-            fold_facts(data, to_facts(entry))
-        info = describe_data(data, session_id=session_id, project=key, last_modified=last, in_lists=False)
+        info = describe_entries(
+            entries, session_id=session_id, project=key, last_modified=last, in_lists=False
+        )
         assert info is not None
         return info
 
@@ -385,48 +382,38 @@ class StoreLibrary:
 
     async def _find(self, session_id: str, project: StrPath | None, *, strict: bool = False) -> str:
         """The key of the project that a session is in; with `strict` there may be one only."""
+        wanted: _Names | None = None
         if project is not None:
-            key = project_key(project)
-            if await self._exists(key, session_id):
-                return key
-            others = await _other_worktrees(project)
-            for other in others:
-                if await self._exists(other, session_id):
-                    return other
-            raise SessionNotFound(session_id, searched=[key, *others])
-        found = await self._everywhere(session_id)
+            wanted = [project_key(project), *await _other_worktrees(project)]
+        found = await self._projects_of(session_id, wanted)
         if not found:
-            raise SessionNotFound(session_id, searched=[self._store.name])
-        if len(found) == 1:
+            raise SessionNotFound(session_id, searched=wanted or [self._store.name])
+        if len(found) == 1 or wanted is not None:
             return found[0]
         if strict or not self._store.offers("list_sessions"):
             raise OptionsError(
                 f"the session {session_id} is in several projects: {', '.join(sorted(found))}",
                 hint="Give project=.",
             )
-        times = {
-            row["mtime"]: key
-            for key in found
-            for row in await self._store.list_sessions(key)
-            if row["session_id"] == session_id
-        }
-        return times[max(times)] if times else found[0]
+        return await newest_project(self._store, session_id, found)
 
-    async def _everywhere(self, session_id: str) -> _Names:
+    async def _projects_of(self, session_id: str, wanted: _Names | None) -> _Names:
+        """The projects that have a session, of those that are wanted."""
         if self._store.offers("find_session"):
-            return await self._store.find_session(session_id)
-        if not (self._store.offers("list_projects") and self._store.offers("list_sessions")):
+            found = await self._store.find_session(session_id)
+            return found if wanted is None else [key for key in wanted if key in found]
+        if wanted is None and not (
+            self._store.offers("list_projects") and self._store.offers("list_sessions")
+        ):
             raise OptionsError(
                 f"the store {self._store.name} cannot find a session without its project",
                 hint="Give project=, the folder that it was started in.",
             )
-        keys = await self._store.list_projects()
-        found = await self._store.each(lambda key: self._exists(key, session_id), keys)
-        return [key for key, is_there in zip(keys, found, strict=True) if is_there]
+        keys = await self._store.list_projects() if wanted is None else wanted
+        are_there = await self._store.each(lambda key: self._exists(key, session_id), keys)
+        return [key for key, is_there in zip(keys, are_there, strict=True) if is_there]
 
     async def _exists(self, key: str, session_id: str) -> bool:
-        if self._store.offers("find_session"):
-            return key in await self._store.find_session(session_id)
         if self._store.offers("list_sessions"):
             return any(row["session_id"] == session_id for row in await self._store.list_sessions(key))
         return bool(await self._store.load(to_key(key, session_id)))
@@ -459,6 +446,15 @@ class StoreLibrary:
         parts = [f"{_AGENTS}agent-{agent}" for agent in sorted(agents_in(told))]
         loaded = await self._store.each(lambda part: self._store.load(to_key(key, session_id, part)), parts)
         return [part for part, found in zip(parts, loaded, strict=True) if found]
+
+
+async def newest_project(store: StoreCalls, session_id: str, projects: _Names) -> str:
+    """Of several projects that have a session, the one that wrote to it last."""
+    times: dict[str, float] = {}
+    for project in sorted(projects):
+        listed = await store.list_sessions(project)
+        times[project] = max((one["mtime"] for one in listed if one["session_id"] == session_id), default=0)
+    return max(times, key=lambda project: times[project])
 
 
 async def _other_worktrees(project: StrPath) -> list[str]:

@@ -12,15 +12,16 @@ import re
 import time
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NotRequired, Protocol, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NotRequired, Protocol, TypedDict, cast
 
 import msgspec
 
 from outrider.errors import StoreError, UsageError
 from outrider.transcripts._describe import fold_session_summary
+from outrider.transcripts._entries import to_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
 
 class SessionKey(TypedDict):
@@ -166,6 +167,10 @@ def offers(store: object, method: str) -> bool:
     return callable(own) and own is not getattr(SessionStore, method)
 
 
+RESERVED: Final = "\0"
+"""The first character of projects that are none: they hold records of Outrider itself."""
+
+
 class Place(NamedTuple):
     """Names one transcript, or with no subpath a session."""
 
@@ -210,9 +215,6 @@ class Place(NamedTuple):
         return part[1:] if part else None
 
 
-_Mark = TypeVar("_Mark")
-
-
 class Line(NamedTuple):
     """An entry to be added."""
 
@@ -227,18 +229,14 @@ class Line(NamedTuple):
         return cls(entry, encode(entry), uuid if isinstance(uuid, str) else None)
 
 
-def fresh_lines(
-    lines: list[Line], known: set[_Mark], mark: Callable[[str], _Mark]
-) -> list[tuple[Line, _Mark | None]]:
-    """The lines whose uuid is not known, each once, with what the store makes of the uuid."""
-    fresh: list[tuple[Line, _Mark | None]] = []
-    seen = known.copy()
+def fresh_lines(lines: list[Line], known: set[str]) -> list[Line]:
+    """The lines whose uuid is not known, each once."""
+    fresh: list[Line] = []
+    seen: set[str | None] = set()
     for line in lines:
-        uuid = None if line.uuid is None else mark(line.uuid)
-        if uuid is None or uuid not in seen:
-            fresh.append((line, uuid))
-        if uuid is not None:
-            seen.add(uuid)
+        if line.uuid is None or (line.uuid not in known and line.uuid not in seen):
+            fresh.append(line)
+        seen.add(line.uuid)
     return fresh
 
 
@@ -257,11 +255,7 @@ def encode(value: object) -> bytes:
     Raises `UsageError` if it is not JSON.
     """
     try:
-        try:
-            return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
-        except UnicodeEncodeError:
-            # A surrogate without its other half has no UTF-8.
-            return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
+        return to_json(value).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise UsageError(f"an entry cannot be stored because it is not JSON: {error}") from error
 
@@ -353,15 +347,15 @@ class LeaseTime(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, seconds: float) -> LeaseTime:
         """That of a lease that begins now."""
-        return cls(time.time() + seconds, seconds, _boot(), _up() + seconds)
+        return cls(time.time() + seconds, seconds, _boot(), up() + seconds)
 
     @property
     def left(self) -> float:
         """The seconds that it runs for; below zero if it has run out."""
         if self.boot and self.boot == _boot():
-            return self.ends_up - _up()
+            return self.ends_up - up()
         left = self.ends - time.time()
-        # Nobody gave it so much: since then the clock was put back. Whoever holds it renews it soon.
+        # Leases are not that long: the clock was set back since. The holder renews it soon.
         return -1.0 if 0 < 2 * self.seconds < left else left
 
 
@@ -373,8 +367,8 @@ def _boot() -> str:
         return ""
 
 
-def _up() -> float:
-    """Sleep included, where there is such a clock."""
+def up() -> float:
+    """Seconds since this machine was started, sleep included where there is such a clock."""
     clock = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if clock is None else time.clock_gettime(clock)
 

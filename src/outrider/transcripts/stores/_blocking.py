@@ -31,7 +31,7 @@ from outrider.errors import (
     StoreTimedOut,
 )
 from outrider.transcripts._entries import deep_copy
-from outrider.transcripts.stores._base import Lease, Line, Place, SessionStore, decode, offers
+from outrider.transcripts.stores._base import RESERVED, Lease, Line, Place, SessionStore, offers
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Sequence
@@ -51,8 +51,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Explained: TypeAlias = tuple[str, bool] | tuple[str, bool, str]
 """What went wrong, whether it may pass, and what to do."""
-Listed: TypeAlias = tuple[str, int, bytes | str | None]
-"""The id of a session, its mtime, and the data of its summary as `encode` made it."""
 
 DEFAULT_TIMEOUT: Final = 30.0
 _TO_TELL: Final = 0.9
@@ -131,11 +129,12 @@ class BlockingStore(SessionStore, ABC):
 
     async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
         """The sessions of a project, newest first."""
-        return await self._run("list_sessions", self._sorted_sessions, project_key)
+        found = await self._run("list_sessions", self._list_summaries, project_key)
+        return [{"session_id": one["session_id"], "mtime": one["mtime"]} for one in found]
 
     async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
         """What is known about the sessions of a project, newest first."""
-        return await self._run("list_session_summaries", self._sorted_summaries, project_key)
+        return await self._run("list_session_summaries", self._list_summaries, project_key)
 
     async def delete(self, key: SessionKey) -> None:
         await self._run("delete", self._delete, Place.of(key))
@@ -144,10 +143,10 @@ class BlockingStore(SessionStore, ABC):
         return await self._run("list_subkeys", self._list_subkeys, Place.of(key).main)
 
     async def list_projects(self) -> list[str]:
-        return await self._run("list_projects", self._list_projects)
+        return _without_records(await self._run("list_projects", self._list_projects))
 
     async def find_session(self, session_id: str) -> list[str]:
-        return await self._run("find_session", self._find_session, session_id)
+        return _without_records(await self._run("find_session", self._find_session, session_id))
 
     async def acquire_lease(self, key: SessionListSubkeysKey, holder: str, seconds: float) -> str:
         check_seconds(seconds)
@@ -186,25 +185,19 @@ class BlockingStore(SessionStore, ABC):
         """Close connections and files. Later calls connect again."""
         await self._run("close", self._close)
 
-    # What a store has to implement. All of it blocks.
+    # What these do; `HeadStore` has all of it. It blocks.
 
     @abstractmethod
-    def _append(self, place: Place, lines: list[Line], batch: str | None) -> None:
-        """Add the lines whose uuid is new, all or none, unless a batch with this id was added to this
-        transcript before. There is at least one line. In the same transaction, check the lease
-        (`_check_lease`), store the batch id, and if lines were added to a main transcript, fold them into its
-        summary and set its mtime (`later`)."""
+    def _append(self, place: Place, lines: list[Line], batch: str | None) -> None: ...
 
     @abstractmethod
     def _load(self, place: Place) -> list[SessionStoreEntry] | None: ...
 
     @abstractmethod
-    def _list_sessions(self, project: str, *, summaries: bool) -> list[Listed]:
-        """In any order. Summaries may be left out if they are not asked for."""
+    def _list_summaries(self, project: str) -> list[SessionSummaryEntry]: ...
 
     @abstractmethod
-    def _delete(self, place: Place) -> None:
-        """Check the lease as `_append` does. Remove batch ids and uuids, but keep the lease."""
+    def _delete(self, place: Place) -> None: ...
 
     @abstractmethod
     def _list_subkeys(self, session: Place) -> list[str]: ...
@@ -257,17 +250,6 @@ class BlockingStore(SessionStore, ABC):
 
     def _encode_and_append(self, place: Place, entries: list[SessionStoreEntry], batch: str | None) -> None:
         self._append(place, [Line.of(entry) for entry in entries], batch)
-
-    def _sorted_sessions(self, project: str) -> list[SessionStoreListEntry]:
-        rows = sorted(self._list_sessions(project, summaries=False), key=_mtime, reverse=True)
-        return [{"session_id": session, "mtime": mtime} for session, mtime, _ in rows]
-
-    def _sorted_summaries(self, project: str) -> list[SessionSummaryEntry]:
-        rows = sorted(self._list_sessions(project, summaries=True), key=_mtime, reverse=True)
-        return [
-            {"session_id": session, "mtime": mtime, "data": cast("dict[str, object]", decode(data or b"{}"))}
-            for session, mtime, data in rows
-        ]
 
     def _acquire(self, session: Place, token: str, holder: str, seconds: float) -> None:
         def acquire(lease: Lease | None) -> Lease:
@@ -345,8 +327,8 @@ class BlockingStore(SessionStore, ABC):
         self._forget()
 
 
-def _mtime(row: Listed) -> int:
-    return row[1]
+def _without_records(projects: list[str]) -> list[str]:
+    return [project for project in projects if not project.startswith(RESERVED)]
 
 
 def _raise_if_busy(place: Place, lease: Lease | None, token: str | None) -> None:
@@ -556,7 +538,8 @@ class StoreCalls:
 
     def _trusts(self, operation: str) -> bool:
         """Whether this is a method of ours, which a class of the user's has not replaced."""
-        return self._is_guarded and getattr(type(self._store), operation) is getattr(BlockingStore, operation)
+        own: object = getattr(getattr(self._store, operation), "__func__", None)
+        return self._is_guarded and own is getattr(BlockingStore, operation)
 
     async def _call(self, operation: str, *arguments: object) -> object:
         call: Callable[..., Awaitable[object]] = getattr(self._store, operation)

@@ -1,86 +1,74 @@
 """Defines `FileStore`, a session store in a folder.
 
-A transcript is two files: the entries, one per line, and a log of what was added. The log is authoritative:
-entries beyond the size in its last record were never acknowledged.
+A session is a folder with a file of entries for each transcript, one per line, and a log of its heads. The
+log is authoritative: entries beyond the size in its last record were never acknowledged.
 """
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import re
 import time
-from collections import OrderedDict
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from hashlib import sha256
+from itertools import islice, pairwise
 from pathlib import Path
-from threading import Lock
-from typing import TYPE_CHECKING, Final, cast
-from urllib.parse import unquote_to_bytes
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, cast
 from uuid import uuid4
 
-from msgspec import convert
-from msgspec.structs import asdict
+import msgspec
+from msgspec.structs import replace
 
-from outrider._folders import remove_folder, replace_file, sync_folder
+from outrider._folders import opened, remove_folder, replace_file, sync_folder
 from outrider.errors import StoreError
-from outrider.transcripts._describe import fold_session_summary
 from outrider.transcripts.stores._base import (
-    RESTORE,
     WAIT_LONGER,
-    Lease,
-    LeaseTime,
-    Line,
     Place,
     check_version,
     decode,
     encode,
     explain_os_error,
-    fresh_lines,
-    later,
+    plain,
+    restored,
     to_bytes,
-    to_text,
 )
-from outrider.transcripts.stores._blocking import (
-    DEFAULT_TIMEOUT,
-    BlockingStore,
-    Explained,
-    Listed,
-    raise_if_abandoned,
+from outrider.transcripts.stores._blocking import DEFAULT_TIMEOUT, Explained, raise_if_abandoned
+from outrider.transcripts.stores._heads import (
+    Batch,
+    Change,
+    Conflict,
+    Damaged,
+    Head,
+    HeadStore,
+    KeptLease,
+    Missing,
+    Part,
+    read_head,
 )
 from outrider.transcripts.stores._urls import SECONDS, absolute_path, local_path, take_parameters
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Iterable, Iterator
     from typing import Self
 
-    from outrider.transcripts.stores._base import SessionStoreEntry, SessionSummaryEntry
-
+T = TypeVar("T")
 
 # Files.
 
 _LONGEST_PAUSE: Final = 0.02
+_TAIL: Final = 1 << 13
+"""Bytes in which the last records of a log are looked for first."""
 
 
 @contextmanager
-def opened(path: Path, flags: int) -> Generator[int]:
-    number = os.open(path, flags | os.O_CLOEXEC, 0o600)
-    try:
-        yield number
-    finally:
-        os.close(number)
-
-
-@contextmanager
-def locked(path: Path, *, shared: bool, wait: float) -> Generator[None]:
+def locked(path: Path, *, wait: float) -> Generator[None]:
     """Hold a lock, among all threads and processes. Raises `TimeoutError` if others hold it for so long."""
-    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     end, pause = time.monotonic() + wait, 0.0005
     with opened(path, os.O_RDWR | os.O_CREAT) as number:
         while True:
             try:
-                fcntl.flock(number, kind | fcntl.LOCK_NB)
+                fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
                 if time.monotonic() > end:
@@ -96,13 +84,58 @@ def locked(path: Path, *, shared: bool, wait: float) -> Generator[None]:
             fcntl.flock(number, fcntl.LOCK_UN)
 
 
-def write_all(number: int, data: bytes, offset: int) -> None:
-    """Write to a file, and see that it is on the disk."""
-    left = memoryview(data)
-    while left:
-        written = os.pwrite(number, left, offset)
-        left, offset = left[written:], offset + written
-    os.fsync(number)
+def put(path: Path, offset: int, data: bytes) -> None:
+    """Write to the end of what was acknowledged, and see that it is on the disk; if that fails, all is as
+    before. What was left half written is cut off."""
+    with opened(path, os.O_WRONLY) as number:
+        size = os.fstat(number).st_size
+        if size < offset:
+            raise ValueError(f"{path} has {size} bytes, and {offset} were written")
+        if size > offset:
+            os.ftruncate(number, offset)
+        try:
+            left, place = memoryview(data), offset
+            while left:
+                written = os.pwrite(number, left, place)
+                left, place = left[written:], place + written
+            os.fsync(number)
+        except OSError:
+            os.ftruncate(number, offset)
+            raise
+
+
+def read(number: int, start: int, end: int) -> bytes:
+    parts: list[bytes] = []
+    while start < end and (part := os.pread(number, end - start, start)):
+        parts.append(part)
+        start += len(part)
+    return b"".join(parts)
+
+
+def read_lines(path: Path, has_enough: Callable[[list[bytes]], bool]) -> tuple[list[bytes], int]:
+    """The last whole lines of a file, all of them unless some are enough, and where they end. There are none
+    without a file."""
+    length, begin, tail = _TAIL, 1, b""
+    lines: list[bytes] = []
+    with suppress(FileNotFoundError), opened(path, os.O_RDONLY) as number:
+        while begin and not has_enough(lines):
+            # Each time: what a writer left half written is cut off.
+            size = os.fstat(number).st_size
+            begin = max(0, size - length)
+            tail = read(number, begin, size)
+            # A last line that was not finished was not acknowledged, and the first may have begun before.
+            lines = tail.split(b"\n")[1 if begin else 0 : -1]
+            length *= 2
+        return lines, begin + tail.rfind(b"\n") + 1
+    return [], 0
+
+
+def make_new(path: Path) -> None:
+    """Make an empty file, another one than that which was there."""
+    path.unlink(missing_ok=True)
+    with opened(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL):
+        pass
+    sync_folder(path.parent)
 
 
 def make_folder(path: Path) -> None:
@@ -114,181 +147,6 @@ def make_folder(path: Path) -> None:
     sync_folder(path.parent)
 
 
-# Transcripts.
-
-_FORMAT: Final = 1
-
-
-class Damaged(ValueError):
-    """A file is not as it was written."""
-
-
-class Index:
-    """What is known of a transcript without reading it again."""
-
-    def __init__(self, id: str) -> None:
-        self.id = id
-        """Made with the log: after a deletion there is another one."""
-        self.log_size = 0
-        self.size = 0
-        """Of the entries that were acknowledged."""
-        self.uuids: set[str] = set()
-        self.batches: set[str] = set()
-
-
-class Transcript:
-    """`stem` is the path of both files, without an ending."""
-
-    def __init__(self, stem: Path) -> None:
-        self.entries = stem.with_name(f"{stem.name}.jsonl")
-        self.log = stem.with_name(f"{stem.name}.log")
-
-    def place(self) -> Place | None:
-        """What it is the transcript of; None if it is not there."""
-        try:
-            head = self._head()
-        except FileNotFoundError:
-            return None
-        return Place(*cast("list[str]", head["place"])) if head else None
-
-    def is_there(self) -> bool:
-        return self.entries.exists() and self.index(None, uuids=False) is not None
-
-    def index(self, known: Index | None, *, uuids: bool = True) -> Index | None:
-        """What is there now, from what was known before. None if there is no transcript.
-
-        Raises `Damaged`.
-        """
-        try:
-            size = self.entries.stat().st_size
-        except FileNotFoundError:
-            return None
-        try:
-            head = self._head()
-        except FileNotFoundError:
-            raise Damaged(f"{self.log} is missing") from None
-        if not head:
-            return None
-        if known is None or known.id != head["id"] or self.log.stat().st_size < known.log_size:
-            known = Index(str(head["id"]))
-        self._read_log(known, size, uuids=uuids)
-        return known if known.size else None
-
-    def load(self, start: int, end: int) -> list[SessionStoreEntry]:
-        """The entries in a part of the file that was acknowledged."""
-        with opened(self.entries, os.O_RDONLY) as number:
-            data = _read(number, start, end)
-        if data[-1:] not in (b"\n", b""):
-            raise Damaged(f"{self.entries} does not end a line at byte {end}")
-        entries: list[SessionStoreEntry] = []
-        for line in data.split(b"\n")[:-1]:
-            try:
-                entries.append(decode(line))
-            except ValueError as error:
-                where = f"line {len(entries) + 1}" + (f" after byte {start}" if start else "")
-                raise Damaged(f"{self.entries} is damaged in {where}: {error}") from error
-        return entries
-
-    def create(self, place: Place) -> Index:
-        """Begin a transcript that is not there."""
-        self.entries.unlink(missing_ok=True)
-        index = Index(uuid4().hex)
-        head = encode({"format": _FORMAT, "id": index.id, "place": [*place]}) + b"\n"
-        with opened(self.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as number:
-            write_all(number, head, 0)
-        with opened(self.entries, os.O_WRONLY | os.O_CREAT | os.O_TRUNC):
-            pass
-        sync_folder(self.log.parent)
-        index.log_size = len(head)
-        return index
-
-    def add(self, index: Index, lines: list[Line], batch: str | None) -> None:
-        """Add lines, all or none. What was left half written before is cut off."""
-        data = b"".join(line.data + b"\n" for line in lines)
-        record: dict[str, object] = {"size": index.size + len(data)}
-        if batch is not None:
-            record["batch"] = batch
-        note = encode(record) + b"\n"
-        _put(self.entries, index.size, data)
-        _put(self.log, index.log_size, note)
-        index.size += len(data)
-        index.log_size += len(note)
-        index.uuids.update(line.uuid for line in lines if line.uuid is not None)
-        if batch is not None:
-            index.batches.add(batch)
-
-    def remove(self) -> None:
-        # In this order: without entries there is no transcript, whatever the log says.
-        self.entries.unlink(missing_ok=True)
-        self.log.unlink(missing_ok=True)
-
-    def _head(self) -> dict[str, object]:
-        """The first record of the log; empty if it was never finished."""
-        with opened(self.log, os.O_RDONLY) as number, os.fdopen(number, "rb", closefd=False) as file:
-            line = file.readline()
-        if not line.endswith(b"\n"):
-            return {}
-        head = self._record(line, 0)
-        if head.get("format", _FORMAT) != _FORMAT:
-            raise Damaged(f"{self.log} has the format {head['format']!r}, and this Outrider knows {_FORMAT}")
-        match head:
-            case {"format": _, "id": str(), "place": [str(), str(), str() | None]}:
-                return head
-            case _:
-                raise Damaged(f"{self.log} has no head")
-
-    def _read_log(self, index: Index, size: int, *, uuids: bool) -> None:
-        with opened(self.log, os.O_RDONLY) as number:
-            data = _read(number, index.log_size, None)
-        # A last line that was not finished was not acknowledged.
-        whole = data[: data.rfind(b"\n") + 1]
-        before = index.size
-        for line in whole.split(b"\n")[:-1]:
-            record = self._record(line, index.log_size)
-            reached, batch = record.get("size", index.size), record.get("batch")
-            if not isinstance(reached, int) or reached < index.size:
-                raise Damaged(f"{self.log} is damaged at byte {index.log_size}")
-            index.size = reached
-            if isinstance(batch, str):
-                index.batches.add(batch)
-            index.log_size += len(line) + 1
-        if size < index.size:
-            raise Damaged(f"{self.entries} has {size} bytes, and {index.size} were written")
-        if uuids:
-            found = (cast("object", entry.get("uuid")) for entry in self.load(before, index.size))
-            index.uuids.update(uuid for uuid in found if isinstance(uuid, str))
-
-    def _record(self, line: bytes, offset: int) -> dict[str, object]:
-        try:
-            return cast("dict[str, object]", decode(line))
-        except ValueError as error:
-            raise Damaged(f"{self.log} is damaged at byte {offset}: {error}") from error
-
-
-def _put(path: Path, offset: int, data: bytes) -> None:
-    """Write to the end of what was acknowledged; if that fails, all is as before."""
-    with opened(path, os.O_WRONLY) as number:
-        if os.fstat(number).st_size != offset:
-            os.ftruncate(number, offset)
-        try:
-            write_all(number, data, offset)
-        except OSError:
-            os.ftruncate(number, offset)
-            raise
-
-
-def _read(number: int, start: int, end: int | None) -> bytes:
-    end = os.fstat(number).st_size if end is None else end
-    parts: list[bytes] = []
-    while start < end:
-        part = os.pread(number, end - start, start)
-        if not part:
-            break
-        parts.append(part)
-        start += len(part)
-    return b"".join(parts)
-
-
 # File names.
 
 _LONGEST: Final = 200
@@ -297,12 +155,13 @@ _CUT: Final = "~"
 """Stands before the checksum of a long text; no other name has it."""
 _EMPTY: Final = "%"
 
-_ESCAPED: Final = re.compile(rb"[^a-z0-9_.\-]|^\.|\.$")
+_MARKER: Final = "outrider.json"
+_ESCAPED: Final = re.compile(rb"[^a-z0-9_.\-]|^\.|\.$|^o(?=utrider\.json$)")
 
 
 def name_of(text: str) -> str:
     """The file name of a text: another one for each, also where upper and lower case, or two spellings of an
-    accent, are the same. `text_of` undoes it, but for long ones."""
+    accent, are the same."""
     data = to_bytes(text)
     name = _ESCAPED.sub(lambda found: b"%%%02x" % found[0][0], data).decode()
     if len(name) > _LONGEST:
@@ -310,27 +169,16 @@ def name_of(text: str) -> str:
     return name or _EMPTY
 
 
-def text_of(name: str) -> str | None:
-    """The text of a file name; None if it was too long to be in it, or if it is no such name."""
-    if name == _EMPTY:
-        return ""
-    try:
-        text = to_text(unquote_to_bytes(name))
-    except UnicodeDecodeError:
-        return None
-    return text if text and name_of(text) == name else None
-
-
 class Layout:
     """The files of a store in a folder.
 
-    `PROJECT/SESSION/main.jsonl` is a transcript, `PROJECT/SESSION/parts/SUBPATH.jsonl` a part of it, each
-    with a `.log` of what was added when. What begins with a dot is the store's own.
+    `PROJECT/SESSION/main.jsonl` is a transcript, `PROJECT/SESSION/parts/SUBPATH.jsonl` a part of it. What
+    begins with a dot is the store's own.
     """
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.marker = root / "outrider.json"
+        self.marker = root / _MARKER
         self.locks = root / ".locks"
         self.leases = root / ".leases"
 
@@ -344,19 +192,23 @@ class Layout:
     def session(self, place: Place) -> Path:
         return self.project(place.project) / name_of(place.session)
 
-    def transcript(self, place: Place) -> Path:
-        """Without an ending."""
+    def entries(self, place: Place) -> Path:
         session = self.session(place)
-        return session / "main" if place.subpath is None else session / "parts" / name_of(place.subpath)
+        if place.subpath is None:
+            return session / "main.jsonl"
+        return session / "parts" / f"{name_of(place.subpath)}.jsonl"
 
-    def summary(self, place: Place) -> Path:
-        return self.session(place) / "summary.json"
+    def log(self, place: Place) -> Path:
+        return self.session(place) / _LOG
 
     def lock(self, place: Place) -> Path:
         return self.locks / f"{_checksum(place)}.lock"
 
     def lease(self, place: Place) -> Path:
         return self.leases / f"{_checksum(place)}.json"
+
+
+_LOG: Final = "session.log"
 
 
 def _checksum(place: Place) -> str:
@@ -366,12 +218,58 @@ def _checksum(place: Place) -> str:
 
 # The store.
 
-
-_MOST_INDEXES: Final = 64
-"""Transcripts of which it is remembered what is in them; others are read again at the next append."""
+_FORMAT: Final = 1
 
 
-class FileStore(BlockingStore):
+class _Record(msgspec.Struct, omit_defaults=True):
+    """A line of a log."""
+
+    head: Head
+    """Without the lease, which has a file of its own."""
+    name: str = ""
+    """The part that got a batch."""
+    mark: str = ""
+    """That of the batch; empty if there was none."""
+    back: int = 0
+    """How many lines above is a head with all parts, if this one has only the part that got the batch. With
+    all parts in each line, a log would grow by the number of parts at each batch."""
+
+
+class _Log(NamedTuple):
+    """The end of a log, from the last head with all parts on."""
+
+    records: list[_Record]
+    last: bytes
+    size: int
+    end: int
+
+    @classmethod
+    def read(cls, path: Path) -> _Log:
+        def has_all(lines: list[bytes]) -> bool:
+            return bool(lines) and len(lines) > _decoded(path, lines[-1], _Record).back
+
+        lines, end = read_lines(path, has_all)
+        if not lines:
+            return cls([], b"", 0, end)
+        if not has_all(lines):
+            raise ValueError(f"{path} is damaged: its beginning is missing")
+        lines = lines[-1 - _decoded(path, lines[-1], _Record).back :]
+        records = [_decoded(path, line, _Record) for line in lines]
+        return cls(records, lines[-1], sum(map(len, lines)), end)
+
+    def head(self, session: Place) -> Head:
+        if not self.records:
+            return read_head(session, None)
+        parts = {name: part for one in self.records for name, part in one.head.parts.items()}
+        return replace(self.records[-1].head, parts=parts)
+
+
+class _Version(NamedTuple):
+    record: bytes
+    lease: bytes
+
+
+class FileStore(HeadStore):
     """Stores sessions in a folder, which is created on first use; only its owner can read it.
 
     `PROJECT/SESSION/main.jsonl` has the entries of a session, and `PROJECT/SESSION/parts/` those of its
@@ -380,14 +278,13 @@ class FileStore(BlockingStore):
     was acknowledged survives a power loss.
     """
 
+    _is_local = True
+
     def __init__(self, folder: str | os.PathLike[str], *, timeout: float | None = DEFAULT_TIMEOUT) -> None:
         """`timeout` is how many seconds a call may take, the wait for other writers included."""
         self._folder = absolute_path(os.fspath(folder), "a folder", "Give the path of a folder.")
         super().__init__(f"file://{self._folder}", timeout=timeout)
         self._layout = Layout(self._folder)
-        self._indexes: OrderedDict[Place, Index] = OrderedDict()
-        self._guard = Lock()
-        self._latest = 0
 
     @classmethod
     def from_url(cls, url: str) -> Self:
@@ -400,142 +297,160 @@ class FileStore(BlockingStore):
         """Where the files are."""
         return self._folder
 
+    # Reading. No lock is needed: what was acknowledged is not changed.
+
+    def _read(self, session: Place) -> tuple[Head, _Version]:
+        if not self._is_ready():
+            return read_head(session, None), _Version(b"", b"")
+        path, lease = self._layout.log(session), self._read_lease(session)
+        kept: KeptLease | None = None
+        try:
+            kept = _decoded(self._layout.lease(session), lease, KeptLease) if lease else None
+            log = _Log.read(path)
+        except ValueError as error:
+            version = _Version(_last_record(path), lease)
+            raise Damaged(str(error), session, b"", version=version, lease=kept) from error
+        return replace(log.head(session), lease=kept), _Version(log.last, lease)
+
+    def _read_lease(self, session: Place) -> bytes:
+        try:
+            return self._layout.lease(session).read_bytes()
+        except FileNotFoundError:
+            return b""
+
+    def _read_batches(self, place: Place, part: Part, start: int) -> list[Batch]:
+        path, log, name = self._layout.entries(place), self._layout.log(place), plain(place.part)
+
+        def find(lines: list[bytes]) -> list[tuple[str, Part]]:
+            """The marks of the transcript's batches, and what it was with each."""
+            found: list[tuple[str, Part]] = []
+            for line in lines:
+                record = _decoded(log, line, _Record)
+                if record.mark and record.name == name:
+                    found.append((record.mark, record.head.parts[name]))
+                elif not record.back and name not in record.head.parts:
+                    # It was deleted.
+                    found.clear()
+            return found
+
+        def has_enough(lines: list[bytes]) -> bool:
+            found = find(lines)
+            return bool(found) and found[0][1].count <= max(start, 1)
+
+        try:
+            # The file first: it is that of the generation which the log has after that.
+            with opened(path, os.O_RDONLY) as number:
+                added = find(read_lines(log, has_enough)[0])
+                if not added or added[-1][1].generation != part.generation:
+                    raise Missing(f"{log} has another transcript by now")
+                begin = next((one.size for _, one in added if one.count == start), 0)
+                data = read(number, begin, part.size)
+        except FileNotFoundError as error:
+            raise Missing(f"{error.filename} is missing") from None
+        if begin + len(data) < part.size:
+            raise Missing(f"{path} has {begin + len(data)} bytes, and {part.size} were written")
+        if data[-1:] not in (b"\n", b""):
+            raise ValueError(f"{path} does not end a line at byte {part.size}")
+        its = [(mark, one.size - begin) for mark, one in added if start < one.count <= part.count]
+        spans = pairwise([0, *(end for _, end in its)])
+        return [
+            Batch(mark, data[slice(*span)].removesuffix(b"\n"))
+            for (mark, _), span in zip(its, spans, strict=True)
+        ]
+
+    def _find_heads(
+        self, *, project: str | None = None, session: str | None = None
+    ) -> list[tuple[str, bytes]]:
+        if not self._is_ready():
+            return []
+        if project is not None:
+            folders = _folders(self._layout.project(project))
+        else:
+            folders = [one / name_of(session or "") for one in _folders(self._folder)]
+        return list(_heads_in(folders))
+
+    def _list_projects(self) -> list[str]:
+        projects = _folders(self._folder) if self._is_ready() else []
+        listed = (islice(self._listed(_heads_in(_folders(project))), 1) for project in projects)
+        return [restored(head.project) for its in listed for head, _ in its]
+
+    def _decode_head(self, data: bytes) -> Head:
+        return msgspec.json.decode(data, type=_Record).head
+
     # Writing.
 
-    def _append(self, place: Place, lines: list[Line], batch: str | None) -> None:
-        with self._writing(place):
-            transcript = Transcript(self._layout.transcript(place))
-            index = transcript.index(self._taken_index(place))
-            if index is None:
-                self._make_folders(place)
-                if place.subpath is None:
-                    self._layout.summary(place).unlink(missing_ok=True)
-                index = transcript.create(place)
-            if batch is None or batch not in index.batches:
-                fresh = [line for line, _ in fresh_lines(lines, index.uuids, str)]
-                if fresh or batch is not None:
-                    before = index.size
-                    transcript.add(index, fresh, batch)
-                    if fresh and place.subpath is None:
-                        self._summarise(place, index, before, fresh)
-            self._keep_index(place, index)
-
-    def _delete(self, place: Place) -> None:
-        with self._writing(place):
-            if place.subpath is not None:
-                self._taken_index(place)
-                Transcript(self._layout.transcript(place)).remove()
-                return
-            session = self._layout.session(place)
-            if not session.exists():
-                return
-            # In one step: no half of a session is left.
-            session.rename(self._layout.deleted(uuid4().hex))
-            sync_folder(session.parent)
+    def _replace(self, session: Place, change: Change, version: _Version) -> _Version:
+        self._make_ready()
+        with locked(self._layout.lock(session), wait=self._patience):
+            raise_if_abandoned()
+            path = self._layout.log(session)
+            # Of a log that is damaged, too.
+            log = _Log.read(path) if change.head.parts or change.head.summary else None
+            last = _last_record(path) if log is None else log.last
+            if _Version(last, self._read_lease(session)) != version:
+                raise Conflict
+            if change.head.lease != change.before.lease:
+                return version._replace(lease=self._write_lease(session, change.head.lease))
+            if log is not None:
+                return version._replace(record=self._write_record(session, change, log))
+            folder = self._layout.session(session)
+            # In one step: no half of a session is left. If a lease alone is damaged, there may be no session.
+            with suppress(FileNotFoundError):
+                folder.rename(self._layout.deleted(uuid4().hex))
+                sync_folder(folder.parent)
+            if change.head.lease is None:
+                self._write_lease(session, None)
         # What others did not come to remove is removed too.
         for gone in self._folder.glob(self._layout.deleted("*").name):
             with suppress(OSError):
                 remove_folder(gone)
+        return version._replace(record=b"")
 
-    def _change_lease(self, session: Place, change: Callable[[Lease | None], Lease | None]) -> None:
-        path = self._layout.lease(session)
-        with self._locked(session):
-            kept = self._lease(session)
-            lease = change(kept)
-            if lease is None:
-                path.unlink(missing_ok=True)
-            elif lease is not kept:
-                told = {
-                    "token": lease.token,
-                    "holder": lease.holder,
-                    **asdict(LeaseTime.of(lease.seconds)),
-                }
-                replace_file(path, encode(told))
+    def _write_lease(self, session: Place, lease: KeptLease | None) -> bytes:
+        path, data = self._layout.lease(session), b"" if lease is None else msgspec.json.encode(lease)
+        if data:
+            replace_file(path, data)
+        else:
+            path.unlink(missing_ok=True)
+        return data
 
-    # Reading.
-
-    def _load(self, place: Place) -> list[SessionStoreEntry] | None:
-        transcript = Transcript(self._layout.transcript(place))
-        if not self._is_ready() or not transcript.entries.exists():
-            return None
-        with self._reading(place):
-            index = transcript.index(None, uuids=False)
-            return None if index is None else transcript.load(0, index.size)
-
-    def _list_sessions(self, project: str, *, summaries: bool) -> list[Listed]:
-        if not self._is_ready():
-            return []
-        found = (self._summary(project, folder) for folder in _folders(self._layout.project(project)))
-        return [
-            (one["session_id"], one["mtime"], encode(one["data"]) if summaries else None)
-            for one in found
-            if one is not None
-        ]
-
-    def _list_subkeys(self, session: Place) -> list[str]:
-        if not self._is_ready():
-            return []
-        parts = self._layout.session(session) / "parts"
-        with self._reading(session):
-            stems = [path.with_suffix("") for path in parts.glob("*.jsonl")] if parts.exists() else []
-            places = [transcript.place() for stem in stems if (transcript := Transcript(stem)).is_there()]
-        return [place.subpath for place in places if place is not None and place.subpath is not None]
-
-    def _list_projects(self) -> list[str]:
-        if not self._is_ready():
-            return []
-        found = (self._project(folder) for folder in _folders(self._folder))
-        return [project for project in found if project is not None]
-
-    def _find_session(self, session_id: str) -> list[str]:
-        name = name_of(session_id)
-        found: list[str] = []
-        for project in self._list_projects():
-            folder = self._layout.project(project) / name
-            if folder.exists() and self._summary(project, folder) is not None:
-                found.append(project)
-        return found
+    def _write_record(self, session: Place, change: Change, log: _Log) -> bytes:
+        path, record = self._layout.log(session), _Record(replace(change.head, lease=None), change.name)
+        place = session._replace(subpath=Place.subpath_of(restored(change.name)))
+        if not log.end:
+            make_folder(self._layout.project(session.project))
+            make_folder(self._layout.session(session))
+        if change.batch is not None:
+            record.mark = change.batch.mark
+            entries, before = self._layout.entries(place), change.before.parts.get(change.name)
+            if before is None:
+                make_folder(entries.parent)
+                make_new(entries)
+            if change.batch.data:
+                put(entries, before.size if before else 0, change.batch.data + b"\n")
+        if not log.end:
+            make_new(path)
+        data = msgspec.json.encode(record)
+        # A head with all parts when the lines since the last one are as long as it.
+        if record.mark and len(change.head.parts) > 1 and 0 < log.size < 2 * len(data):
+            record.head = replace(record.head, parts={change.name: change.head.parts[change.name]})
+            record.back = len(log.records)
+            data = msgspec.json.encode(record)
+        put(path, log.end, data + b"\n")
+        for name, _ in change.gone:
+            its = session._replace(subpath=Place.subpath_of(restored(name)))
+            self._layout.entries(its).unlink(missing_ok=True)
+        return data
 
     # The rest.
 
     def _close(self) -> None:
-        with self._guard:
-            self._indexes.clear()
-
-    def _forget(self) -> None:
-        self._guard = Lock()
-        self._indexes = OrderedDict()
+        """Nothing is open between calls."""
 
     def _explain(self, error: Exception) -> Explained | None:
-        if isinstance(error, Damaged):
-            return str(error), False, RESTORE
         if isinstance(error, TimeoutError) and error.errno is None:
             return str(error), True, WAIT_LONGER
         return explain_os_error(error) if isinstance(error, OSError) else None
-
-    @contextmanager
-    def _locked(self, place: Place, *, shared: bool = False) -> Generator[None]:
-        self._make_ready()
-        with locked(self._layout.lock(place), shared=shared, wait=self._patience):
-            raise_if_abandoned()
-            yield
-
-    @contextmanager
-    def _reading(self, place: Place) -> Generator[None]:
-        with ExitStack() as stack:
-            try:
-                stack.enter_context(self._locked(place, shared=True))
-            except OSError as error:
-                # Who may only read does so without a lock. What was acknowledged is not changed.
-                if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
-                    raise
-            yield
-
-    @contextmanager
-    def _writing(self, place: Place) -> Generator[None]:
-        with self._locked(place):
-            self._check_lease(place, self._lease(place))
-            yield
 
     def _is_ready(self) -> bool:
         """Whether there is a store. Raises `StoreError` if there is something else, or a newer one."""
@@ -553,7 +468,7 @@ class FileStore(BlockingStore):
         try:
             version: object = cast("dict[str, object]", decode(marker)).get("format")
         except ValueError as error:
-            raise Damaged(f"{self._layout.marker} is damaged: {error}") from error
+            raise ValueError(f"{self._layout.marker} is damaged: {error}") from error
         check_version(self._name, "its files are", version, _FORMAT, "folder")
         return True
 
@@ -564,123 +479,25 @@ class FileStore(BlockingStore):
         for folder in (self._layout.locks, self._layout.leases):
             make_folder(folder)
 
-    def _make_folders(self, place: Place) -> None:
-        make_folder(self._layout.project(place.project))
-        make_folder(self._layout.session(place))
-        if place.subpath is not None:
-            make_folder(self._layout.transcript(place).parent)
 
-    def _taken_index(self, place: Place) -> Index | None:
-        # Taken out: if the append fails, it is read anew.
-        with self._guard:
-            return self._indexes.pop(place, None)
-
-    def _keep_index(self, place: Place, index: Index) -> None:
-        with self._guard:
-            self._indexes[place] = index
-            if len(self._indexes) > _MOST_INDEXES:
-                self._indexes.popitem(last=False)
-
-    # Leases.
-
-    def _lease(self, place: Place) -> Lease | None:
-        path = self._layout.lease(place)
-        try:
-            lease = cast("dict[str, object]", decode(path.read_bytes()))
-        except FileNotFoundError:
-            return None
-        except ValueError as error:
-            raise Damaged(f"{path} is damaged: {error}") from error
-        token, holder = lease.get("token"), lease.get("holder")
-        try:
-            # What older versions have written has the end alone.
-            when = convert(lease, LeaseTime)
-        except ValueError as error:
-            raise Damaged(f"{path} is damaged: {error}") from error
-        if not (isinstance(token, str) and isinstance(holder, str)):
-            raise Damaged(f"{path} is damaged: it has no token, holder and end")
-        return Lease(token, holder, when.left)
-
-    # Summaries: what is missing of them is read from the entries.
-
-    def _summarise(self, place: Place, index: Index, before: int, fresh: list[Line]) -> None:
-        known = self._read_summary(place)
-        if known is None or (known["id"], known["size"]) != (index.id, before):
-            previous = self._caught_up(place, index, before)
-        else:
-            previous = _public(place.session, known)
-        summary = fold_session_summary(previous, place.key, [line.entry for line in fresh])
-        with self._guard:
-            self._latest = later(max(self._latest, summary["mtime"]))
-            mtime = self._latest
-        kept = {"id": index.id, "size": index.size, "mtime": mtime, "data": summary["data"]}
-        try:
-            replace_file(self._layout.summary(place), encode(kept), is_synced=False)
-        except OSError:
-            # The entries are stored: this must not look as if they were not.
-            return
-
-    def _caught_up(self, place: Place, index: Index, size: int) -> SessionSummaryEntry | None:
-        """The summary of the first so many bytes of a transcript."""
-        if not size:
-            return None
-        transcript = Transcript(self._layout.transcript(place))
-        known = self._read_summary(place)
-        if known is None or known["id"] != index.id or not 0 < cast("int", known["size"]) <= size:
-            summary = fold_session_summary(None, place.key, transcript.load(0, size))
-        else:
-            start = cast("int", known["size"])
-            summary = fold_session_summary(
-                _public(place.session, known), place.key, transcript.load(start, size)
-            )
-        written = transcript.entries.stat().st_mtime_ns // 1_000_000
-        summary["mtime"] = max(summary["mtime"], written)
-        return summary
-
-    def _summary(self, project: str, folder: Path) -> SessionSummaryEntry | None:
-        """The summary of a session; None if it has no main transcript."""
-        transcript = Transcript(folder / "main")
-        try:
-            size = transcript.entries.stat().st_size
-            session = text_of(folder.name)
-            place = transcript.place() if session is None else Place(project, session)
-        except FileNotFoundError:
-            return None
-        if place is None or not size:
-            return None
-        known = self._read_summary(place)
-        if known is not None and known["size"] == size:
-            return _public(place.session, known)
-        with self._reading(place):
-            index = transcript.index(None, uuids=False)
-            return None if index is None else self._caught_up(place, index, index.size)
-
-    def _read_summary(self, place: Place) -> dict[str, object] | None:
-        """None if it is not there, or not whole, as after a loss of power: it can be made again."""
-        try:
-            known = cast("dict[str, object]", decode(self._layout.summary(place).read_bytes()))
-        except (OSError, ValueError):
-            return None
-        whole = {"id": str, "size": int, "mtime": int, "data": dict}
-        return known if all(isinstance(known.get(name), kind) for name, kind in whole.items()) else None
-
-    def _project(self, folder: Path) -> str | None:
-        """The project that a folder is of; None if it has no session."""
-        named = text_of(folder.name)
-        for session in _folders(folder):
-            place = Transcript(session / "main").place() if named is None else None
-            project = named if place is None else place.project
-            if project is not None and self._summary(project, session) is not None:
-                return project
-        return None
+def _decoded(path: Path, data: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
 
 
-def _public(session: str, known: dict[str, object]) -> SessionSummaryEntry:
-    return {
-        "session_id": session,
-        "mtime": cast("int", known["mtime"]),
-        "data": cast("dict[str, object]", known["data"]),
-    }
+def _heads_in(folders: Iterable[Path]) -> Iterator[tuple[str, bytes]]:
+    """The records with the heads of the sessions in these folders: without their leases, and perhaps without
+    most of their parts."""
+    for folder in folders:
+        if record := _last_record(folder / _LOG):
+            yield f"{folder.parent.name}/{folder.name}", record
+
+
+def _last_record(log: Path) -> bytes:
+    lines, _ = read_lines(log, bool)
+    return lines[-1] if lines else b""
 
 
 def _names(folder: Path) -> list[str]:

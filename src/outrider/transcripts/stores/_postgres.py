@@ -9,7 +9,7 @@ import select
 import threading
 import weakref
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 import psycopg
 from psycopg.abc import RV, PQGen
@@ -19,30 +19,16 @@ from psycopg.rows import TupleRow
 from psycopg.waiting import Ready
 
 from outrider.errors import OptionsError
-from outrider.transcripts.stores._base import (
-    Lease,
-    Place,
-    check_version,
-    decode,
-    fold_summary,
-    fresh_lines,
-    to_bytes,
-    to_text,
-)
-from outrider.transcripts.stores._blocking import (
-    DEFAULT_TIMEOUT,
-    BlockingStore,
-    Listed,
-    is_abandoned,
-    raise_if_abandoned,
-)
+from outrider.transcripts.stores._base import check_version, to_bytes, to_text
+from outrider.transcripts.stores._blocking import DEFAULT_TIMEOUT, is_abandoned, raise_if_abandoned
+from outrider.transcripts.stores._heads import Batch, Change, Conflict, Head, HeadStore, Part, read_head
 from outrider.transcripts.stores._urls import SECONDS, TEXT, Parameter, shown, take_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
     from typing import Self
 
-    from outrider.transcripts.stores._base import Line, SessionStoreEntry
+    from outrider.transcripts.stores._base import Place
 
 # Connections.
 
@@ -202,8 +188,6 @@ class Tables:
         self.schema, self.prefix = schema, prefix
         self.version = self._named("version")
         self.sessions = self._named("sessions")
-        self.transcripts = self._named("transcripts")
-        self.entries = self._named("entries")
         self.batches = self._named("batches")
 
     def _named(self, name: str) -> str:
@@ -219,43 +203,24 @@ class Tables:
 
 # Keys are kept as bytes: text of a database can hold neither NUL nor half a surrogate pair, and its order and
 # equality depend on the locale. They are looked for by their hash: an index holds no
-# more than a third of a page. The main transcript has the empty `part`.
+# more than a third of a page.
 def _first(of: Tables) -> list[str]:
     return [
         f"""CREATE TABLE {of.sessions} (
-            id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
             project bytea NOT NULL,
             session bytea NOT NULL,
-            mtime bigint,
-            summary bytea,
-            lease_token text,
-            lease_holder bytea,
-            lease_until timestamptz
+            is_listed boolean NOT NULL,
+            head bytea NOT NULL
         )""",
         f"""CREATE UNIQUE INDEX "{of.prefix}sessions_by_key" ON {of.sessions}
             (sha256(project), sha256(session))""",
         f'CREATE INDEX "{of.prefix}sessions_by_id" ON {of.sessions} (sha256(session))',
-        f"""CREATE TABLE {of.transcripts} (
-            id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-            session bigint NOT NULL REFERENCES {of.sessions} ON DELETE CASCADE,
-            part bytea NOT NULL,
-            length bigint NOT NULL DEFAULT 0
-        )""",
-        f"""CREATE UNIQUE INDEX "{of.prefix}transcripts_by_key" ON {of.transcripts}
-            (session, sha256(part))""",
-        f"""CREATE TABLE {of.entries} (
-            transcript bigint NOT NULL REFERENCES {of.transcripts} ON DELETE CASCADE,
-            position bigint NOT NULL,
-            uuid bytea,
-            body bytea NOT NULL,
-            PRIMARY KEY (transcript, position)
-        )""",
-        f"""CREATE UNIQUE INDEX "{of.prefix}entries_by_uuid" ON {of.entries} (transcript, uuid)
-            WHERE uuid IS NOT NULL""",
         f"""CREATE TABLE {of.batches} (
-            transcript bigint NOT NULL REFERENCES {of.transcripts} ON DELETE CASCADE,
-            batch bytea NOT NULL,
-            PRIMARY KEY (transcript, batch)
+            generation text NOT NULL,
+            number bigint NOT NULL,
+            mark text NOT NULL,
+            data bytea NOT NULL,
+            PRIMARY KEY (generation, number)
         )""",
     ]
 
@@ -315,35 +280,26 @@ _PARAMETERS: Final = {
     "pool_size": Parameter(int, "Give a number of connections."),
     "timeout": SECONDS,
 }
-_LONGEST_MARK: Final = 512
-
-_CLOCK: Final = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+_KEY: Final = "sha256(project) = %s AND sha256(session) = %s"
 _MISSING_DATABASE: Final = re.compile(r'database "(.*)" does not exist')
 _LOST: Final = ("08", "57P")
 _MAY_PASS: Final = (*_LOST, "40", "53", "55P03", "57014")
 """Of SQLSTATE: connection, shutdown, conflict of transactions, out of something, locked, took too long."""
 
 
-class _Session(NamedTuple):
-    """A row of the table of sessions, locked."""
-
-    id: int
-    summary: bytes | None
-    lease: Lease | None
-
-
-class PostgresStore(BlockingStore):
+class PostgresStore(HeadStore):
     """Stores sessions in a PostgreSQL database, with psycopg 3.
 
         PostgresStore("postgresql://user:password@host/database")
 
     The tables are created on first use. Their names begin with `prefix`; they are in `schema`, by default the
     user's own. Each call writes in one transaction. Up to `pool_size` connections are open at once. If a
-    connection turns out to be dead, the call is tried once more on a new one, unless it must not be repeated:
-    an `append` with entries that have no uuid.
+    connection turns out to be dead, the call is tried once more on a new one.
 
     Raises `StoreError` if it fails; `retryable` says whether a later call may succeed.
     """
+
+    _is_set_up: bool
 
     def __init__(
         self,
@@ -354,6 +310,7 @@ class PostgresStore(BlockingStore):
         pool_size: int = 8,
         timeout: float | None = DEFAULT_TIMEOUT,
     ) -> None:
+        self._url, self._pool_size = url, pool_size
         super().__init__(shown(url), timeout=timeout)
         hint = "Write postgresql://user:password@host:5432/database."
         if not url.startswith(("postgresql://", "postgres://")):
@@ -369,9 +326,6 @@ class PostgresStore(BlockingStore):
         if pool_size < 1:
             raise OptionsError(f"`pool_size` is {pool_size}; give at least 1")
         self._of = Tables(schema, prefix)
-        self._url, self._pool_size = url, pool_size
-        self._is_set_up = False
-        self._forget()
 
     @classmethod
     def from_url(cls, url: str) -> Self:
@@ -381,223 +335,88 @@ class PostgresStore(BlockingStore):
         place, mark, query = rest.partition("?")
         return cls(f"{place}{mark}{query.replace('+', '%20')}", **given)
 
-    # Writing.
+    # Heads and batches.
 
-    def _append(self, place: Place, lines: list[Line], batch: str | None) -> None:
-        can_repeat = batch is not None or all(line.uuid is not None for line in lines)
-        self._do(lambda link: self._append_in(link, place, lines, batch), can_repeat=can_repeat)
+    def _read(self, session: Place) -> tuple[Head, bytes | None]:
+        head = f"(SELECT head FROM {self._of.sessions} WHERE {_KEY})"
+        [row] = self._select(
+            f"SELECT extract(epoch FROM clock_timestamp())::float8, {head}", *_hashes(session)
+        )
+        now, data = cast("tuple[float, bytes | None]", row)
+        self._note_time(now)
+        return read_head(session, data), data
 
-    def _append_in(self, link: Link, place: Place, lines: list[Line], batch: str | None) -> None:
+    def _replace(self, session: Place, change: Change, version: bytes | None) -> bytes | None:
+        data = change.head.data
+        self._do(lambda link: self._replace_in(link, session, change, data, version))
+        return data
+
+    def _replace_in(
+        self, link: Link, session: Place, change: Change, data: bytes | None, version: bytes | None
+    ) -> None:
+        sessions, hashes = self._of.sessions, _hashes(session)
         with link.pipeline(), link.transaction():
-            session, transcript, length, is_known, kept = self._look(link, place, lines, batch)
-            while session is None:
-                self._make_session(link, place)
-                session, transcript, length, is_known, kept = self._look(link, place, lines, batch)
-            self._check_lease(place, session.lease)
+            self._bound(link)
+            # In a step of its own, so that nothing is written for a call that was given up while it waited.
+            locked = f"SELECT head FROM {sessions} WHERE {_KEY} FOR UPDATE"
+            row = link.execute(locked.encode(), hashes, binary=True).fetchone()
             raise_if_abandoned()
-            if is_known:
-                return
-            fresh = fresh_lines(lines, kept, _mark)
-            if transcript is None:
-                # The session is locked: nobody else makes it now.
-                statement = f"INSERT INTO {self._of.transcripts} (session, part) VALUES (%s, %s) RETURNING id"
-                made = link.execute(statement.encode(), (session.id, to_bytes(place.part))).fetchone()
-                assert made is not None
-                transcript = int(made[0])
-            if batch is not None:
-                link.execute(
-                    f"INSERT INTO {self._of.batches} (transcript, batch) VALUES (%s, %s)".encode(),
-                    (transcript, _mark(batch)),
-                )
-            if not fresh:
-                return
-            link.execute(
-                f"""INSERT INTO {self._of.entries} (transcript, position, uuid, body)
-                    SELECT %s, %s + number, uuid, body
-                    FROM unnest(%s::bytea[], %s::bytea[]) WITH ORDINALITY AS one (uuid, body, number)
-                """.encode(),
-                (transcript, length, [uuid for _, uuid in fresh], [line.data for line, _ in fresh]),
-            )
-            link.execute(
-                f"UPDATE {self._of.transcripts} SET length = length + %s WHERE id = %s".encode(),
-                (len(fresh), transcript),
-            )
-            if place.subpath is None:
-                link.execute(
-                    f"""UPDATE {self._of.sessions}
-                        SET summary = %s, mtime = greatest({_CLOCK}, coalesce(mtime, 0) + 1) WHERE id = %s
-                    """.encode(),
-                    (fold_summary(place, session.summary, [line for line, _ in fresh]), session.id),
-                )
-
-    def _look(
-        self, link: Link, place: Place, lines: list[Line], batch: str | None
-    ) -> tuple[_Session | None, int | None, int, bool, set[bytes]]:
-        """Locks the session, then looks at the transcript, in one round trip: two statements, because the
-        second has to see what was committed while the first one waited. Uuids are looked up one by one
-        (`OFFSET 0` is for that): without statistics, the server would look through the whole transcript."""
-        locked = self._lock(link, place)
-        looked = link.execute(
-            f"""SELECT one.id, one.length,
-                    EXISTS (SELECT FROM {self._of.batches} WHERE transcript = one.id AND batch = %s),
-                    ARRAY (
-                        SELECT given.uuid FROM unnest(%s::bytea[]) AS given (uuid), LATERAL (
-                            SELECT FROM {self._of.entries}
-                            WHERE transcript = one.id AND uuid = given.uuid OFFSET 0
-                        ) AS found
-                    )
-                FROM {self._of.transcripts} AS one JOIN {self._of.sessions} AS its ON its.id = one.session
-                WHERE sha256(its.project) = %s AND sha256(its.session) = %s AND sha256(one.part) = %s
-            """.encode(),
-            (
-                None if batch is None else _mark(batch),
-                [_mark(line.uuid) for line in lines if line.uuid is not None],
-                *_hashes(place),
-                _hash(place.part),
-            ),
-        )
-        row = locked.fetchone()
-        session = None if row is None else _session(row)
-        found = looked.fetchone()
-        if session is None or found is None:
-            return session, None, 0, False, set()
-        return session, int(found[0]), int(found[1]), bool(found[2]), set(found[3])
-
-    def _lock(self, link: Link, place: Place) -> psycopg.Cursor[tuple[object, ...]]:
-        self._bound(link)
-        return link.execute(
-            f"""SELECT id, summary, lease_token, lease_holder,
-                    coalesce(extract(epoch FROM lease_until - clock_timestamp()), 0)::float8
-                FROM {self._of.sessions} WHERE sha256(project) = %s AND sha256(session) = %s FOR UPDATE
-            """.encode(),
-            _hashes(place),
-        )
-
-    def _locked(self, link: Link, place: Place) -> _Session | None:
-        row = self._lock(link, place).fetchone()
-        return None if row is None else _session(row)
-
-    def _make_session(self, link: Link, place: Place) -> None:
-        """Others may make it at the same time, and remove it: whether it is there has to be seen again."""
-        link.execute(
-            f"""INSERT INTO {self._of.sessions} (project, session) VALUES (%s, %s)
-                ON CONFLICT DO NOTHING""".encode(),
-            (to_bytes(place.project), to_bytes(place.session)),
-        )
-
-    def _delete(self, place: Place) -> None:
-        self._do(lambda link: self._delete_in(link, place))
-
-    def _delete_in(self, link: Link, place: Place) -> None:
-        with link.transaction():
-            session = self._locked(link, place)
-            if session is None:
-                return
-            self._check_lease(place, session.lease)
-            raise_if_abandoned()
-            if place.subpath is None:
-                link.execute(f"DELETE FROM {self._of.transcripts} WHERE session = %s".encode(), (session.id,))
-                link.execute(
-                    f"UPDATE {self._of.sessions} SET mtime = NULL, summary = NULL WHERE id = %s".encode(),
-                    (session.id,),
-                )
+            if (None if row is None else row[0]) != version:
+                raise Conflict
+            if version is None:
+                keys = to_bytes(session.project), to_bytes(session.session)
+                added = f"INSERT INTO {sessions} VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING RETURNING 1"
+                made = link.execute(added.encode(), (*keys, change.head.mtime is not None, data))
+                if made.fetchone() is None:
+                    raise Conflict
+            elif data is None:
+                link.execute(f"DELETE FROM {sessions} WHERE {_KEY}".encode(), hashes)
             else:
                 link.execute(
-                    f"DELETE FROM {self._of.transcripts} WHERE session = %s AND sha256(part) = %s".encode(),
-                    (session.id, _hash(place.part)),
+                    f"UPDATE {sessions} SET head = %s, is_listed = %s WHERE {_KEY}".encode(),
+                    (data, change.head.mtime is not None, *hashes),
                 )
-            self._tidy(link, session.id)
+            if change.batch is not None:
+                part = change.head.parts[change.name]
+                link.execute(
+                    f"INSERT INTO {self._of.batches} VALUES (%s, %s, %s, %s)".encode(),
+                    (part.generation, part.count - 1, *change.batch),
+                )
+            if change.gone:
+                link.execute(
+                    f"DELETE FROM {self._of.batches} WHERE generation = ANY(%s)".encode(),
+                    ([part.generation for _, part in change.gone],),
+                )
 
-    def _tidy(self, link: Link, session: int) -> None:
-        """Remove a session that has neither a transcript nor a lease."""
-        link.execute(
-            f"""DELETE FROM {self._of.sessions} AS one WHERE id = %s AND lease_token IS NULL
-                AND NOT EXISTS (SELECT FROM {self._of.transcripts} WHERE session = one.id)
-            """.encode(),
-            (session,),
-        )
-
-    # Reading.
-
-    def _load(self, place: Place) -> list[SessionStoreEntry] | None:
-        bodies = self._read(
-            f"""SELECT body FROM {self._of.entries} WHERE transcript = (
-                    SELECT one.id FROM {self._of.transcripts} AS one
-                    JOIN {self._of.sessions} AS its ON its.id = one.session
-                    WHERE sha256(its.project) = %s AND sha256(its.session) = %s AND sha256(one.part) = %s
-                ) ORDER BY position""",
-            (*_hashes(place), _hash(place.part)),
-        )
-        return [decode(cast("bytes", body)) for (body,) in bodies] or None
-
-    def _list_sessions(self, project: str, *, summaries: bool) -> list[Listed]:
-        rows = self._read(
-            f"""SELECT session, mtime, {"summary" if summaries else "NULL"} FROM {self._of.sessions}
-                WHERE sha256(project) = %s AND mtime IS NOT NULL""",
-            (_hash(project),),
-        )
+    def _read_batches(self, place: Place, part: Part, start: int) -> list[Batch]:
+        statement = f"""SELECT mark, data FROM {self._of.batches}
+            WHERE generation = %s AND number >= %s ORDER BY number"""
         return [
-            (_text(session), cast("int", mtime), cast("bytes | None", summary))
-            for session, mtime, summary in rows
+            Batch(*cast("tuple[str, bytes]", row)) for row in self._select(statement, part.generation, start)
         ]
 
-    def _list_subkeys(self, session: Place) -> list[str]:
-        rows = self._read(
-            f"""SELECT one.part FROM {self._of.transcripts} AS one
-                JOIN {self._of.sessions} AS its ON its.id = one.session
-                WHERE sha256(its.project) = %s AND sha256(its.session) = %s AND one.part <> ''
-                ORDER BY one.id""",
-            _hashes(session),
-        )
-        return [subpath for (part,) in rows if (subpath := Place.subpath_of(_text(part))) is not None]
+    def _find_heads(
+        self, *, project: str | None = None, session: str | None = None
+    ) -> list[tuple[str, bytes]]:
+        given = {"project": project, "session": session}
+        name, value = next((name, value) for name, value in given.items() if value is not None)
+        statement = f"SELECT session, head FROM {self._of.sessions} WHERE sha256({name}) = %s AND is_listed"
+        rows = cast("list[tuple[bytes, bytes]]", self._select(statement, _hash(value)))
+        return [(to_text(its), data) for its, data in rows]
 
     def _list_projects(self) -> list[str]:
-        rows = self._read(f"SELECT DISTINCT project FROM {self._of.sessions} WHERE mtime IS NOT NULL", ())
-        return [_text(project) for (project,) in rows]
-
-    def _find_session(self, session_id: str) -> list[str]:
-        rows = self._read(
-            f"SELECT project FROM {self._of.sessions} WHERE sha256(session) = %s AND mtime IS NOT NULL",
-            (_hash(session_id),),
-        )
-        return [_text(project) for (project,) in rows]
-
-    # Leases.
-
-    def _change_lease(self, session: Place, change: Callable[[Lease | None], Lease | None]) -> None:
-        def change_in(link: Link) -> None:
-            with link.transaction():
-                row = self._locked(link, session)
-                kept = None if row is None else row.lease
-                lease = change(kept)
-                if lease is kept:
-                    return
-                while row is None:
-                    self._make_session(link, session)
-                    row = self._locked(link, session)
-                    lease = change(None if row is None else row.lease)
-                token, holder, seconds = lease or (None, "", 0.0)
-                # By the server's clock, which all writers share.
-                link.execute(
-                    f"""UPDATE {self._of.sessions} SET lease_token = %s, lease_holder = %s,
-                            lease_until = clock_timestamp() + make_interval(secs => %s) WHERE id = %s
-                    """.encode(),
-                    (token, to_bytes(holder), min(float(seconds), 1e9), row.id),
-                )
-                if lease is None:
-                    self._tidy(link, row.id)
-
-        self._do(change_in)
+        rows = self._select(f"SELECT DISTINCT project FROM {self._of.sessions} WHERE is_listed")
+        return [to_text(cast("bytes", project)) for (project,) in rows]
 
     # Connections.
 
-    def _read(self, statement: str, values: tuple[object, ...]) -> list[tuple[object, ...]]:
-        def read(link: Link) -> list[tuple[object, ...]]:
-            with link.transaction():
+    def _select(self, statement: str, *values: object) -> list[tuple[object, ...]]:
+        def select_in(link: Link) -> list[tuple[object, ...]]:
+            with link.pipeline(), link.transaction():
                 self._bound(link)
                 return link.execute(statement.encode(), values, binary=True).fetchall()
 
-        return self._do(read)
+        return self._do(select_in)
 
     def _bound(self, link: Link) -> None:
         """Let the server give up, too, with what it is asked in this transaction. Not for the connection: a
@@ -611,11 +430,11 @@ class PostgresStore(BlockingStore):
                 (limit, limit, limit),
             )
 
-    def _do(self, call: Callable[[Link], T], *, can_repeat: bool = True) -> T:
+    def _do(self, call: Callable[[Link], T]) -> T:
         try:
             return self._do_once(call)
         except psycopg.Error as error:
-            if not can_repeat or not _is_lost(error):
+            if not _is_lost(error):
                 raise
             # The server may have been started anew: none of the others is alive then.
             self._pool.drop_idle()
@@ -635,6 +454,7 @@ class PostgresStore(BlockingStore):
         self._pool.close()
 
     def _forget(self) -> None:
+        super()._forget()
         # Kept: what is dropped after a fork would tell of connections that were not closed.
         self._before = getattr(self, "_pool", None)
         self._pool = Pool(self._url, self._pool_size, self._timeout, self._patience)
@@ -672,24 +492,9 @@ def _is_lost(error: psycopg.Error) -> bool:
     return isinstance(error, psycopg.OperationalError) and not isinstance(error, NoAnswer)
 
 
-def _session(row: tuple[object, ...]) -> _Session:
-    id, summary, token, holder, left = cast("tuple[int, bytes | None, str | None, bytes | None, float]", row)
-    return _Session(id, summary, None if token is None else Lease(token, to_text(holder or b""), left))
-
-
-def _hashes(place: Place) -> tuple[bytes, bytes]:
-    return _hash(place.project), _hash(place.session)
+def _hashes(session: Place) -> tuple[bytes, bytes]:
+    return _hash(session.project), _hash(session.session)
 
 
 def _hash(text: str) -> bytes:
     return hashlib.sha256(to_bytes(text)).digest()
-
-
-def _mark(text: str) -> bytes:
-    """What a uuid, or the id of a batch, is known by in an index, whatever its length."""
-    data = to_bytes(text)
-    return data if len(data) <= _LONGEST_MARK else b"\0" + hashlib.sha256(data).digest()
-
-
-def _text(data: object) -> str:
-    return to_text(cast("bytes", data))

@@ -1,6 +1,6 @@
 """Defines `SqliteStore`, a session store in a SQLite database, with its tables and connections.
 
-What it shares with other stores is in `_blocking`.
+What it shares with other stores is in `_heads`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,7 @@ import sqlite3
 import time
 from contextlib import contextmanager
 from threading import Condition, Lock
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
-
-from msgspec.structs import astuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from outrider._folders import refuse_planted, sync_folder
 from outrider.errors import StoreError
@@ -20,108 +18,76 @@ from outrider.transcripts.stores._base import (
     MAKE_ROOM,
     RESTORE,
     WAIT_LONGER,
-    Lease,
-    LeaseTime,
-    Line,
-    Place,
     check_version,
-    decode,
     explain_os_error,
-    fold_summary,
     has_room,
-    later,
     plain,
     restored,
 )
-from outrider.transcripts.stores._blocking import (
-    DEFAULT_TIMEOUT,
-    BlockingStore,
-    Explained,
-    Listed,
-    raise_if_abandoned,
-)
+from outrider.transcripts.stores._blocking import DEFAULT_TIMEOUT, Explained, raise_if_abandoned
+from outrider.transcripts.stores._heads import Batch, Change, Conflict, Head, HeadStore, Part, read_head
 from outrider.transcripts.stores._urls import SECONDS, absolute_path, local_path, take_parameters
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Generator, Sequence
     from pathlib import Path
     from typing import Self
 
-    from outrider.transcripts.stores._base import SessionStoreEntry
+    from outrider.transcripts.stores._base import Place
 
 # Tables.
 
-APPLICATION_ID: Final = 0x42726431
+APPLICATION_ID: Final = 0x4F757431
 """Tells a database of sessions from those of other programs."""
 
 MIGRATIONS: Sequence[Sequence[str]] = (
     (
-        """CREATE TABLE transcripts (
-            id INTEGER PRIMARY KEY,
-            project TEXT NOT NULL,
-            session TEXT NOT NULL,
-            part TEXT NOT NULL,
-            UNIQUE (project, session, part)
-        )""",
-        """CREATE TABLE entries (
-            number INTEGER PRIMARY KEY,
-            transcript INTEGER NOT NULL,
-            uuid TEXT,
-            data BLOB NOT NULL
-        )""",
-        "CREATE INDEX entries_in_order ON entries (transcript, number)",
-        "CREATE UNIQUE INDEX entries_once ON entries (transcript, uuid) WHERE uuid IS NOT NULL",
-        """CREATE TABLE batches (
-            transcript INTEGER NOT NULL,
-            batch TEXT NOT NULL,
-            PRIMARY KEY (transcript, batch)
-        ) WITHOUT ROWID""",
         """CREATE TABLE sessions (
             project TEXT NOT NULL,
             session TEXT NOT NULL,
-            mtime INTEGER NOT NULL,
-            summary BLOB NOT NULL,
+            is_listed INTEGER NOT NULL,
+            head BLOB NOT NULL,
             PRIMARY KEY (project, session)
-        ) WITHOUT ROWID""",
-        "CREATE INDEX sessions_by_time ON sessions (project, mtime)",
+        )""",
         "CREATE INDEX sessions_by_id ON sessions (session)",
-        """CREATE TABLE leases (
-            project TEXT NOT NULL,
-            session TEXT NOT NULL,
-            token TEXT NOT NULL,
-            holder TEXT NOT NULL,
-            ends REAL NOT NULL,
-            PRIMARY KEY (project, session)
-        ) WITHOUT ROWID""",
-    ),
-    (
-        "ALTER TABLE leases ADD COLUMN seconds REAL NOT NULL DEFAULT 0",
-        "ALTER TABLE leases ADD COLUMN boot TEXT NOT NULL DEFAULT ''",
-        "ALTER TABLE leases ADD COLUMN ends_up REAL NOT NULL DEFAULT 0",
+        """CREATE TABLE batches (
+            generation TEXT NOT NULL,
+            number INTEGER NOT NULL,
+            mark TEXT NOT NULL,
+            data BLOB NOT NULL,
+            PRIMARY KEY (generation, number)
+        )""",
     ),
 )
 """The statements that lead from one version to the next, from an empty database on."""
 
 
-def set_up(connection: sqlite3.Connection, name: str, wait: float) -> None:
+def set_up(
+    connection: sqlite3.Connection,
+    name: str,
+    wait: float,
+    application_id: int = APPLICATION_ID,
+    migrations: Sequence[Sequence[str]] | None = None,
+) -> None:
     """Make a connection ready: its settings, and the tables as they are now.
 
     Raises `StoreError` if the database is of another program, or of a newer version.
     """
+    migrations = MIGRATIONS if migrations is None else migrations
     # Nothing that was acknowledged is lost when the machine loses power.
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("BEGIN")
-    version = _version(connection, name)
+    version = _version(connection, name, application_id, len(migrations))
     connection.execute("COMMIT")
-    if version < len(MIGRATIONS):
+    if version < len(migrations):
         connection.execute("BEGIN IMMEDIATE")
         try:
             # Another process may have been faster.
-            for statements in MIGRATIONS[_version(connection, name) :]:
+            for statements in migrations[_version(connection, name, application_id, len(migrations)) :]:
                 for statement in statements:
                     connection.execute(statement)
-            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+            connection.execute(f"PRAGMA application_id = {application_id}")
+            connection.execute(f"PRAGMA user_version = {len(migrations)}")
             connection.execute("COMMIT")
         except BaseException:
             connection.rollback()
@@ -129,17 +95,17 @@ def set_up(connection: sqlite3.Connection, name: str, wait: float) -> None:
     write_ahead(connection, wait)
 
 
-def _version(connection: sqlite3.Connection, name: str) -> int:
+def _version(connection: sqlite3.Connection, name: str, application_id: int, newest: int) -> int:
     [application] = connection.execute("PRAGMA application_id").fetchone()
     [version] = connection.execute("PRAGMA user_version").fetchone()
-    if application != APPLICATION_ID:
+    if application != application_id:
         [tables] = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         if application or version or tables:
             raise StoreError(
                 name, "open", "the database belongs to another program", hint="Give the path of a new one."
             )
         return 0
-    check_version(name, "its tables are", version, len(MIGRATIONS), "database")
+    check_version(name, "its tables are", version, newest, "database")
     if connection.execute("SELECT 1 FROM sqlite_master WHERE type IN ('trigger', 'view')").fetchone():
         # One of somebody else's could do anything to what is read and written.
         raise StoreError(
@@ -228,6 +194,10 @@ class Connections:
             self._generation += 1
             self._close_idle()
 
+    def __del__(self) -> None:
+        # From 3.13 on, a connection that is dropped warns. Nobody else has the lock any more.
+        self._close_idle()
+
     def before_fork(self) -> None:
         # SQLite keeps its locks by process, and knows nothing of forks: there must be no connection then.
         self._changed.acquire()
@@ -275,7 +245,7 @@ class Connections:
                 "this process was forked while the database was in use in another thread",
                 hint="Start processes by `spawn` or `forkserver`, or fork before the store is used.",
             )
-        _make(self._path)
+        make_database(self._path)
         connection = sqlite3.connect(
             self._path, timeout=self._wait, isolation_level=None, check_same_thread=False
         )
@@ -296,7 +266,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _make(path: Path) -> None:
+def make_database(path: Path) -> None:
     """Make an empty file that nobody else can read, unless there is one: SQLite would make a public one."""
     if path.exists():
         refuse_planted(path)
@@ -318,12 +288,17 @@ _DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _IO: Final = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_FULL)
 
 
-class SqliteStore(BlockingStore):
+_HEAD: Final = "SELECT head FROM sessions WHERE project = ? AND session = ?"
+
+
+class SqliteStore(HeadStore):
     """Stores sessions in a SQLite database, which is created on first use; only its owner can read it.
 
     Several processes of one machine may use it at once. What was acknowledged survives a power loss. Do not
     put it on a network file system: SQLite's locks do not work on all of them.
     """
+
+    _is_local = True
 
     def __init__(self, path: str | os.PathLike[str], *, timeout: float | None = DEFAULT_TIMEOUT) -> None:
         """`timeout` is how many seconds a call may take, the wait for other writers included."""
@@ -344,97 +319,47 @@ class SqliteStore(BlockingStore):
         """The file of the database."""
         return self._path
 
-    def _append(self, place: Place, lines: list[Line], batch: str | None) -> None:
+    def _read(self, session: Place) -> tuple[Head, bytes | None]:
+        rows = self._select(_HEAD, *_names(session))
+        data = rows[0][0] if rows else None
+        return read_head(session, data), data
+
+    def _replace(self, session: Place, change: Change, version: bytes | None) -> bytes | None:
+        names, data = _names(session), change.head.data
         with self._connections.transaction() as connection:
-            self._check_lease(place, _lease(connection, place))
-            transcript = _transcript(connection, place)
-            if transcript is None:
-                made = connection.execute(
-                    "INSERT INTO transcripts (project, session, part) VALUES (?, ?, ?)",
-                    (*_names(place), plain(place.part)),
+            row = connection.execute(_HEAD, names).fetchone()
+            if (None if row is None else row[0]) != version:
+                raise Conflict
+            if change.batch is not None:
+                part = change.head.parts[change.name]
+                values = (part.generation, part.count - 1, *change.batch)
+                connection.execute("INSERT INTO batches VALUES (?, ?, ?, ?)", values)
+            for _, gone in change.gone:
+                connection.execute("DELETE FROM batches WHERE generation = ?", (gone.generation,))
+            if data is None:
+                connection.execute("DELETE FROM sessions WHERE project = ? AND session = ?", names)
+            else:
+                connection.execute(
+                    "INSERT OR REPLACE INTO sessions VALUES (?, ?, ?, ?)",
+                    (*names, change.head.mtime is not None, data),
                 )
-                transcript = cast("int", made.lastrowid)
-            if batch is not None and not _added(
-                connection,
-                "INSERT OR IGNORE INTO batches (transcript, batch) VALUES (?, ?)",
-                (transcript, plain(batch)),
-            ):
-                return
-            fresh = [
-                line
-                for line in lines
-                if _added(
-                    connection,
-                    "INSERT INTO entries (transcript, uuid, data) VALUES (?, ?, ?)"
-                    " ON CONFLICT (transcript, uuid) WHERE uuid IS NOT NULL DO NOTHING",
-                    (transcript, None if line.uuid is None else plain(line.uuid), line.data),
-                )
-            ]
-            if fresh and place.subpath is None:
-                _summarise(connection, place, fresh)
+        return data
 
-    def _load(self, place: Place) -> list[SessionStoreEntry] | None:
-        rows = self._read(
-            "SELECT data FROM transcripts JOIN entries ON transcript = id"
-            " WHERE project = ? AND session = ? AND part = ? ORDER BY number",
-            *_names(place),
-            plain(place.part),
-        )
-        return [decode(data) for (data,) in rows] or None
+    def _read_batches(self, place: Place, part: Part, start: int) -> list[Batch]:
+        statement = "SELECT mark, data FROM batches WHERE generation = ? AND number >= ? ORDER BY number"
+        return [Batch(*row) for row in self._select(statement, part.generation, start)]
 
-    def _list_sessions(self, project: str, *, summaries: bool) -> list[Listed]:
-        rows = self._read(
-            f"SELECT session, mtime, {'summary' if summaries else 'NULL'} FROM sessions WHERE project = ?",
-            plain(project),
-        )
-        return [(restored(session), mtime, summary) for session, mtime, summary in rows]
-
-    def _delete(self, place: Place) -> None:
-        with self._connections.transaction() as connection:
-            self._check_lease(place, _lease(connection, place))
-            rows = connection.execute(
-                "SELECT id FROM transcripts WHERE project = ? AND session = ? AND part = coalesce(?, part)",
-                (*_names(place), None if place.subpath is None else plain(place.part)),
-            ).fetchall()
-            for transcript in rows:
-                connection.execute("DELETE FROM entries WHERE transcript = ?", transcript)
-                connection.execute("DELETE FROM batches WHERE transcript = ?", transcript)
-                connection.execute("DELETE FROM transcripts WHERE id = ?", transcript)
-            if place.subpath is None:
-                connection.execute("DELETE FROM sessions WHERE project = ? AND session = ?", _names(place))
-
-    def _list_subkeys(self, session: Place) -> list[str]:
-        rows = self._read(
-            "SELECT part FROM transcripts WHERE project = ? AND session = ? AND part <> ''", *_names(session)
-        )
-        return [Place.subpath_of(restored(part)) or "" for (part,) in rows]
+    def _find_heads(
+        self, *, project: str | None = None, session: str | None = None
+    ) -> list[tuple[str, bytes]]:
+        given = {"project": project, "session": session}
+        name, value = next((name, value) for name, value in given.items() if value is not None)
+        statement = f"SELECT session, head FROM sessions WHERE {name} = ? AND is_listed"
+        return [(restored(its), data) for its, data in self._select(statement, plain(value))]
 
     def _list_projects(self) -> list[str]:
-        rows = self._read("SELECT DISTINCT project FROM sessions")
+        rows = self._select("SELECT DISTINCT project FROM sessions WHERE is_listed")
         return [restored(project) for (project,) in rows]
-
-    def _find_session(self, session_id: str) -> list[str]:
-        rows = self._read("SELECT project FROM sessions WHERE session = ?", plain(session_id))
-        return [restored(project) for (project,) in rows]
-
-    def _change_lease(self, session: Place, change: Callable[[Lease | None], Lease | None]) -> None:
-        with self._connections.transaction() as connection:
-            kept = _lease(connection, session)
-            lease = change(kept)
-            if lease is None:
-                connection.execute("DELETE FROM leases WHERE project = ? AND session = ?", _names(session))
-            elif lease is not kept:
-                connection.execute(
-                    "INSERT OR REPLACE INTO leases"
-                    " (project, session, token, holder, ends, seconds, boot, ends_up)"
-                    " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                    (
-                        *_names(session),
-                        plain(lease.token),
-                        plain(lease.holder),
-                        *astuple(LeaseTime.of(lease.seconds)),
-                    ),
-                )
 
     def _close(self) -> None:
         self._connections.close()
@@ -445,7 +370,8 @@ class SqliteStore(BlockingStore):
     def _after_fork(self) -> None:
         self._connections.after_fork()
 
-    def _forget(self) -> None:
+    def _begin_in_child(self) -> None:
+        super()._begin_in_child()
         self._connections.forget()
 
     def _explain(self, error: Exception) -> Explained | None:
@@ -468,46 +394,13 @@ class SqliteStore(BlockingStore):
             return f"there is no space left on its disk ({error})", True, MAKE_ROOM
         return str(error), code == sqlite3.SQLITE_FULL
 
-    def _read(self, statement: str, *values: str) -> list[tuple[Any, ...]]:
-        # Who only looks makes no database.
+    def _select(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        # Reading creates no database.
         if not self._path.exists():
             return []
         with self._connections.one() as connection:
             return connection.execute(statement, values).fetchall()
 
 
-def _names(place: Place) -> tuple[str, str]:
-    return plain(place.project), plain(place.session)
-
-
-def _added(connection: sqlite3.Connection, statement: str, values: tuple[object, ...]) -> bool:
-    return connection.execute(statement, values).rowcount == 1
-
-
-def _transcript(connection: sqlite3.Connection, place: Place) -> int | None:
-    row = connection.execute(
-        "SELECT id FROM transcripts WHERE project = ? AND session = ? AND part = ?",
-        (*_names(place), plain(place.part)),
-    ).fetchone()
-    return None if row is None else cast("int", row[0])
-
-
-def _lease(connection: sqlite3.Connection, place: Place) -> Lease | None:
-    row = connection.execute(
-        "SELECT token, holder, ends, seconds, boot, ends_up FROM leases WHERE project = ? AND session = ?",
-        _names(place),
-    ).fetchone()
-    return None if row is None else Lease(restored(row[0]), restored(row[1]), LeaseTime(*row[2:]).left)
-
-
-def _summarise(connection: sqlite3.Connection, place: Place, fresh: list[Line]) -> None:
-    row = connection.execute(
-        "SELECT summary FROM sessions WHERE project = ? AND session = ?", _names(place)
-    ).fetchone()
-    [latest] = connection.execute(
-        "SELECT coalesce(max(mtime), 0) FROM sessions WHERE project = ?", (plain(place.project),)
-    ).fetchone()
-    connection.execute(
-        "INSERT OR REPLACE INTO sessions (project, session, mtime, summary) VALUES (?, ?, ?, ?)",
-        (*_names(place), later(latest), fold_summary(place, None if row is None else row[0], fresh)),
-    )
+def _names(session: Place) -> tuple[str, str]:
+    return plain(session.project), plain(session.session)

@@ -36,7 +36,7 @@ class Parameter(NamedTuple):
     """What a parameter of a URL may be."""
 
     read: Callable[[str], object]
-    """Raises `ValueError` or `LookupError` for what it cannot be."""
+    """Raises `ValueError` or `LookupError` for an invalid value."""
     hint: str = ""
 
 
@@ -56,8 +56,8 @@ def take_parameters(
 ) -> tuple[str, dict[str, Any]]:
     """The URL without the known parameters of its query, and their values.
 
-    Raises `OptionsError` for one that is there twice, or that cannot be; unless `others` are allowed, also
-    for one that is not known.
+    Raises `OptionsError` for a repeated or invalid parameter; unless `others` are allowed, also for an
+    unknown one.
     """
     place, _, query = url.partition("?")
     taken: dict[str, Any] = {}
@@ -104,7 +104,7 @@ def local_path(url: str) -> str:
 def absolute_path(given: str, what: str, hint: str) -> Path:
     """A path, from the folder that is the current one now: it may be another one later.
 
-    Raises `OptionsError` if it can be none of `what`.
+    Raises `OptionsError` if it is not the path of `what`.
     """
     try:
         path = Path(given).expanduser().absolute()
@@ -136,7 +136,7 @@ _KINDS: Final[Mapping[str, _Kind]] = {
     "redis": _REDIS,
     "rediss": _REDIS,
     "unix": _REDIS,
-    "s3": _Kind("_s3.store", "S3Store", "boto3", "s3"),
+    "s3": _Kind("_s3", "S3Store", "boto3", "s3"),
 }
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+):")

@@ -14,16 +14,16 @@ import signal
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
-from queue import SimpleQueue
-from threading import Thread
+from collections.abc import Callable, Generator
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
 
 from outrider.errors import ConnectionLost, ProcessExited
 from outrider.redaction import DEFAULT
 from outrider.transports._process.pipes import LEFT_LIMIT, READ_SIZE, Input, Output
 from outrider.transports._process.processes import Leader, processes
-from outrider.transports._process.wakeup import Descriptor, ThreadEvent
+from outrider.transports._process.wakeup import AsideThread, Descriptor, ThreadEvent
+from outrider.transports._process.wakeup import process_log as log
 
 if TYPE_CHECKING:
     from outrider.command import Command
@@ -32,29 +32,26 @@ if TYPE_CHECKING:
     from outrider.transports._process.spawn import Spawned
     from outrider.transports._process.supervisor import Supervisor
 
-
-log = logging.getLogger("outrider.process")
-
 KEPT_LINES: Final = 100
 _KEPT_LENGTH: Final = 65536
-"""So many characters are kept of a line, and of all lines together: an error made of them is looked through
-for secrets on the event loop. The callback gets all of them."""
+"""How many characters are kept of a line, and of all lines together: errors made of them are searched for
+secrets on the event loop. The callback gets everything."""
 
 _LONGEST: Final = 16 * 1024 * 1024
 """Bytes after which a line counts as ended even without a line end, so that memory stays bounded."""
 _WAITING_LIMIT: Final = 64 * 1024 * 1024
-"""So many characters wait for a callback that is slow; more are left out, so that memory stays bounded."""
+"""How many characters wait for a slow callback; more are left out, so that memory stays bounded."""
 
 
 class StderrLog:
-    """Cuts what comes into lines, right-stripped, blank ones left out."""
+    """Splits stderr into lines, right-stripped and without blank ones."""
 
     def __init__(
         self,
         callback: Callable[[str], object] | None = None,
         redaction: Callable[[], Redaction] | None = None,
     ) -> None:
-        """`redaction` gives what is hidden in what is kept and logged; it is asked when that is shown."""
+        """`redaction` returns what to hide in lines that are kept and logged; called when they are shown."""
         self._redaction = redaction
         self._callback = Callback(callback) if callback is not None else None
         self._pieces: list[bytes] = []
@@ -64,7 +61,7 @@ class StderrLog:
 
     @property
     def tail(self) -> str:
-        """The last lines; the first one says so if there were more."""
+        """The last lines; if there were more, the first one says so."""
         lines = list(self._lines)
         if not lines:
             return ""
@@ -81,7 +78,7 @@ class StderrLog:
             self._hold(line)
 
     def finish(self, wake: Callable[[], object]) -> None:
-        """Nothing more will come. `wake` is called when the callback has got all lines, in its thread."""
+        """Note the end. Calls `wake`, in the thread of the callback, once that has got all lines."""
         self._end_line()
         if self._callback is not None:
             self._callback.finish(wake)
@@ -99,7 +96,7 @@ class StderrLog:
                 self._end_line()
 
     def _end_line(self) -> None:
-        # What is no UTF-8 is shown by its numbers: it may be the very thing that one is looking for.
+        # Bytes that are not UTF-8 are escaped: they may be the very problem.
         line = b"".join(self._pieces).decode("utf-8", "backslashreplace").rstrip()
         self._pieces, self._held = [], 0
         if not line:
@@ -132,9 +129,7 @@ class Callback:
 
     def __init__(self, function: Callable[[str], object]) -> None:
         self._function = _weakly(function)
-        self._lines: SimpleQueue[str | None] = SimpleQueue()
-        self._thread: Thread | None = None
-        self._wake: Callable[[], object] = _do_nothing
+        self._thread = AsideThread("outrider-stderr")
         self.is_finished = False
         # Each is changed by one thread only.
         self._given = self._taken = self._left_out = 0
@@ -144,41 +139,26 @@ class Callback:
             self._left_out += 1
             return
         self._given += len(line)
-        self._lines.put(line)
-        if self._thread is None:
-            thread = Thread(target=self._run, name="outrider-stderr", daemon=True)
-            try:
-                thread.start()
-            except RuntimeError:  # the interpreter is ending: no new threads; `finish` calls it
-                return
-            self._thread = thread
+        self._thread.call(partial(self._call, line))
 
     def finish(self, wake: Callable[[], object]) -> None:
         if self._left_out:
             log.warning("%d lines were not given to the stderr callback: it is too slow", self._left_out)
-        self._wake = wake
-        self._lines.put(None)
-        if self._thread is None:
-            self._run()
+        self._thread.call(partial(self._end, wake))
 
-    def _run(self) -> None:
-        while (line := self._lines.get()) is not None:
-            self._taken += len(line)
-            function = self._function()
-            if function is None:
-                continue
-            try:
-                function(line)
-            except BaseException:  # an exit that is meant for another thread, too
-                log.exception("the stderr callback failed for a line; it will be called for the next one")
-            del function
+    def _call(self, line: str) -> None:
+        self._taken += len(line)
+        function = self._function()
+        if function is None:
+            return
+        try:
+            function(line)
+        except BaseException:  # an exit that is meant for another thread, too
+            log.exception("the stderr callback failed for a line; it will be called for the next one")
+
+    def _end(self, wake: Callable[[], object]) -> None:
         self.is_finished = True
-        self._wake()
-        # A traceback of the function's may hold on to this object, and must not hold on to more.
-        self._wake = _do_nothing
-
-
-def _do_nothing() -> None: ...
+        wake()
 
 
 def _weakly(function: Callable[[str], object]) -> Callable[[], Callable[[str], object] | None]:
@@ -189,25 +169,25 @@ def _weakly(function: Callable[[str], object]) -> Callable[[], Callable[[str], o
 
 
 FLUSH_SECONDS: Final = 1.0
-"""What was sent before the close still goes out, if the child reads at all."""
+"""For what was sent before the close to go out, if the child reads at all."""
 LEFT_SECONDS: Final = 1.0
 """For processes that the child left behind, between SIGTERM and SIGKILL. Their input has ended with it."""
 KILL_SECONDS: Final = 2.0
-"""Until the system has ended what was killed; more only if a device or a network disk hangs."""
+"""For the system to end killed processes; it takes longer only if a device or a network disk hangs."""
 CALLBACK_SECONDS: Final = 1.0
-"""For the user's stderr callback to get through the last lines."""
+"""For the user's stderr callback to handle the last lines."""
 SILENT_SECONDS: Final = 5.0
-"""A child that has closed its stdout may take so long to exit: nothing more can be heard from it."""
+"""For a child that has closed its stdout to exit: nothing more can come from it."""
 POLL_SECONDS: Final = 0.02
-"""Between two looks at processes whose end is not announced."""
+"""Between two checks of processes whose exit is not announced."""
 
 _LONGEST_WAIT: Final = 86400.0
-"""No thread can wait for as long as a float can say."""
+"""No thread can wait as long as a float can express."""
 
 T = TypeVar("T")
 Steps: TypeAlias = Generator[float, None, T]
-"""What is done for a child. It gives the time until which it waits, and goes on when that has come or
-anything has happened to the child."""
+"""The steps of a child's supervision. Yields the time until which it waits, and continues then or when
+something happens to the child."""
 
 
 class ShutdownTimeouts(NamedTuple):
@@ -220,7 +200,7 @@ class ShutdownTimeouts(NamedTuple):
 
     @property
     def bound(self) -> float:
-        """The longest that ending a child takes, whatever it does."""
+        """The longest time that ending a child can take."""
         return FLUSH_SECONDS + self.grace + self.terminate + LEFT_SECONDS + KILL_SECONDS + CALLBACK_SECONDS
 
 
@@ -248,7 +228,7 @@ class Child:
         self.error: OutriderError | None = None
         """Why it ended, if it was a failure."""
         self.cleanups: Final[list[Callable[[], object]]] = []
-        """Called at the very end, also after a failure."""
+        """Called at the very end, even after a failure."""
         self.stderr: Final = stderr
         self._supervisor = supervisor
         self._timeouts = timeouts
@@ -257,7 +237,7 @@ class Child:
         self.has_exited = False
         """Whether the child itself has ended; what it left behind may still be there."""
         self._is_urgent = self._is_output_closed = False
-        self._is_forgotten = False
+        self._is_forgotten = self._is_clean = False
         self.input: Final = Input(spawned.stdin, self.wake)
         self.output: Final = Output(spawned.stdout)
         self.leader: Final = Leader(number, self.pid)
@@ -266,25 +246,25 @@ class Child:
         self.timer = -1
         self.registered: Final[set[int]] = set()
         self.found = -1
-        """How many processes the search that it asked for has found beside it; -1 before that."""
+        """How many other processes its last search has found; -1 before that."""
         self._pidfd = _open_pidfd(self.pid)
-        # Last, because it owns what the caller closes if any of this fails.
+        # Last: the caller closes these if anything above fails.
         self._stderr = Descriptor(spawned.stderr)
         os.set_blocking(spawned.stderr, False)
 
     def wake(self) -> None:
-        """Have its next step taken. May be called in any thread, and by the garbage collector."""
+        """Wake the supervisor for its next step. Safe in any thread, and in the garbage collector."""
         self._supervisor.wake(self)
 
     def end(self, *, kill: bool = False) -> None:
-        """Begin to end the child, in order or at once. The garbage collector may call it at any moment."""
+        """Begin to end the child, in order or at once. Safe in the garbage collector."""
         if not self._is_forgotten:
             self.is_ending = True
             self._is_urgent |= kill
             self.wake()
 
     def notice_closed_output(self) -> None:
-        """The child has closed its stdout: it must exit soon."""
+        """Note that the child has closed its stdout, and must exit soon."""
         self._is_output_closed = True
         self.wake()
 
@@ -294,17 +274,16 @@ class Child:
         return self._supervisor.marker(self.number)
 
     def resident_bytes(self) -> int:
-        """The memory that it and all that it started has in use. Looks at every process of the machine."""
+        """The memory of it and all that it started. Looks at every process of the machine."""
         return self._supervisor.tree.resident_bytes(self.leader)
 
     def wait_blocking(self) -> None:
         self.ended.wait_blocking(min(self._timeouts.bound, _LONGEST_WAIT))
 
     def forget(self) -> None:
-        """In a forked process: the child is the other one's. Only its pipes are here too, and must not stay
-        open."""
+        """Close its pipes in a forked process: the child belongs to the parent."""
         self._is_forgotten = True
-        # Nobody here ends it, so nobody is to wait for that.
+        # This process does not end it, so nothing here may wait for its end.
         self.ended.forget()
         self.input.forget()
         self.output.forget()
@@ -315,34 +294,34 @@ class Child:
     @property
     def announces_its_exit(self) -> bool:
         """Whether a descriptor says when it exits."""
-        return self._pidfd.fileno() >= 0
+        return self._pidfd.number >= 0
 
-    def descriptors(self) -> Iterator[tuple[int, int]]:
-        """Those that are to be polled now, each with what for."""
-        if (stderr := self._stderr.fileno()) >= 0:
-            yield stderr, select.POLLIN
-        if not self.has_exited and (pidfd := self._pidfd.fileno()) >= 0:
-            yield pidfd, select.POLLIN
-        if self.input.has_more and (stdin := self.input.fileno()) >= 0:
-            yield stdin, select.POLLOUT
-        if self.output.is_handed_over and (stdout := self.output.fileno()) >= 0:
-            yield stdout, select.POLLIN
+    def descriptors(self) -> list[tuple[int, int]]:
+        """Those to poll now, each with the events to wait for."""
+        wanted = [(self._stderr.number, select.POLLIN)]
+        if not self.has_exited:
+            wanted.append((self._pidfd.number, select.POLLIN))
+        if self.input.has_more:
+            wanted.append((self.input.number, select.POLLOUT))
+        if self.output.is_handed_over:
+            wanted.append((self.output.number, select.POLLIN))
+        return wanted
 
     def serve(self, ready: set[int]) -> None:
-        """Move what can be moved through the pipes, a piece of each, and notice the exit."""
-        if self._stderr.fileno() in ready:
+        """Move a piece of data through each ready pipe, and notice the exit."""
+        if self._stderr.number in ready:
             self._read_stderr()
         if self.input.has_more:
             self.input.pump()
-        if self.output.fileno() in ready and self.output.is_handed_over:
+        if self.output.number in ready and self.output.is_handed_over:
             self.output.drain()
-        if self._pidfd.fileno() in ready:
+        if self._pidfd.number in ready:
             self.notice_exit()
 
     def notice_exit(self) -> bool:
         """Look whether it has exited."""
-        if not self.has_exited and (pidfd := self._pidfd.fileno()) >= 0:
-            # By its handle: where somebody else has reaped it, its number may be that of another child.
+        if not self.has_exited and (pidfd := self._pidfd.number) >= 0:
+            # By its handle: if other code has reaped it, its number may belong to another child.
             try:
                 flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
                 self.has_exited = os.waitid(os.P_PIDFD, pidfd, flags) is not None
@@ -353,7 +332,7 @@ class Child:
         return self.has_exited
 
     def release(self) -> None:
-        """All steps have been taken, or one of them failed: nobody waits for it in vain."""
+        """Wake all that wait for its end: all steps are done, or one failed."""
         self._stderr.close()
         self._pidfd.close()
         self.ended.set()
@@ -402,7 +381,7 @@ class Child:
             log.debug("process %d goes on without input; SIGTERM", self.pid)
             yield from self._note_descendants()
             self.leader.signal_group(signal.SIGTERM)
-            # A stopped process gets its signals only when it goes on.
+            # A stopped process gets its signals only when it continues.
             self.leader.signal_group(signal.SIGCONT)
             yield from self._wait(lambda: self._is_urgent, self._timeouts.terminate)
 
@@ -418,25 +397,25 @@ class Child:
             log.error("not all that process %d started could be killed", self.pid)
 
     def _kill(self) -> Steps[bool]:
-        """Kill the child and all that it started; says whether any of it may still be there."""
-        # After the exit of the child its group is signalled with the others, if its number is still its own:
-        # an application that ignores SIGCHLD has no zombies to keep one.
+        """Kill the child and all that it started; returns whether any of it may be left."""
+        # After the child's exit its group is signalled with the others, if its number is still its own: an
+        # application that ignores SIGCHLD has no zombies that keep it.
         if not self.has_exited:
             yield from self._note_descendants()
             self.leader.signal_group(signal.SIGKILL)
         return (yield from self._signal_others(signal.SIGKILL)) or not self.has_exited
 
     def _signal_others(self, *numbers: int) -> Steps[bool]:
-        """Signal those beside the child, each only if it is certainly ours; says whether there may be any."""
+        """Signal the child's other processes that are certainly ours; returns whether there may be any."""
         is_there = False
         if self.leader.keeps_its_number():
-            # All at once: one that forks on and on does not get away.
+            # All at once: a process that keeps forking does not escape.
             for number in numbers:
                 is_there |= self.leader.signal_group(number)
         if processes().can_be_searched:
             return (yield from self._search(*numbers)) > 0
-        # Linux says nothing of a group but that its first, who has ended, is still in it; and what was killed
-        # has not to be looked at again.
+        # A group exists while its ended leader is unreaped, so this says nothing of the others; killed ones
+        # need no second look.
         return is_there and signal.SIGKILL not in numbers
 
     def _has_others(self) -> Steps[bool]:
@@ -445,19 +424,19 @@ class Child:
         return self.leader.keeps_its_number()
 
     def _note_descendants(self) -> Steps[None]:
-        """Have what it started remembered before it is ended, where nothing else marks that."""
+        """Remember what it started before it is ended, where nothing else marks these processes."""
         if processes().can_be_searched and not processes().has_tags:
             yield from self._search()
 
     def _search(self, *numbers: int) -> Steps[int]:
-        """Have all processes that belong to the child found and signalled; says how many there may be."""
+        """Find and signal all processes of the child; returns how many there may be."""
         self.found = -1
         self._supervisor.request_search(self, numbers)
         yield from self._wait(lambda: self.found >= 0, until_exit=False)
         return self.found
 
     def _poll_while(self, is_there: Callable[[], Steps[bool]], seconds: float) -> Steps[bool]:
-        """Says whether it is gone."""
+        """Poll for `seconds` at most; returns whether it is gone."""
         deadline = time.monotonic() + seconds
         while (yield from is_there()):
             if time.monotonic() >= deadline:
@@ -467,7 +446,7 @@ class Child:
 
     def _finish(self) -> Steps[None]:
         left = LEFT_LIMIT
-        while left > 0 and self._stderr.fileno() >= 0 and self._read_stderr():
+        while left > 0 and self._stderr.number >= 0 and self._read_stderr():
             left -= READ_SIZE
         self.output.finish()
         self._reap()
@@ -479,7 +458,7 @@ class Child:
             )
 
     def _reap(self) -> None:
-        """Last of all: until now the zombie has kept its number, and that of its group, for itself."""
+        """Reap the child. Last of all: until now the zombie has reserved its number and that of its group."""
         # Popen would try to wait for it again.
         self.process.returncode = 0
         if not self.has_exited:
@@ -492,7 +471,7 @@ class Child:
         self.leader.reap_orphans()
 
     def _wait_for_exit_code(self) -> int | None:
-        if (pidfd := self._pidfd.fileno()) < 0:
+        if (pidfd := self._pidfd.number) < 0:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             return os.waitstatus_to_exitcode(status) if pid else None
         result = os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
@@ -501,7 +480,7 @@ class Child:
         return result.si_status if result.si_code == os.CLD_EXITED else -result.si_status
 
     def _failure(self, has_overstayed: bool) -> OutriderError | None:
-        """What went wrong with a child that nobody asked to end."""
+        """The failure of a child that was not asked to end."""
         if has_overstayed:
             return ConnectionLost("the program closed its stdout and went on running, so it was ended")
         if self.returncode == 0:
@@ -509,9 +488,13 @@ class Child:
         return ProcessExited(self.returncode, stderr_tail=self.stderr.tail)
 
     def _abort(self) -> Steps[None]:
-        """A step has failed: do all that can still be done."""
+        """Do all that can still be done after a step has failed."""
         self.error = ConnectionLost("the supervisor of the process failed; see the log of outrider.process")
         try:
+            if not self.has_exited:
+                # At once, without waiting: the next step may fail as well.
+                self._supervisor.tree.note_descendants()
+                self.leader.signal_group(signal.SIGKILL)
             yield from self._poll_while(self._kill, KILL_SECONDS)
         except Exception:
             log.exception("process %d could not be killed either", self.pid)
@@ -521,21 +504,23 @@ class Child:
 
     def _clean_up(self) -> Steps[None]:
         if self.cleanups:
-            # They may take their time, and other children may not wait for them.
-            is_done = self._supervisor.run_aside(self, self._call_cleanups)
-            yield from self._wait(is_done, until_exit=False)
+            # In a thread: they may be slow, and other children must not wait for them.
+            AsideThread(f"outrider-cleanup-{self.pid}").call(self._call_cleanups)
+            yield from self._wait(lambda: self._is_clean, until_exit=False)
 
     def _call_cleanups(self) -> None:
-        # A list that may grow meanwhile.
+        # The list may grow meanwhile.
         for clean_up in self.cleanups:
             try:
                 clean_up()
             except BaseException:  # an exit that is meant for another thread, too
                 log.exception("a clean-up after process %d failed", self.pid)
+        self._is_clean = True
+        self.wake()
 
     def _read_stderr(self) -> bool:
         try:
-            data = os.read(self._stderr.fileno(), READ_SIZE)
+            data = os.read(self._stderr.number, READ_SIZE)
         except BlockingIOError:
             return False
         if data:

@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 READ_SIZE: Final = 65536
-"""Larger reads and larger pipes measured no better."""
+"""Larger reads and larger pipes are not faster."""
 ENDING_LIMIT: Final = 64 * 1024 * 1024
-"""So much is kept of what a child writes while it is being ended; the rest is only counted."""
+"""How much is kept of what a child writes while it is being ended; the rest is only counted."""
 LEFT_LIMIT: Final = 1024 * 1024
-"""So much is read after the exit at most: no pipe holds more, so the rest is not the child's."""
+"""How much is read after the exit: no pipe holds more, so the rest is not the child's."""
 PIPE_BUF: Final = 512 if sys.platform == "win32" else select.PIPE_BUF
-"""A pipe takes so much all at once, or nothing of it."""
+"""A pipe takes this much all at once, or nothing of it."""
 
 
 class Ticket:
-    """A piece that is still on its way: all of it in the pipe, or never, once `settled` is set."""
+    """A queued piece. Once `settled` is set, it is in the pipe, or will never be."""
 
     def __init__(self, data: memoryview) -> None:
         self.settled = ThreadEvent()
@@ -46,54 +46,42 @@ class Input:
 
     def __init__(self, number: int, wake: Callable[[], None]) -> None:
         os.set_blocking(number, False)
-        self._number = number
+        self.number = number
+        """While the pipe is open, then -1."""
         self._wake = wake
         self._lock = Lock()
         self._queue: deque[Ticket] = deque()
-        self._refusal: str | None = None
-        """Why nothing is taken any more."""
-        self._is_broken = False
-        self.sent_bytes = 0
-        """How much the pipe has taken of what did not go out at once."""
-
-    @property
-    def refusal(self) -> str | None:
+        self.refusal: str | None = None
         """Why nothing can be sent; None if something can."""
-        return self._refusal
-
-    @property
-    def is_broken(self) -> bool:
+        self.is_broken = False
         """Whether the child has closed its end."""
-        return self._is_broken
+        self.sent_bytes = 0
+        """How much the pipe has taken of queued pieces."""
 
     @property
     def has_more(self) -> bool:
-        """Whether something waits for the pipe to take it."""
+        """Whether a piece waits for the pipe."""
         return bool(self._queue)
 
     @property
     def waiting_bytes(self) -> int:
         return sum(len(ticket.rest) for ticket in tuple(self._queue))
 
-    def fileno(self) -> int:
-        """The number while the pipe is open, then -1."""
-        return self._number
-
     def put(self, data: bytes) -> Ticket | None:
-        """Send; gives a ticket if not all of it went out. Raises `InputClosed` if nothing can be sent."""
+        """Send; returns a ticket if a part is queued. Raises `InputClosed` if nothing can be sent."""
         with self._lock:
             # Checked inside the lock: nothing can be closed between this and the write.
-            if self._refusal is not None:
-                raise InputClosed(self._refusal)
+            if self.refusal is not None:
+                raise InputClosed(self.refusal)
             sent = 0
             if not self._queue:
                 try:
-                    sent = os.write(self._number, data)
+                    sent = os.write(self.number, data)
                 except BlockingIOError:
                     pass
                 except OSError as error:
                     self._break(error)
-                    raise InputClosed(str(self._refusal)) from error
+                    raise InputClosed(str(self.refusal)) from error
                 if sent == len(data):
                     return None
             ticket = Ticket(memoryview(data)[sent:])
@@ -107,30 +95,30 @@ class Input:
         if len(data) > PIPE_BUF:
             return False
         with self._lock:
-            if self._refusal is not None or self._queue:
+            if self.refusal is not None or self._queue:
                 return False
             try:
-                os.write(self._number, data)
+                os.write(self.number, data)
             except OSError:
-                # If it is broken, the next piece that is put will tell.
+                # If the pipe is broken, the next `put` reports it.
                 return False
         return True
 
     def withdraw(self, ticket: Ticket) -> None:
-        """Take back a piece that nobody waits for any more, if nothing of it has gone out yet."""
+        """Withdraw a piece whose sender has given up, if nothing of it has gone out yet."""
         with self._lock:
             if not ticket.has_begun and ticket in self._queue:
                 self._queue.remove(ticket)
-                # The task that ends the input may wait for it as the last one.
+                # The task that ends the input may wait for it as the last piece.
                 ticket.settled.set()
-                if not self._queue and self._refusal is not None:
+                if not self._queue and self.refusal is not None:
                     self._close()
 
     def end(self, why: str) -> Ticket | None:
-        """Take nothing more, and close the pipe after the last piece; gives the ticket of that one."""
+        """Accept nothing more, and close the pipe after the last piece; returns the ticket of that piece."""
         with self._lock:
-            if self._refusal is None:
-                self._refusal = why
+            if self.refusal is None:
+                self.refusal = why
             if self._queue:
                 return self._queue[-1]
             self._close()
@@ -142,7 +130,7 @@ class Input:
             while self._queue:
                 ticket = self._queue[0]
                 try:
-                    sent = os.write(self._number, ticket.rest)
+                    sent = os.write(self.number, ticket.rest)
                 except BlockingIOError:
                     return
                 except OSError as error:
@@ -156,26 +144,26 @@ class Input:
                 self._queue.popleft()
                 ticket.was_sent = True
                 ticket.settled.set()
-            if self._refusal is not None:
+            if self.refusal is not None:
                 self._close()
 
     def close(self, why: str) -> None:
-        """Take nothing more and close the pipe now; what is still waiting is never sent."""
+        """Accept nothing more and close the pipe now; queued pieces are never sent."""
         with self._lock:
-            if self._refusal is None:
-                self._refusal = why
+            if self.refusal is None:
+                self.refusal = why
             self._fail_all()
             self._close()
 
     def forget(self) -> None:
-        """Close it in a forked process, where the thread that may have held the lock is not."""
+        """Close it in a forked process, where the thread that may hold the lock does not exist."""
         self._lock = Lock()
-        self._refusal = "it belongs to the process that this one was forked from"
+        self.refusal = "it belongs to the process that this one was forked from"
         self._close()
 
     def _break(self, error: OSError) -> None:
-        self._is_broken = True
-        self._refusal = self._refusal or f"the program has closed its stdin ({error.strerror})"
+        self.is_broken = True
+        self.refusal = self.refusal or f"the program has closed its stdin ({error.strerror})"
         self._fail_all()
         self._close()
 
@@ -184,7 +172,7 @@ class Input:
             self._queue.popleft().settled.set()
 
     def _close(self) -> None:
-        number, self._number = self._number, -1
+        number, self.number = self.number, -1
         if number >= 0:
             os.close(number)
 
@@ -194,47 +182,33 @@ class InputClosed(Exception):
 
 
 class Output:
-    """The reading end of the child's stdout. `take` is the event loop's, all else the supervisor's."""
+    """The reading end of the child's stdout."""
 
     def __init__(self, number: int) -> None:
         os.set_blocking(number, False)
-        self._number = number
+        self.number = number
+        """While the pipe is open, then -1."""
         self._lock = Lock()
         self._kept: deque[bytes] = deque()
         self._kept_size = 0
         self.dropped_bytes = 0
-        """What was thrown away because it came too late and was too much."""
-        self._is_handed_over = False
-        self._is_closed = False
+        """How much was dropped because it came too late and was too much."""
+        self.is_handed_over = False
+        """Whether the supervisor reads it instead of the event loop."""
+        self.is_closed = False
+        """Whether the child, and all that inherited it, have closed it."""
+        self.is_drained = False
+        """Whether the last read emptied the pipe, so that the next one has to wait."""
         self._is_over = False
-        self._is_drained = False
         self._is_notified = False
-        """Whether there is something for the reader, and it has not looked since."""
+        """Whether there is something that the reader has not seen yet."""
         self._wake: Callable[[], object] | None = None
-        """Wakes the task that waits, if one does."""
+        """Wakes the waiting task, if there is one."""
         self._is_polled = False
-        """Whether an event loop waits for the pipe. It must not be closed then: its number would be another's
-        while the loop still has it."""
+        """Whether an event loop polls the pipe. It must not be closed then: its number could be reused while
+        the loop still polls it."""
         self._unclosed: Descriptor | None = None
-        """A pipe that is to be closed as soon as no event loop waits for it."""
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether the child, and all that had it from the child, has closed it."""
-        return self._is_closed
-
-    @property
-    def is_handed_over(self) -> bool:
-        return self._is_handed_over
-
-    @property
-    def is_drained(self) -> bool:
-        """Whether the last read took all there was: what has to be read next has to be waited for."""
-        return self._is_drained
-
-    def fileno(self) -> int:
-        """The number while the pipe is open, then -1."""
-        return self._number
+        """A pipe to close as soon as no event loop polls it."""
 
     # The event loop's side.
 
@@ -247,11 +221,11 @@ class Output:
                 return data
             if self._is_over:
                 return b""
-            if self._is_drained:
-                # To look again at once would be a call of the system for nothing.
-                self._is_drained = False
-            elif not (self._is_handed_over or self._is_closed) and (read := self._read()):
-                self._is_drained = len(read) < READ_SIZE
+            if self.is_drained:
+                # Another read would be a system call for nothing.
+                self.is_drained = False
+            elif not (self.is_handed_over or self.is_closed) and (read := self._read()):
+                self.is_drained = len(read) < READ_SIZE
                 return read
             self._is_notified = False
             return None
@@ -267,8 +241,8 @@ class Output:
     def watch(
         self, loop: AbstractEventLoop, take: Callable[[bytes], bool], leave: Callable[[], None]
     ) -> Callable[[], None]:
-        """Have the event loop itself read, and give `take` what came, until that returns False or the end is
-        in sight. Then `leave` is called, and the rest is for `take` and `wait`. Gives what ends it earlier.
+        """Let the event loop read, and pass the data to `take`, until that returns False or the output is
+        about to end. Then call `leave`; the rest is for `take` and `wait`. Returns a function to stop it.
         """
         number = self._poll_number()
         is_watching = True
@@ -285,10 +259,10 @@ class Output:
             if not is_watching:
                 return
             with self._lock:
-                is_ending = self._kept or self._is_over or self._is_handed_over or self._is_closed
+                is_ending = self._kept or self._is_over or self.is_handed_over or self.is_closed
                 data = b"" if is_ending else self._read()
-                self._is_drained = False
-            # None: somebody else was faster.
+                self.is_drained = False
+            # None: another reader was faster.
             if data is not None and not (data and take(data)):
                 stop()
                 leave()
@@ -301,17 +275,17 @@ class Output:
         return stop
 
     def _poll_number(self) -> int:
-        """The number that an event loop is to wait for; -1 if it has only to be woken."""
+        """The descriptor that an event loop should poll; -1 if it will be woken instead."""
         with self._lock:
-            number = -1 if self._is_handed_over else self._number
+            number = -1 if self.is_handed_over else self.number
             self._is_polled = number >= 0
             return number
 
     def _begin_wait(self, wake: Callable[[], object]) -> None:
         with self._lock:
             self._wake = wake
-            # What has happened meanwhile woke nobody.
-            if self._is_notified or self._unclosed or (self._is_polled and self._is_handed_over):
+            # Events before this woke no task.
+            if self._is_notified or self._unclosed or (self._is_polled and self.is_handed_over):
                 wake()
 
     def _end_wait(self) -> None:
@@ -324,21 +298,21 @@ class Output:
     # The supervisor's side.
 
     def hand_over(self) -> None:
-        """From now on the supervisor reads."""
+        """Let the supervisor read from now on."""
         with self._lock:
-            self._is_handed_over = True
+            self.is_handed_over = True
             self._wake_reader()
 
     def drain(self) -> bool:
-        """Read once into what is kept; says whether there may be more."""
+        """Read once and keep the data; returns whether there may be more."""
         with self._lock:
-            data = self._read() if not self._is_closed else b""
+            data = self._read() if not self.is_closed else b""
             if data:
                 self._keep(data)
             return bool(data)
 
     def finish(self) -> None:
-        """The child is gone: keep what is left in the pipe, and let `take` come to an end."""
+        """Keep what is left in the pipe after the child's exit, and let `take` end."""
         self.hand_over()
         left = LEFT_LIMIT
         while left > 0 and self.drain():
@@ -349,17 +323,17 @@ class Output:
             self._notify()
 
     def forget(self) -> None:
-        """Close all of it, in a forked process, where the thread that may have held the lock is not."""
+        """Close it in a forked process, where the thread that may hold the lock does not exist."""
         self._lock = Lock()
-        if self._number >= 0:
-            os.close(self._number)
-            self._number = -1
+        if self.number >= 0:
+            os.close(self.number)
+            self.number = -1
         self._is_over = True
 
     def _read(self) -> bytes | None:
-        """Read once; None if there is nothing to read now, and nothing ever if it is closed."""
+        """Read once; None if there is nothing to read now."""
         try:
-            data = os.read(self._number, READ_SIZE)
+            data = os.read(self.number, READ_SIZE)
         except BlockingIOError:
             return None
         if not data:
@@ -367,7 +341,7 @@ class Output:
         return data
 
     def _keep(self, data: bytes) -> None:
-        # Once there is a gap, what comes after it would be taken for the rest of what came before.
+        # After a gap, later bytes would look like the rest of an earlier line.
         if self.dropped_bytes or self._kept_size + len(data) > ENDING_LIMIT:
             self.dropped_bytes += len(data)
             return
@@ -385,9 +359,9 @@ class Output:
                 self._wake()
 
     def _close(self) -> None:
-        number, self._number = self._number, -1
+        number, self.number = self.number, -1
         if number >= 0:
-            self._is_closed = True
+            self.is_closed = True
             if self._is_polled:
                 self._unclosed = Descriptor(number)
                 self._wake_reader()
@@ -396,7 +370,7 @@ class Output:
 
 
 class LoopPipes:
-    """Both pipes, for a reader and writer on asyncio that uses the event loop itself."""
+    """Both pipes, for direct use by an event loop of asyncio."""
 
     def __init__(self, input: Input, output: Output) -> None:
         self.try_put = input.try_put
@@ -404,6 +378,9 @@ class LoopPipes:
         self._input = input
 
     def put(self, data: bytes) -> None:
-        """Send without waiting. What can no longer be sent is dropped: whoever reads is told why."""
-        with suppress(InputClosed):
+        """Send without waiting. Drops what can no longer be sent: readers get the reason."""
+        try:
             self._input.put(data)
+        except InputClosed:
+            # Not `suppress`, which takes its time: this is done for each reply.
+            pass

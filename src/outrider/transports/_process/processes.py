@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Final
 
 SWITCH: Final = "OUTRIDER_PROCESS_TABLE"
-"""The variable that has `psutil` used although there is a `/proc`: what macOS does can be tested on Linux."""
+"""The variable that selects `psutil` even with a `/proc`, to test on Linux what macOS does."""
 
 _OUT_OF_FILES: Final = (errno.EMFILE, errno.ENFILE)
 
@@ -77,53 +77,64 @@ class ProcessTable:
         return 0
 
 
-def stat_of(pid: int) -> Stat | None:
-    """What `/proc` says of a process."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:  # noqa: PTH123 - for each process there is
-            text = file.read(4096)
-    except OSError as error:
-        if error.errno in _OUT_OF_FILES:
-            raise
-        return None
-    # The name is in brackets and may hold anything, brackets and spaces included.
-    fields = text[text.rfind(b")") + 2 :].split(None, 20)
-    return Stat(
-        is_running=fields[0] not in (b"Z", b"X"),
-        parent=int(fields[1]),
-        group=int(fields[2]),
-        session=int(fields[3]),
-        started=int(fields[19]),
-    )
+class ProcTable(ProcessTable):
+    """Of a system that has `/proc`: Linux."""
 
+    can_be_searched = True
+    has_tags = True
 
-def environment_of(pid: int) -> bytes:
-    """What `/proc` says of its environment."""
-    try:
-        with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:  # noqa: PTH123 - for each process there is
-            return b"\0" + file.readall()
-    except OSError as error:
-        if error.errno in _OUT_OF_FILES:
-            raise
-        return b""
+    def stat_of(self, pid: int) -> Stat | None:
+        if (text := self._read(pid, "stat")) is None:
+            return None
+        # The name is in brackets and may hold anything, brackets and spaces included.
+        fields = text[text.rfind(b")") + 2 :].split(None, 20)
+        return Stat(
+            is_running=fields[0] not in (b"Z", b"X"),
+            parent=int(fields[1]),
+            group=int(fields[2]),
+            session=int(fields[3]),
+            started=int(fields[19]),
+        )
 
+    def environment_of(self, pid: int) -> bytes:
+        text = self._read(pid, "environ")
+        return b"" if text is None else b"\0" + text
 
-def process_entries() -> list[tuple[int, int]]:
-    """The processes in `/proc`, the newest first, each with the inode of its entry: it has that for life."""
-    try:
-        with os.scandir("/proc") as entries:
-            found = [(int(entry.name), entry.inode()) for entry in entries if entry.name.isdecimal()]
-    except OSError as error:
-        if error.errno in _OUT_OF_FILES:
-            raise
-        return []
-    found.sort(reverse=True)
-    return found
+    def tag_of(self, pid: int) -> int:
+        if sys.platform == "linux":
+            try:
+                soft, _ = resource.prlimit(pid, resource.RLIMIT_RTTIME)
+            except (OSError, ValueError):
+                return 0
+            return soft & ~_TAG_BIT if soft & _TAG_BIT and soft > 0 else 0
+        else:
+            return 0
 
+    def entries(self) -> list[tuple[int, int]]:
+        # The inode of its entry is what a process has for life.
+        try:
+            with os.scandir("/proc") as entries:
+                found = [(int(entry.name), entry.inode()) for entry in entries if entry.name.isdecimal()]
+        except OSError as error:
+            if error.errno in _OUT_OF_FILES:
+                raise
+            return []
+        found.sort(reverse=True)
+        return found
 
-def process_ids() -> list[int]:
-    """The processes in `/proc`, the newest first."""
-    return [pid for pid, _ in process_entries()]
+    def resident_bytes_of(self, pid: int) -> int:
+        text = self._read(pid, "statm")
+        return int(text.split()[1]) * os.sysconf("SC_PAGE_SIZE") if text else 0
+
+    def _read(self, pid: int, name: str) -> bytes | None:
+        """A file about a process; None if there is none."""
+        try:
+            with open(f"/proc/{pid}/{name}", "rb", buffering=0) as file:  # noqa: PTH123 - for each process there is
+                return file.readall()
+        except OSError as error:
+            if error.errno in _OUT_OF_FILES:
+                raise
+            return None
 
 
 # A limit is handed down to all that a process starts, and a new session, an empty environment, another
@@ -139,7 +150,7 @@ def put_tag(pid: int, tag: int) -> None:
     marked, so its children are looked for after that.
     """
     if sys.platform == "linux":
-        pending = [pid]
+        tag_of, pending = ProcTable().tag_of, [pid]
         while pending:
             each = pending.pop()
             try:
@@ -156,44 +167,6 @@ def _children_of(pid: int) -> Iterator[int]:
     for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
         with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:  # noqa: PTH123
             yield from map(int, file.read().split())
-
-
-def tag_of(pid: int) -> int:
-    """See `ProcessTable.tag_of`."""
-    if sys.platform == "linux":
-        try:
-            soft, _ = resource.prlimit(pid, resource.RLIMIT_RTTIME)
-        except (OSError, ValueError):
-            return 0
-        return soft & ~_TAG_BIT if soft & _TAG_BIT and soft > 0 else 0
-    else:
-        return 0
-
-
-class ProcTable(ProcessTable):
-    """Of a system that has `/proc`: Linux."""
-
-    can_be_searched = True
-    has_tags = True
-
-    def stat_of(self, pid: int) -> Stat | None:
-        return stat_of(pid)
-
-    def environment_of(self, pid: int) -> bytes:
-        return environment_of(pid)
-
-    def tag_of(self, pid: int) -> int:
-        return tag_of(pid)
-
-    def entries(self) -> list[tuple[int, int]]:
-        return process_entries()
-
-    def resident_bytes_of(self, pid: int) -> int:
-        try:
-            with open(f"/proc/{pid}/statm", "rb", buffering=0) as file:  # noqa: PTH123 - as above
-                return int(file.read(256).split()[1]) * os.sysconf("SC_PAGE_SIZE")
-        except (OSError, IndexError):
-            return 0
 
 
 class PsutilTable(ProcessTable):
@@ -251,7 +224,7 @@ class PsutilTable(ProcessTable):
 
 
 def _choose() -> ProcessTable:
-    if os.environ.get(SWITCH) != "psutil" and stat_of(os.getpid()) is not None:
+    if os.environ.get(SWITCH) != "psutil" and ProcTable().stat_of(os.getpid()) is not None:
         return ProcTable()
     try:
         return PsutilTable()
@@ -283,9 +256,9 @@ TAG_BITS: Final = 20
 """Of a tag, for the number of the child; the rest is the host's."""
 _TAG_MASK: Final = (1 << TAG_BITS) - 1
 _LOOKS: Final = 20
-"""So often the list is read again because a process in it was gone when it was looked at."""
+"""How often the list is read again because a process in it was already gone."""
 _SEARCH_SECONDS: Final = 0.1
-"""So long a search goes on at most after the first look at all processes."""
+"""How long a search may continue after the first pass over all processes."""
 
 
 class Leader:
@@ -300,9 +273,9 @@ class Leader:
             stat = processes().stat_of(pid)
             started = 0 if stat is None else stat.started
         self.started = started
-        """What started earlier is not of its making."""
+        """Its start; processes that started earlier are not its own."""
         self.signalled: dict[int, int] = {}
-        """Those of its processes that got a signal, by number, with their start."""
+        """Its processes that got a signal, by number, with their start."""
 
     def has_exited(self) -> bool:
         """Whether it has ended. Does not reap it."""
@@ -500,7 +473,7 @@ class Tree:
 
     def _number_of(self, pid: int, stat: Stat) -> int | None:
         """The number of the child that a process belongs to; 0 if it is none of ours, -1 if we may not know,
-        None if that cannot be told now. Raises `OSError` if no file can be opened to look."""
+        None if it is unclear now. Raises `OSError` if no file can be opened."""
         number = self._claimed_number(pid, stat)
         leader = self._by_number.get(number & _TAG_MASK) if number is not None and number > 0 else None
         return 0 if leader is not None and stat.started < leader.started else number

@@ -19,13 +19,12 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def new_name() -> str:
-    """A name for a private folder: of this process, and of nobody else's choice."""
+    """A name for a private folder that no other program can guess."""
     return f"{PREFIX}{os.getpid()}-{os.urandom(_RANDOM_LENGTH // 2).hex()}"
 
 
 def is_name(name: str) -> bool:
-    """Whether a private folder may have this name. Those of earlier versions, which had no locks, have
-    another."""
+    """Whether this can be the name of a private folder. Earlier versions, which had no locks, used others."""
     pid, _, rest = name.removeprefix(PREFIX).partition("-")
     is_random = len(rest) == _RANDOM_LENGTH and not rest.strip("0123456789abcdef")
     return name.startswith(PREFIX) and pid.isdecimal() and is_random
@@ -55,7 +54,7 @@ def lock(path: str) -> int:
 
 
 def sweep(parent: str) -> None:
-    """Remove the private folders of this user that nobody uses any more. Raises nothing."""
+    """Remove the private folders of this user that are not in use. Raises nothing."""
     with suppress(OSError):
         for name in filter(is_name, os.listdir(parent)):  # noqa: PTH208
             with suppress(OSError):
@@ -63,7 +62,7 @@ def sweep(parent: str) -> None:
 
 
 def _remove_unused(path: str) -> None:
-    # Anybody can make such a folder where all may write. One of another user's is not touched.
+    # Any user can make such a folder in a shared place. Those of other users are not touched.
     if os.lstat(path).st_uid != os.geteuid():
         return
     number = _open(path)
@@ -77,7 +76,7 @@ def _remove_unused(path: str) -> None:
 
 
 def remove_tree(path: str, seconds: float = float("inf")) -> None:
-    """Remove a folder with all that is in it, as far as that can be done in this time. Raises nothing."""
+    """Remove a folder with all that is in it, as far as possible in this time. Raises nothing."""
     with suppress(OSError):
         number = _open(path)
         try:
@@ -92,7 +91,7 @@ def _empty(root: int, seconds: float = float("inf")) -> None:
     mark, count = os.urandom(8).hex(), 0
     deadline = time.monotonic() + seconds
     has_moved = True
-    # A process that got away might go on making folders for ever.
+    # A process that escaped might make folders for ever.
     while has_moved and time.monotonic() < deadline:
         has_moved = False
         for name in os.listdir(root):
@@ -130,7 +129,7 @@ def _open(name: str, parent: int | None = None) -> int:
     try:
         number = os.open(name, _FOLDER, dir_fd=parent)
     except PermissionError:
-        # Root may do anything as it is, and must not be led to change the rights of something else.
+        # Root needs no rights, and must not be tricked into changing the rights of something else.
         if os.geteuid() == 0 or not _is_folder(name, parent):
             raise
         os.chmod(name, 0o700, dir_fd=parent)

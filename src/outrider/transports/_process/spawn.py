@@ -1,4 +1,4 @@
-"""Starts a process from a `Command`, with its private folder, and says in plain words why it could not.
+"""Starts a process from a `Command`, with its private folder, and explains in plain words why it failed.
 
 The folder is made before the process starts, is readable by its user alone, and is removed when it has ended,
 or by the watchdog, or by the next host that is started. Does not own the process: the `Child` does, which
@@ -14,7 +14,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from contextlib import ExitStack
 from functools import cache, partial
 from pathlib import Path
@@ -42,17 +41,17 @@ _ATTEMPTS: Final = 3
 """A process that is just ending may still write into the folder while it is being removed."""
 
 _SECONDS: Final = 10.0
-"""That an attempt may take; what it leaves is removed when the next host is started."""
+"""Seconds for an attempt; what it leaves is removed when the next host is started."""
 _NAMES: Final = 10
-"""That are tried for a folder, each of them nobody else's as far as anybody can tell."""
+"""How many random names are tried for a folder."""
 
 _locks: Final[dict[Path, int]] = {}
-"""Descriptors that show other hosts that a folder is in use. They are gone with this process, however it
+"""Descriptors that show other hosts that a folder is in use. They are closed with this process, however it
 ends."""
 
 
 def make_folder(command: Command, expect: Callable[[str], object]) -> Path:
-    """Make the folder with the command's files in it. Raises `LaunchError`, and nothing is left behind.
+    """Make the folder with the command's files in it. Raises `LaunchError`, and leaves nothing behind.
 
     `expect` gets its path before it is there, for when this process is killed the next moment.
     """
@@ -83,8 +82,8 @@ def make_folder(command: Command, expect: Callable[[str], object]) -> Path:
 
 
 def discard_folder(folder: Path, command: Command) -> None:
-    """Remove what `make_folder` has made, if the program was not started. Needs no descriptor: to have none
-    left is a reason why a program cannot be started."""
+    """Remove what `make_folder` has made, if the program was not started. Needs no descriptor: that none is
+    left may be the reason for the failure."""
     _unlock(folder)
     names = [Path(name) for name in (*command.folders, *(file.name for file in command.files), ".")]
     paths = {folder / path for name in names for path in (name, *name.parents)}
@@ -106,9 +105,12 @@ def remove_folder(folder: Path) -> None:
 
 
 def _make_locked(expect: Callable[[str], object]) -> Path:
-    """A new folder that no other host takes for one that was left behind."""
+    """A new folder that other hosts do not mistake for an abandoned one."""
+    # Here: it is large, and few commands need a folder.
+    from tempfile import gettempdir
+
     for _ in range(_NAMES):
-        folder = Path(tempfile.gettempdir(), new_name())
+        folder = Path(gettempdir(), new_name())
         expect(str(folder))
         folder.mkdir(mode=0o700)
         try:
@@ -119,7 +121,7 @@ def _make_locked(expect: Callable[[str], object]) -> Path:
             folder.rmdir()
             raise
         return folder
-    raise FileNotFoundError(f"every folder made in {tempfile.gettempdir()} is taken away at once")
+    raise FileNotFoundError(f"every folder made in {gettempdir()} is taken away at once")
 
 
 def _unlock(folder: Path) -> None:
@@ -130,7 +132,7 @@ def _unlock(folder: Path) -> None:
 
 
 def _forget() -> None:
-    """In a forked process: the folders are the other one's, and so is the say over how long they stay."""
+    """Close the descriptors in a forked process: the folders, and their locks, belong to the parent."""
     for number in _locks.values():
         os.close(number)
     _locks.clear()
@@ -163,8 +165,8 @@ class Spawned(NamedTuple):
     stderr: int
 
     def discard(self) -> None:
-        """It has no supervisor: kill it and close the pipes."""
-        # Where SIGCHLD is ignored, it may be gone without a trace.
+        """Kill it and close the pipes, as it has no supervisor."""
+        # If SIGCHLD is ignored, it may be gone already.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
@@ -188,7 +190,7 @@ def spawn(command: Command, marker: tuple[str, str], tag: int = 0) -> Spawned:
         if tag:
             put_tag(process.pid, tag)
     except BaseException as error:
-        # Also if it was interrupted: a process that is there all the same sees the end of its input.
+        # Even if it was interrupted: a process that was started anyway sees the end of its input.
         for number in opened:
             os.close(number)
         if isinstance(error, OSError | ValueError | subprocess.SubprocessError):
@@ -205,7 +207,7 @@ def _start(
     stdin, stdout, stderr = pipes
     user = command.user
     if user is not None and user.uid == os.geteuid() != 0:
-        # To switch to oneself needs no right, but to set groups, even the same ones, does.
+        # Switching to oneself needs no privilege, but setting groups does, even the same ones.
         user = None
     return subprocess.Popen(
         command.argv,
@@ -223,7 +225,7 @@ def _start(
 
 
 def explain(error: Exception, command: Command) -> LaunchError:
-    """The error to raise for what the system said."""
+    """The error to raise for an error of the system."""
     argv, program = command.argv, command.argv[0]
     number = error.errno if isinstance(error, OSError) else None
     about = os.fsdecode(error.filename) if isinstance(error, OSError) and error.filename else None
@@ -281,14 +283,14 @@ _SIGNALS: Final = tuple(
     for name in ("INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "ALRM", "CHLD", "XCPU")
     if hasattr(signal, f"SIG{name}")
 )
-"""Those that programs have handlers for. To look at all that there are takes a tenth of a millisecond."""
+"""Signals that programs have handlers for. Checking all signals would take a tenth of a millisecond."""
 
 
 def start(command: Command, stderr: Callable[[str], object] | None, timeouts: ShutdownTimeouts) -> Child:
-    """Start the process and have it supervised. Raises a `LaunchError`, and no process and no file is left
+    """Start the process under the supervisor. Raises a `LaunchError`, and leaves no process and no file
     behind."""
     if not (hasattr(os, "waitid") or processes().can_be_searched):
-        # The exit of a process could not be noticed without its number being free for others.
+        # The number of an exited process would be free for others before its exit is noticed.
         raise LaunchError(
             "this system needs psutil", argv=command.argv, hint="Install it: pip install psutil"
         )
@@ -332,7 +334,7 @@ def start(command: Command, stderr: Callable[[str], object] | None, timeouts: Sh
 
 
 def run_uninterrupted(function: Callable[[], None]) -> None:
-    """Call a function that no signal interrupts; their handlers are called afterwards.
+    """Call a function without interruption by signals; their handlers are called afterwards.
 
     A handler may raise between any two steps in the main thread, as that of Ctrl-C does on trio, and a
     process that has been started and is not yet known to anybody would be left. (To start it in another
@@ -344,8 +346,8 @@ def run_uninterrupted(function: Callable[[], None]) -> None:
     handlers = {each: handler for each in _SIGNALS if callable(handler := signal.getsignal(each))}
     received: dict[int, FrameType | None] = {}
     with ExitStack() as stack:
-        # The last that is put here is called first, and one that raises does not keep the others from it.
-        # They are called, not sent again: an event loop that listens for signals has seen these.
+        # Callbacks run in reverse order, even if one raises. Handlers are called, and signals not sent again:
+        # an event loop that listens for signals has seen them already.
         for each, handler in handlers.items():
             stack.callback(_deliver, each, handler, received)
         for each, handler in handlers.items():

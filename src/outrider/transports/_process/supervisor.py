@@ -1,4 +1,4 @@
-"""The supervisor: one thread that runs the shutdown of all children of this process, come what may.
+"""The supervisor: one thread that runs the shutdown of all children of this process, in all circumstances.
 
 The thread is there while a child is. It drains stderr, notices exits, and takes the next step of each child
 for which something has happened. Event loops only wait for it, so no cancellation, no dead loop and no
@@ -10,10 +10,8 @@ from __future__ import annotations
 import atexit
 import heapq
 import itertools
-import logging
 import math
 import os
-import secrets
 import select
 import time
 from collections import deque
@@ -24,33 +22,34 @@ from outrider._threads import no_thread
 from outrider.transports._process.child import POLL_SECONDS
 from outrider.transports._process.processes import TAG_BITS, Tree
 from outrider.transports._process.wakeup import Poller, WakeupFd
+from outrider.transports._process.wakeup import process_log as log
 from outrider.transports._process.watchdog import Watchdog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from outrider.transports._process.child import Child
 
-log = logging.getLogger("outrider.process")
 
-_HOST_BITS: Final = 40
+_HOST_BYTES: Final = 5
 """Of a tag, for the host."""
 _LONGEST_WAIT: Final = 86400.0
-"""The system takes no number of milliseconds above 2**31, and nobody minds a look at the pipes each day."""
+"""The system accepts no more than 2**31 milliseconds; waking up once a day costs nothing."""
+_LOG_SECONDS: Final = 1.0
+"""For the log handlers to get the last records when the interpreter exits."""
 _SEARCH_SHARE: Final = 20
-"""After a search the next one has to wait for so many times as long as it took: children that end at the same
-moment share it."""
+"""The pause after a search, as a multiple of its duration, so that children that end together share one."""
 _LONGEST_PAUSE: Final = 0.05
-"""But no longer than this, in seconds."""
+"""The longest such pause, in seconds."""
 
 
 class Supervisor:
     """All children of this process. There is one for each process: a fork starts with an empty one."""
 
     def __init__(self) -> None:
-        self.id = secrets.token_hex(8)
+        self.id = os.urandom(8).hex()
         """In the *name* of the variable that marks children, so that hosts inside hosts add theirs."""
-        tag = secrets.randbits(_HOST_BITS) | 1
+        tag = int.from_bytes(os.urandom(_HOST_BYTES)) | 1
         self._tag = tag << TAG_BITS
         self._numbers: Iterator[int] = itertools.count(1)
         self._lock = Lock()
@@ -61,17 +60,17 @@ class Supervisor:
         self._poller: Poller | None = None
         self._wakeup: WakeupFd | None = None
         self._woken: deque[int] = deque()
-        """Numbers, which keep nobody from being garbage collected."""
+        """The numbers of children to look at; numbers keep no child alive."""
         self._is_woken = False
         self._unannounced: set[Child] = set()
-        """Those whose exit has to be looked for, on a system without pidfd."""
-        # All that follows is the thread's.
+        """Children whose exit has to be polled, on a system without pidfd."""
+        # Everything below is used by the thread alone.
         self._by_descriptor: dict[int, Child] = {}
         self._timers: list[tuple[float, int]] = []
         """A heap of times, each with a key of `_waiting`."""
         self._timer_ids: Iterator[int] = itertools.count()
         self._waiting: dict[int, Child] = {}
-        """Who waits for a time; one that does not any more is not here, and its time means nothing."""
+        """The children that wait for a time. A timer whose child is not here is void."""
         self._searches: dict[Child, tuple[int, ...]] = {}
         self._search_at = 0.0
 
@@ -83,11 +82,11 @@ class Supervisor:
         return f"OUTRIDER_{self.id}", str(number)
 
     def tag(self, number: int) -> int:
-        """What marks the child of this number where it has lost its environment; see `put_tag`."""
+        """The tag of the child of this number, for processes without their environment; see `put_tag`."""
         return self._tag | number & (1 << TAG_BITS) - 1
 
     def children(self) -> list[Child]:
-        """Those that are there, the oldest first."""
+        """All children, the oldest first."""
         with self._lock:
             return list(self._children.values())
 
@@ -100,14 +99,14 @@ class Supervisor:
                 self._watch_wakeup()
 
     def take(self, child: Child, folder: str | None) -> None:
-        """Take care of a child until it has ended. Raises `LaunchError` if there can be no thread, and the
-        child is killed.
+        """Supervise a child until it has ended. If no thread can be started, kills it and raises
+        `LaunchError`.
 
         The watchdog removes the private `folder` if this process is killed.
         """
-        # First, because the thread takes it back at the end, and that may come at once.
+        # First: the thread releases it at the end, which may come at once.
         self.watchdog.watch(child.number, child.pid, child.leader.started, folder)
-        # Up to the first wait, which has no end: the thread need not be woken for that.
+        # Up to the first wait, which has no deadline: the thread need not be woken for that.
         next(child.steps)
         failure: RuntimeError | None = None
         with self._lock:
@@ -119,18 +118,20 @@ class Supervisor:
                     self._thread.start()
                 except RuntimeError as error:
                     failure = error
+            if failure is None:
+                # Inside the lock: the thread may end the child, and close the rest, as soon as the first is
+                # registered.
+                self._register(child)
         if failure is not None:
             child.end(kill=True)
             self._run()
             raise no_thread(failure) from failure
-        self._register(child)
         if not child.announces_its_exit:
             self._unannounced.add(child)
             self.wake()
 
     def wake(self, child: Child | None = None) -> None:
-        """Have the next step of a child taken. Never blocks; the garbage collector may call it at any
-        moment."""
+        """Wake the thread, to take the next step of a child. Never blocks; safe in the garbage collector."""
         if child is not None:
             self._woken.append(child.number)
         if not self._is_woken and self._wakeup is not None:
@@ -138,38 +139,21 @@ class Supervisor:
             self._wakeup.notify()
 
     def request_search(self, child: Child, numbers: tuple[int, ...]) -> None:
-        """Have what belongs to a child found and signalled; the next step has the answer in `found`."""
+        """Find and signal the processes of a child. The next step has their number in `found`."""
         self._searches[child] = numbers
 
-    def run_aside(self, child: Child, work: Callable[[], object]) -> Callable[[], bool]:
-        """Do what may take its time in a thread of its own, then take the next step of the child. Gives a
-        function that says whether it is done."""
-        done: list[bool] = []
-
-        def run() -> None:
-            try:
-                work()
-            finally:
-                done.append(True)
-                self.wake(child)
-
-        try:
-            Thread(target=run, name=f"outrider-cleanup-{child.pid}", daemon=True).start()
-        except RuntimeError:  # the interpreter is ending, or there can be no more threads
-            run()
-        return lambda: bool(done)
-
     def end_all(self) -> None:
-        """End every child and wait for it: the interpreter is about to go."""
+        """End every child and wait for it, when the interpreter exits."""
         children = self.children()
         for child in children:
             child.end()
         for child in children:
             child.wait_blocking()
         self.watchdog.stop()
+        log.thread.drain(_LOG_SECONDS)
 
     def forget(self) -> None:
-        """In a forked process: the children are the other one's. No lock is taken, it may have been held."""
+        """Forget the children in a forked process, where the lock may be held by a missing thread."""
         for child in self._children.values():
             child.forget()
         self.watchdog.forget()
@@ -182,15 +166,15 @@ class Supervisor:
                 self._run_once()
             except BaseException:
                 log.exception("the supervisor failed, and goes on")
-                # What has been reported may be lost: all are looked at anew. Whatever failed must not take
-                # all of the processor.
+                # Events may be lost, so all children are checked. The pause keeps a repeated failure from
+                # using all of the processor.
                 self._woken.extend(tuple(self._children))
                 self._watch_wakeup()
                 time.sleep(POLL_SECONDS)
 
     def _watch_wakeup(self) -> None:
         if self._poller is not None and self._wakeup is not None:
-            self._poller.register(self._wakeup.fileno(), select.POLLIN)
+            self._poller.register(self._wakeup.readable.number, select.POLLIN)
 
     def _has_children(self) -> bool:
         with self._lock:
@@ -208,10 +192,10 @@ class Supervisor:
         for number in descriptors:
             if (child := self._by_descriptor.pop(number, None)) is not None:
                 due.setdefault(child, set()).add(number)
-        if self._wakeup.fileno() in descriptors:
+        if self._wakeup.readable.number in descriptors:
             self._wakeup.clear()
             self._watch_wakeup()
-        # In this order: who adds a child after the last look sees that it has to notify.
+        # In this order: a thread that adds a child after the last look sees that it has to notify.
         self._is_woken = False
         while self._woken:
             if (woken := self._children.get(self._woken.popleft())) is not None:
@@ -246,9 +230,10 @@ class Supervisor:
         return max(0.0, min(times))
 
     def _step(self, child: Child, ready: set[int]) -> None:
-        """Take the next step of a child. Whatever goes wrong is that child's alone."""
-        if self._children.get(child.number) is not child:
-            return
+        """Take the next step of a child. A failure affects that child alone."""
+        with self._lock:
+            if self._children.get(child.number) is not child:
+                return
         try:
             try:
                 child.serve(ready)
@@ -274,15 +259,15 @@ class Supervisor:
             self._waiting[child.timer] = child
             heapq.heappush(self._timers, (deadline, child.timer))
         if len(self._timers) > 64 + 2 * len(self._waiting):
-            # Most are of waits that were over long before their time.
+            # Most waits end long before their time.
             self._timers = [timer for timer in self._timers if timer[1] in self._waiting]
             heapq.heapify(self._timers)
 
     def _register(self, child: Child) -> None:
-        """Have the poller report the descriptors of a child, each once."""
+        """Register the descriptors of a child, each for one event."""
         assert self._poller is not None
         for number, events in child.descriptors():
-            if self._by_descriptor.get(number) is not child:
+            if number >= 0 and self._by_descriptor.get(number) is not child:
                 self._by_descriptor[number] = child
                 child.registered.add(number)
                 self._poller.register(number, events)
@@ -298,30 +283,31 @@ class Supervisor:
         try:
             self.watchdog.release(child.number)
         finally:
-            # Whatever happens, nobody waits for this in vain.
+            # Always, so that nothing waits for ever.
             with self._lock:
                 self._children.pop(child.number, None)
             child.release()
 
     def _search(self) -> None:
-        """Look at the processes of the machine once, for all children that have asked for it."""
+        """Search the processes of the machine once, for all children that asked for it."""
         searches, self._searches = self._searches, {}
         numbers = {child.number: signals for child, signals in searches.items()}
         counts = dict.fromkeys(numbers, 0)
-        began = time.monotonic()
+        # CPU time: on a busy machine a search takes long because of other programs.
+        began = time.thread_time()
         try:
             for number, pid in self.tree.find(numbers):
-                # Each as soon as it is found: one that forks on and on does not get away.
+                # Each as soon as it is found: a process that keeps forking does not escape.
                 counts[number] += 1
                 if numbers[number]:
                     self.tree.signal(pid, *numbers[number])
         except BaseException as error:
             if not isinstance(error, OSError):
                 log.exception("the search for processes failed")
-            # It is unclear whether these are all, or whose the others are.
+            # There may be more, of any child.
             counts = {number: count + 1 for number, count in counts.items()}
-        ended = time.monotonic()
-        self._search_at = ended + min(_LONGEST_PAUSE, (ended - began) * _SEARCH_SHARE)
+        pause = min(_LONGEST_PAUSE, (time.thread_time() - began) * _SEARCH_SHARE)
+        self._search_at = time.monotonic() + pause
         for child in searches:
             child.found = counts[child.number]
             self._step(child, set())
@@ -337,8 +323,9 @@ def supervisor() -> Supervisor:
 
 def _start_anew() -> None:
     global _supervisor
-    # First: whatever happens, nothing of this process may carry the name of the other.
+    # First: nothing of this process may ever carry the name of the parent.
     forgotten, _supervisor = _supervisor, Supervisor()
+    log.thread.forget()
     forgotten.forget()
 
 
@@ -346,7 +333,7 @@ def _end_all() -> None:
     _supervisor.end_all()
 
 
-# Threads cannot be started any more when these run; the supervisor's is there already.
+# No threads can be started any more when these run; the supervisor's already exists.
 atexit.register(_end_all)
 if hasattr(os, "register_at_fork"):  # not on Windows
     os.register_at_fork(after_in_child=_start_anew)

@@ -1,7 +1,7 @@
 """A transport to a child process: its pipes, seen from an event loop.
 
-Does not know what the program is. What must happen whatever becomes of the event loop is up to the
-supervisor. Nothing of Outrider starts a process on Windows, but all of it can be imported there.
+Does not know what the program is. The supervisor does what must happen even if the event loop is gone.
+Outrider starts no process on Windows, but can be imported there.
 """
 
 from __future__ import annotations
@@ -42,16 +42,15 @@ if TYPE_CHECKING:
 
 
 _EXIT_SECONDS = 0.5
-"""A write fails a moment before the exit that caused it is known: the exit tells more."""
+"""A write fails a moment before the exit that caused it is known, and the exit explains more."""
 
 
 class ProcessTransport(Transport):
     """Runs a command and talks to it over its stdin and stdout.
 
-    The process, and all that it starts, ends with this object: when it is closed, garbage collected, when the
-    interpreter ends, and when this process is killed. `close` takes at most `bound` seconds, whatever the
-    child does. It may be used from any thread and on one event loop after another; one task receives at a
-    time.
+    The process, and all that it starts, ends with this object: when it is closed or garbage collected, when
+    the interpreter exits, and when this process is killed. `close` always takes at most `bound` seconds. It
+    may be used from any thread and on one event loop after another; only one task may receive at a time.
 
     `connect` raises a `LaunchError` if the process cannot be started, and on Windows, where none can.
     """
@@ -66,8 +65,8 @@ class ProcessTransport(Transport):
         terminate: float = 5.0,
         write_timeout: float | None = 60.0,
     ) -> None:
-        """`stderr` is called for each line that the process writes there, in a thread of its own, for as long
-        as this object is there.
+        """`stderr` is called with each line that the process writes there, in a thread of its own, while this
+        object exists.
 
         The process has `grace` seconds to end after its input, then `terminate` seconds after SIGTERM. It has
         `write_timeout` seconds to read what is sent; None: for ever.
@@ -96,7 +95,7 @@ class ProcessTransport(Transport):
                 argv=self.command.argv,
                 hint="Run it in WSL: `wsl --install`, then install Python, Outrider and Claude Code there.",
             )
-        # It takes a millisecond, so there is nothing to gain by not waiting for it.
+        # It takes a millisecond: not worth a thread.
         with self._lock:
             if not self._may_connect():
                 raise TransportClosed("it has been closed", hint="Make a new one.")
@@ -109,10 +108,10 @@ class ProcessTransport(Transport):
         child = start(self.command, self._stderr, self._timeouts)
         child.cleanups.extend(self._cleanups)
         self._child = child
-        # At exit the supervisor does it, for all of them at once.
+        # At exit the supervisor ends all children at once.
         weakref.finalize(self, child.end).atexit = False
         if self._is_closed:
-            # By `end`, in another thread or a signal handler, which cannot wait for the lock.
+            # `end` was called in another thread or a signal handler, which cannot wait for the lock.
             child.end()
 
     async def receive(self) -> bytes:
@@ -129,8 +128,8 @@ class ProcessTransport(Transport):
         self._is_receiving = True
         try:
             if not child.output.is_drained:
-                # First, because what is read must not be lost to a cancellation; and a reader that never has
-                # to wait would starve the consumer.
+                # First: a cancellation must not lose what was read, and a reader that never waits would
+                # starve the consumer.
                 await checkpoint()
             while (data := child.output.take()) is None:
                 if child.output.is_closed and not child.output.is_handed_over:
@@ -140,10 +139,10 @@ class ProcessTransport(Transport):
             self._is_receiving = False
         if data:
             return data
-        # The pipe ends a moment before the reason is known.
+        # The reason is known a moment after the pipe has ended.
         await child.ended.wait()
         if child.error is not None:
-            # A copy: the traceback of a raised one would hold on to everything in its frames.
+            # A copy: the traceback of a raised error keeps everything in its frames alive.
             raise copy(child.error)
         if self._is_closed:
             raise TransportClosed("it has been closed")
@@ -152,12 +151,11 @@ class ProcessTransport(Transport):
     async def send(self, data: bytes) -> None:
         """Send bytes as they are.
 
-        Raises `TransportClosed` that says why nothing can be sent, `ProcessExited` if the process has ended,
-        or `ConnectionLost` if it does not read. A cancelled call has sent all of it or, if nothing had gone
-        out yet, nothing.
+        Raises `TransportClosed` with the reason if nothing can be sent, `ProcessExited` if the process has
+        ended, or `ConnectionLost` if it does not read. A cancelled call has sent everything or nothing.
         """
         child = self._connected()
-        # No more than that: the sender of a request waits for the answer anyway.
+        # No full checkpoint: the sender of a request waits for the answer anyway.
         await checkpoint_if_cancelled()
         try:
             ticket = child.input.put(data)
@@ -173,8 +171,7 @@ class ProcessTransport(Transport):
             raise await _explain_closed(child, child.input.refusal or "it is closed")
 
     async def _wait_while_read(self, child: Child, ticket: Ticket) -> None:
-        """Wait until it is sent. A program that reads slowly reads: what counts is the time in which nothing
-        is read."""
+        """Wait until it is sent. The timeout restarts whenever the program has read something."""
         sent_bytes = -1
         while sent_bytes != (sent_bytes := child.input.sent_bytes):
             with anyio.move_on_after(self._write_timeout):
@@ -187,7 +184,7 @@ class ProcessTransport(Transport):
         )
 
     def loop_pipes(self) -> LoopPipes | None:
-        """Its pipes, to be used from the event loop itself; None in a subclass with ways of its own."""
+        """Its pipes, for the event loop; None in a subclass that overrides `send` or `receive`."""
         kind = type(self)
         is_plain = kind.send is ProcessTransport.send and kind.receive is ProcessTransport.receive
         if self._child is None or not is_plain:
@@ -195,7 +192,7 @@ class ProcessTransport(Transport):
         return LoopPipes(self._child.input, self._child.output)
 
     async def end_input(self) -> None:
-        """Close stdin, after all that is on its way. Does nothing before `connect` and the second time."""
+        """Close stdin, after all that was sent. Does nothing before `connect`, and the second time."""
         if self._child is None:
             return
         await checkpoint()
@@ -204,15 +201,15 @@ class ProcessTransport(Transport):
                 await ticket.settled.wait()
 
     async def close(self) -> None:
-        """End the process and all that it started. Does nothing before `connect` but forbid it.
+        """End the process and all that it started. Before `connect`, only forbids it.
 
-        Returns within `bound` seconds. A cancelled anyio scope waits for it; a raw `asyncio` cancellation
-        does not, and the process ends all the same.
+        Returns within `bound` seconds. A cancelled anyio scope waits for it. A raw `asyncio` cancellation
+        does not wait, and the process ends all the same.
         """
         await self._close(kill=False)
 
     async def kill(self) -> None:
-        """The same, at once: no time to write anything."""
+        """Kill the process and all that it started, at once."""
         await self._close(kill=True)
 
     async def _close(self, *, kill: bool) -> None:
@@ -220,8 +217,8 @@ class ProcessTransport(Transport):
             self._is_closed = True
         if self._child is not None:
             self._child.end(kill=kill)
-            # Shielded: an anyio scope waits for what has to be done anyway. A raw cancel gets through, and
-            # the supervisor goes on without us.
+            # Shielded: an anyio scope waits for what has to be done anyway. A raw cancellation gets through,
+            # and the supervisor continues alone.
             with anyio.CancelScope(shield=True):
                 await self._child.ended.wait()
 
@@ -238,14 +235,14 @@ class ProcessTransport(Transport):
             self._child.end(kill=kill)
 
     async def wait_exited(self) -> int | None:
-        """Wait until the process and all that it started is gone; gives its exit code, None if it got
+        """Wait until the process and all that it started is gone; returns its exit code, None if it is
         lost."""
         child = self._connected()
         await child.ended.wait()
         return child.returncode
 
     def on_cleanup(self, clean_up: Callable[[], object]) -> None:
-        """Have something done after the process has ended. If it fails, that is logged.
+        """Call a function after the process has ended. A failure is logged.
 
         It must not hold this object, which would then never be garbage collected.
         """
@@ -255,7 +252,7 @@ class ProcessTransport(Transport):
                 self._child.cleanups.append(clean_up)
 
     def on_stderr(self, tell: Callable[[str], object]) -> None:
-        """Have each line on stderr given to this function too, before the callback gets it.
+        """Call this function with each line on stderr too, before the callback.
 
         It must not hold this object. Raises `UsageError` after `connect`.
         """
@@ -288,8 +285,7 @@ class ProcessTransport(Transport):
 
     @property
     def exit_error(self) -> OutriderError | None:
-        """Why the process ended, if it was a failure and not asked for. Known whether anybody reads or
-        not."""
+        """Why the process failed, if it was not asked to end. Known even if nothing is read."""
         return None if self._child is None else self._child.error
 
     @property
@@ -299,7 +295,7 @@ class ProcessTransport(Transport):
 
     @property
     def dropped_bytes(self) -> int:
-        """How much a process that wrote more than 64 MiB while it was being ended wrote for nothing."""
+        """How many bytes were dropped because the process wrote more than 64 MiB while it was being ended."""
         return 0 if self._child is None else self._child.output.dropped_bytes
 
     @property
@@ -308,8 +304,7 @@ class ProcessTransport(Transport):
         return self._timeouts.bound
 
     def resident_bytes(self) -> int:
-        """The memory that the process and all that it started has in use. Looks at every process of the
-        machine."""
+        """The memory of the process and all that it started. Looks at every process of the machine."""
         return 0 if self._child is None else self._child.resident_bytes()
 
     def _may_connect(self) -> bool:
@@ -323,8 +318,8 @@ class ProcessTransport(Transport):
 
 
 async def _explain_closed(child: Child, why: str) -> OutriderError:
-    """The error to raise where nothing can be sent."""
-    # With an error, it failed before anybody asked it to end.
+    """The error to raise when nothing can be sent."""
+    # With an error, it failed before it was asked to end.
     if child.is_ending and child.error is None:
         return TransportClosed("it is closed")
     if child.input.is_broken or child.has_exited:

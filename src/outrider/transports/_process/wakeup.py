@@ -1,16 +1,19 @@
-"""Events between threads and event loops, wake-ups, and a poller. No loop has to be alive to set one.
+"""Events between threads and event loops, wake-ups, a poller, and a log for a thread that must not wait.
 
-Does not know who waits: any thread, any number of tasks, on any event loop.
+No loop has to be alive to set an event. Does not know who waits: any thread, any number of tasks, on any
+event loop.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import select
+import sys
 from collections import deque
 from contextlib import suppress
 from functools import partial
-from threading import Event, Lock
+from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Final, Protocol, cast
 from weakref import ReferenceType, WeakKeyDictionary, WeakSet, ref
 
@@ -20,13 +23,14 @@ from anyio.lowlevel import checkpoint, current_token
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Future
     from collections.abc import Callable
+    from typing import Any
 
 
 class Inherited(Protocol):
-    """What is to be forgotten in a forked process."""
+    """Something that a forked process has to forget."""
 
     def forget(self) -> None:
-        """Called there, where nothing else runs yet. It must neither wait nor say a word to anybody."""
+        """Called there before anything else runs. It must neither wait nor send anything."""
         ...
 
 
@@ -34,12 +38,12 @@ _all: WeakSet[Inherited] = WeakSet()
 
 
 def forget_in_forks(one: Inherited) -> None:
-    """Have it forgotten in every process that is forked while it is there."""
+    """Call its `forget` in every process that is forked while it exists."""
     _all.add(one)
 
 
 class FreshLock:
-    """A lock that is open in a forked process, whichever thread of the other one held it."""
+    """A lock that is open in a forked process, even if a thread of the parent held it."""
 
     __slots__ = ("__weakref__", "_lock")
 
@@ -72,22 +76,19 @@ _MARK: Final = b"\1\0\0\0\0\0\0\0"
 
 
 class Descriptor:
-    """Owns a file descriptor. It is closed with the last reference, so that no number is reused under a
-    waiter; and in a forked process."""
+    """Owns a file descriptor. It is closed with the last reference, so that its number is not reused while
+    something waits for it, and in a forked process."""
 
-    __slots__ = ("__weakref__", "_number")
+    __slots__ = ("__weakref__", "number")
 
     def __init__(self, number: int) -> None:
-        self._number = number
+        self.number = number
+        """-1 after `close`."""
         forget_in_forks(self)
-
-    def fileno(self) -> int:
-        """The number; -1 after `close`."""
-        return self._number
 
     def close(self) -> None:
         """Close it now. Safe to call again."""
-        number, self._number = self._number, -1
+        number, self.number = self.number, -1
         if number >= 0:
             os.close(number)
 
@@ -104,21 +105,17 @@ class Descriptor:
 class ThreadEvent:
     """An event that is set once and stays set. `set` never blocks and may be called in any thread.
 
-    Has no descriptor: tasks are woken by their event loop, and one that is closed is passed over.
+    Has no descriptor: event loops wake the waiting tasks, and closed loops are skipped.
     """
 
-    __slots__ = ("_is_set", "_wakers")
+    __slots__ = ("_wakers", "is_set")
 
     def __init__(self) -> None:
-        self._is_set = False
+        self.is_set = False
         self._wakers: deque[Callable[[], object]] = deque()
 
-    @property
-    def is_set(self) -> bool:
-        return self._is_set
-
     def set(self) -> None:
-        self._is_set = True
+        self.is_set = True
         while self._wakers:
             try:
                 self._wakers.pop()()
@@ -127,7 +124,7 @@ class ThreadEvent:
 
     async def wait(self) -> None:
         """Wait in a task. Several may wait at once."""
-        if self._is_set:
+        if self.is_set:
             await checkpoint()
             return
         wakers: list[Callable[[], object]] = []
@@ -136,7 +133,7 @@ class ThreadEvent:
             wakers.append(wake)
             self._wakers.append(wake)
             # Looked at again: it may have been set before the waker was there.
-            if self._is_set:
+            if self.is_set:
                 wake()
 
         try:
@@ -146,42 +143,39 @@ class ThreadEvent:
                 self._wakers.remove(wakers[0])
 
     def wait_blocking(self, timeout: float | None = None) -> bool:
-        """Wait in a thread; says whether it is set."""
+        """Wait in a thread; returns whether it is set."""
         event = Event()
         self._wakers.append(event.set)
-        if not self._is_set:
+        if not self.is_set:
             event.wait(timeout)
-        return self._is_set
+        return self.is_set
 
     def forget(self) -> None:
-        """Set it in a forked process, where the loops of those who wait are still the other one's."""
+        """Set it in a forked process, without waking tasks: their loops belong to the parent."""
         self._wakers.clear()
-        self._is_set = True
+        self.is_set = True
 
 
 class WakeupFd:
-    """Wakes a thread that polls. However often it is notified, the thread wakes at least once."""
+    """Wakes a thread that polls. Any number of notifications wake it at least once."""
 
     def __init__(self) -> None:
         if hasattr(os, "eventfd"):
-            self._readable = self._writable = Descriptor(os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
+            self.readable = self._writable = Descriptor(os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
         else:
-            self._readable, self._writable = map(Descriptor, os.pipe())
-            os.set_blocking(self._readable.fileno(), False)
-            os.set_blocking(self._writable.fileno(), False)
-
-    def fileno(self) -> int:
-        return self._readable.fileno()
+            self.readable, self._writable = map(Descriptor, os.pipe())
+            os.set_blocking(self.readable.number, False)
+            os.set_blocking(self._writable.number, False)
 
     def notify(self) -> None:
         try:
-            os.write(self._writable.fileno(), _MARK)
+            os.write(self._writable.number, _MARK)
         except OSError:  # full: it is readable already; closed: nobody is there
             pass
 
     def clear(self) -> None:
         try:
-            while len(os.read(self._readable.fileno(), 4096)) == 4096:
+            while len(os.read(self.readable.number, 4096)) == 4096:
                 pass
         except BlockingIOError:
             pass
@@ -190,19 +184,19 @@ class WakeupFd:
 class LoopWaker:
     """Calls functions in an event loop of asyncio, for any thread.
 
-    The loop's own way to do that ends for both when a forked process leaves the loop that it was forked in.
+    `call_soon_threadsafe` stops working in both processes when a forked one leaves its loop.
     """
 
     def __init__(self, loop: AbstractEventLoop) -> None:
         self._wakeup = WakeupFd()
         self._calls: deque[Callable[[], object]] = deque()
         # The loop holds this object, and this object does not hold the loop.
-        loop.add_reader(self._wakeup.fileno(), self._run)
+        loop.add_reader(self._wakeup.readable.number, self._run)
 
     @property
     def is_open(self) -> bool:
         """Not in a forked process."""
-        return self._wakeup.fileno() >= 0
+        return self._wakeup.readable.number >= 0
 
     def call(self, function: Callable[[], object]) -> None:
         self._calls.append(function)
@@ -215,7 +209,7 @@ class LoopWaker:
 
 
 _wakers: WeakKeyDictionary[AbstractEventLoop, ReferenceType[LoopWaker]] = WeakKeyDictionary()
-"""Each belongs to its loop, and goes when that is closed, whoever still holds it."""
+"""Each belongs to its loop, and ends when that is closed."""
 
 
 async def wait_until_woken(begin: Callable[[Callable[[], object]], object], number: int = -1) -> None:
@@ -262,8 +256,8 @@ def caller_in(loop: AbstractEventLoop) -> Callable[[Callable[[], object]], objec
 
 
 class Poller:
-    """Says which descriptors are ready. Each is reported once and then has to be registered again, so one
-    that was closed meanwhile, of which another process may hold a copy, is never reported on and on."""
+    """Reports ready descriptors, each once until it is registered again: a closed one, of which another
+    process may hold a copy, is not reported endlessly."""
 
     def __init__(self) -> None:
         self._epoll = select.epoll() if hasattr(select, "epoll") else None
@@ -296,3 +290,69 @@ class Poller:
         there."""
         if self._epoll is not None:
             self._epoll.close()
+
+
+class AsideThread:
+    """Calls functions, which may block, one after the other in a thread, which exists while there are any."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew in a forked process: the thread and its calls belong to the parent."""
+        self._lock = Lock()
+        self.calls: deque[Callable[[], object]] = deque()
+        self._thread: Thread | None = None
+
+    def call(self, function: Callable[[], object]) -> None:
+        """Call a function in the thread, or here if no thread can be started. Ignores what it raises."""
+        self.calls.append(function)
+        with self._lock:
+            if self._thread is not None:
+                return
+            self._thread = Thread(target=self._run, name=self._name, daemon=True)
+            try:
+                self._thread.start()
+                return
+            except RuntimeError:  # the interpreter is ending, or the system has none left
+                pass
+        self._run()
+
+    def drain(self, seconds: float) -> None:
+        """Wait until all are called, for at most `seconds`."""
+        if (thread := self._thread) is not None and thread.is_alive():
+            thread.join(seconds)
+
+    def _run(self) -> None:
+        while self._has_more():
+            with suppress(BaseException):
+                self.calls.popleft()()
+
+    def _has_more(self) -> bool:
+        with self._lock:
+            if not self.calls:
+                self._thread = None
+            return bool(self.calls)
+
+
+_MOST_RECORDS: Final = 1000
+"""How many records wait for a slow log handler; more are dropped, so that memory stays bounded."""
+
+
+class AsideLog(logging.LoggerAdapter[logging.Logger]):
+    """A logger for a thread that must not block: the handlers are the user's, and may."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(logging.getLogger(name))
+        self.thread = AsideThread("outrider-log")
+
+    def log(self, level: int, msg: object, *args: object, **more: Any) -> None:  # noqa: ANN401 - as it has it
+        if self.isEnabledFor(level) and len(self.thread.calls) < _MOST_RECORDS:
+            if more.get("exc_info") is True:
+                more["exc_info"] = sys.exc_info()
+            self.thread.call(partial(self.logger.log, level, msg, *args, **more))
+
+
+process_log: Final = AsideLog("outrider.process")
+"""The log of the supervisor, its children and the watchdog."""

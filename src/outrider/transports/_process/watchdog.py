@@ -8,19 +8,17 @@ input. One that dies is started again: the supervisor polls its pipe.
 from __future__ import annotations
 
 import json
-import logging
 import os
 import select
 import subprocess
 import sys
-import tempfile
 import time
-from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from outrider.transports._process.processes import PsutilTable, processes
+from outrider.transports._process.wakeup import process_log as log
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,17 +26,15 @@ if TYPE_CHECKING:
     from outrider.transports._process.wakeup import Poller
 
 
-log = logging.getLogger("outrider.process")
-
 _PROGRAM: Final = Path(__file__).with_name("watchdog_main.py")
 _AGAIN_SECONDS: Final = 1.0
-"""So long after one was started at the earliest, the next is: whatever ends it may well end the next."""
+"""The shortest time between two starts: what ended one may end the next as well."""
 _BEHIND_LIMIT: Final = 1024 * 1024
-"""A watchdog that is behind by so many bytes is stopped, or hangs, and is replaced."""
+"""A watchdog that is this many bytes behind is stopped or hangs, and is replaced."""
 
 
 class Watchdog:
-    """Starts the watchdog with the first child and keeps it informed of which ones there are."""
+    """Starts the watchdog with the first child, and keeps it informed of all children."""
 
     def __init__(self, host_id: str, tag: int = 0, wake: Callable[[], object] = lambda: None) -> None:
         """`wake` is called when the supervisor has to `register` it anew."""
@@ -50,7 +46,7 @@ class Watchdog:
         self._pipe = self._reading = -1
         self._known: dict[int, bytes] = {}
         self._unsent = b""
-        """What the pipe has not taken yet."""
+        """Notes that the pipe has not taken yet."""
         self._is_wanted = self._is_impossible = False
         self._not_before = 0.0
         """When another may be started, if this one dies."""
@@ -61,35 +57,34 @@ class Watchdog:
         return None if self._process is None else self._process.pid
 
     def start(self) -> None:
-        """Make sure that it runs. To be called before a child is started: it finds what is ours by the marker
-        alone."""
+        """Make sure that it runs, before a child is started: the marker alone is enough to find it."""
         with self._lock:
             self._is_wanted = True
             if self._process is None or self._process.poll() is not None:
                 self._start()
 
     def expect(self, number: int, folder: str) -> None:
-        """A child is about to be started, and this folder is about to be made for it."""
+        """Note that a child is about to be started, with this folder."""
         self._note(number, {"group": None, "started": None, "folder": folder})
 
     # For the supervisor, which polls anyway.
 
     def register(self, poller: Poller) -> int:
-        """Have a poller say when to call `maintain`; gives the number that it waits for, or -1."""
+        """Register it with a poller, for `maintain`; returns the descriptor, or -1."""
         with self._lock:
             if self._pipe >= 0:
-                # That nobody reads from it any more is reported whether it is asked for or not.
+                # A poller always reports that the reading end was closed.
                 poller.register(self._pipe, select.POLLOUT if self._unsent else 0)
             return self._pipe
 
     def due_in(self) -> float | None:
-        """In how many seconds to call `maintain`, whatever the poll says; None: not at all."""
+        """In how many seconds to call `maintain` in any case; None: not at all."""
         if self._pipe >= 0 or not self._is_wanted or self._is_impossible:
             return None
         return max(self._not_before - time.monotonic(), 0)
 
     def maintain(self) -> None:
-        """Send what it has not been sent yet; if it has died, start another, which is sent everything."""
+        """Send the waiting notes; if it has died, start another and send all notes."""
         with self._lock:
             if not self._is_wanted or self._is_impossible:
                 return
@@ -103,7 +98,7 @@ class Watchdog:
                 self._close_pipe()
 
     def watch(self, number: int, group: int, started: int, folder: str | None) -> None:
-        """A child has started. The marker finds it; this helps where it lost its environment."""
+        """Note that a child has started. The marker finds it; this helps if it lost its environment."""
         self._note(number, {"group": group, "started": started, "folder": folder})
 
     def _note(self, number: int, child: dict[str, object]) -> None:
@@ -114,23 +109,23 @@ class Watchdog:
             self._queue(line)
 
     def release(self, number: int) -> None:
-        """A child has ended, and all that was made for it is gone."""
+        """Note that a child has ended, and all that was made for it is gone."""
         with self._lock:
             if self._known.pop(number, None) is not None:
                 self._queue(json.dumps({"do": "release", "number": number}).encode() + b"\n")
 
     def stop(self) -> None:
-        """Nothing is left to watch: let it end."""
+        """Let it end: nothing is left to watch."""
         with self._lock:
             process, self._process = self._process, None
             self._is_wanted = False
             if process is not None:
                 self._close_pipe()
-                # It sees the end of its input; nobody waits for it, and a reaped child needs no warning.
+                # It exits at the end of its input. Nothing waits for it, so `Popen` must not warn.
                 process.returncode = process.poll() or 0
 
     def forget(self) -> None:
-        """In a forked process: it is the other one's."""
+        """Forget it in a forked process: it belongs to the parent."""
         if self._process is not None:
             self._process.returncode = 0
         self._process = None
@@ -153,8 +148,6 @@ class Watchdog:
         table = processes()
         psutil = table.path if isinstance(table, PsutilTable) else ""
         arguments = [self._host_id, str(os.getpid()), str(self._tag), psutil]
-        with suppress(OSError):  # there may be no folder for such things at all
-            arguments.append(tempfile.gettempdir())
         command = [sys.executable, "-I", "-S", str(_PROGRAM), *arguments]
         try:
             self._reading, self._pipe = os.pipe()
@@ -165,7 +158,7 @@ class Watchdog:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 cwd="/",
-                env={},
+                env=_folder_variables(),
                 start_new_session=True,
             )
         except OSError as error:
@@ -204,3 +197,11 @@ class Watchdog:
         if self._pipe >= 0:
             os.close(self._pipe)
             self._pipe = -1
+
+
+def _folder_variables() -> dict[str, str]:
+    """The variables that say where private folders are made."""
+    found = {name: os.environ[name] for name in ("TMPDIR", "TEMP", "TMP") if name in os.environ}
+    # The program may have chosen another; the module is large, and is not loaded for this.
+    chosen = getattr(sys.modules.get("tempfile"), "tempdir", None)
+    return found if chosen is None else {"TMPDIR": os.fsdecode(chosen)}

@@ -39,28 +39,38 @@ TERM_SECONDS = 1.0
 KILL_SECONDS = 10.0
 STEP_SECONDS = 0.05
 LOOK_SECONDS = 1.0
-"""Where the death of a process is not announced, it is looked for so often."""
+"""How often a process is checked whose exit is not announced."""
 
 
 def main() -> None:
-    host_id, host_pid, tag, psutil, *temporary = sys.argv[1:]
+    host_id, host_pid, tag, psutil = sys.argv[1:]
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    for folder in temporary:
-        # What other hosts have left. It may take its time, and the host may not wait for it.
-        start_new_thread(sweep, (folder,))
+    # It may take its time, and the host may not wait for it.
+    start_new_thread(sweep_all, ())
     if psutil:
         use_psutil(psutil)
     children = wait_for_death(int(host_pid))
     clean_up(host_id, children, int(tag))
 
 
+def sweep_all() -> None:
+    """Remove the folders that other hosts have left."""
+    # Here: it is large, and the host need not have it at all.
+    from tempfile import gettempdir
+
+    try:
+        sweep(gettempdir())
+    except OSError:  # there may be no folder for such things at all
+        pass
+
+
 def wait_for_death(host_pid: int, notes: int = 0) -> dict[int, dict[str, object]]:
-    """Listen to the host's notes until it is dead; gives the children that it had then."""
+    """Read the host's notes until it is dead; returns the children that it had then."""
     host = os.pidfd_open(host_pid) if hasattr(os, "pidfd_open") and os.getppid() == host_pid else -1
     poll = select.poll()
     poll.register(notes, select.POLLIN)
-    # A forked worker of the host may hold the other end of the pipe, so its end alone does not tell.
+    # A forked worker of the host may hold the other end of the pipe, so its end alone proves nothing.
     if host >= 0:
         poll.register(host, select.POLLIN)
     children: dict[int, dict[str, object]] = {}
@@ -68,7 +78,7 @@ def wait_for_death(host_pid: int, notes: int = 0) -> dict[int, dict[str, object]
     is_over = False
     while not is_over:
         ready = dict(poll.poll(None if host >= 0 else LOOK_SECONDS * 1000))
-        # What the host said before it died still counts, so that is read first.
+        # The host's last notes still count, so they are read first.
         data = os.read(notes, 65536) if notes in ready else b""
         *lines, rest = (rest + data).split(b"\n")
         for line in lines:
@@ -88,7 +98,7 @@ def wait_for_death(host_pid: int, notes: int = 0) -> dict[int, dict[str, object]
 
 
 def clean_up(host_id: str, children: dict[int, dict[str, object]], tag: int = 0) -> None:
-    """End what the host has left, and remove its folders."""
+    """End the processes that the host has left, and remove its folders."""
     tree = Tree(host_id, tag)
     groups: set[int] = set()
     for number, note in children.items():
@@ -120,7 +130,7 @@ def signal_while_there(tree: Tree, seconds: float, *numbers: int) -> None:
 
 
 def signal_all(tree: Tree, *numbers: int) -> int:
-    """Signal all processes of a tree; says how many there may be."""
+    """Signal all processes of a tree; returns how many there may be."""
     count = 0
     try:
         for _, pid in tree.find():
@@ -148,7 +158,7 @@ def end_groups(groups: set[int]) -> None:
 
 
 def is_signalled(group: int, number: int) -> bool:
-    """Signal a group; says whether there is one."""
+    """Signal a group; returns whether it exists."""
     try:
         os.killpg(group, number)
     except OSError:

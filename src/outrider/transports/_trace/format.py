@@ -28,7 +28,7 @@ __all__ = ["Recording", "TimelineEntry", "TraceRecord", "TraceRun", "read_trace"
 VERSION: Final = 1
 
 Direction: TypeAlias = Literal["host->cli", "cli->host", "stderr", "meta", "note"]
-"""Who said it: this process, the agent, the agent on stderr; or what happened, or a remark."""
+"""The source: this process, the agent, the agent's stderr; or an event, or a note."""
 
 FROM_HOST: Final = "host->cli"
 FROM_AGENT: Final = "cli->host"
@@ -57,7 +57,7 @@ class _Line(msgspec.Struct):
 
 
 class TraceRecord(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """One line that was said, or something that happened."""
+    """One line that was sent or received, or an event."""
 
     run: int
     """Which run of an agent it belongs to, from 1 on."""
@@ -65,9 +65,9 @@ class TraceRecord(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Seconds since the start of the run."""
     direction: Direction
     data: bytes = b""
-    """The line as it was said, without its line end; secrets hidden."""
+    """The line as it was sent, without its end; secrets are hidden."""
     size: int = 0
-    """How many bytes the line had when it was said."""
+    """How many bytes the line had when it was sent."""
     is_cut: bool = False
     """Whether `data` is only the beginning of the line, which was too long."""
     is_open: bool = False
@@ -81,12 +81,12 @@ class TraceRecord(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def is_line(self) -> bool:
-        """Whether it was said on stdin or stdout."""
+        """Whether it was sent on stdin or stdout."""
         return self.direction in (FROM_HOST, FROM_AGENT)
 
     @cached_property
     def frame(self) -> JsonObject | None:
-        """The line as a JSON object; None if it is none. Shared: not to be changed."""
+        """The line as a JSON object, or None. Shared: do not change it."""
         if not self.is_line:
             return None
         try:
@@ -97,7 +97,7 @@ class TraceRecord(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def text(self) -> str:
-        """The line as text; bytes that are no UTF-8 by their numbers."""
+        """The line as text; bytes that are not UTF-8 are escaped."""
         return self.data.decode("utf-8", "backslashreplace")
 
 
@@ -113,21 +113,21 @@ class TraceRun(msgspec.Struct, frozen=True):
 
     @property
     def argv(self) -> tuple[str, ...]:
-        """How the program was started, secrets hidden; empty if that is not known."""
+        """The command line, secrets hidden; empty if unknown."""
         start = self.first("start")
         argv = start.facts.get("argv") if start is not None else None
         return tuple(map(str, argv)) if isinstance(argv, list) else ()
 
     @property
     def returncode(self) -> int | None:
-        """What the program ended with, negative for a signal; None if that is not known."""
+        """The exit code, negative for a signal; None if unknown."""
         end = self.first("exit")
         code = end.facts.get("returncode") if end is not None else None
         return code if isinstance(code, int) else None
 
 
 class Recording(msgspec.Struct, frozen=True, kw_only=True):
-    """What is in a trace."""
+    """The content of a trace."""
 
     path: str
     version: int
@@ -136,7 +136,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     """When and by what it was made."""
     records: tuple[TraceRecord, ...]
     is_cut_short: bool = False
-    """Whether its last line is not whole: its writer was killed, or the disk was full."""
+    """Whether its last line is incomplete: its writer was killed, or the disk was full."""
 
     @property
     def runs(self) -> tuple[TraceRun, ...]:
@@ -183,7 +183,7 @@ def read_trace(path: StrPath) -> Recording:
         elif not run or (read.event == "start" and has_begun):
             run += 1
         has_begun = has_begun or read.dir != "note"
-        # Who wrote no header does not say either what was hidden.
+        # Without a header, it is unknown what was hidden.
         read.masked = read.masked or (not header and MASK.encode() in data)
         time = time if read.t is None else read.t
         records.append(_record(read, line, data, run, time))
@@ -212,7 +212,7 @@ def _lines(name: str) -> tuple[list[bytes], bool]:
 
 
 def _unzipped(data: bytes) -> tuple[bytes, bool]:
-    """What can be had of it: the writer may have been killed."""
+    """All that can be read of it: the writer may have been killed."""
     import gzip
 
     pieces: list[bytes] = []
@@ -295,7 +295,7 @@ class TimelineEntry(msgspec.Struct, frozen=True, kw_only=True):
 def timeline(
     source: Recording | Iterable[TraceRecord], *, width: int = _WIDTH, partials: bool = True
 ) -> Iterator[TimelineEntry]:
-    """What was said and what happened, in order.
+    """All messages and events, in order.
 
     Summaries have at most `width` characters. Without `partials`, the pieces of messages that came while the
     model wrote them are left out.
@@ -309,11 +309,11 @@ def timeline(
 
 
 class _Run:
-    """What has to be kept in mind of a run to tell what comes next."""
+    """The state of a run that later lines depend on."""
 
     def __init__(self) -> None:
         self._asked: dict[tuple[str, str], tuple[str, float]] = {}
-        """By who asked and the id: what, and when."""
+        """Requests by sender and id: the kind and the time of each."""
         self._prompts: list[float] = []
         self._results = 0
 
@@ -381,7 +381,7 @@ def _without_frame(record: TraceRecord) -> tuple[str, str]:
 
 
 def _said(frame: JsonObject) -> str:
-    """What a message says."""
+    """A summary of a message."""
     kind = frame.get("type")
     if kind in ("user", "assistant"):
         return _content(_mapping(frame.get("message")).get("content"))

@@ -45,14 +45,14 @@ __all__ = ["RunTrace", "TraceFile", "Traced", "new_trace_path", "open_trace", "t
 log = logging.getLogger("outrider.trace")
 
 _MARGIN: Final = 8192
-"""So much of a line is looked at behind what is kept of it: a secret must not be cut in two."""
+"""How much of a line is searched beyond what is kept: a secret must not be cut in two."""
 _AT_ONCE: Final = 32 * 1024
-"""Bytes that are looked through in a few milliseconds, and up to which an event loop may wait for it."""
+"""How many bytes can be searched in a few milliseconds, on the event loop."""
 _SHORT: Final = 80
-"""Texts up to this length come again and again: names, kinds, ids."""
+"""Texts up to this length often repeat: names, kinds, ids."""
 
 _KEY_LINES: Final = 200
-"""No private key that people use has more. After so many, lines are shown again."""
+"""No common private key has more lines. After these, lines are shown again."""
 
 _UUID_LENGTH: Final = 36
 _is_uuid: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullmatch
@@ -61,7 +61,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class TraceFile:
-    """A file that the runs of one or more agents are written down in. May be used from any thread."""
+    """A file that records the runs of one or more agents. May be used from any thread."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class TraceFile:
         max_bytes: int | None = None,
         replaces: bool = False,
     ) -> None:
-        """Make the file, readable by this user alone; `replaces` one that is there. Raises `OSError`."""
+        """Make the file, readable by this user alone; `replaces` an existing one. Raises `OSError`."""
         self.path = os.fspath(path)
         self.max_line = max_line
         self.masking = Masking(redaction)
@@ -100,12 +100,12 @@ class TraceFile:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing has happened yet."""
+        """Whether nothing is recorded yet."""
         return self._size == self._header_size
 
     @property
     def is_open(self) -> bool:
-        """Whether anything is still written down."""
+        """Whether it still records."""
         return self._number is not None
 
     def new_run(self) -> RunTrace:
@@ -113,11 +113,11 @@ class TraceFile:
         return RunTrace(self, next(self._runs))
 
     def forget(self) -> None:
-        """In a forked process: the runs are those of the other one, which writes on."""
+        """Stop in a forked process: the runs belong to the parent, which continues."""
         self._lock, self._number = Lock(), None
 
     def write(self, data: bytes) -> None:
-        """Add whole lines, so that they are there even if this process is killed now."""
+        """Add whole lines, which are safe even if this process is killed now."""
         with self._lock:
             number = self._number
             if number is None:
@@ -137,14 +137,14 @@ class TraceFile:
                 self._finalizer()
 
     def close(self) -> None:
-        """What is said from now on is not written down."""
+        """Record nothing more."""
         with self._lock:
             self._number = None
             self._finalizer()
 
 
 class RunTrace:
-    """What is written down of one agent."""
+    """Records one agent."""
 
     def __init__(self, file: TraceFile, number: int) -> None:
         self.file = file
@@ -155,23 +155,23 @@ class RunTrace:
         """How many more lines on stderr may belong to a private key that has begun there."""
 
     def lines(self, direction: str) -> Lines:
-        """For what one side says."""
+        """A recorder for one side."""
         return Lines(self, direction, self.file.max_line)
 
     def hide(self, values: Iterable[str]) -> None:
-        """From now on hide these secrets too, wherever they are said."""
+        """Hide these secrets too, from now on."""
         redaction = self.masking.redaction.with_values(*values)
         if redaction is not self.masking.redaction:
             self.masking = Masking(redaction)
 
     def event(self, event: str, facts: Mapping[str, object]) -> None:
-        """Something has happened."""
+        """Record an event."""
         masked = self.masking.redaction.mask_json({k: v for k, v in facts.items() if v is not None})
         line: dict[str, object] = {"run": self.number, "t": self._now(), "dir": "meta", "event": event}
         self.file.write(_encoded(line | masked) + b"\n")
 
     def stderr(self, line: str) -> None:
-        """A line on stderr."""
+        """Record a line on stderr."""
         is_secret = self._key_lines > 0
         self._key_lines -= is_secret
         if "PRIVATE KEY" in line:
@@ -219,7 +219,7 @@ class RunTrace:
 
 
 class Lines:
-    """Cuts what one side says into lines, and keeps no more of a line than is written down."""
+    """Splits the bytes of one side into lines, and keeps no more of a line than is recorded."""
 
     def __init__(self, run: RunTrace, direction: str, limit: int | None) -> None:
         self._run = run
@@ -230,13 +230,13 @@ class Lines:
         self._lock = Lock()
 
     def takes_long(self, data: bytes | None = None) -> bool:
-        """Whether to feed these bytes, or to finish, takes more than a few milliseconds."""
+        """Whether feeding these bytes, or finishing, takes more than a few milliseconds."""
         if data is None:
             return self._kept > _AT_ONCE
         return self._kept + len(data) > _AT_ONCE and b"\n" in data
 
     def feed(self, data: bytes) -> None:
-        """Write down the lines that these bytes end."""
+        """Record the lines that these bytes complete."""
         with self._lock:
             self._feed(data)
 
@@ -253,7 +253,7 @@ class Lines:
         self._run.file.write(b"".join(written))
 
     def finish(self) -> None:
-        """Nothing more comes; a last line that has no end is one too."""
+        """Record the last line, even without its end."""
         with self._lock:
             if self._size:
                 self._run.file.write(self._take(is_open=True))
@@ -274,7 +274,7 @@ class Lines:
 
 
 class Masking:
-    """Hides secrets in lines; what is short and was looked at before is not looked at again."""
+    """Hides secrets in lines; short texts are searched only once."""
 
     def __init__(self, redaction: Redaction) -> None:
         self.redaction = redaction
@@ -304,11 +304,11 @@ class Masking:
             return None
 
     def text(self, data: bytes) -> bytes:
-        """Any line, its secrets hidden; bytes that are no UTF-8 stay as they are."""
+        """Any line, with its secrets hidden; bytes that are not UTF-8 stay as they are."""
         return self.redaction.mask(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
     def _may_hide(self, frame: object) -> bool:
-        """Whether there may be anything to hide: looked at as `mask_json` does, but nothing is copied."""
+        """Whether there may be something to hide: searches as `mask_json` does, without a copy."""
         waiting = [frame]
         while waiting:
             value = waiting.pop()
@@ -383,7 +383,7 @@ def _encoded(value: object) -> bytes:
 
 
 def new_trace_path(path: str) -> Iterator[str]:
-    """Names for a new file: the one that is asked for, then others, for when it is taken.
+    """Names for a new file: the given one, then others in case it exists.
 
     Raises `OptionsError` if there is no such folder.
     """
@@ -401,13 +401,13 @@ def new_trace_path(path: str) -> Iterator[str]:
 
 
 class Traced(Transport):
-    """Another transport, with all that goes through it written down: lines both ways, stderr, start and end.
+    """Wraps a transport and records everything: lines in both directions, stderr, start and end.
 
     What else the other one offers can be had from this one too.
     """
 
     def __init__(self, transport: Transport, trace: TraceFile, *, owns_file: bool = False) -> None:
-        """`owns_file`: it is closed at the end; else by its maker, and several may share it."""
+        """`owns_file`: close the file at the end; otherwise several may share it, and its maker closes it."""
         self._transport = transport
         self._run = trace.new_run()
         self._sent, self._received = self._run.lines(FROM_HOST), self._run.lines(FROM_AGENT)
@@ -415,7 +415,7 @@ class Traced(Transport):
         self._owns_file = owns_file
         self._is_receiving = False
         self._unread = b""
-        """What was received and written down, but not given out: the receiver was cancelled."""
+        """What was received and recorded, but not returned, because the receiver was cancelled."""
         self._writing: dict[Lines, anyio.Lock] = {}
         """What is being written in threads, and whose turn it is."""
         self._has_begun = self._is_ending = self._has_ended = self._is_over = False
@@ -432,7 +432,7 @@ class Traced(Transport):
 
     @property
     def trace_path(self) -> str:
-        """The file that is written."""
+        """The path of the file."""
         return self._run.file.path
 
     def prepare(self, command: Command) -> None:
@@ -469,7 +469,7 @@ class Traced(Transport):
         return data
 
     async def send(self, data: bytes) -> None:
-        # First: the answer may come before this goes on.
+        # First: the answer may come before this continues.
         await self._write(self._sent, data)
         try:
             await self._transport.send(data)
@@ -499,7 +499,7 @@ class Traced(Transport):
         return self._transport.exit_error
 
     async def _write(self, lines: Lines, data: bytes | None) -> None:
-        """Write down what one side said; None: that it says no more.
+        """Record the bytes of one side; None: its end.
 
         What takes long is looked through in a thread, and the sender or receiver waits for it, whatever
         becomes of them: nothing is lost, and no more than one piece is on its way.
@@ -507,7 +507,7 @@ class Traced(Transport):
         if lines not in self._writing and not lines.takes_long(data):
             lines.finish() if data is None else lines.feed(data)
             return
-        # A raw cancel gets through, and the thread goes on: then all that follows is written in threads.
+        # A raw cancel gets through, and the thread continues; all later data is then written in threads.
         with anyio.CancelScope(shield=True):
             async with (lock := self._writing.setdefault(lines, anyio.Lock())):
                 await (run_sync(lines.finish) if data is None else run_sync(lines.feed, data))
@@ -515,7 +515,7 @@ class Traced(Transport):
                     del self._writing[lines]
 
     async def _end(self, error: Exception | None, *, is_last: bool = False) -> None:
-        """It has ended; `is_last`: and nothing more can be received."""
+        """Record the end; `is_last`: nothing more can be received."""
         self._is_over |= is_last
         if not self._is_ending:
             self._is_ending = True
@@ -530,12 +530,12 @@ class Traced(Transport):
 
 
 def traced(transport: Transport, trace: Trace) -> Traced:
-    """A transport that is written down as the option says. Raises `OptionsError` if it cannot be."""
+    """A transport recorded as the option says. Raises `OptionsError` if that is impossible."""
     return Traced(transport, open_trace(trace), owns_file=True)
 
 
 def open_trace(trace: Trace) -> TraceFile:
-    """A new file for a trace. Raises `OptionsError` if there can be none."""
+    """A new file for a trace. Raises `OptionsError` if it cannot be made."""
     for path in new_trace_path(trace.path):
         try:
             file = TraceFile(
@@ -564,7 +564,7 @@ def _start(transport: Transport, command: Command | None, run: RunTrace) -> dict
         facts["argv"] = [argument.replace(FOLDER, "<folder>") for argument in argv]
         with suppress(OSError):
             facts["cwd"] = command.cwd or str(Path.cwd())
-        # Names alone: values may be secret, and do not belong into a trace.
+        # Only names: values may be secret.
         facts["env"] = sorted(os.environ if command.env is None else command.env)
     return facts
 

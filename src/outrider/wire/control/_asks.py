@@ -232,12 +232,11 @@ class HookCallback(Received):
 
     @classmethod
     def from_wire(cls, data: JsonObject) -> Self:
-        ids = convert_leniently(_HookCallbackIds, data)
-        hook_input = data.get("input")
+        id, hook_input, tool_use_id = data.get("callback_id"), data.get("input"), data.get("tool_use_id")
         ask = cls(
-            ids.callback_id,
+            id if isinstance(id, str) else "",
             hook_input_from_wire(hook_input if is_object(hook_input) else {}),
-            ids.tool_use_id,
+            tool_use_id if isinstance(tool_use_id, str) else None,
         )
         ask._raw = data
         return ask
@@ -250,11 +249,6 @@ class HookCallback(Received):
     def read_answer(self, payload: JsonObject) -> HookAnswer:
         """What the hook says."""
         return hook_output_from_wire(payload)
-
-
-class _HookCallbackIds(Value):
-    callback_id: str
-    tool_use_id: str | None = None
 
 
 class McpMessage(Received, tag_field="subtype", tag="mcp_message"):

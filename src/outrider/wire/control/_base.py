@@ -26,7 +26,6 @@ import msgspec
 from outrider.wire._value import JsonObject, Received, Value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from typing import Self
 
 
@@ -66,11 +65,27 @@ class Payload(Received):
 
     def _remember_sources(self) -> None:
         """Give every payload in this one the object that it was read from."""
-        for field in _fields_of(type(self)):
-            if field.has_parts:
-                for part, source in _parts(getattr(self, field.name), self._raw.get(field.wire_name)):
-                    part._raw = source
-                    part._remember_sources()
+        pending: list[tuple[object, object]] = [(self, self._raw)]
+        while pending:
+            value, source = pending.pop()
+            if isinstance(value, Payload) and isinstance(source, dict):
+                value._raw = cast(JsonObject, source)
+                if fields := _fields_with_parts(type(value)):
+                    pending += [
+                        (getattr(value, name), value._raw.get(wire_name)) for name, wire_name in fields
+                    ]
+            elif isinstance(value, dict) and isinstance(source, dict):
+                sources = cast(JsonObject, source)
+                for key, item in cast(JsonObject, value).items():
+                    pending.append((item, sources.get(key)))
+            elif isinstance(value, list) and isinstance(source, list) and value:
+                items = cast(list[object], value)
+                # An object fits wherever objects are wanted, and a list likewise: anything else was left out.
+                wanted = list if isinstance(items[0], list) else dict
+                taken: list[object] = [
+                    entry for entry in cast(list[object], source) if isinstance(entry, wanted)
+                ]
+                pending.extend(zip(items, taken, strict=False))
 
 
 class Acknowledged(Payload):
@@ -99,26 +114,16 @@ def _fields_of(kind: type[Payload]) -> tuple[_Field, ...]:
     )
 
 
+@cache
+def _fields_with_parts(kind: type[Payload]) -> tuple[tuple[str, str], ...]:
+    """Their names, here and on the wire."""
+    return tuple((field.name, field.wire_name) for field in _fields_of(kind) if field.has_parts)
+
+
 def _has_parts(annotation: object) -> bool:
     if isinstance(annotation, type) and issubclass(annotation, Payload):
         return True
     return any(_has_parts(argument) for argument in get_args(annotation))
-
-
-def _parts(value: object, source: object) -> Iterator[tuple[Payload, JsonObject]]:
-    """The payloads that `value` consists of, each with the object that it was read from."""
-    if isinstance(value, Payload) and isinstance(source, dict):
-        yield value, cast(JsonObject, source)
-    elif isinstance(value, dict) and isinstance(source, dict):
-        for key, item in cast(JsonObject, value).items():
-            yield from _parts(item, cast(JsonObject, source).get(key))
-    elif isinstance(value, list) and isinstance(source, list) and value:
-        items, sources = cast(list[object], value), cast(list[object], source)
-        # An object fits wherever objects are wanted, and a list likewise: anything else was left out.
-        wanted = list if isinstance(items[0], list) else dict
-        taken: list[object] = [entry for entry in sources if isinstance(entry, wanted)]
-        for item, entry in zip(items, taken, strict=False):
-            yield from _parts(item, entry)
 
 
 def _spell(value: object) -> object:

@@ -217,7 +217,7 @@ class SetMcpPermissionModeOverride(
 
 
 class McpAuthenticate(Request[McpAuthentication], tag="mcp_authenticate", rename="camel"):
-    """Begins a login to a server."""
+    """Starts a login to a server."""
 
     server_name: str
     redirect_uri: str | None = None
@@ -225,7 +225,7 @@ class McpAuthenticate(Request[McpAuthentication], tag="mcp_authenticate", rename
 
 
 class McpOauthCallbackUrl(Request[Undocumented], tag="mcp_oauth_callback_url", rename="camel"):
-    """Hands over the address that a login was sent back to."""
+    """Passes on the address that a login was redirected to."""
 
     server_name: str
     callback_url: str

@@ -361,7 +361,7 @@ class SetColor(Request[Acknowledged], tag="set_color"):
 
 
 class SetHasSubscribers(Request[Acknowledged], tag="set_has_subscribers"):
-    """Tells whether anybody watches; stream events may be held back if not."""
+    """Says whether anybody watches; if not, stream events may be held back."""
 
     has_subscribers: bool | None
     """None, sent as null: not known."""
@@ -396,7 +396,7 @@ class AddDirectory(OpenRequest[Undocumented], tag="add_directory"):
 
 
 class ClaimSession(Request[SessionClaimed], tag="claim_session"):
-    """Makes a session of a process that was started with `--await-claim`."""
+    """Turns a process that was started with `--await-claim` into a session."""
 
     cwd: str
     permission_mode: str | None = None
@@ -444,7 +444,7 @@ class ExportConversation(Request[ConversationExport], tag="export_conversation")
 
 
 class RewindConversation(Request[ConversationRewound], tag="rewind_conversation"):
-    """Takes the conversation back to before a message."""
+    """Rewinds the conversation to before a message."""
 
     target_message_uuid: str
     interrupt_if_running: bool | None = None
@@ -452,17 +452,17 @@ class RewindConversation(Request[ConversationRewound], tag="rewind_conversation"
 
 
 class ForkConversation(OpenRequest[Undocumented], tag="fork_conversation"):
-    """Goes on from here in a conversation of its own."""
+    """Continues from here in a new conversation."""
 
 
 class EndSession(Request[Acknowledged], tag="end_session"):
-    """Says that no more will come; the process still waits for the end of its input."""
+    """Says that nothing more will be sent; the process still waits for the end of its input."""
 
     reason: str | None = None
 
 
 class ClaudeAuthenticate(Request[AuthenticationUrls], tag="claude_authenticate", rename="camel"):
-    """Begins a login to the account."""
+    """Starts a login to the account."""
 
     login_with_claude_ai: bool
     """With a subscription; else with an API account."""
@@ -470,14 +470,14 @@ class ClaudeAuthenticate(Request[AuthenticationUrls], tag="claude_authenticate",
 
 
 class ClaudeOauthCallback(Request[Undocumented], tag="claude_oauth_callback", rename="camel"):
-    """Hands over the code that the login page showed."""
+    """Passes on the code that the login page showed."""
 
     authorization_code: str
     state: str
 
 
 class ClaudeOauthWaitForCompletion(Request[LoggedIn], tag="claude_oauth_wait_for_completion"):
-    """Waits until the login has ended: give it time."""
+    """Waits until the login has ended: use a long `timeout`."""
 
 
 class RemoteControl(Request[RemoteControlled], tag="remote_control"):
@@ -491,7 +491,7 @@ class RemoteControl(Request[RemoteControlled], tag="remote_control"):
 
 
 class MessageRated(Request[Acknowledged], tag="message_rated", rename="camel"):
-    """Tells how the user rated a message."""
+    """Reports how the user rated a message."""
 
     message_uuid: str
     sentiment: str | None = None
@@ -525,7 +525,7 @@ class UltrareviewLaunch(Request[Undocumented], tag="ultrareview_launch"):
 
 
 class SetChromeBrowserHints(OpenRequest[Undocumented], tag="set_chrome_browser_hints"):
-    """Tells which browsers there are."""
+    """Reports which browsers there are."""
 
 
 class GetChromeDialog(Request[Undocumented], tag="get_chrome_dialog"):
@@ -651,7 +651,7 @@ class StopTask(Request[Acknowledged], tag="stop_task"):
 
 
 class BackgroundTasks(Request[TasksBackgrounded], tag="background_tasks"):
-    """Moves running commands and subagents to the background, so that the turn goes on."""
+    """Moves running commands and subagents to the background, so that the turn continues."""
 
     tool_use_id: str | None = None
     """Only this call."""

@@ -1,7 +1,6 @@
 """Defines the requests about settings, rules, plugins, usage and dialogs, and their answers.
 
-Also finds the class of any request by its name on the wire.
-"""
+Also finds the class of any request by its name on the wire."""
 
 from __future__ import annotations
 
@@ -308,6 +307,11 @@ class SettingsReport(Payload):
     """Later ones win."""
     applied: AppliedSettings = field(default_factory=AppliedSettings)
     errors: list[SettingsError] | None = None
+
+    @property
+    def provenance(self) -> dict[str, str]:
+        """By key, the last source of each setting. Objects and lists may have parts of those before."""
+        return {key: each.source for each in self.sources for key in each.settings}
 
 
 class ModelList(Payload):
@@ -622,7 +626,7 @@ class ListModels(Request[ModelList], tag="list_models"):
 
 
 class GetBinaryVersion(Request[BinaryVersion], tag="get_binary_version"):
-    """Asks which build of the program runs."""
+    """Asks which build of Claude Code runs."""
 
 
 class GetHooksListing(Request[HooksListing], tag="get_hooks_listing"):

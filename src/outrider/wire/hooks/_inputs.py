@@ -11,11 +11,13 @@ from msgspec import UNSET, UnsetType
 
 from outrider.wire._tolerant import convert_leniently
 from outrider.wire._value import Json, JsonObject, Received, Value
-from outrider.wire.choices import AssistantMessageError, EffortLevel, PermissionMode
+from outrider.wire.choices import AssistantMessageError, EffortLevel, ExitReason, PermissionMode
 from outrider.wire.permissions import PermissionUpdate, permission_updates_from_wire
 
 if TYPE_CHECKING:
     from typing import Self
+
+    from outrider.wire.tools import ToolOutput
 
 
 class HookEffort(Value):
@@ -125,6 +127,15 @@ class PostToolUseInput(_ToolInput, kw_only=True):
     """The tool's own result object, of a shape that each tool has to itself."""
     duration_ms: int | float | None = None
 
+    @property
+    def output(self) -> ToolOutput | list[ToolOutput] | None:
+        """The response as a typed value of `outrider.wire.tools` for a built-in tool: `EditOutput(…)`.
+        None for all others, and where it does not have the form that is known."""
+        from outrider.wire.tools import typed_output
+
+        value = typed_output(self.tool_name, self.tool_response)
+        return None if value is self.tool_response else cast("ToolOutput | list[ToolOutput]", value)
+
 
 class PostToolUseFailureInput(_ToolInput, kw_only=True):
     """A tool has failed."""
@@ -187,8 +198,7 @@ class SessionStartInput(_KnownInput, kw_only=True):
 class SessionEndInput(_KnownInput, kw_only=True):
     """A session, or the conversation it held, is over."""
 
-    reason: str
-    """`clear`, `resume`, `logout`, `prompt_input_exit` or `other`."""
+    reason: ExitReason
 
 
 class _StopInput(_KnownInput, kw_only=True):

@@ -46,7 +46,7 @@ class SpecificOutput(
 
 class _ContextOutput(SpecificOutput):
     additional_context: str | None = None
-    """Told to the model."""
+    """Shown to the model."""
 
 
 class PreToolUseOutput(SpecificOutput):
@@ -54,18 +54,18 @@ class PreToolUseOutput(SpecificOutput):
 
     permission_decision: HookPermissionDecision | None = None
     permission_decision_reason: str | None = None
-    """With `deny` told to the model, with `ask` shown to the person who decides."""
+    """With `deny` shown to the model, with `ask` to the person who decides."""
     updated_input: JsonObject | None = None
     """Runs the tool with this input instead: the whole of it, not only what changes."""
     additional_context: str | None = None
-    """Told to the model."""
+    """Shown to the model."""
 
 
 class PostToolUseOutput(_ContextOutput):
     """Adds to what a tool gave back, or replaces it."""
 
     classifier_context: str | None = None
-    """Told to the classifier of the auto mode; at most 2000 UTF-16 units."""
+    """Shown to the classifier of the auto mode; at most 2000 UTF-16 units."""
     updated_tool_output: Json = None
     """Replaces the result; it must have the shape of the tool's own result object."""
     updated_mcp_tool_output: Json = msgspec.field(default=None, name="updatedMCPToolOutput")
@@ -115,7 +115,7 @@ class StopOutput(_ContextOutput):
 
 
 class SubagentStartOutput(_ContextOutput):
-    """Adds to what a subagent is told."""
+    """Adds to the context of a subagent."""
 
 
 class SubagentStopOutput(_ContextOutput):
@@ -207,7 +207,7 @@ class HookOutput(Received, rename="camel"):
     system_message: str | None = None
     """Shown to the user, not to the model."""
     reason: str | None = None
-    """Why it was decided so; told to the model with a block."""
+    """The reason for the decision; with a block, the model sees it."""
     terminal_sequence: str | None = None
     """Written to the terminal that the agent runs in."""
     hook_specific_output: HookSpecificOutput | None = None

@@ -1,7 +1,4 @@
-"""Owns the line to the host: what comes in on stdin, requests both ways, and what those of the host do.
-
-What a prompt means is in `turn`.
-"""
+"""The line to the host: what comes in on stdin, requests both ways, and what those of the host do."""
 
 from __future__ import annotations
 
@@ -13,49 +10,32 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 from uuid import uuid4
 
 import anyio
 
-from outrider.protocol import Peer, RequestAnswered, RequestReceived, RequestRefused, RequestWithdrawn
 from outrider.testing._simulator import frames
-from outrider.testing._simulator.context import Refused, as_object
+from outrider.testing._simulator.context import Refused, as_object, present
 from outrider.testing._simulator.model import ApiError
 from outrider.testing._simulator.turn import Prompt
 from outrider.wire import JsonObject, encode
 
 if TYPE_CHECKING:
     from outrider.testing._simulator.host.introspection import Introspection
+    from outrider.testing._simulator.program import StandardStreams
     from outrider.testing._simulator.run import Run
-    from outrider.wire import RequestId
+    from outrider.testing._simulator.transport import PipeStreams
 
-__all__ = ["CONTROL_TYPES", "HostLine", "Requests", "Streams", "current_owner"]
+
+Streams: TypeAlias = "PipeStreams | StandardStreams"
+"""Where a run reads and writes. Writing never waits and never fails: the program does not notice that nobody
+reads."""
 
 CONTROL_TYPES: Final = frozenset(("control_request", "control_response", "control_cancel_request"))
 
 current_owner: ContextVar[object] = ContextVar("simulated turn", default=None)
 """What a request of the program belongs to: it is taken back when that is interrupted."""
-
-
-class Streams(Protocol):
-    """Where a run reads and writes."""
-
-    async def receive(self) -> bytes:
-        """The next bytes of stdin; `b""` at its end."""
-        ...
-
-    def write(self, data: bytes) -> None:
-        """Write to stdout. Never waits, and never fails: the program does not notice that nobody reads."""
-        ...
-
-    def complain(self, line: str) -> None:
-        """Write a line to stderr."""
-        ...
-
-    async def drain(self) -> None:
-        """Wait until all that was written is on its way, or cannot be."""
-        ...
 
 
 class _Gone(Refused):
@@ -83,10 +63,9 @@ class HostLine:
 
     def __init__(self, run: Run, streams: Streams) -> None:
         self._run, self._streams = run, streams
-        self._peer = Peer("agent", serves=run.requests.serves, make_id=lambda _: str(uuid4()))
         self._count = 0
-        self._asked: dict[RequestId, _Asked] = {}
-        self._answering: dict[RequestId, anyio.CancelScope] = {}
+        self._asked: dict[str, _Asked] = {}
+        self._answering: dict[str, anyio.CancelScope] = {}
         self.is_input_over = False
 
     # What comes in.
@@ -110,7 +89,7 @@ class HostLine:
         for asked in self._asked.values():
             asked.settle(error=_Gone("stream closed before response received"))
         self._asked.clear()
-        self._run.on_end_of_input()
+        self._run.wake()
 
     def _on_line(self, raw: bytes) -> None:
         text = raw.decode("utf-8", "replace").lstrip("\ufeff").strip("\r \t")
@@ -155,24 +134,19 @@ class HostLine:
         self._run.end(1)
 
     def _on_control(self, frame: JsonObject) -> None:
-        for event in self._peer.receive(json.dumps(frame).encode() + b"\n"):
-            match event:
-                case RequestReceived(id=id):
-                    self._on_request(id, as_object(frame["request"]))
-                case RequestWithdrawn(id=id):
-                    if (scope := self._answering.pop(id, None)) is not None:
-                        scope.cancel()
-                case RequestAnswered(id=id, payload=payload):
-                    if (asked := self._asked.pop(id, None)) is not None:
-                        asked.settle(payload)
-                case RequestRefused(id=id, error=error):
-                    if (asked := self._asked.pop(id, None)) is not None:
-                        asked.settle(error=Refused(error))
-                case _:
-                    pass
-        self.flush()
+        response = as_object(frame.get("response"))
+        id = str(response.get("request_id", frame.get("request_id")))
+        if frame["type"] == "control_request":
+            self._on_request(id, as_object(frame["request"]))
+        elif frame["type"] == "control_cancel_request":
+            if (scope := self._answering.pop(id, None)) is not None:
+                scope.cancel()
+        elif (asked := self._asked.pop(id, None)) is not None:
+            error = response.get("error") or "no reason given"
+            is_refused = response.get("subtype") != "success"
+            asked.settle(as_object(response.get("response")), Refused(str(error)) if is_refused else None)
 
-    def _on_request(self, id: RequestId, request: JsonObject) -> None:
+    def _on_request(self, id: str, request: JsonObject) -> None:
         answer = self._run.requests.answer(id, request)
         if answer is None:
             return
@@ -193,48 +167,31 @@ class HostLine:
     # What goes out.
 
     def send(self, frame: JsonObject) -> None:
-        """Write a frame that is no request and no answer."""
-        self._peer.send(frame)
-        self.flush()
+        self._streams.write(encode(frame) + b"\n")
 
-    def flush(self) -> None:
-        if data := self._peer.take_output():
-            self._streams.write(data)
-
-    def respond(self, id: RequestId, payload: JsonObject | None, beside: JsonObject | None = None) -> None:
+    def respond(self, id: str, payload: JsonObject | None, beside: JsonObject | None = None) -> None:
         """Answer a request of the host; `beside` is what stands beside the payload."""
-        self.flush()
-        self._peer.respond(id, payload)
-        self._flush_answer(beside)
+        outcome = {"subtype": "success", "request_id": id, **present(response=payload), **(beside or {})}
+        self.send({"type": "control_response", "response": outcome})
 
-    def refuse(self, id: RequestId, error: str, code: str | None, beside: JsonObject | None) -> None:
+    def refuse(self, id: str, error: str, code: str | None, beside: JsonObject | None = None) -> None:
         """Answer a request of the host with an error."""
-        self.flush()
-        self._peer.refuse(id, error, code)
-        self._flush_answer(beside)
-
-    def _flush_answer(self, beside: JsonObject | None) -> None:
-        data = self._peer.take_output()
-        if data and beside:
-            # The protocol has no field for it; the program puts it there all the same.
-            frame: JsonObject = json.loads(data)
-            data = encode({**frame, "response": {**frame["response"], **beside}}) + b"\n"
-        if data:
-            self._streams.write(data)
+        outcome: JsonObject = {"subtype": "error", "request_id": id, "error": error}
+        outcome |= present(error_code=code) | (beside or {})
+        self.send({"type": "control_response", "response": outcome})
 
     async def ask(self, subtype: str, fields: JsonObject) -> JsonObject:
         """Ask the host, and wait. Raises `Refused`, also once stdin has ended."""
         if self.is_input_over:
             raise _Gone("stream closed before response received")
-        id = self._peer.request(subtype, **fields)
+        id = str(uuid4())
         asked = self._asked[id] = _Asked(subtype)
-        self.flush()
+        self.send({"type": "control_request", "request_id": id, "request": {"subtype": subtype, **fields}})
         try:
             await asked.done.wait()
         finally:
             if self._asked.pop(id, None) is not None and subtype != "mcp_message":
-                self._peer.cancel(id)
-                self.flush()
+                self._cancel(id)
         if asked.error is not None:
             raise asked.error
         return asked.payload
@@ -244,8 +201,10 @@ class HostLine:
         for id, asked in list(self._asked.items()):
             if asked.owner is owner and asked.subtype != "mcp_message":
                 del self._asked[id]
-                self._peer.cancel(id)
-        self.flush()
+                self._cancel(id)
+
+    def _cancel(self, id: str) -> None:
+        self.send({"type": "control_cancel_request", "request_id": id})
 
 
 Answer: TypeAlias = JsonObject | None
@@ -280,7 +239,6 @@ class Requests:
             "mcp_set_servers": self._mcp_set_servers,
             "mcp_message": self._mcp_message,
             "mcp_call": self._mcp_call,
-            "mcp_read_resource": lambda given: run.mcp.read_resource(_server(given), str(given.get("uri"))),
             "read_file": self._read_file,
             "seed_read_state": self._seed_read_state,
             "rename_session": self._rename_session,
@@ -305,26 +263,29 @@ class Requests:
             "end_session": lambda _: None,
         }
 
-    @property
-    def serves(self) -> frozenset[str]:
-        """The requests that are known."""
-        return frozenset(self._handlers)
-
-    def answer(self, id: RequestId, request: JsonObject) -> Awaitable[None] | None:
+    def answer(self, id: str, request: JsonObject) -> Awaitable[None] | None:
         """Answer a request at once, or give what will."""
+        subtype = request.get("subtype")
+        if not isinstance(subtype, str):
+            self._run.line.refuse(id, "control request without a subtype", "invalid_request")
+            return None
+        if subtype not in self._handlers:
+            text = f"Unsupported control request subtype: {subtype}"
+            self._run.line.refuse(id, text, "unsupported_request")
+            return None
         try:
-            answer = self._handlers[str(request["subtype"])]({**request, "request_id": id})
+            answer = self._handlers[subtype]({**request, "request_id": id})
         except (_Invalid, ValueError, LookupError) as error:
             self._refuse(id, error)
             return None
         if inspect.isawaitable(answer):
-            return self._finish(id, request, answer)
+            return self._finish(id, subtype, answer)
         self._run.line.respond(id, answer)
         return None
 
-    async def _finish(self, id: RequestId, request: JsonObject, answer: Awaitable[Answer]) -> None:
+    async def _finish(self, id: str, subtype: str, answer: Awaitable[Answer]) -> None:
         beside: JsonObject = {}
-        if request["subtype"] == "initialize":
+        if subtype == "initialize":
             beside = {"pending_permission_requests": [], "pending_user_dialog_requests": []}
         try:
             payload = await answer
@@ -333,7 +294,7 @@ class Requests:
         else:
             self._run.line.respond(id, payload, beside)
 
-    def _refuse(self, id: RequestId, error: Exception) -> None:
+    def _refuse(self, id: str, error: Exception) -> None:
         text = str(error.args[0]) if error.args else str(error)
         self._run.line.refuse(id, text, getattr(error, "code", None), getattr(error, "beside", None))
 
@@ -363,9 +324,8 @@ class Requests:
 
     def _set_permission_mode(self, request: JsonObject) -> Answer:
         run = self._run
-        with run.holding("status") as held:
-            run.permissions.set_mode(str(request.get("mode")))
-        for frame in held:
+        frame = run.permissions.set_mode(str(request.get("mode")))
+        if frame is not None:
             # The answer comes first.
             run.later(partial(run.say, frame))
         return {"mode": run.permission_mode}

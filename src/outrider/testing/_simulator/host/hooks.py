@@ -1,4 +1,4 @@
-"""Owns the callbacks of the host for hook events: which match, asking them, and what their answers come to.
+"""The callbacks of the host for hook events: which match, asking them, and what their answers come to.
 
 Hooks that are commands in settings files are not run.
 """
@@ -7,23 +7,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 import anyio
 import msgspec
 
 from outrider.testing._simulator import frames
-from outrider.testing._simulator.context import Refused, as_object
+from outrider.testing._simulator.context import Refused, as_object, present
 from outrider.wire import JsonObject
 
 if TYPE_CHECKING:
     from anyio.abc import TaskStatus
 
-    from outrider.testing._simulator.context import RunContext, ToolCall
+    from outrider.testing._simulator.context import ToolCall
+    from outrider.testing._simulator.run import Run
 
-__all__ = ["HookAnswer", "Hooks", "Verdict", "combine", "read_answer"]
 
 _INVALID: Final = "the SDK host replied with an error or an invalid answer"
 _FORM: Final = (
@@ -51,7 +50,8 @@ _SPECIFIC_TYPES: Final[dict[str, type]] = {
     "suppressOriginalPrompt": bool,
 }
 _TOOL_EVENTS: Final = frozenset({"PreToolUse", "PostToolUse", "PostToolUseFailure"})
-"""Their notices are written with the tool's result, by whoever writes that."""
+_TOLD_LATER: Final = _TOOL_EVENTS | {"UserPromptSubmit"}
+"""Their notices are written with the tool's result, or when the turn has begun, by whoever writes that."""
 _WITH_EFFORT: Final = _TOOL_EVENTS | {
     "PermissionRequest",
     "PostToolBatch",
@@ -63,7 +63,7 @@ _WITH_MODE: Final = (_WITH_EFFORT - {"StopFailure"}) | {"UserPromptExpansion", "
 _NAMES: Final = re.compile(r"[A-Za-z0-9_|, -]+")
 
 
-class HookAnswer(msgspec.Struct, frozen=True, kw_only=True):
+class _Answer(msgspec.Struct, frozen=True, kw_only=True):
     """What one callback came to."""
 
     output: JsonObject = {}
@@ -110,41 +110,29 @@ class Verdict(msgspec.Struct, kw_only=True):
     """There is no host any more that could answer."""
 
 
-def read_answer(event: str, answer: object) -> HookAnswer:
+def _read_answer(event: str, answer: JsonObject) -> _Answer:
     """Check an answer. One that is not valid is a failure."""
-    if not isinstance(answer, dict):
-        return HookAnswer(failure="ZodError: expected an object")
-    output = cast("JsonObject", answer)
-    if output.get("async") is True:
-        return HookAnswer(output=output)
-    specific = as_object(output.get("hookSpecificOutput"))
+    if answer.get("async") is True:
+        return _Answer(output=answer)
+    specific = as_object(answer.get("hookSpecificOutput"))
     wrong = [
         name
-        for value, types in ((output, _TYPES), (specific, _SPECIFIC_TYPES))
+        for value, types in ((answer, _TYPES), (specific, _SPECIFIC_TYPES))
         for name, kind in types.items()
         if name in value and not isinstance(value[name], kind)
     ]
     if specific.get("permissionDecision", "allow") not in _DECISIONS:
         wrong.append("permissionDecision")
-    if output.get("decision", "block") not in _LEGACY:
+    if answer.get("decision", "block") not in _LEGACY:
         wrong.append("decision")
     if wrong:
-        return HookAnswer(failure=f"ZodError: invalid {', '.join(wrong)}")
+        return _Answer(failure=f"ZodError: invalid {', '.join(wrong)}")
     named = specific.get("hookEventName", event)
-    return HookAnswer(output=output, other_event=str(named) if named != event else None)
-
-
-def combine(event: str, subject: str | None, fields: JsonObject, answers: Sequence[HookAnswer]) -> Verdict:
-    """What the answers, in the order of the callbacks, come to."""
-    label = f"{event}:{subject}" if subject and "tool_name" in fields else event
-    sum_ = _Sum(event, label, str(fields.get("prompt", "")))
-    for answer in answers:
-        sum_.add(answer)
-    return sum_.verdict()
+    return _Answer(output=answer, other_event=str(named) if named != event else None)
 
 
 class _Sum:
-    """The answers so far."""
+    """What the answers of an event come to, in the order of the callbacks."""
 
     def __init__(self, event: str, label: str, prompt: str) -> None:
         self._event, self._label, self._prompt = event, label, prompt
@@ -153,51 +141,40 @@ class _Sum:
         self._no_verdict: str | None = None
         self._hides_prompt = False
 
-    def add(self, answer: HookAnswer) -> None:
-        if answer.waited is not None:
-            self._timed_out(answer.waited)
-        elif answer.failure is not None:
-            self._failed(answer)
-        elif answer.other_event is not None:
-            self._misnamed(answer)
-        else:
-            self._answered(answer.output)
-
-    def _timed_out(self, seconds: float) -> None:
-        if self._event == "PreToolUse":
-            self._made.failure = (
-                "PreToolUse hook did not respond before its timeout (host client may be unreachable). The"
-                " tool call was not executed."
-            )
-        elif self._event == "UserPromptSubmit":
-            self._made.blocked = f"UserPromptSubmit hook callback timed out after {seconds * 1000:.0f}ms"
-            self._no_verdict = "callback_timed_out"
-        elif self._event == "Stop":
-            self._message("The app driving this session didn't respond, so this turn ended without it.")
-
-    def _failed(self, answer: HookAnswer) -> None:
+    def add(self, answer: _Answer) -> None:
+        made, event = self._made, self._event
         if answer.is_gone:
-            self._made.is_gone = True
-        elif self._event == "Stop":
-            self._notice(frames.stop_hook_error("Stop"))
-        elif answer.is_blocking:
-            self._block(
-                '[callback]: failed; blocking because onFailure is "block"\n'
-                f"Hook callback {answer.callback} failed: {_INVALID}."
-            )
-            self._no_verdict = "hook_failed"
-
-    def _misnamed(self, answer: HookAnswer) -> None:
-        if self._event == "PreToolUse":
-            self._made.failure = (
-                "PreToolUse hook failed with an unexpected error. The tool call was not executed."
-            )
-        elif self._event == "Stop":
+            made.is_gone = True
+        elif answer.waited is not None:
+            if event == "PreToolUse":
+                made.failure = (
+                    "PreToolUse hook did not respond before its timeout (host client may be unreachable). The"
+                    " tool call was not executed."
+                )
+            elif event == "UserPromptSubmit":
+                made.blocked = f"UserPromptSubmit hook callback timed out after {answer.waited * 1000:.0f}ms"
+                self._no_verdict = "callback_timed_out"
+            elif event == "Stop":
+                self._message("The app driving this session didn't respond, so this turn ended without it.")
+        elif answer.failure is not None:
+            if event == "Stop":
+                made.notices += (frames.stop_hook_error("Stop"),)
+            elif answer.is_blocking:
+                self._block(
+                    '[callback]: failed; blocking because onFailure is "block"\n'
+                    f"Hook callback {answer.callback} failed: {_INVALID}."
+                )
+                self._no_verdict = "hook_failed"
+        elif answer.other_event is None:
+            self._answered(answer.output)
+        elif event == "PreToolUse":
+            made.failure = "PreToolUse hook failed with an unexpected error. The tool call was not executed."
+        elif event == "Stop":
             text = (
                 f"Stop hook failed: Hook returned incorrect event name: expected 'Stop' but got"
                 f" '{answer.other_event}'. Full stdout: {json.dumps(answer.output, indent=2)}"
             )
-            self._notice(frames.informational(text, "warning"))
+            made.notices += (frames.informational(text, "warning"),)
 
     def _answered(self, output: JsonObject) -> None:
         made, specific = self._made, as_object(output.get("hookSpecificOutput"))
@@ -218,9 +195,8 @@ class _Sum:
         made.updated_input = specific.get("updatedInput", made.updated_input)
         for name in ("updatedMCPToolOutput", "updatedToolOutput"):
             made.updated_output = specific.get(name, made.updated_output)
-        if specific.get("additionalContext"):
-            context = str(specific["additionalContext"])
-            made.additional_context += (context,)
+        if context := specific.get("additionalContext"):
+            made.additional_context += (str(context),)
             made.reminders += (f"{self._label} hook additional context: {context}",)
         made.session_title = specific.get("sessionTitle", made.session_title)
         self._hides_prompt |= specific.get("suppressOriginalPrompt") is True
@@ -233,18 +209,12 @@ class _Sum:
         self._made.reminders += (f'{self._label} hook blocking error from command: "callback": {reason}',)
 
     def _message(self, text: str) -> None:
-        self._notice(frames.informational(f"{self._label} says: {text}", "notice"))
-
-    def _notice(self, frame: JsonObject) -> None:
-        self._made.notices += (frame,)
+        self._made.notices += (frames.informational(f"{self._label} says: {text}", "notice"),)
 
     def verdict(self) -> Verdict:
         made = self._made
-        for strongest in _DECISIONS:
-            given = next((each for each in self._given if each[0] == strongest), None)
-            if given is not None:
-                made.decision, made.reason = given
-                break
+        if self._given:
+            made.decision, made.reason = min(self._given, key=lambda each: _DECISIONS.index(each[0]))
         if self._event == "UserPromptSubmit":
             self._refuse_prompt()
         return made
@@ -262,8 +232,7 @@ class _Sum:
                 outcome = {"kind": "blocked_by_hook", "prompt_kept": False, "reason": made.blocked}
         elif (stop := made.stop_reason) is not None:
             text = f"Operation stopped by hook: {stop}" if stop else "Operation stopped by hook"
-            outcome = {"kind": "stopped_by_hook", "prompt_kept": True}
-            outcome |= {"reason": stop} if stop else {}
+            outcome = {"kind": "stopped_by_hook", "prompt_kept": True, **present(reason=stop or None)}
             made.prompt_kept = True
         else:
             return
@@ -289,7 +258,7 @@ class _Matcher(
 class Hooks:
     """The hooks of one run."""
 
-    def __init__(self, run: RunContext) -> None:
+    def __init__(self, run: Run) -> None:
         self._run = run
         self._matchers: dict[str, list[_Matcher]] = {}
         self.prompt_id: str | None = str(uuid4())
@@ -325,8 +294,8 @@ class Hooks:
         """Ask each callback that matches, all at once, and wait for the answers.
 
         `subject` is what matchers look at; unset, it is the tool of the call, if there is one. What the
-        program tells of the answers is written, but for `PreToolUse`, `PostToolUse` and `PostToolUseFailure`,
-        where it is in `notices`.
+        program tells of the answers is written, but for events about tools and prompts, where it is in
+        `notices`.
         """
         if call is not None:
             subject, tool_use_id = subject or call.name, tool_use_id or call.id
@@ -342,7 +311,7 @@ class Hooks:
         if not due or (is_continued and self.is_late):
             return Verdict()
         request: JsonObject = {"input": self._input(event, fields, call), "tool_use_id": tool_use_id}
-        answers: dict[int, HookAnswer] = {}
+        answers: dict[int, _Answer] = {}
 
         async def put(at: int, *, task_status: TaskStatus[None]) -> None:
             # Started here, so that the requests go out in order.
@@ -353,26 +322,33 @@ class Hooks:
         async with anyio.create_task_group() as tasks:
             for at in range(len(due)):
                 await tasks.start(put, at)
-        verdict = combine(event, subject, fields, [answers[at] for at in sorted(answers)])
+        label = f"{event}:{subject}" if subject and "tool_name" in fields else event
+        total = _Sum(event, label, str(fields.get("prompt", "")))
+        for at in sorted(answers):
+            total.add(answers[at])
+        verdict = total.verdict()
         if is_continued and verdict.decision != "deny":
-            self._run.say(frames.attachment(_success(event, tool_use_id)))
-        if event not in _TOOL_EVENTS:
+            # Told only where a session goes on with a deferred call.
+            told: JsonObject = {"type": "hook_success", "hookName": f"{event}:Callback"}
+            told |= {"toolUseID": tool_use_id, "hookEvent": event, "content": "", "command": "callback"}
+            self._run.say(frames.attachment(told))
+        if event not in _TOLD_LATER:
             for notice in verdict.notices:
                 self._run.say(notice)
             verdict.notices = ()
         return verdict
 
-    async def _ask(self, event: str, request: JsonObject, matcher: _Matcher) -> HookAnswer:
+    async def _ask(self, event: str, request: JsonObject, matcher: _Matcher) -> _Answer:
         callback = str(request["callback_id"])
         with anyio.move_on_after(matcher.timeout):
             try:
-                made = read_answer(event, await self._run.ask("hook_callback", request))
+                made = _read_answer(event, await self._run.ask("hook_callback", request))
             except Refused as refusal:
-                made = HookAnswer(failure=str(refusal), is_gone=refusal.is_gone)
+                made = _Answer(failure=str(refusal), is_gone=refusal.is_gone)
             if made.failure is not None and not made.is_gone:
                 self._complain(event, callback, matcher, made.failure)
             return msgspec.structs.replace(made, callback=callback, is_blocking=matcher.is_blocking)
-        return HookAnswer(callback=callback, waited=matcher.timeout)
+        return _Answer(callback=callback, waited=matcher.timeout)
 
     def _complain(self, event: str, callback: str, matcher: _Matcher, failure: str) -> None:
         self._run.complain(f"Error in hook callback {callback}: {failure}")
@@ -385,13 +361,8 @@ class Hooks:
 
     def _input(self, event: str, fields: JsonObject, call: ToolCall | None) -> JsonObject:
         run = self._run
-        made: JsonObject = {
-            "session_id": run.session_id,
-            "transcript_path": str(run.transcript_path),
-            "cwd": str(run.cwd),
-        }
-        if self.prompt_id is not None:
-            made["prompt_id"] = self.prompt_id
+        made: JsonObject = {"session_id": run.session_id, "transcript_path": str(run.transcript_path)}
+        made |= {"cwd": str(run.cwd), **present(prompt_id=self.prompt_id)}
         if event in _WITH_MODE:
             made["permission_mode"] = run.permission_mode
         if call is not None and call.agent_id is not None:
@@ -399,18 +370,6 @@ class Hooks:
         if event in _WITH_EFFORT:
             made["effort"] = {"level": run.invocation.effort or "medium"}
         return {**made, "hook_event_name": event, **fields}
-
-
-def _success(event: str, tool_use_id: str) -> JsonObject:
-    """What the program says of a hook only where a session goes on with a deferred call."""
-    return {
-        "type": "hook_success",
-        "hookName": f"{event}:Callback",
-        "toolUseID": tool_use_id,
-        "hookEvent": event,
-        "content": "",
-        "command": "callback",
-    }
 
 
 def _matches(pattern: str | None, subject: str | None) -> bool:

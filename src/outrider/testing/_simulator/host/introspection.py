@@ -1,7 +1,4 @@
-"""Owns what a run says of itself, and what it has to offer: `init`, the answer to `initialize`, usage.
-
-Does not change anything.
-"""
+"""What a run says of itself, and what it has to offer: `init`, the answer to `initialize`, usage."""
 
 from __future__ import annotations
 
@@ -17,7 +14,6 @@ from outrider.wire import JsonObject
 if TYPE_CHECKING:
     from outrider.testing._simulator.run import Run
 
-__all__ = ["Introspection"]
 
 _WINDOW: Final = 1_000_000
 _BUFFER: Final = 33_000
@@ -155,30 +151,18 @@ class Introspection:
             "Messages": _tokens(run.messages),
         }
         total = sum(sizes.values())
-        kinds = {"Autocompact buffer": "buffer", "Free space": "free"}
-        sizes |= {"Autocompact buffer": _BUFFER, "Free space": _WINDOW - _BUFFER - total}
         categories = [
-            {
-                "id": name.lower().replace(" ", "_"),
-                "name": name,
-                "tokens": size,
-                "color": "inactive",
-                "kind": kinds.get(name, "used"),
-            }
-            for name, size in sizes.items()
+            {"id": name.lower().replace(" ", "_"), "name": name, "tokens": size}
+            | {"color": "inactive", "kind": "free" if name == "Free space" else "used"}
+            for name, size in (sizes | {"Free space": _WINDOW - total}).items()
         ]
         names = [
             {"name": spec.name, "serverName": spec.name.split("__")[1], "tokens": _tokens(spec.input_schema)}
             for spec in servers
         ]
-        nothing = ("toolCallTokens", "toolResultTokens", "attachmentTokens", "redirectedContextTokens")
-        breakdown: JsonObject = {
-            **dict.fromkeys((*nothing, "unattributedTokens"), 0),
-            "assistantMessageTokens": _tokens([each for each in run.messages if each["role"] == "assistant"]),
-            "userMessageTokens": _tokens([each for each in run.messages if each["role"] == "user"]),
-            "toolCallsByType": [],
-            "attachmentsByType": [],
-        }
+        counted = {f"{role}MessageTokens": 0 for role in ("assistant", "user")}
+        for message in run.messages:
+            counted[f"{message['role']}MessageTokens"] += _tokens(message)
         return {
             "categories": categories,
             "totalTokens": total,
@@ -193,15 +177,10 @@ class Introspection:
             "mcpInstructions": [],
             "agents": [],
             "slashCommands": {"totalCommands": len(frames.COMMANDS), "includedCommands": 0, "tokens": 0},
-            "skills": {
-                "totalSkills": len(frames.SKILLS),
-                "includedSkills": 0,
-                "tokens": 0,
-                "skillFrontmatter": [],
-            },
+            "skills": {"totalSkills": 0, "includedSkills": 0, "tokens": 0, "skillFrontmatter": []},
             "autoCompactThreshold": _WINDOW - _BUFFER,
             "isAutoCompactEnabled": True,
-            "messageBreakdown": breakdown,
+            "messageBreakdown": {**counted, "toolCallsByType": [], "attachmentsByType": []},
             "apiUsage": None if run.meter.last is None else run.meter.last.counts(),
         }
 

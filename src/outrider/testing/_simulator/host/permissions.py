@@ -1,4 +1,4 @@
-"""Owns whether a call of a tool may run: hooks, rules, mode and the question to the host, in that order.
+"""Whether a call of a tool may run: hooks, rules, mode and the question to the host, in that order.
 
 Rules count by the plain name of a tool, and for Bash by the text of the command or its beginning. A rule that
 says more makes the tool one that is asked about.
@@ -11,19 +11,18 @@ import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import anyio
 import msgspec
 
 from outrider.testing._simulator.context import (
     Refused,
-    RunContext,
     ToolCall,
-    ToolSpec,
     as_list,
     as_object,
     covers_tool,
+    present,
     wrong_input,
 )
 from outrider.testing._simulator.tools.mcp import shown_name
@@ -33,9 +32,8 @@ if TYPE_CHECKING:
     from anyio.abc import TaskStatus
 
     from outrider.testing._simulator.host.hooks import Hooks, Verdict
-    from outrider.testing._simulator.tools.mcp import McpServers
+    from outrider.testing._simulator.run import Run
 
-__all__ = ["Decision", "ModeRefused", "Permissions"]
 
 MODES: Final = ("acceptEdits", "auto", "bypassPermissions", "default", "dontAsk", "plan")
 
@@ -86,7 +84,6 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """Why a call is denied, for the model."""
     detail: str = ""
     """`tool_use_result` of a denial."""
-    source: str = "config"
     meta: JsonObject | None = None
     """The entry of `tool_result_meta`; None if the program writes none."""
     interrupt: bool = False
@@ -159,20 +156,14 @@ def _read_rule(behavior: str, text: str, source: str) -> _Rule:
     return _Rule(behavior, name, rest.removesuffix(")") if bracket else None, source)
 
 
-class _Context(RunContext, Protocol):
-    mcp: McpServers
-
-    def offered(self) -> list[ToolSpec]: ...
-
-
 class Permissions:
     """The rules and the mode of one run, and the questions to its host."""
 
-    def __init__(self, run: _Context, hooks: Hooks) -> None:
+    def __init__(self, run: Run, hooks: Hooks) -> None:
         self._run, self._hooks = run, hooks
         self._rules: list[_Rule] = []
-        self.folders: list[Path] = [run.cwd]
-        """Where the run may work."""
+        self._folders: list[Path] = []
+        """Where the run may work, beside its own folder."""
         self.mode_before_plan = "default"
         self.denials: list[JsonObject] = []
         """`permission_denials` of the next result, which empties it."""
@@ -181,7 +172,8 @@ class Permissions:
         mode = given.get("defaultMode")
         self.settings_mode: str | None = mode if isinstance(mode, str) else None
         """The mode that settings begin with, if the command line names none."""
-        self._add_folders([*found.add_dirs, *map(str, as_list(given.get("additionalDirectories")))])
+        more = map(str, as_list(given.get("additionalDirectories")))
+        self.apply([{"type": "addDirectories", "directories": [*found.add_dirs, *more]}])
         own: JsonObject = {"allow": list(found.allowed_tools), "deny": list(found.disallowed_tools)}
         self.add_rules(own, "cliArg")
         self.add_rules(given, "flagSettings")
@@ -209,8 +201,16 @@ class Permissions:
         )
 
     async def _decide(self, call: ToolCall, given: JsonObject, verdict: Verdict) -> Decision:
-        if (refused := self._refused_by_hook(call, given, verdict)) is not None:
-            return refused
+        if verdict.is_gone:
+            meta = _meta(call.id, None, kind="cancelled")
+            return Decision(is_allowed=False, message=_CANCELLED, detail=_CANCELLED, meta=meta)
+        if verdict.failure is not None:
+            return Decision(is_allowed=False, message=verdict.failure, detail=f"Error: {verdict.failure}")
+        if verdict.decision == "defer":
+            return Decision(is_allowed=False, deferred=True)
+        if verdict.decision == "deny":
+            text = f"PreToolUse:{call.name} hook error: {verdict.reason or 'Blocked by hook'}"
+            return self._denied(call, given, text, "hook", "hook")
         if verdict.updated_input is not None:
             if (wrong := self._wrong(call.name, verdict.updated_input)) is not None:
                 text = (
@@ -233,30 +233,14 @@ class Permissions:
         is_approved = verdict.decision == "allow" and (not is_question or verdict.updated_input is not None)
         # Rules are above hooks, the mode is not.
         if is_approved and not by_rule and (is_question or not found.is_forced):
-            meta = _meta(call.id, "accept", "hook", "hook")
-            return Decision(is_allowed=True, input=call.input, source="hook", meta=meta)
+            return _allowed(call, "hook", "hook")
         if found.behavior == "deny":
             if not is_approved:
                 self._say_denied(call, found)
             return self._denied(call, given, found.message, "config", found.reason_type)
         if found.behavior == "allow":
-            meta = _meta(call.id, "accept", found.source, found.reason_type)
-            return Decision(is_allowed=True, input=call.input, source=found.source, meta=meta)
+            return _allowed(call, found.source, found.reason_type)
         return await self._ask(call, given, found)
-
-    def _refused_by_hook(self, call: ToolCall, given: JsonObject, verdict: Verdict) -> Decision | None:
-        if verdict.is_gone:
-            meta = _meta(call.id, None, kind="cancelled")
-            return Decision(is_allowed=False, message=_CANCELLED, detail=_CANCELLED, source="hook", meta=meta)
-        if verdict.failure is not None:
-            detail = f"Error: {verdict.failure}"
-            return Decision(is_allowed=False, message=verdict.failure, detail=detail, source="hook")
-        if verdict.decision == "defer":
-            return Decision(is_allowed=False, source="hook", deferred=True)
-        if verdict.decision == "deny":
-            text = f"PreToolUse:{call.name} hook error: {verdict.reason or 'Blocked by hook'}"
-            return self._denied(call, given, text, "hook", "hook")
-        return None
 
     def _denied(
         self,
@@ -269,22 +253,15 @@ class Permissions:
     ) -> Decision:
         self._note_denial(call, given)
         meta = _meta(call.id, "reject", source, reason_type, kind)
-        return Decision(
-            is_allowed=False, message=message, detail=f"Error: {message}", source=source, meta=meta
-        )
+        return Decision(is_allowed=False, message=message, detail=f"Error: {message}", meta=meta)
 
     def _note_denial(self, call: ToolCall, given: JsonObject) -> None:
         self.denials.append({"tool_name": call.name, "tool_use_id": call.id, "tool_input": given})
 
     def _say_denied(self, call: ToolCall, found: _Judgement) -> None:
-        frame: JsonObject = {
-            "type": "system",
-            "subtype": "permission_denied",
-            "tool_name": call.name,
-            "tool_use_id": call.id,
-        }
-        more = {"decision_reason_type": found.reason_type, "decision_reason": found.reason}
-        frame |= {name: value for name, value in more.items() if value is not None}
+        frame: JsonObject = {"type": "system", "subtype": "permission_denied", "tool_name": call.name}
+        frame["tool_use_id"] = call.id
+        frame |= present(decision_reason_type=found.reason_type, decision_reason=found.reason)
         self._run.say({**frame, "message": found.message})
 
     def _wrong(self, name: str, given: JsonObject) -> str | None:
@@ -295,8 +272,7 @@ class Permissions:
 
     def _judge(self, call: ToolCall) -> _Judgement:
         name, mode = call.name, self._run.permission_mode
-        denied = next((rule for rule in self._rules if rule.behavior == "deny" and rule.covers(call)), None)
-        if denied is not None:
+        if (denied := self._covering("deny", call)) is not None:
             of = "" if denied.content in (None, "*") else f" with command {call.input.get('command')}"
             text = f"Permission to use {name}{of} has been denied."
             return _Judgement(behavior="deny", message=text, reason_type="rule")
@@ -309,8 +285,12 @@ class Permissions:
         )
         return _Judgement(behavior="deny", message=text, reason_type="mode")
 
+    def _covering(self, behavior: str, call: ToolCall) -> _Rule | None:
+        rules = (rule for rule in self._rules if rule.behavior == behavior)
+        return next((rule for rule in rules if rule.covers(call)), None)
+
     def _judge_unbarred(self, call: ToolCall, mode: str) -> _Judgement:
-        name = call.name
+        name, path = call.name, self._shown(call).get("file_path")
         request = f"Claude requested permissions to use {name}, but you haven't granted it yet."
         for rule in self._rules:
             is_open = rule.content not in (None, "*") and rule.tool == name and name != "Bash"
@@ -322,44 +302,35 @@ class Permissions:
                 return _ask(message=request, is_forced=True, fields=fields)
         if name in _QUESTIONS:
             return _ask(message=request, is_forced=True)
-        policy = self._run.mcp.policy(name) if name.startswith("mcp__") else None
+        is_edit, is_server = name in _EDITS, name.startswith("mcp__")
+        policy = self._run.mcp.policy(name) if is_server else None
         if mode == "bypassPermissions" and policy != "always_ask":
             return _Judgement(behavior="allow", reason_type="mode")
-        is_edit = name in _EDITS
         if is_edit and mode == "plan":
-            path = self._shown(call).get("file_path")
             return _ask(message=f"Cannot write to {path} while in plan mode.", reason_type="mode")
-        allowed = next((rule for rule in self._rules if rule.behavior == "allow" and rule.covers(call)), None)
-        if allowed is not None:
+        if (allowed := self._covering("allow", call)) is not None:
             source = "user_temporary" if allowed.source == "session" else "config"
             return _Judgement(behavior="allow", reason_type="rule", source=source)
+        if is_edit and mode == "acceptEdits":
+            return _Judgement(behavior="allow", reason_type="mode")
         if is_edit:
-            if mode == "acceptEdits":
-                return _Judgement(behavior="allow", reason_type="mode")
             change: JsonObject = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
-            path = self._shown(call).get("file_path")
             text = f"Claude requested permissions to write to {path}, but you haven't granted it yet."
             fields = {"permission_suggestions": [change], "server_policy_ask_only": True}
             return _ask(message=text, fields=fields)
         if name == "Bash":
             return _judge_command(str(call.input.get("command", "")))
-        if name.startswith("mcp__"):
-            return self._judge_server(name, policy, request)
-        if name in _WEB:
-            return _ask(message=request, fields={"permission_suggestions": [_suggest(name)]})
-        return _Judgement(behavior="allow", reason_type="mode" if name == "Read" else None)
-
-    def _judge_server(self, name: str, policy: str | None, request: str) -> _Judgement:
         if policy == "always_allow":
             return _Judgement(behavior="allow", reason_type="rule")
         if policy == "always_ask":
-            fields: JsonObject = {
-                "decision_reason_rule_source": "mcpServerPolicy",
-                "server_policy_ask_only": True,
-            }
+            fields = {"decision_reason_rule_source": "mcpServerPolicy", "server_policy_ask_only": True}
             return _ask(message=request, reason_type="rule", is_forced=True, fields=fields)
-        suggestions: JsonObject = {"permission_suggestions": [_suggest(name)]}
-        return _ask(message=request, fields={**suggestions, "server_policy_ask_only": True})
+        if is_server or name in _WEB:
+            fields = {"permission_suggestions": [_suggest(name)]}
+            return _ask(
+                message=request, fields=fields | ({"server_policy_ask_only": True} if is_server else {})
+            )
+        return _Judgement(behavior="allow", reason_type="mode" if name == "Read" else None)
 
     # Asking.
 
@@ -382,24 +353,20 @@ class Permissions:
                 f" {wrong}\nThe input from the model was valid; what a canUseTool callback, a"
                 " PermissionRequest hook or a permission-prompt tool makes of it has to be, too."
             )
-            source = "permission_updated_input_invalid"
             return Decision(
                 is_allowed=False,
                 message=f"<tool_use_error>{text}</tool_use_error>",
                 detail=f"InputValidationError: permission handler updatedInput failed schema for {call.name}",
-                source=source,
-                meta=_meta(call.id, "reject", source),
+                meta=_meta(call.id, "reject", "permission_updated_input_invalid"),
             )
-        source, kind = ("hook", "hook") if answer.by_hook else ("user_temporary", None)
-        allowed = call.input
         if changed is not None:
             # What was not changed is as the model wrote it: a path, for one, is shown as a whole.
             allowed = {
                 name: call.input[name] if name in call.input and value == given.get(name) else value
                 for name, value in changed.items()
             }
-        meta = _meta(call.id, "accept", source, kind)
-        return Decision(is_allowed=True, input=allowed, source=source, meta=meta)
+            call = msgspec.structs.replace(call, input=allowed)
+        return _allowed(call, *(("hook", "hook") if answer.by_hook else ("user_temporary", None)))
 
     def _rejected(self, answer: _Answer, call: ToolCall, given: JsonObject) -> Decision:
         if not answer.interrupt:
@@ -411,7 +378,6 @@ class Permissions:
             is_allowed=False,
             message=_REJECTED,
             detail="User rejected tool use",
-            source="hook" if answer.by_hook else "user_reject",
             interrupt=True,
             meta=_meta(call.id, None, kind="user-rejected"),
         )
@@ -421,9 +387,7 @@ class Permissions:
             self._say_denied(call, ask)
             return self._denied(call, given, ask.message, "config", kind="user-rejected")
         reason = "no approval surface in this session; permission request denied automatically"
-        found = _Judgement(
-            behavior="deny", message=_NOBODY + ask.message, reason=reason, reason_type="asyncAgent"
-        )
+        found = _ask(message=_NOBODY + ask.message, reason=reason, reason_type="asyncAgent")
         self._say_denied(call, found)
         return self._denied(call, given, found.message, "config", found.reason_type)
 
@@ -505,21 +469,15 @@ class Permissions:
 
     def _question(self, call: ToolCall, given: JsonObject, ask: _Judgement) -> JsonObject:
         """The fields of `can_use_tool`, in the program's order."""
-        made: JsonObject = {"tool_name": call.name, "display_name": call.name, "input": given}
-        if (server := self._run.mcp.server_of(call.name)) is not None:
-            shown = shown_name(call.name.split("__", 2)[-1])
-            made = {"tool_name": call.name, "mcp_server": server, "display_name": shown, "input": given}
-        if (about := self._about(call, given)) is not None:
-            made["description"] = about
-        made |= ask.fields
-        more = {"decision_reason": ask.reason, "decision_reason_type": ask.reason_type}
-        made |= {name: value for name, value in more.items() if value is not None}
+        server = self._run.mcp.server_of(call.name)
+        shown = call.name if server is None else shown_name(call.name.split("__", 2)[-1])
+        made: JsonObject = {"tool_name": call.name, **present(mcp_server=server), "display_name": shown}
+        made |= {"input": given, **present(description=self._about(call, given)), **ask.fields}
+        made |= present(decision_reason=ask.reason, decision_reason_type=ask.reason_type)
         made["tool_use_id"] = call.id
-        if call.agent_id is not None:
-            made["agent_id"] = call.agent_id
-        if call.name in _QUESTIONS:
-            made["requires_user_interaction"] = True
-        return made
+        return made | present(
+            agent_id=call.agent_id, requires_user_interaction=True if call.name in _QUESTIONS else None
+        )
 
     def _about(self, call: ToolCall, given: JsonObject) -> str | None:
         """The line that tells a user what the call is about."""
@@ -540,13 +498,16 @@ class Permissions:
 
     # Changing.
 
-    def set_mode(self, mode: str) -> None:
-        """Change the mode of the run, and tell the host. Raises `ModeRefused` if it cannot be set."""
+    def set_mode(self, mode: str) -> JsonObject | None:
+        """Change the mode of the run; gives the frame that tells the host, if it is another mode.
+
+        Raises `ModeRefused` if it cannot be set.
+        """
         if mode not in (*MODES, "manual"):
             raise ModeRefused(
                 f"Cannot set permission mode: must be one of {', '.join(MODES)}", "invalid_mode"
             )
-        mode, found, before = "default" if mode == "manual" else mode, self._run.invocation, None
+        mode, found = "default" if mode == "manual" else mode, self._run.invocation
         is_launched = found.permission_mode == mode or found.dangerously_skip_permissions
         if mode == "bypassPermissions" and not (is_launched or found.allow_dangerously_skip_permissions):
             text = (
@@ -556,47 +517,49 @@ class Permissions:
             raise ModeRefused(text, "bypass_not_launched")
         before = self._run.permission_mode
         if mode == before:
-            return
+            return None
         if mode == "plan":
             self.mode_before_plan = before
         self._run.permission_mode = mode
-        self._run.say({"type": "system", "subtype": "status", "status": None, "permissionMode": mode})
+        return {"type": "system", "subtype": "status", "status": None, "permissionMode": mode}
+
+    def change_mode(self, mode: str) -> None:
+        """Change the mode and tell the host; one that cannot be set is complained of."""
+        try:
+            if (frame := self.set_mode(mode)) is not None:
+                self._run.say(frame)
+        except ModeRefused as refusal:
+            self._run.complain(str(refusal))
 
     def add_rules(self, given: JsonObject, source: str) -> None:
         """Take the rules of an object with `allow`, `deny` and `ask`."""
         for behavior in ("allow", "deny", "ask"):
             self._rules += [_read_rule(behavior, str(text), source) for text in as_list(given.get(behavior))]
 
-    def _add_folders(self, folders: Sequence[str]) -> None:
-        self.folders += [Path(self._run.cwd, folder).resolve() for folder in folders]
-
     def apply(self, updates: Sequence[JsonObject]) -> None:
         """Take up changes that came with an answer. They last for the run; no settings file is written."""
         for update in updates:
             source = str(update.get("destination", "session"))
             behavior = str(update.get("behavior", "allow"))
-            folders = [str(folder) for folder in as_list(update.get("directories"))]
+            folders = [
+                Path(self._run.cwd, str(folder)).resolve() for folder in as_list(update.get("directories"))
+            ]
             rules = [
                 _Rule(behavior, str(rule.get("toolName")), rule.get("ruleContent"), source)
-                for rule in cast("list[JsonObject]", update.get("rules") or [])
+                for rule in map(as_object, as_list(update.get("rules")))
             ]
             match update.get("type"):
                 case "setMode":
-                    try:
-                        self.set_mode(str(update.get("mode")))
-                    except ModeRefused as refusal:
-                        self._run.complain(str(refusal))
+                    self.change_mode(str(update.get("mode")))
                 case "addDirectories":
-                    self._add_folders(folders)
+                    self._folders += folders
                 case "removeDirectories":
-                    gone = {Path(self._run.cwd, folder).resolve() for folder in folders}
-                    self.folders = [folder for folder in self.folders if folder not in gone]
+                    self._folders = [folder for folder in self._folders if folder not in folders]
                 case "removeRules":
                     self._rules = [rule for rule in self._rules if rule not in rules]
                 case "replaceRules":
-                    kept = [
-                        rule for rule in self._rules if (rule.behavior, rule.source) != (behavior, source)
-                    ]
+                    replaced = (behavior, source)
+                    kept = [rule for rule in self._rules if (rule.behavior, rule.source) != replaced]
                     self._rules = kept + rules
                 case "addRules":
                     self._rules += rules
@@ -611,11 +574,15 @@ class Permissions:
         ]
         state: JsonObject = {
             "rules": rules,
-            "workspaceDirectories": [str(folder) for folder in self.folders if folder != self._run.cwd],
+            "workspaceDirectories": [str(folder) for folder in self._folders],
             "originalCwd": str(self._run.cwd),
             "managedOnly": False,
         }
         return {"state": state}
+
+
+def _allowed(call: ToolCall, source: str, reason_type: str | None) -> Decision:
+    return Decision(is_allowed=True, input=call.input, meta=_meta(call.id, "accept", source, reason_type))
 
 
 def _judge_command(command: str) -> _Judgement:
@@ -634,13 +601,10 @@ def _meta(
     id: str, decision: str | None, source: str = "", reason_type: str | None = None, kind: str | None = None
 ) -> JsonObject:
     """The entry of `tool_result_meta` for a call. Without a decision, nobody came to one."""
-    made: JsonObject = (
-        {"id": id} if kind in (None, "") or decision == "accept" else {"id": id, "non_execution_kind": kind}
-    )
+    made: JsonObject = {"id": id} if kind is None else {"id": id, "non_execution_kind": kind}
     if decision is not None:
-        made["permission_decision"] = {"decision": decision, "source": source}
-        if reason_type is not None:
-            made["permission_decision"]["reason_type"] = reason_type
+        named: JsonObject = {"decision": decision, "source": source}
+        made["permission_decision"] = named | present(reason_type=reason_type)
     return made
 
 

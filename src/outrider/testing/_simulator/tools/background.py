@@ -1,6 +1,7 @@
-"""Owns the tool `Bash`, and what goes on beside a turn: commands and subagents, their frames, their output.
+"""The tool `Bash`, and what goes on beside a turn: commands and subagents, their frames, their output.
 
-Commands really run. Subagents, and the turn that follows a notification, are run elsewhere.
+Commands really run, each in the folder of the session. Subagents, and the turn that follows a notification,
+are run elsewhere.
 """
 
 from __future__ import annotations
@@ -8,12 +9,10 @@ from __future__ import annotations
 import os
 import re
 import secrets
-import shlex
 import shutil
 import signal
 import string
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,19 +21,18 @@ from typing import TYPE_CHECKING, Final
 import anyio
 import msgspec
 
-from outrider.testing._simulator.context import Outcome, RunContext, ToolCall, ToolFailed
+from outrider.testing._simulator.context import Outcome, ToolCall, ToolFailed
 from outrider.transcripts import project_key
 from outrider.wire import JsonObject
 
 if TYPE_CHECKING:
     from anyio.abc import Process
 
-__all__ = ["Background", "Bash", "ShellTask"]
+    from outrider.testing._simulator.run import Run
+
 
 _USUAL_LIMIT: Final = 120_000
-_HIGHEST_LIMIT: Final = 600_000
 _BACKGROUND_LIMIT: Final = 1_800_000
-_HIGHEST_BACKGROUND_LIMIT: Final = 7_200_000
 _ANNOUNCED_AFTER: Final = 3.0
 _MOST_TEXT: Final = 30_000
 _MOST_OUTPUT: Final = 1_000_000
@@ -42,9 +40,7 @@ _MARK: Final = "OUTRIDER_SIMULATED_COMMAND"
 _ALPHABET: Final = string.digits + string.ascii_lowercase
 _BY_SIGNAL: Final[dict[int, int]] = {signal.SIGTERM: 144}
 """The exit codes of commands that a signal ended, as the program tells them; 1 for the others."""
-_SILENT: Final = frozenset(
-    ["mv", "cp", "rm", "mkdir", "rmdir", "chmod", "chown", "chgrp", "touch", "ln", "cd", "export", "unset"]
-)
+_SILENT: Final = frozenset(["mv", "cp", "rm", "mkdir", "rmdir", "chmod", "touch", "ln"])
 _USAGE: Final = {"total_tokens": "subagent_tokens", "tool_uses": "tool_uses", "duration_ms": "duration_ms"}
 
 
@@ -73,21 +69,18 @@ class _Task(msgspec.Struct, kw_only=True, eq=False):
         return "local_bash" if self.subagent_type is None else "local_agent"
 
 
-class ShellTask(_Task, kw_only=True, eq=False):
+class _ShellTask(_Task, kw_only=True, eq=False):
     """A command of the tool `Bash`."""
 
     command: str
     process: Process
     output: Path
     """Where both of its streams go."""
-    cwd_file: Path
     ended: anyio.Event = msgspec.field(default_factory=anyio.Event)
     moved: anyio.Event = msgspec.field(default_factory=anyio.Event)
     """Set when a command in the foreground goes to the background."""
     code: int = 0
     """Its exit code, as the program tells it; 0 until it has ended."""
-    cwd: Path | None = None
-    """Where it went, if it succeeded."""
     has_group: bool = True
     """Whether processes of it may be there, also after its end."""
 
@@ -102,14 +95,7 @@ class ShellTask(_Task, kw_only=True, eq=False):
                 await self.process.wait()
             raise
         finally:
-            # What the program says of a command that was killed.
             self.code = code if code >= 0 else _BY_SIGNAL.get(-code, 1)
-            try:
-                where = self.cwd_file.read_text(encoding="utf-8", errors="surrogateescape").rstrip("\n")
-                self.cwd = Path(where) if where else None
-            except OSError:
-                pass
-            self.cwd_file.unlink(missing_ok=True)
             # Without members, its number may soon be that of another group.
             self._signal(0)
             self.ended.set()
@@ -125,25 +111,23 @@ class ShellTask(_Task, kw_only=True, eq=False):
         except (ProcessLookupError, PermissionError):  # the last: macOS, when only zombies are left
             self.has_group = False
 
-    def raw(self) -> bytes:
-        """What it has written so far."""
-        try:
-            return self.output.read_bytes()
-        except OSError:
-            return b""
-
     def text(self) -> str:
-        """The same, without blank lines before it and white space behind it."""
-        return re.sub(r"\A(?:[^\S\n]*\n)+", "", self.raw().decode("utf-8", "replace")).rstrip()
+        """What it has written, without blank lines before it and white space behind it, and not too long."""
+        raw = self.output.read_bytes() if self.output.exists() else b""
+        text = re.sub(r"\A(?:[^\S\n]*\n)+", "", raw.decode("utf-8", "replace")).rstrip()
+        if len(text) <= _MOST_TEXT:
+            return text
+        half = _MOST_TEXT // 2
+        return f"{text[:half]}\n\n... [{len(text) - _MOST_TEXT} characters truncated] ...\n\n{text[-half:]}"
 
 
 class Background:
     """The tasks of one run."""
 
-    def __init__(self, run: RunContext) -> None:
+    def __init__(self, run: Run) -> None:
         self._run = run
         self._tasks: dict[str, _Task] = {}
-        self._started: list[ShellTask] = []
+        self._started: list[_ShellTask] = []
         self._mark = secrets.token_hex(16)
         self._changed = anyio.Event()
         self.on_end: Callable[[str, JsonObject], None] = lambda text, origin: None
@@ -158,34 +142,78 @@ class Background:
     @property
     def has_agents(self) -> bool:
         """Whether a background subagent runs: the session is not idle until none does."""
-        return any(not isinstance(task, ShellTask) for task in self._live())
+        return any(task.subagent_type is not None for task in self._live())
 
     def _live(self) -> list[_Task]:
         return [task for task in self._tasks.values() if task.is_backgrounded and not task.is_over]
 
     # Commands.
 
-    async def open_shell(
-        self, call: ToolCall, command: str, description: str, *, cwd: Path, is_backgrounded: bool
-    ) -> ShellTask:
-        """Start a command. Nothing is told of it unless it is in the background.
+    async def run_command(self, call: ToolCall) -> Outcome:
+        """Carry out a call of `Bash`. Raises `ToolFailed`."""
+        timeout, in_background = call.input.get("timeout"), bool(call.input.get("run_in_background"))
+        limit = timeout if isinstance(timeout, int | float) and timeout > 0 else None
+        task = await self._open(call, is_backgrounded=in_background)
+        where = f"Output is being written to: {task.output}."
+        detail: JsonObject = {
+            "stdout": "",
+            "stderr": "",
+            "interrupted": False,
+            "isImage": False,
+            "noOutputExpected": task.command.partition(" ")[0] in _SILENT,
+        }
+        if in_background:
+            self._move(task, (limit or _BACKGROUND_LIMIT) / 1000)
+            content = (
+                f"Command running in background with ID: {task.id}. {where} You will be notified when it "
+                "completes. To check interim output, use Read on that file path."
+            )
+            return Outcome(content=content, detail={**detail, "backgroundTaskId": task.id})
+        limit = limit or _USUAL_LIMIT
+        try:
+            has_ended = await self._wait(task, limit / 1000)
+        except BaseException:
+            if not task.is_backgrounded:
+                with anyio.CancelScope(shield=True):
+                    task.kill()
+                    await task.ended.wait()
+                    self._end_foreground(task)
+            raise
+        text = task.text()
+        if has_ended:
+            self._end_foreground(task)
+            if task.code:
+                raise ToolFailed(f"Exit code {task.code}\n{text}".removesuffix("\n"))
+            return Outcome(
+                content=text or "(Bash completed with no output)", detail={**detail, "stdout": text}
+            )
+        detail["backgroundTaskId"] = task.id
+        if task.is_backgrounded:
+            content = (
+                f"Command was manually backgrounded by user with ID: {task.id}. {where} If it is still "
+                "running after 30m in the background, it will be stopped and you will be notified."
+            )
+            return Outcome(content=content, detail={**detail, "backgroundedByUser": True})
+        self._move(task, _BACKGROUND_LIMIT / 1000)
+        content = (
+            f"Command did not complete within its {limit / 1000:g}s timeout and was moved to the background "
+            f"(ID: {task.id}). {where} You will be notified when it completes. If it is no longer needed, "
+            "stop it with TaskStop."
+        )
+        detail |= {"stdout": text, "timedOutAfterMs": limit}
+        return Outcome(content=f"{text}\n{content}".lstrip("\n"), detail=detail)
 
-        Raises `ToolFailed` if it cannot be started.
-        """
+    async def _open(self, call: ToolCall, *, is_backgrounded: bool) -> _ShellTask:
+        """Start a command. Nothing is told of it unless it is in the background."""
         id = "b" + "".join(secrets.choice(_ALPHABET) for _ in range(8))
-        output = self.output_file(id)
-        output.parent.mkdir(parents=True, exist_ok=True)
-        number, name = tempfile.mkstemp(prefix="cwd-", dir=output.parent)
-        os.close(number)
-        process = await self._start(command, cwd, output, name)
-        task = ShellTask(
+        output, command = self.output_file(id), str(call.input["command"])
+        task = _ShellTask(
             id=id,
             call_id=call.id,
-            description=description,
+            description=str(call.input.get("description") or command),
             command=command,
-            process=process,
+            process=await self._start(command, output),
             output=output,
-            cwd_file=Path(name),
             is_backgrounded=is_backgrounded,
         )
         self._tasks[id] = task
@@ -193,14 +221,11 @@ class Background:
         self._run.tasks.start_soon(task.watch)
         return task
 
-    async def _start(self, command: str, cwd: Path, output: Path, cwd_file: str) -> Process:
-        if not hasattr(os, "killpg"):
-            raise ToolFailed(
-                "The simulated agent runs commands only where processes have groups: not on Windows."
-            )
+    async def _start(self, command: str, output: Path) -> Process:
         bash = "/bin/bash" if os.access("/bin/bash", os.X_OK) else shutil.which("bash")
         if bash is None:
             raise ToolFailed("There is no bash on this machine, which the tool Bash needs.")
+        cwd = self._run.cwd
         own = {
             "AI_AGENT": f"claude-code_{self._run.version.replace('.', '-')}_agent",
             "CLAUDECODE": "1",
@@ -212,12 +237,13 @@ class Background:
             "PWD": str(cwd),
             _MARK: self._mark,
         }
-        # Where the command went is told only if it succeeded, as in the program.
-        script = f"eval {shlex.quote(command)} < /dev/null && pwd -P >| {shlex.quote(cwd_file)}"
+        process: Process | None = None
         try:
-            with output.open("wb") as file:
-                return await anyio.open_process(
-                    [bash, "-c", script],
+            output.parent.mkdir(parents=True, exist_ok=True)
+            # Cut short, it would leave a process that nobody waits for.
+            with output.open("wb") as file, anyio.CancelScope(shield=True):
+                process = await anyio.open_process(
+                    [bash, "-c", command],
                     stdin=subprocess.DEVNULL,
                     stdout=file,
                     stderr=file,
@@ -226,27 +252,39 @@ class Background:
                     start_new_session=True,
                 )
         except OSError as error:
-            os.unlink(cwd_file)  # noqa: PTH108
-            if isinstance(error, FileNotFoundError):
-                raise ToolFailed(
-                    f'Working directory "{cwd}" no longer exists, so shell commands cannot run until it is '
-                    "restored."
-                ) from error
             raise ToolFailed(f"The shell could not be started in {cwd}: {error}") from error
+        assert process is not None
+        return process
 
-    def announce(self, task: ShellTask) -> None:
-        """Write `task_started` for a command."""
+    async def _wait(self, task: _ShellTask, limit: float) -> bool:
+        """Whether it ended before the limit, and before somebody moved it to the background."""
+        with anyio.move_on_after(limit):
+            with anyio.move_on_after(_ANNOUNCED_AFTER):
+                await task.ended.wait()
+                return True
+            self._announce(task)
+            async with anyio.create_task_group() as group:
+
+                async def cancel_after(event: anyio.Event) -> None:
+                    await event.wait()
+                    group.cancel_scope.cancel()
+
+                group.start_soon(cancel_after, task.ended)
+                group.start_soon(cancel_after, task.moved)
+        return task.ended.is_set() and not task.is_backgrounded
+
+    def _announce(self, task: _ShellTask) -> None:
         task.is_announced = True
         self._say("task_started", task, {"is_backgrounded": task.is_backgrounded, "task_type": task.kind})
 
-    def move(self, task: ShellTask, limit: float | None = None) -> None:
+    def _move(self, task: _ShellTask, limit: float | None = None) -> None:
         """Let a command go on in the background. It is stopped after `limit` seconds."""
         task.is_backgrounded = True
         self.tell_running()
         if task.is_announced:
             self._say("task_updated", task, {"patch": {"is_backgrounded": True}})
         else:
-            self.announce(task)
+            self._announce(task)
         task.moved.set()
         self._run.tasks.start_soon(self._follow, task, limit)
 
@@ -258,16 +296,16 @@ class Background:
         tasks = [
             task
             for task in self._tasks.values()
-            if isinstance(task, ShellTask)
+            if isinstance(task, _ShellTask)
             and task.is_announced
             and not (task.is_backgrounded or task.is_over)
             and tool_use_id in (None, task.call_id)
         ]
         for task in tasks:
-            self.move(task)
+            self._move(task)
         return bool(tasks)
 
-    def end_foreground(self, task: ShellTask) -> None:
+    def _end_foreground(self, task: _ShellTask) -> None:
         """Forget a command that ended in the foreground."""
         was_stopped, task.is_over = task.is_over, True
         if task.is_announced and not was_stopped:
@@ -277,14 +315,7 @@ class Background:
         task.output.unlink(missing_ok=True)
         del self._tasks[task.id]
 
-    async def kill_foreground(self, task: ShellTask) -> None:
-        """Kill a command whose call was cancelled, and forget it."""
-        with anyio.CancelScope(shield=True):
-            task.kill()
-            await task.ended.wait()
-            self.end_foreground(task)
-
-    async def _follow(self, task: ShellTask, limit: float | None) -> None:
+    async def _follow(self, task: _ShellTask, limit: float | None) -> None:
         with anyio.move_on_after(limit) as scope:
             await task.ended.wait()
         if scope.cancelled_caught:
@@ -334,12 +365,10 @@ class Background:
     ) -> None:
         """Tell that a subagent has ended ("completed", "failed", "killed"), and the model if it was in the
         background. `summary` is what the subagent said last, `result` what the model is told."""
-        task = self._tasks.get(task_id)
-        if task is None or task.is_over:
-            return
-        if status == "killed":
+        task = self._tasks[task_id]
+        if status == "killed" and not task.is_over:
             self._stopped(task)
-        else:
+        elif not task.is_over:
             self._finish(task, status, summary, usage, result)
 
     # All tasks.
@@ -350,7 +379,7 @@ class Background:
     def output_file(self, task_id: str) -> Path:
         """Where the output of a task is."""
         # In the program's own folder for temporary files there would be nobody to remove it.
-        folder = self._run.config_dir / "tmp" / f"claude-{os.getuid() if hasattr(os, 'getuid') else 0}"
+        folder = self._run.config_dir / "tmp" / f"claude-{os.getuid()}"
         return folder / project_key(self._run.cwd) / self._run.session_id / "tasks" / f"{task_id}.output"
 
     async def stop(self, task_id: str) -> bool:
@@ -359,7 +388,7 @@ class Background:
         if task is None or task.is_over:
             return False
         self._stopped(task)
-        if isinstance(task, ShellTask):
+        if isinstance(task, _ShellTask):
             task.kill()
             await task.ended.wait()
         elif task.stop is not None:
@@ -379,23 +408,15 @@ class Background:
                 await shell.ended.wait()
             _kill_marked(f"{_MARK}={self._mark}".encode())
 
-    def find(self, task_id: str) -> JsonObject | None:
-        """What `TaskStop` says of a task that runs."""
-        task = self._tasks.get(task_id)
-        if task is None or task.is_over:
-            return None
-        command = task.command if isinstance(task, ShellTask) else task.description
-        return {"task_id": task.id, "task_type": task.kind, "command": command}
-
     def output(self, task_id: str) -> JsonObject:
         """The answer to `get_task_output`. Raises `LookupError` with the program's text."""
         task = self._tasks.get(task_id)
-        if not isinstance(task, ShellTask):
+        if not isinstance(task, _ShellTask):
             # To whoever asks it is a task that is not there.
             raise LookupError(  # noqa: TRY004
                 "get_task_output: no shell or Monitor task with that task_id in this session"
             )
-        raw = task.raw()
+        raw = task.output.read_bytes()
         text = raw[-_MOST_OUTPUT:].decode("utf-8", "replace")
         return {"output": text, "total_bytes": len(raw), "truncated": len(raw) > _MOST_OUTPUT}
 
@@ -492,133 +513,3 @@ def _kill_marked(mark: bytes) -> None:
                 os.kill(int(entry.name), signal.SIGKILL)
         except OSError:
             continue
-
-
-class Bash:
-    """Runs commands, one after the other in the folder that the last one went to."""
-
-    def __init__(self, run: RunContext, background: Background) -> None:
-        self._run, self._background = run, background
-        self._cwd: Path | None = None
-
-    @property
-    def cwd(self) -> Path:
-        """Where the next command runs, and what paths count from."""
-        return self._cwd if self._cwd is not None and self._cwd.is_dir() else self._run.cwd
-
-    async def perform(self, call: ToolCall) -> Outcome:
-        command: str = call.input["command"]
-        description: str = call.input.get("description") or command
-        background, timeout = self._background, call.input.get("timeout")
-        in_background = bool(call.input.get("run_in_background"))
-        task = await background.open_shell(
-            call, command, description, cwd=self.cwd, is_backgrounded=in_background
-        )
-        if in_background:
-            limit = _within(timeout, _BACKGROUND_LIMIT, _HIGHEST_BACKGROUND_LIMIT)
-            background.move(task, limit / 1000)
-            content = (
-                f"Command running in background with ID: {task.id}. Output is being written to: "
-                f"{task.output}. You will be notified when it completes. "
-                "To check interim output, use Read on that file path."
-            )
-            return Outcome(content=content, detail=_detail("", task.id))
-        limit = _within(timeout, _USUAL_LIMIT, _HIGHEST_LIMIT)
-        try:
-            has_ended = await self._wait(task, limit / 1000)
-        except BaseException:
-            if not task.is_backgrounded:
-                await background.kill_foreground(task)
-            raise
-        if has_ended:
-            # A subagent is back where it was after each command.
-            return self._ended(task, follows=call.agent_id is None)
-        if task.is_backgrounded:
-            content = (
-                f"Command was manually backgrounded by user with ID: {task.id}. Output is being written to: "
-                f"{task.output}. If it is still running after 30m in the background, it will be stopped "
-                "and you will be notified."
-            )
-            return Outcome(content=content, detail={**_detail("", task.id), "backgroundedByUser": True})
-        background.move(task, _BACKGROUND_LIMIT / 1000)
-        text = task.text()
-        content = (
-            f"Command did not complete within its {_duration(-(-limit // 1000))} timeout and was moved to "
-            f"the background (ID: {task.id}). Output is being written to: {task.output}. You will be "
-            "notified when it completes. If it is no longer needed, stop it with TaskStop. To check interim "
-            "output, use Read on that file path."
-        )
-        detail = {**_detail(text, task.id), "timedOutAfterMs": limit}
-        return Outcome(content=f"{text}\n{content}" if text else content, detail=detail)
-
-    async def _wait(self, task: ShellTask, limit: float) -> bool:
-        """Whether it ended before the limit, and before somebody moved it to the background."""
-        with anyio.move_on_after(limit):
-            with anyio.move_on_after(_ANNOUNCED_AFTER):
-                await task.ended.wait()
-                return True
-            self._background.announce(task)
-            async with anyio.create_task_group() as group:
-
-                async def cancel_after(event: anyio.Event) -> None:
-                    await event.wait()
-                    group.cancel_scope.cancel()
-
-                group.start_soon(cancel_after, task.ended)
-                group.start_soon(cancel_after, task.moved)
-        return task.ended.is_set() and not task.is_backgrounded
-
-    def _ended(self, task: ShellTask, *, follows: bool) -> Outcome:
-        text = task.text()
-        self._background.end_foreground(task)
-        if task.code:
-            raise ToolFailed(_shortened(f"Exit code {task.code}\n{text}".removesuffix("\n")))
-        note = self._follow(task.cwd) if follows else ""
-        parts = re.split(r"\|\||&&|[;|&\n]", task.command)
-        detail: JsonObject = {
-            "stdout": _shortened(text),
-            "stderr": note,
-            "interrupted": False,
-            "isImage": False,
-            "noOutputExpected": all(part.split()[0] in _SILENT for part in parts if part.split()),
-        }
-        content = "\n".join(part for part in (_shortened(text), note.strip()) if part)
-        return Outcome(content=content or "(Bash completed with no output)", detail=detail)
-
-    def _follow(self, cwd: Path | None) -> str:
-        """Go where the command went, unless that is outside: then it says that it does not."""
-        if cwd is None:
-            return ""
-        allowed = [self._run.cwd, *(self._run.cwd / given for given in self._run.invocation.add_dirs)]
-        is_allowed = any(cwd.is_relative_to(folder.resolve()) for folder in allowed)
-        self._cwd = cwd if is_allowed else None
-        return "" if is_allowed else f"\nShell cwd was reset to {self._run.cwd}"
-
-
-def _detail(text: str, task_id: str) -> JsonObject:
-    return {
-        "stdout": text,
-        "stderr": "",
-        "interrupted": False,
-        "isImage": False,
-        "noOutputExpected": False,
-        "backgroundTaskId": task_id,
-    }
-
-
-def _within(given: object, usual: int, highest: int) -> int | float:
-    return min(given, highest) if isinstance(given, (int, float)) and given > 0 else usual
-
-
-def _shortened(text: str) -> str:
-    if len(text) <= _MOST_TEXT:
-        return text
-    half = _MOST_TEXT // 2
-    return f"{text[:half]}\n\n... [{len(text) - _MOST_TEXT} characters truncated] ...\n\n{text[-half:]}"
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(int(seconds), 60)
-    if not minutes:
-        return f"{rest}s"
-    return f"{minutes}m {rest}s" if rest else f"{minutes}m"

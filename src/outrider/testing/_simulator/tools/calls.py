@@ -1,7 +1,4 @@
-"""Owns the calls of tools in one message of the model: their order, who carries them out, their results.
-
-Whether one may run is decided in `permissions`.
-"""
+"""The calls of tools in one message of the model: their order, who carries them out, their results."""
 
 from __future__ import annotations
 
@@ -23,7 +20,6 @@ if TYPE_CHECKING:
     from outrider.testing._simulator.model_loop import ModelLoop
     from outrider.testing._simulator.run import Run
 
-__all__ = ["Calls"]
 
 _REJECTED: Final = (
     "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file "
@@ -127,7 +123,9 @@ class Calls:
         if run.tools.owns(call.name):
             if (unusable := run.tools.check(call)) is not None:
                 return _Result(outcome=unusable)
-        elif loop.spec(call.name) is None and not run.mcp.owns(call.name):
+        elif loop.spec(call.name) is None and not (
+            run.mcp.owns(call.name) or (call.id in run.scripted_results and run.mcp.is_configured(call.name))
+        ):
             return _Result(outcome=no_such_tool(call.name))
         if call.name == "StructuredOutput":
             decision: JsonObject = {"decision": "accept", "source": "config"}

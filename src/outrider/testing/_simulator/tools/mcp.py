@@ -1,28 +1,21 @@
-"""Owns the MCP servers of a run: their handshakes, their tools, calls of these, and what the host is told.
+"""The MCP servers of a run: their handshakes, their tools, calls of these, and what the host is told.
 
-Servers of the host are reached through `mcp_message`, others as programs over stdio. Servers over HTTP, and
-those of `.mcp.json` files, are not simulated.
+Servers of the host are reached through `mcp_message`. Others are not started: the script gives the results of
+their tools.
 """
 
 from __future__ import annotations
 
-import json
 import math
-import os
 import re
-import signal
-from collections.abc import Iterator, Sequence
-from subprocess import DEVNULL
-from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, cast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 
 import anyio
-import msgspec
-from anyio.streams.buffered import BufferedByteReceiveStream
 
 from outrider.testing._simulator.context import (
     Outcome,
     Refused,
-    RunContext,
     ToolSpec,
     as_list,
     as_object,
@@ -33,155 +26,35 @@ from outrider.testing._simulator.context import (
 from outrider.wire import JsonObject
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from anyio.abc import Process, TaskGroup, TaskStatus
+    from anyio.abc import TaskStatus
 
     from outrider.testing._simulator.context import ToolCall
-    from outrider.testing._simulator.host.hooks import Hooks
-
-__all__ = ["McpServers", "shown_name"]
+    from outrider.testing._simulator.run import Run
 
 Status: TypeAlias = Literal["pending", "connected", "failed", "disabled"]
 
 _PROTOCOL: Final = "2025-11-25"
-_TRANSPORTS: Final = ("sdk", "stdio", "http", "sse", "ws")
-_LIST_DELAYS: Final = (0.25, 0.5, 1.0, None)
+_LIST_DELAYS: Final = (0.25, 0.5, 1.0, 0.0)
+"""How long the program waits before it asks for the tools again; the last is for nothing."""
 _HINTS: Final = {"readOnlyHint": "readOnly", "destructiveHint": "destructive", "openWorldHint": "openWorld"}
-_MOST_BYTES: Final = 64 * 1024 * 1024
 
 
-class WireError(Exception):
-    """The server cannot be reached, or is gone. The text is for the model."""
-
-
-class _HostWire:
-    """To a server in the host, through `mcp_message`."""
-
-    def __init__(self, run: RunContext, name: str) -> None:
-        self._run, self._name = run, name
-
-    async def exchange(self, message: JsonObject) -> JsonObject:
-        response = as_object((await self.send(message)).get("mcp_response"))
-        if response.get("id") != message["id"]:
-            # The program waits on for the right one.
-            await anyio.sleep_forever()
-        return response
-
-    async def send(self, message: JsonObject) -> JsonObject:
-        try:
-            return await self._run.ask("mcp_message", {"server_name": self._name, "message": message})
-        except Refused as refusal:
-            raise WireError(str(refusal)) from None
-
-    async def close(self) -> None:
-        pass
-
-
-class _ProcessWire:
-    """To a program of its own, a line for each message."""
-
-    def __init__(
-        self, process: Process, on_message: Callable[[JsonObject], Awaitable[JsonObject | None]]
-    ) -> None:
-        self._process, self._on_message = process, on_message
-        self._waiting: dict[object, tuple[anyio.Event, list[JsonObject]]] = {}
-        self._is_over = False
-        self._sending = anyio.Lock()
-
-    async def exchange(self, message: JsonObject) -> JsonObject:
-        """Send a request and wait for its answer: forever, if none comes. Raises `WireError`."""
-        done, answers = anyio.Event(), list[JsonObject]()
-        self._waiting[message["id"]] = (done, answers)
-        try:
-            if not self._is_over:
-                await self.send(message)
-                await done.wait()
-        finally:
-            self._waiting.pop(message["id"], None)
-        if not answers:
-            raise WireError("Connection closed")
-        return answers[0]
-
-    async def send(self, message: JsonObject) -> None:
-        assert self._process.stdin is not None
-        try:
-            async with self._sending:
-                await self._process.stdin.send(json.dumps(message).encode() + b"\n")
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
-            raise WireError("Connection closed") from None
-
-    async def read(self) -> None:
-        assert self._process.stdout is not None
-        stream = BufferedByteReceiveStream(self._process.stdout)
-        ends = (anyio.IncompleteRead, anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream)
-        try:
-            async with anyio.create_task_group() as tasks:
-                while True:
-                    line = await stream.receive_until(b"\n", _MOST_BYTES)
-                    try:
-                        self._take(as_object(json.loads(line)), tasks)
-                    except ValueError:
-                        continue
-        except* ends:
-            pass
-        finally:
-            self._is_over = True
-            for done, _ in self._waiting.values():
-                done.set()
-
-    def _take(self, message: JsonObject, tasks: TaskGroup) -> None:
-        if "method" in message:
-            tasks.start_soon(self._serve, message)
-        elif (waiting := self._waiting.get(message.get("id"))) is not None:
-            waiting[1].append(message)
-            waiting[0].set()
-
-    async def _serve(self, message: JsonObject) -> None:
-        if (answer := await self._on_message(message)) is not None:
-            try:
-                await self.send(answer)
-            except WireError:
-                self._is_over = True
-
-    async def close(self) -> None:
-        self._is_over = True
-        with anyio.CancelScope(shield=True):
-            try:
-                if self._process.returncode is None:
-                    os.killpg(self._process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-            await self._process.aclose()
-
-
-class _Tool(msgspec.Struct, frozen=True):
-    """A tool as its server tells of it."""
-
-    name: str
-    description: str
-    input_schema: JsonObject
-    annotations: JsonObject
-
-    @property
-    def hints(self) -> JsonObject:
-        return {short: True for name, short in _HINTS.items() if self.annotations.get(name) is True}
+class _ServerError(Exception):
+    """The server cannot be reached, or answers with an error. The text is for the model."""
 
 
 class _Server:
     """One server. `bring_up` connects it; `settled` is set when that came to an end."""
 
-    def __init__(self, servers: McpServers, run: _Context, name: str, config: JsonObject) -> None:
+    def __init__(self, run: Run, name: str, config: JsonObject) -> None:
         self.name, self.config = name, config
         self.status: Status = "pending"
         self.error: str | None = None
         self.info: JsonObject = {}
-        self.tools: list[_Tool] = []
+        self.tools: list[JsonObject] = []
+        """As the server tells of them."""
         self.settled = anyio.Event()
-        self.questions: set[anyio.CancelScope] = set()
-        """What the server asks the user at the moment."""
-        self._servers, self._run = servers, run
-        self._wire: _HostWire | _ProcessWire | None = None
+        self._run = run
         self._next_id = 0
 
     @property
@@ -210,78 +83,50 @@ class _Server:
         self.status, self.error = "pending", None
         try:
             await self._connect(released)
-        except WireError as error:
+        except _ServerError as error:
             await released.wait()
             self.status, self.error = "failed", str(error)
-            await self._drop()
         finally:
             self.settled.set()
 
     async def _connect(self, released: anyio.Event) -> None:
+        if not self.is_of_host:
+            text = "The simulated agent starts no MCP servers. Give the results of their tools in the script"
+            raise _ServerError(f'{text}: `use_tool("mcp__{_plain(self.name)}__…", tool_result="…")`.')
         if manifest := self.told("sdkMcpServerManifests"):
-            self._wire = _HostWire(self._run, self.name)
             self._next_id = 2
             self._greeted(as_object(manifest.get("initializeResult")))
-            self._take_tools(as_list(as_object(manifest.get("toolsListResult")).get("tools")))
+            self.tools = _objects(as_object(manifest.get("toolsListResult")).get("tools"))
             return
         try:
             answer = await self._greet()
-        except WireError:
-            if not self.is_of_host:
-                raise
+        except _ServerError:
             await released.wait()
             answer = await self._greet()
         await released.wait()
-        await self._notify("notifications/initialized")
+        await self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
         self._greeted(answer)
-        if "tools" not in as_object(answer.get("capabilities")):
-            return
-        for delay in _LIST_DELAYS:
+        for delay in _LIST_DELAYS if "tools" in as_object(answer.get("capabilities")) else ():
             try:
                 await self.list_tools()
                 return
-            except WireError:
-                if delay is not None:
-                    await anyio.sleep(delay)
+            except _ServerError:
+                await anyio.sleep(delay)
 
     async def _greet(self) -> JsonObject:
         self._next_id = 0
-        self._wire = await self._open()
         client: JsonObject = {
             "name": "claude-code",
             "title": "Claude Code",
             "websiteUrl": "https://claude.com/claude-code",
             "version": self._run.version,
         }
-        able: JsonObject = {} if self.is_of_host else {"roots": {}, "elicitation": {"form": {}, "url": {}}}
-        given: JsonObject = {"protocolVersion": _PROTOCOL, "capabilities": able, "clientInfo": client}
+        given: JsonObject = {"protocolVersion": _PROTOCOL, "capabilities": {}, "clientInfo": client}
         seconds = self._timeout("MCP_TIMEOUT", 30.0)
         with anyio.move_on_after(seconds):
-            return await self.request("initialize", given)
-        await self._drop()
-        raise WireError(f'MCP server "{self.name}" connection timed out after {int(seconds * 1000)}ms')
-
-    async def _open(self) -> _HostWire | _ProcessWire:
-        if self.is_of_host:
-            return _HostWire(self._run, self.name)
-        if self.transport != "stdio":
-            raise WireError(f"The simulated agent does not speak to MCP servers over {self.transport}")
-        command = [str(word) for word in (self.config.get("command", ""), *as_list(self.config.get("args")))]
-        try:
-            process = await anyio.open_process(
-                command,
-                cwd=self._run.cwd,
-                env={**self._run.environment, **as_object(self.config.get("env"))},
-                stderr=DEVNULL,
-                start_new_session=True,
-            )
-        except FileNotFoundError:
-            raise WireError("ENOENT: no such file or directory, posix_spawn 'stdio'") from None
-        except OSError as error:
-            raise WireError(str(error)) from None
-        wire = _ProcessWire(process, lambda message: self._servers.answer(self, message))
-        self._run.tasks.start_soon(wire.read, name="simulated MCP client")
-        return wire
+            return await self._request("initialize", given)
+        text = f'MCP server "{self.name}" connection timed out after {int(seconds * 1000)}ms'
+        raise _ServerError(text)
 
     def _timeout(self, variable: str, default: float) -> float:
         """Seconds, from a variable that counts milliseconds."""
@@ -295,87 +140,68 @@ class _Server:
         self.status = "connected"
 
     async def list_tools(self) -> None:
-        """Ask for the tools. Raises `WireError`."""
-        found: list[object] = []
-        params: JsonObject | None = None
-        while True:
-            page = await self.request("tools/list", params)
-            found += as_list(page.get("tools"))
-            if not page.get("nextCursor"):
-                break
-            params = {"cursor": page["nextCursor"]}
-        self._take_tools(found)
+        """Ask for the tools. Raises `_ServerError`."""
+        page = await self._request("tools/list", None)
+        found = _objects(page.get("tools"))
+        while page.get("nextCursor"):
+            page = await self._request("tools/list", {"cursor": page["nextCursor"]})
+            found += _objects(page.get("tools"))
+        self.tools = found
 
-    def _take_tools(self, tools: Sequence[object]) -> None:
-        self.tools = [
-            _Tool(
-                str(tool.get("name")),
-                str(tool.get("description") or ""),
-                as_object(tool.get("inputSchema")),
-                as_object(tool.get("annotations")),
-            )
-            for tool in map(as_object, tools)
-        ]
-
-    async def shut(self, status: Status) -> None:
+    def shut(self, status: Status) -> None:
         """End the connection."""
-        await self._drop()
         self.status, self.error, self.tools = status, None, []
         self.settled = anyio.Event()
 
-    async def _drop(self) -> None:
-        wire, self._wire = self._wire, None
-        if wire is not None:
-            await wire.close()
-
     # Requests.
 
-    async def request(self, method: str, params: JsonObject | None) -> JsonObject:
-        """Ask for something. Raises `WireError`, also for an error that the server answers with."""
+    async def _request(self, method: str, params: JsonObject | None) -> JsonObject:
+        """Ask for something. Raises `_ServerError`, also for an error that the server answers with."""
         message: JsonObject = {"method": method, "jsonrpc": "2.0", "id": self._next_id}
         if params is not None:
             message = {"method": method, "params": params, **message}
         self._next_id += 1
-        if self._wire is None:
-            raise WireError("Not connected")
-        answer = await self._wire.exchange(message)
+        answer = as_object((await self.send(message)).get("mcp_response"))
+        if answer.get("id") != message["id"]:
+            # The program waits on for the right one.
+            await anyio.sleep_forever()
         if isinstance(answer.get("error"), dict):
-            raise WireError(str(as_object(answer["error"]).get("message")))
+            raise _ServerError(str(as_object(answer["error"]).get("message")))
         return as_object(answer.get("result"))
 
-    async def _notify(self, method: str, params: JsonObject | None = None) -> None:
-        message: JsonObject = {"jsonrpc": "2.0", "method": method}
-        await self.send(message if params is None else {**message, "params": params})
+    async def send(self, message: JsonObject) -> JsonObject:
+        try:
+            return await self._run.ask("mcp_message", {"server_name": self.name, "message": message})
+        except Refused as refusal:
+            raise _ServerError(str(refusal)) from None
 
-    async def send(self, message: JsonObject) -> None:
-        """Send what has no answer."""
-        if self._wire is not None:
-            await self._wire.send(message)
-
-    async def call(self, tool: _Tool, arguments: JsonObject, call_id: str | None) -> JsonObject:
-        """Call a tool. Raises `WireError`. The server is told of a call that is given up."""
+    async def call(self, tool: str, arguments: JsonObject, call_id: str | None) -> JsonObject:
+        """Call a tool. Raises `_ServerError`. The server is told of a call that is given up."""
         number = self._next_id
         meta: JsonObject = {} if call_id is None else {"claudecode/toolUseId": call_id}
         meta["progressToken"] = number
-        params: JsonObject = {"name": tool.name, "arguments": arguments, "_meta": meta}
+        params: JsonObject = {"name": tool, "arguments": arguments, "_meta": meta}
         own = self.told("sdkMcpServerConfigs").get("timeout", self.config.get("timeout"))
         seconds = self._timeout("MCP_TOOL_TIMEOUT", math.inf)
         seconds = own / 1000 if isinstance(own, int | float) else seconds
         try:
             with anyio.move_on_after(seconds):
-                return await self.request("tools/call", params)
+                return await self._request("tools/call", params)
         except anyio.get_cancelled_exc_class():
             self._give_up(number, "AbortError: remote-cancel")
             raise
         self._give_up(number, "SdkError: Request timed out")
-        raise WireError(f'MCP server "{self.name}" tool "{tool.name}" timed out after {int(seconds)}s')
+        raise _ServerError(f'MCP server "{self.name}" tool "{tool}" timed out after {int(seconds)}s')
 
     def _give_up(self, number: int, reason: str) -> None:
+        params: JsonObject = {"requestId": number, "reason": reason}
+        message: JsonObject = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
+
         async def tell() -> None:
             try:
-                await self._notify("notifications/cancelled", {"requestId": number, "reason": reason})
-            except WireError:
-                self._wire = None
+                await self.send(message)
+            except _ServerError as error:
+                self._run.complain(str(error))
 
         self._run.tasks.start_soon(tell, name="simulated MCP client")
 
@@ -387,29 +213,26 @@ class _Server:
         if self.status == "connected":
             made["serverInfo"] = self.info
         if not self.is_of_host:
-            if self.error is not None:
-                made["error"] = self.error
-            made["config"] = {"type": self.transport, **self.config}
-            if self.transport == "stdio":
-                made["config"].setdefault("args", [])
+            made |= {"error": self.error, "config": {"type": self.transport, **self.config}}
         made |= {
             "transport": self.transport,
             "scope": "user" if self.status == "failed" and self.is_of_host else "dynamic",
             "source": self.source,
         }
         if self.status == "connected":
-            made["tools"] = [{"name": tool.name, "annotations": tool.hints} for tool in self.tools]
+            made["tools"] = [{"name": tool.get("name"), "annotations": _hints(tool)} for tool in self.tools]
         return made
 
 
-class _Context(RunContext, Protocol):
-    hooks: Hooks
+def _hints(tool: JsonObject) -> JsonObject:
+    given = as_object(tool.get("annotations"))
+    return {short: True for name, short in _HINTS.items() if given.get(name) is True}
 
 
 class McpServers:
     """The MCP servers of one run."""
 
-    def __init__(self, run: _Context) -> None:
+    def __init__(self, run: Run) -> None:
         self._run = run
         self._servers: dict[str, _Server] = {}
         self._dynamic: set[str] = set()
@@ -442,13 +265,8 @@ class McpServers:
             await listed.wait()
 
     def _add(self, name: str, config: JsonObject) -> _Server:
-        self._servers[name] = _Server(self, self._run, name, config)
+        self._servers[name] = _Server(self._run, name, config)
         return self._servers[name]
-
-    async def close(self) -> None:
-        """End the servers that were started."""
-        for server in self._servers.values():
-            await server.shut("disabled")
 
     # Tools.
 
@@ -457,15 +275,15 @@ class McpServers:
         found = [
             ToolSpec(
                 name=_full_name(server, tool),
-                description=tool.description,
-                input_schema=tool.input_schema,
-                annotations=tool.annotations,
+                description=str(tool.get("description") or ""),
+                input_schema=as_object(tool.get("inputSchema")),
+                annotations=as_object(tool.get("annotations")),
             )
             for server, tool in self._tools()
         ]
         return sorted(found, key=lambda spec: spec.name)
 
-    def _tools(self) -> Iterator[tuple[_Server, _Tool]]:
+    def _tools(self) -> Iterator[tuple[_Server, JsonObject]]:
         found = self._run.invocation
         rules = [*found.disallowed_tools, *as_list(as_object(found.settings.get("permissions")).get("deny"))]
         for server in self._servers.values():
@@ -473,7 +291,7 @@ class McpServers:
                 if not any(covers_tool(str(rule), _full_name(server, tool)) for rule in rules):
                     yield server, tool
 
-    def _find(self, name: str) -> tuple[_Server, _Tool] | None:
+    def _find(self, name: str) -> tuple[_Server, JsonObject] | None:
         return next((found for found in self._tools() if _full_name(*found) == name), None)
 
     def owns(self, name: str) -> bool:
@@ -487,14 +305,9 @@ class McpServers:
             return no_such_tool(call.name)
         server, tool = found
         try:
-            result = await server.call(tool, call.input, call.id)
-        except WireError as error:
+            result = await server.call(str(tool["name"]), call.input, call.id)
+        except _ServerError as error:
             return Outcome(content=str(error), is_error=True, detail=f"Error: {error}")
-        except anyio.get_cancelled_exc_class():
-            # With the call, what the server asks about it is over.
-            for scope in server.questions:
-                scope.cancel()
-            raise
         folder = self._run.transcript_path.with_suffix("") / "tool-results"
         return Outcome.of_server(result, tool=call.name, server=server.name, folder=folder)
 
@@ -508,10 +321,22 @@ class McpServers:
         server, tool = found
         return {
             "id": call.id,
-            "display_name": str(tool.annotations.get("title") or shown_name(_plain(tool.name))),
+            "display_name": str(
+                as_object(tool.get("annotations")).get("title") or shown_name(_plain(str(tool["name"])))
+            ),
             "server_display_name": str(server.info.get("title") or server.info.get("name") or server.name),
-            "tool_name": tool.name,
+            "tool_name": tool["name"],
         }
+
+    def is_configured(self, name: str) -> bool:
+        """Whether it is the tool of a server that is not started, which the script may give results of."""
+        others = (server for server in self._servers.values() if not server.is_of_host)
+        return any(name.startswith(f"mcp__{_plain(server.name)}__") for server in others)
+
+    def is_of_host(self, name: str) -> bool:
+        """Whether it is the tool of a server of the host."""
+        own = (server for server in self._servers.values() if server.is_of_host)
+        return any(name.startswith(f"mcp__{_plain(server.name)}__") for server in own)
 
     def server_of(self, name: str) -> JsonObject | None:
         """`mcp_server` of a question about the tool; None for other tools."""
@@ -520,12 +345,11 @@ class McpServers:
 
     def policy(self, name: str) -> str | None:
         """What the host said in `initialize` of asking for the tool."""
-        found = self._find(name)
-        tools = () if found is None else as_list(found[0].told("sdkMcpServerConfigs").get("tools"))
-        for tool in map(as_object, tools):
-            if found is not None and tool.get("name") == found[1].name:
-                return cast("str | None", tool.get("permission_policy"))
-        return None
+        if (found := self._find(name)) is None:
+            return None
+        told = _objects(found[0].told("sdkMcpServerConfigs").get("tools"))
+        policies = {tool.get("name"): tool.get("permission_policy") for tool in told}
+        return cast("str | None", policies.get(found[1]["name"]))
 
     def statuses(self, *, brief: bool = False) -> list[JsonObject]:
         """Of each server: for `mcp_status`, or, `brief`, for `system/init`."""
@@ -538,21 +362,17 @@ class McpServers:
         errors: JsonObject = {}
         removed = [name for name in self._servers if name in self._dynamic and name not in servers]
         for name in removed:
-            await self._servers.pop(name).shut("disabled")
+            self._servers.pop(name).shut("disabled")
         added: list[str] = []
         for name, given in servers.items():
             config, known = as_object(given), self._servers.get(name)
             if known is not None:
                 if name not in self._dynamic or known.config == config:
                     continue
-                await known.shut("disabled")
+                known.shut("disabled")
             added.append(name)
             server = self._add(name, config)
-            if server.transport in _TRANSPORTS:
-                await self._connect(server)
-            else:
-                server.status, server.error = "failed", f"Unknown type of MCP server: {server.transport}"
-                server.settled.set()
+            await self._connect(server)
             if server.status == "failed":
                 errors[name] = server.error or "Failed to connect"
         self._dynamic = set(servers) & {*self._dynamic, *added}
@@ -568,14 +388,14 @@ class McpServers:
         """Raises `LookupError` with the program's text for an unknown server."""
         server = self._server(name)
         if not enabled:
-            await server.shut("disabled")
+            server.shut("disabled")
         elif server.status == "disabled":
             await self._connect(server)
 
     async def reconnect(self, name: str) -> None:
         """Raises `LookupError` with the program's text for an unknown server, or one that fails."""
         server = self._server(name)
-        await server.shut("pending")
+        server.shut("pending")
         await self._connect(server)
         if server.status == "failed":
             raise LookupError(server.error)
@@ -594,23 +414,10 @@ class McpServers:
                 raise LookupError(f"No such tool available: {name}")
             raise LookupError(f"MCP server not connected: {server}")
         try:
-            result = await found[0].call(found[1], arguments, None)
-        except WireError as error:
+            result = await found[0].call(str(found[1]["name"]), arguments, None)
+        except _ServerError as error:
             raise LookupError(str(error)) from None
         return {"content": [], **pick(result, "content", "isError", "structuredContent", "_meta")}
-
-    async def read_resource(self, name: str, uri: str) -> JsonObject:
-        """The answer to `mcp_read_resource`. Raises `LookupError` with the program's text."""
-        if not uri.startswith("ui://"):
-            raise LookupError("mcp_read_resource: uri must use the ui:// scheme")
-        server = self._servers.get(name)
-        if server is None or server.status != "connected":
-            raise LookupError(f"MCP server not connected: {name}")
-        try:
-            result = await server.request("resources/read", {"uri": uri})
-        except WireError as error:
-            raise LookupError(str(error)) from None
-        return {"contents": result.get("contents") or []}
 
     # Messages of servers.
 
@@ -625,61 +432,27 @@ class McpServers:
 
     async def _reply(self, server: _Server, message: JsonObject, answered: anyio.Event) -> None:
         try:
-            if (answer := await self.answer(server, message)) is not None:
+            if (answer := await self._answer(server, message)) is not None:
                 await server.send(answer)
-        except WireError as error:
+        except _ServerError as error:
             self._run.complain(str(error))
         finally:
             self._unhandled.discard(answered)
             answered.set()
 
-    async def answer(self, server: _Server, message: JsonObject) -> JsonObject | None:
+    async def _answer(self, server: _Server, message: JsonObject) -> JsonObject | None:
         """What a message of a server is answered with; None if it wants no answer."""
         method, id = message.get("method"), message.get("id")
         if method == "notifications/tools/list_changed":
             try:
                 await server.list_tools()
-            except WireError as error:
+            except _ServerError as error:
                 self._run.complain(str(error))
         if id is None:
             return None
         if method == "ping":
             return {"result": {}, "jsonrpc": "2.0", "id": id}
-        if method == "elicitation/create" and not server.is_of_host:
-            result: JsonObject = {"action": "cancel"}
-            with anyio.CancelScope() as scope:
-                server.questions.add(scope)
-                try:
-                    result = await self._elicit(server.name, as_object(message.get("params")))
-                finally:
-                    server.questions.discard(scope)
-            return {"jsonrpc": "2.0", "id": id, "result": result}
         return {"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "Method not found"}}
-
-    async def _elicit(self, server: str, params: JsonObject) -> JsonObject:
-        """Put a server's question to the host. An error of the host counts as `cancel`."""
-        run, mode, elicitation = self._run, str(params.get("mode") or "form"), params.get("elicitationId")
-        event: JsonObject = {"mcp_server_name": server, "message": params.get("message"), "mode": mode}
-        if mode == "url":
-            event |= {"url": params.get("url"), "elicitation_id": elicitation}
-            asked = event
-        else:
-            schema = as_object(params.get("requestedSchema"))
-            event["requested_schema"] = schema
-            asked = {**event, "property_order": list(as_object(schema.get("properties")))}
-        await run.hooks.fire("Elicitation", event, subject=server)
-        try:
-            answer = await run.ask("elicitation", asked)
-        except Refused:
-            answer = {}
-        result: JsonObject = {"action": "cancel", **pick(answer, "action", "content")}
-        given: JsonObject = {"mcp_server_name": server}
-        if mode == "url":
-            given["elicitation_id"] = elicitation
-        await run.hooks.fire("ElicitationResult", {**given, "mode": mode, **result}, subject=server)
-        if mode == "url" and result["action"] == "accept":
-            run.say({"type": "system", "subtype": "elicitation_complete", **given})
-        return result
 
 
 def _plain(name: str) -> str:
@@ -687,8 +460,12 @@ def _plain(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)
 
 
-def _full_name(server: _Server, tool: _Tool) -> str:
-    return f"mcp__{_plain(server.name)}__{_plain(tool.name)}"
+def _objects(value: object) -> list[JsonObject]:
+    return [as_object(each) for each in as_list(value)]
+
+
+def _full_name(server: _Server, tool: JsonObject) -> str:
+    return f"mcp__{_plain(server.name)}__{_plain(str(tool.get('name')))}"
 
 
 def shown_name(name: str) -> str:

@@ -1,7 +1,4 @@
-"""Owns the tool that starts subagents, in the foreground and in the background.
-
-Their conversations go on as the main one does; what is told of them as tasks is in `background`.
-"""
+"""The tool that starts subagents, in the foreground and in the background."""
 
 from __future__ import annotations
 
@@ -22,7 +19,6 @@ from outrider.wire import JsonObject
 if TYPE_CHECKING:
     from outrider.testing._simulator.run import Run
 
-__all__ = ["Subagents"]
 
 _SCHEMA: Final[JsonObject] = {
     "type": "object",

@@ -1,17 +1,16 @@
-"""Owns the built-in tools of the simulated agent: which there are, and those for files and for questions.
+"""The built-in tools of the simulated agent: which there are, and those for files and for questions.
 
-Does not ask whether a call is allowed; `permissions` does.
+Whether a call is allowed is decided in `permissions`.
 """
 
 from __future__ import annotations
 
 import difflib
 import errno
-import json
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -29,15 +28,13 @@ from outrider.testing._simulator.context import (
     covers_tool,
     no_such_tool,
 )
-from outrider.testing._simulator.tools.background import Bash
 from outrider.wire import JsonObject
 
 if TYPE_CHECKING:
-    from outrider.testing._simulator.context import RunContext
     from outrider.testing._simulator.host.permissions import Permissions
+    from outrider.testing._simulator.run import Run
     from outrider.testing._simulator.tools.background import Background
 
-__all__ = ["Questions", "Tools"]
 
 _CONTEXT: Final = 3
 _CURRENT: Final = " (file state is current in your context — no need to Read it back)"
@@ -46,7 +43,7 @@ _CURRENT: Final = " (file state is current in your context — no need to Read i
 class Files:
     """Reads and writes files, and knows which of them the model has seen whole."""
 
-    def __init__(self, environment: Mapping[str, str], cwd: Callable[[], Path]) -> None:
+    def __init__(self, environment: Mapping[str, str], cwd: Path) -> None:
         self._environment, self._cwd = environment, cwd
         self._seen: set[Path] = set()
 
@@ -54,7 +51,7 @@ class Files:
         home = self._environment.get("HOME")
         if home is not None and (path == "~" or path.startswith("~/")):
             path = home + path[1:]
-        return Path(os.path.normpath(self._cwd() / path))
+        return Path(os.path.normpath(self._cwd / path))
 
     def mark_read(self, path: str) -> None:
         """Take a file for read, as `seed_read_state` asks."""
@@ -109,12 +106,8 @@ class Files:
         )
         return Outcome(content=told + _CURRENT, detail=detail)
 
-    def check_edit(self, given: JsonObject) -> None:
-        """Raises `Unusable` for an edit that cannot be made."""
-        self._original(given)
-
     def edit(self, given: JsonObject) -> Outcome:
-        path, original = self._find(given["file_path"]), self._original(given)
+        path, original = self._find(given["file_path"]), self.original(given)
         old, new = str(given["old_string"]), str(given["new_string"])
         replaces_all = bool(given.get("replace_all"))
         text = original.replace(old, new, -1 if replaces_all else 1) if old else new
@@ -135,8 +128,8 @@ class Files:
         told = f"The file {given['file_path']} has been updated{how}{_CURRENT if is_seen else ''}"
         return Outcome(content=told, detail=detail)
 
-    def _original(self, given: JsonObject) -> str:
-        """What is in the file that is to be edited."""
+    def original(self, given: JsonObject) -> str:
+        """What is in the file that is to be edited. Raises `Unusable` for an edit that cannot be made."""
         old = str(given["old_string"])
         if old == given["new_string"]:
             raise Unusable("No changes to make: old_string and new_string are exactly the same.")
@@ -161,7 +154,7 @@ class Files:
         return original
 
     def _missing(self) -> str:
-        return f"File does not exist. Note: your current working directory is {self._cwd()}."
+        return f"File does not exist. Note: your current working directory is {self._cwd}."
 
     def _load(self, path: Path) -> str | None:
         """The text of a file; none if there is no such file."""
@@ -169,8 +162,6 @@ class Files:
             return path.read_bytes().decode("utf-8", "replace").replace("\r\n", "\n")
         except FileNotFoundError:
             return None
-        except IsADirectoryError:
-            raise ToolFailed(f"EISDIR: illegal operation on a directory, read '{path}'") from None
         except OSError as error:
             raise ToolFailed(_system_error(error, path)) from error
 
@@ -188,6 +179,8 @@ def _warning(text: str) -> str:
 
 def _system_error(error: OSError, path: Path) -> str:
     name = errno.errorcode.get(error.errno or 0, "EIO")
+    if name == "EISDIR":
+        return f"EISDIR: illegal operation on a directory, read '{path}'"
     return f"{name}: {(error.strerror or str(error)).lower()}, open '{path}'"
 
 
@@ -216,62 +209,31 @@ def _patch(before: str, after: str) -> list[JsonObject]:
     return hunks
 
 
-_TEXT: Final[JsonObject] = {"type": "string"}
-_NUMBER: Final[JsonObject] = {"type": "number"}
-_SWITCH: Final[JsonObject] = {"type": "boolean"}
-_LARGEST: Final = 2**53 - 1
-
-
-def _spec(name: str, description: str, required: tuple[str, ...] = (), /, **fields: JsonObject) -> ToolSpec:
-    schema: JsonObject = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "type": "object",
-        "properties": fields,
-        "required": list(required),
-        "additionalProperties": False,
-    }
-    if not required:
-        del schema["required"]
-    return ToolSpec(name=name, description=description, input_schema=schema)
+def _spec(name: str, description: str, fields: str) -> ToolSpec:
+    """A tool and its parameters: `name`, `name!` if it is required, `name:type` if it is no text."""
+    properties: JsonObject = {}
+    for field in fields.split():
+        parameter, _, kind = field.partition(":")
+        properties[parameter.rstrip("!")] = {"type": kind or "string"}
+    required = [field.rstrip("!") for field in fields.split() if field.endswith("!")]
+    schema: JsonObject = {"type": "object", "properties": properties, "required": required}
+    return ToolSpec(name=name, description=description, input_schema=schema | {"additionalProperties": False})
 
 
 _KNOWN: Final = (
     _spec(
         "Bash",
         "Runs a shell command in the working folder. `timeout` is in milliseconds.",
-        ("command",),
-        command=_TEXT,
-        timeout=_NUMBER,
-        description=_TEXT,
-        run_in_background=_SWITCH,
-        dangerouslyDisableSandbox=_SWITCH,
+        "command! timeout:number description run_in_background:boolean dangerouslyDisableSandbox:boolean",
     ),
-    _spec(
-        "Edit",
-        "Replaces a text in a file by another.",
-        ("file_path", "old_string", "new_string"),
-        file_path=_TEXT,
-        old_string=_TEXT,
-        new_string=_TEXT,
-        replace_all={"default": False, **_SWITCH},
-    ),
-    _spec(
-        "Read",
-        "Reads a file, or some lines of it.",
-        ("file_path",),
-        file_path=_TEXT,
-        offset={"type": "integer", "minimum": 0, "maximum": _LARGEST},
-        limit={"type": "integer", "exclusiveMinimum": 0, "maximum": _LARGEST},
-        pages=_TEXT,
-        allow_large=_SWITCH,
-    ),
-    _spec("TaskStop", "Stops what runs in the background.", task_id=_TEXT, shell_id=_TEXT),
-    _spec("Write", "Writes a file.", ("file_path", "content"), file_path=_TEXT, content=_TEXT),
+    _spec("Edit", "Replaces a text.", "file_path! old_string! new_string! replace_all:boolean"),
+    _spec("Read", "Reads a file.", "file_path! offset:integer limit:integer pages allow_large:boolean"),
+    _spec("Write", "Writes a file.", "file_path! content!"),
 )
 _SCRIPTED: Final = (
     *("CronCreate", "CronDelete", "CronList", "EnterWorktree", "ExitWorktree", "Glob", "Grep", "ListAgents"),
     *("Monitor", "NotebookEdit", "ReportFindings", "ScheduleWakeup", "SendMessage", "Skill", "TaskCreate"),
-    *("TaskGet", "TaskList", "TaskUpdate", "ToolSearch", "WebFetch", "WebSearch", "Workflow"),
+    *("TaskGet", "TaskList", "TaskStop", "TaskUpdate", "ToolSearch", "WebFetch", "WebSearch", "Workflow"),
 )
 """The tools whose results the script gives."""
 _ONLY_BY_NAME: Final = frozenset({"Glob", "Grep", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate"})
@@ -281,33 +243,21 @@ _WITHOUT_BASH: Final = frozenset({"Glob", "Grep"})
 _FORMER: Final = frozenset(["TodoWrite"])
 """Those of older programs, which the program still knows by name."""
 
+_BY_SCRIPT: Final = "Its result is given by the script."
 _SPECS: Final = {spec.name: spec for spec in _KNOWN} | {
-    name: ToolSpec(
-        name=name, description="Its result is given by the script.", input_schema={"type": "object"}
-    )
-    for name in _SCRIPTED
+    name: ToolSpec(name=name, description=_BY_SCRIPT, input_schema={"type": "object"}) for name in _SCRIPTED
 }
-_FOR_THE_SYSTEM: Final = ("command", "file_path", "notebook_path", "path")
+_FOR_THE_SYSTEM: Final = ("command", "file_path")
 _NO_TEXT: Final = re.compile("[\0\ud800-\udfff]")
 
 
 class Tools:
     """The built-in tools of one run."""
 
-    def __init__(self, run: RunContext, background: Background) -> None:
+    def __init__(self, run: Run, background: Background) -> None:
         self._run, self._background = run, background
-        self._bash = Bash(run, background)
-        self._files = Files(run.environment, lambda: self._bash.cwd)
+        self._files = Files(run.environment, run.cwd)
         self.mark_read = self._files.mark_read
-        self._file_tools: dict[str, Callable[[JsonObject], Outcome]] = {
-            "Edit": self._files.edit,
-            "Read": self._files.read,
-            "Write": self._files.write,
-        }
-        self._checks: dict[str, Callable[[JsonObject], None]] = {
-            "Edit": self._files.check_edit,
-            "TaskStop": self._check_stop,
-        }
 
     def specs(self) -> list[ToolSpec]:
         """The tools that the model is told of, as `--tools` and `--disallowedTools` leave them, by name.
@@ -344,12 +294,12 @@ class Tools:
             for key in _FOR_THE_SYSTEM:
                 if _NO_TEXT.search(str(given.get(key, ""))):
                     raise Unusable(f"`{key}` has a character in it that the system does not take.")
-            if check := self._checks.get(name):
-                check(given)
+            if name == "Edit":
+                self._files.original(given)
         except Unusable as error:
             return error.outcome()
-        except (OSError, ToolFailed):
-            # Told by whoever carries it out.
+        except ToolFailed:
+            # Told when it is carried out.
             return None
         return None
 
@@ -359,22 +309,24 @@ class Tools:
             # A hook or the host may have changed the input.
             return unusable
         try:
-            if call.name == "Bash":
-                return await self._bash.perform(call)
-            if call.name == "TaskStop":
-                return await self._stop(call.input)
-            if call.name in self._file_tools:
-                return self._file_tools[call.name](call.input)
+            match call.name:
+                case "Bash":
+                    return await self._background.run_command(call)
+                case "Edit":
+                    return self._files.edit(call.input)
+                case "Read":
+                    return self._files.read(call.input)
+                case "Write":
+                    return self._files.write(call.input)
+                case _:
+                    told = (
+                        f"The simulated agent does not run {call.name}. Give its result in the script: "
+                        f'`use_tool("{call.name}", …, tool_result="…")`.'
+                    )
+                    self._run.complain(told)
+                    return ToolFailed(told).outcome()
         except ToolFailed as error:
             return error.outcome()
-        except OSError as error:
-            return ToolFailed(str(error)).outcome()
-        told = (
-            f"The simulated agent does not run {call.name}. Give its result in the script: "
-            f'`use_tool("{call.name}", …, tool_result="…")`.'
-        )
-        self._run.complain(told)
-        return ToolFailed(told).outcome()
 
     def _absence(self, name: str) -> str:
         if name in _WITHOUT_BASH:
@@ -385,21 +337,6 @@ class Tools:
         if self.owns(name):
             return f". {name} is disabled for this session, in subagents as well as here."
         return ""
-
-    def _check_stop(self, given: JsonObject) -> None:
-        task_id = given.get("task_id") or given.get("shell_id")
-        if not task_id:
-            raise Unusable("Missing required parameter: task_id")
-        if self._background.find(task_id) is None:
-            raise Unusable(f"No task found with ID: {task_id}")
-
-    async def _stop(self, given: JsonObject) -> Outcome:
-        task_id: str = given.get("task_id") or given["shell_id"]
-        found = self._background.find(task_id) or {}
-        await self._background.stop(task_id)
-        message = f"Successfully stopped task: {task_id} ({found.get('command')})"
-        detail: JsonObject = {"message": message, **found}
-        return Outcome(content=json.dumps(detail, separators=(",", ":"), ensure_ascii=False), detail=detail)
 
 
 def _barred(rules: Iterable[str]) -> frozenset[str]:
@@ -415,42 +352,20 @@ _ENTERED: Final = (
 )
 _WORDS: Final = ("calm", "curious", "eager", "gentle", "lantern", "meadow", "patient", "river", "summit")
 _QUESTIONS: Final = (
-    ToolSpec(
-        name="AskUserQuestion",
-        description="Ask the user to choose between options.",
-        input_schema={
-            "type": "object",
-            "properties": {"questions": {"type": "array", "minItems": 1, "maxItems": 4}},
-            "required": ["questions"],
-            "additionalProperties": False,
-        },
-    ),
-    ToolSpec(
-        name="EnterPlanMode",
-        description="Change to plan mode, to design before anything is changed.",
-        input_schema={"type": "object", "properties": {}, "additionalProperties": False},
-    ),
-    ToolSpec(
-        name="ExitPlanMode",
-        description="Put the plan in the plan file before the user.",
-        input_schema={"type": "object", "properties": {"allowedPrompts": {"type": "array"}}},
-    ),
+    _spec("AskUserQuestion", "Ask the user to choose between options.", "questions:array"),
+    _spec("EnterPlanMode", "Change to plan mode, to design before anything is changed.", ""),
+    _spec("ExitPlanMode", "Put the plan in the plan file before the user.", "allowedPrompts:array"),
 )
 
 
 class Questions:
     """AskUserQuestion, EnterPlanMode and ExitPlanMode. They are offered only if somebody can be asked."""
 
-    def __init__(self, run: RunContext, permissions: Permissions) -> None:
+    def __init__(self, run: Run, permissions: Permissions) -> None:
         self._run, self._permissions = run, permissions
         name = "-".join(secrets.choice(_WORDS) for _ in range(3))
         self.plan_path: Path = run.config_dir / "plans" / f"{name}.md"
         """Where the model keeps its plan."""
-        self._tools: dict[str, Callable[[JsonObject], Outcome]] = {
-            "AskUserQuestion": _answered,
-            "EnterPlanMode": self._enter,
-            "ExitPlanMode": self._exit,
-        }
 
     def specs(self) -> list[ToolSpec]:
         found = self._run.invocation
@@ -464,7 +379,7 @@ class Questions:
         ]
 
     def owns(self, name: str) -> bool:
-        return name in self._tools
+        return any(spec.name == name for spec in _QUESTIONS)
 
     def plan(self) -> JsonObject:
         """The answer to `get_plan`."""
@@ -498,17 +413,18 @@ class Questions:
 
     def perform(self, call: ToolCall) -> Outcome:
         """Carry the call out, with the input that was allowed."""
-        return self._tools[call.name](call.input)
+        if call.name == "AskUserQuestion":
+            return _answered(call.input)
+        return self._enter() if call.name == "EnterPlanMode" else self._exit(call.input)
 
-    def _enter(self, given: JsonObject) -> Outcome:
-        del given
-        self._permissions.set_mode("plan")
+    def _enter(self) -> Outcome:
+        self._permissions.change_mode("plan")
         text = f"{_ENTERED}\n\nExplore, and call ExitPlanMode with the plan. Do not change any files yet."
         return Outcome(content=text, detail={"message": _ENTERED})
 
     def _exit(self, given: JsonObject) -> Outcome:
         if self._run.permission_mode == "plan":
-            self._permissions.set_mode(self._permissions.mode_before_plan)
+            self._permissions.change_mode(self._permissions.mode_before_plan)
         kept, plan = self._plan_text(), given.get("plan")
         text = plan if isinstance(plan, str) else kept
         path = str(self.plan_path)

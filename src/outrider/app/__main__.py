@@ -1,8 +1,0 @@
-"""Runs the `outrider` command: `python -m outrider.app`."""
-
-import sys
-
-from outrider.app import main
-
-if __name__ == "__main__":
-    sys.exit(main())

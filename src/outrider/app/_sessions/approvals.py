@@ -1,0 +1,250 @@
+"""`outrider approvals`: what waits for a person, and the decisions.
+
+Does not go on with sessions: that takes the options they had, which programs know.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json as _json
+import os
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
+
+from outrider.app._flags import Code, Failed, Switches, argument, option, switch
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from outrider.app._terminal import Terminal
+    from outrider.approvals import Approval, Approvals
+    from outrider.handlers import Answer
+    from outrider.wire import Json
+
+_Id: TypeAlias = Annotated[str, argument(help="An approval's ID, or a piece of it.", metavar="ID")]
+_Store: TypeAlias = Annotated[
+    str | None,
+    option(metavar="URL", envvar="OUTRIDER_APPROVALS", help="Where approvals are kept: a URL or a path."),
+]
+_By: TypeAlias = Annotated[str | None, option(metavar="NAME", help="Who decides; by default you.")]
+_Json: TypeAlias = Annotated[bool, switch("--json", help="Print JSON, one object a line.")]
+
+
+def list_(
+    switches: Switches,
+    store: _Store = None,
+    session: Annotated[
+        str | None, option(metavar="ID", help="All that this session asked for, settled ones too.")
+    ] = None,
+    state: Annotated[str | None, option(metavar="STATE", help="Only those in this state.")] = None,
+    json: _Json = False,
+) -> int:
+    """List what waits for a decision, or is decided and not gone on with."""
+
+    async def show_all(approvals: Approvals, terminal: Terminal) -> None:
+        from rich.text import Text
+
+        found = await approvals.list(session_id=session, state=state)
+        for each in found:
+            if json:
+                terminal.write_json(_as_json(each))
+            else:
+                _print_row(terminal, each)
+        if not found and not json:
+            terminal.note(Text("Nothing waits.", style="dim"))
+
+    return _carry_out(store, switches, show_all)
+
+
+def show(switches: Switches, id: _Id, store: _Store = None, json: _Json = False) -> int:
+    """Show one: what it would do, why, and what became of it."""
+
+    async def show_one(approvals: Approvals, terminal: Terminal) -> None:
+        found = await _find(approvals, id)
+        if json:
+            terminal.write_json(_as_json(found))
+        else:
+            _print_whole(terminal, found)
+
+    return _carry_out(store, switches, show_one)
+
+
+def allow(
+    switches: Switches,
+    id: _Id,
+    store: _Store = None,
+    input: Annotated[str | None, option(metavar="JSON", help="Let it run with this input instead.")] = None,
+    by: _By = None,
+) -> int:
+    """Allow it: the call runs once, when its session goes on."""
+    from outrider.handlers import allow as allowed
+
+    given: Mapping[str, Json] | None = None
+    if input is not None:
+        try:
+            given = _json.loads(input)
+        except ValueError as error:
+            raise Failed(f"--input is no JSON: {error}.", Code.USAGE) from None
+        if not isinstance(given, dict):
+            raise Failed("--input is not a JSON object.", Code.USAGE)
+    return _carry_out(store, switches, partial(_decide, id, allowed(given), by))
+
+
+def deny(
+    switches: Switches,
+    id: _Id,
+    reason: Annotated[str, argument(metavar="REASON", help="Why not; the model reads it.")],
+    store: _Store = None,
+    by: _By = None,
+) -> int:
+    """Deny it, and tell the model why."""
+    from outrider.handlers import deny as denied
+
+    return _carry_out(store, switches, partial(_decide, id, denied(reason), by))
+
+
+APPROVAL_COMMANDS: Final[dict[str, Callable[..., int]]] = {
+    function.__name__.rstrip("_"): function for function in (list_, show, allow, deny)
+}
+
+
+# How they are carried out.
+
+
+def _carry_out(
+    store: str | None, switches: Switches, work: Callable[[Approvals, Terminal], Awaitable[None]]
+) -> int:
+    import anyio
+
+    from outrider.app._sessions.sessions import check_is_there
+    from outrider.app._terminal import Terminal
+    from outrider.approvals import Approvals
+
+    if store is None:
+        raise Failed("Say where approvals are kept: --store URL, or set OUTRIDER_APPROVALS.", Code.USAGE)
+    check_is_there(store)
+
+    async def run() -> None:
+        async with Approvals(store) as approvals:
+            await work(approvals, Terminal(no_color=switches.no_color))
+
+    anyio.run(run)
+    return Code.OK
+
+
+async def _find(approvals: Approvals, piece: str) -> Approval:
+    if not piece:
+        # The beginning of every one: a variable of the shell that is not set must not decide anything.
+        raise Failed("The ID is empty. See `outrider approvals list`.", Code.USAGE)
+    if "." in piece and len(piece) > _WHOLE:
+        return await approvals.get(piece)
+    found = [each for each in await approvals.list() if piece in (each.id, *_beginnings(each.id, piece))]
+    if not found:
+        raise Failed(f"No open approval has the ID {piece!r}. See `outrider approvals list`.", Code.USAGE)
+    if len(found) > 1:
+        named = ", ".join(each.id for each in found[:4])
+        raise Failed(f"{len(found)} approvals have {piece!r} in their ID: {named}.", Code.USAGE)
+    return found[0]
+
+
+_WHOLE: Final = 36
+"""Characters of a session's ID."""
+
+
+def _beginnings(id: str, piece: str) -> tuple[str, ...]:
+    session, _, own = id.rpartition(".")
+    return session[: len(piece)], own[: len(piece)]
+
+
+async def _decide(id: str, answer: Answer, by: str | None, approvals: Approvals, terminal: Terminal) -> None:
+    from rich.text import Text
+
+    found = await _find(approvals, id)
+    decided = await approvals.decide(found.id, answer, by=by or _user())
+    terminal.note(Text(f"{decided.state}: {_summary(decided)}", style="dim"))
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return os.environ.get("USER", "")
+
+
+def _as_json(approval: Approval) -> str:
+    import msgspec
+
+    return _json.dumps(msgspec.to_builtins(approval))
+
+
+_STYLES: Final = {"pending": "bold yellow", "granted": "green", "denied": "red", "unknown": "bold red"}
+
+
+def _print_row(terminal: Terminal, approval: Approval) -> None:
+    from rich.text import Text
+
+    own = approval.id.rpartition(".")[2]
+    if not terminal.out.is_terminal:
+        asked = _time(approval.asked_at)
+        terminal.write("\t".join((approval.id, approval.state, asked, _summary(approval))) + "\n")
+        return
+    line = Text.assemble(
+        (own, "cyan"),
+        "  ",
+        (f"{approval.state:8}", _STYLES.get(approval.state, "dim")),
+        "  ",
+        (f"{_ago(approval.asked_at):>14}", "dim"),
+        "  ",
+        _summary(approval),
+    )
+    line.truncate(terminal.out.width, overflow="ellipsis")
+    terminal.print(line)
+
+
+def _print_whole(terminal: Terminal, approval: Approval) -> None:
+    from rich.text import Text
+
+    from outrider._display import one_line
+
+    terminal.print(Text(_summary(approval), style="bold"))
+    facts = {
+        "id": approval.id,
+        "state": approval.state,
+        "asked": f"{_time(approval.asked_at)}, {approval.reason}",
+        "folder": approval.cwd,
+        "expires": "" if approval.expires_at is None else _time(approval.expires_at),
+        "decided": "" if approval.decided_at is None else f"{_time(approval.decided_at)} {approval.by}",
+        "said": approval.message,
+        "outcome": approval.outcome,
+    }
+    for name, value in facts.items():
+        if value.strip():
+            terminal.print(Text.assemble((f"{name:>9}  ", "dim"), one_line(value)))
+    terminal.print()
+    # Not `splitlines`: characters of the input that some take for line ends must begin no line.
+    for line in _json.dumps(approval.given_input, indent=2, ensure_ascii=False).split("\n"):
+        words = line.lstrip(" ")
+        terminal.print(Text(" " * (len(line) - len(words)) + one_line(words)))
+
+
+def _summary(approval: Approval) -> str:
+    from outrider._display import one_line
+    from outrider.wire.tools import AskUserQuestionInput, typed_input
+
+    texts = (approval.given_input.get(name) for name in ("command", "file_path", "plan", "url", "prompt"))
+    about = next((text for text in texts if isinstance(text, str)), None)
+    asked = typed_input(approval.tool, approval.given_input)
+    if isinstance(asked, AskUserQuestionInput) and asked.questions:
+        about = asked.questions[0].question
+    return one_line(f"{approval.tool}  {about or _json.dumps(approval.given_input, ensure_ascii=False)}")
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(sep=" ", timespec="seconds")
+
+
+def _ago(seconds: float) -> str:
+    from outrider.app._sessions.sessions import ago
+
+    return ago(datetime.fromtimestamp(seconds, UTC), datetime.now(UTC))

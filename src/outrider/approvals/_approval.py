@@ -1,0 +1,200 @@
+"""`Approval`: a tool call, a question or a plan that waits for a person, and the states it goes through.
+
+    pending ──▶ granted ──▶ claimed ──▶ done
+       │         │              └─────▶ unknown
+       │         └─────▶ expired
+       └──────▶ denied, expired
+
+Every step is made from the state before it and nothing else, so that a store can refuse a second one.
+"""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
+
+import msgspec
+from msgspec.structs import replace
+
+from outrider.approvals._errors import ApprovalSettled
+from outrider.errors import StoreError
+from outrider.redaction import preview_value
+from outrider.wire import JsonObject
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+State: TypeAlias = Literal["pending", "granted", "denied", "expired", "claimed", "done", "unknown"]
+Kind: TypeAlias = Literal["tool", "question", "plan"]
+
+STATES: Final = get_args(State)
+
+KINDS: Final[dict[str, Kind]] = {"AskUserQuestion": "question", "ExitPlanMode": "plan"}
+"""Tools that ask a person by themselves."""
+
+_SETTLED_KEPT: Final = 100
+"""How many settled ones a session keeps."""
+
+
+class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A call that waits for a person, or has waited. It is a value: `Approvals.get` has the newest."""
+
+    id: str
+    session_id: str
+    """The session to go on with, once it is decided."""
+    tool: str
+    input: JsonObject
+    digest: str
+    """Of the tool and its input. What was approved runs with this input, or with the one that the person
+    gave."""
+    tool_use_id: str = ""
+    kind: Kind = "tool"
+    reason: str = ""
+    """Why somebody is asked."""
+    cwd: str = ""
+    is_deferred: bool = False
+    """Whether the call itself waits in the session. Otherwise the model is told, and has to make it again."""
+    asked_at: float = 0.0
+    """Seconds since 1970, like all times here."""
+    expires_at: float | None = None
+    state: State = "pending"
+    by: str = ""
+    """Who decided."""
+    decided_at: float | None = None
+    new_input: JsonObject | None = None
+    """What it runs with, if the person changed it."""
+    message: str = ""
+    """What the model is told about a denial."""
+    claim: str = ""
+    """Which run of the session has begun the call."""
+    claimed_at: float | None = None
+    is_delivered: bool = False
+    """Whether the model has been told of a denial."""
+    outcome: str = ""
+    """What became of the call: `succeeded` or `failed`."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something still has to happen: a decision, or the session has to go on."""
+        return self.state in ("pending", "granted", "claimed") or self.is_ready
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it is decided, and the session has not gone on since."""
+        return self.state == "granted" or (self.state in ("denied", "expired") and not self.is_delivered)
+
+    @property
+    def given_input(self) -> JsonObject:
+        """What it runs with, once it is granted."""
+        return self.input if self.new_input is None else self.new_input
+
+    def is_for(self, digest: str) -> bool:
+        """Whether a call with this digest is the one that was asked about, or what the person made of it."""
+        if digest == self.digest:
+            return True
+        return self.new_input is not None and digest == digest_of(self.tool, self.new_input)
+
+    def __str__(self) -> str:
+        return f"{self.tool} {preview_value(self.input)}"
+
+    # Steps. Each raises `ApprovalSettled` if it is too late for it.
+
+    def granted(self, now: float, *, by: str, new_input: JsonObject | None) -> Approval:
+        self._require("pending")
+        return replace(self, state="granted", by=by, decided_at=now, new_input=new_input)
+
+    def denied(self, now: float, *, by: str, message: str) -> Approval:
+        self._require("pending")
+        return replace(self, state="denied", by=by, decided_at=now, message=message)
+
+    def expired(self, now: float) -> Approval:
+        """The same, or expired if nobody decided in time."""
+        if self.state != "pending" or self.expires_at is None or now < self.expires_at:
+            return self
+        return replace(self, state="expired", decided_at=now)
+
+    def claimed(self, now: float, claim: str) -> Approval:
+        self._require("granted")
+        return replace(self, state="claimed", claim=claim, claimed_at=now)
+
+    def done(self, claim: str, outcome: str) -> Approval:
+        self._require("claimed")
+        if self.claim != claim:
+            raise ApprovalSettled(self.id, self.state, self.by)
+        return replace(self, state="done", outcome=outcome)
+
+    def unknown(self) -> Approval:
+        self._require("claimed")
+        return replace(self, state="unknown")
+
+    def parked(self, *, is_deferred: bool) -> Approval:
+        """The session does not wait for it any longer."""
+        self._require("pending")
+        return replace(self, is_deferred=is_deferred)
+
+    def withdrawn(self, now: float) -> Approval:
+        """Nobody needs the decision any more."""
+        if self.state not in ("pending", "granted"):
+            return self
+        return replace(self, state="expired", decided_at=now, is_delivered=True)
+
+    def delivered(self) -> Approval:
+        """The model knows of the denial."""
+        return replace(self, is_delivered=True)
+
+    def _require(self, state: State) -> None:
+        if self.state != state:
+            raise ApprovalSettled(self.id, self.state, self.by)
+
+
+def digest_of(tool: str, input: JsonObject) -> str:
+    """The same for the same call, whatever the order of its fields."""
+    text = json.dumps([tool, input], sort_keys=True, separators=(",", ":"))
+    return sha256(text.encode()).hexdigest()
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What a store keeps for a session: all of its approvals, the oldest first."""
+
+    approvals: tuple[Approval, ...] = ()
+
+    @classmethod
+    def read(cls, data: str | None, store: str) -> Asked:
+        if data is None:
+            return cls()
+        try:
+            return msgspec.convert(json.loads(data), cls)
+        except (ValueError, RecursionError) as error:
+            raise StoreError(store, "read", f"an approval is damaged: {error}") from error
+
+    @property
+    def data(self) -> str:
+        # Not by msgspec, which refuses half a surrogate pair.
+        return json.dumps(msgspec.to_builtins(self), separators=(",", ":"))
+
+    @property
+    def is_open(self) -> bool:
+        return any(each.is_open for each in self.approvals)
+
+    def find(self, id: str) -> Approval | None:
+        return next((each for each in self.approvals if each.id == id), None)
+
+    def with_one(self, approval: Approval) -> Asked:
+        """With this one in the place of that with its id, or at the end."""
+        known = list(self.approvals)
+        places = [place for place, each in enumerate(known) if each.id == approval.id]
+        if places:
+            known[places[0]] = approval
+        else:
+            known.append(approval)
+        return Asked(tuple(_bounded(known)))
+
+    def expired(self, now: float) -> Asked:
+        return Asked(tuple(each.expired(now) for each in self.approvals))
+
+
+def _bounded(approvals: list[Approval]) -> Iterable[Approval]:
+    settled = [each.id for each in approvals if not each.is_open]
+    dropped = set(settled[:-_SETTLED_KEPT])
+    return (each for each in approvals if each.id not in dropped)

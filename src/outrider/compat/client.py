@@ -1,0 +1,223 @@
+"""Defines `ClaudeSDKClient`, the reference SDK's conversation.
+
+Each method calls one of `outrider.Session`, with the name and result that its users know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator, Iterator
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from outrider.compat._errors import CLIConnectionError, translating, writing_to
+from outrider.compat._internal.query import Query
+from outrider.compat._internal.transport import subprocess_cli
+from outrider.compat._reading import MessageReader, opened
+from outrider.compat.query import Prompts, message_of
+from outrider.compat.types import ClaudeAgentOptions
+from outrider.wire import ResultMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+    from typing import Self
+
+    from outrider import transports
+    from outrider.compat._transport import Transport
+    from outrider.compat.types import ContextUsageResponse, McpStatusResponse, PermissionMode
+    from outrider.session import Session
+    from outrider.wire import Message
+
+
+class ClaudeSDKClient:
+    """A conversation with an agent, which runs from `connect` to `disconnect`.
+
+    async with ClaudeSDKClient(options=ClaudeAgentOptions(cwd="project")) as client:
+        await client.query("What is this project about?")
+        async for message in client.receive_response(): ...
+
+    Messages can be received by several tasks: each gets all that comes while it receives. All methods but
+    `connect` and `disconnect` raise `CLIConnectionError` while it is not connected.
+    """
+
+    def __init__(
+        self,
+        options: ClaudeAgentOptions | None = None,
+        transport: Transport | transports.Transport | None = None,
+    ) -> None:
+        self.options = ClaudeAgentOptions() if options is None else options
+        self._custom_transport = transport
+        self._session: Session | None = None
+        self._reader: MessageReader | None = None
+        # Not used here: programs of the reference reach for them.
+        self._transport: Transport | transports.Transport | None = None
+        self._query: Query | None = None
+
+    async def connect(self, prompt: str | AsyncIterable[dict[str, Any]] | None = None) -> None:
+        """Start the agent, and send it a prompt if there is one. The messages of an iterable are sent as they
+        come; more can be sent beside and after them. Connecting again ends the agent before."""
+        first: Any = None
+        if isinstance(prompt, str):
+            first = message_of(prompt, "default")
+        elif prompt is not None:
+            first = Prompts(prompt)
+        await self.disconnect()
+        # By its module: programs put another in its place.
+        transport = self._custom_transport or subprocess_cli.SubprocessCLITransport(
+            prompt=prompt or "", options=self.options
+        )
+        session = await opened(self.options, transport)
+        try:
+            if first is not None:
+                with translating():
+                    await session.send(first, keep=False)
+        except BaseException:
+            await session.close()
+            raise
+        self._session = session
+        self._reader = MessageReader(aiter(session))
+        self._transport, self._query = transport, Query(session, self)
+
+    async def disconnect(self) -> None:
+        """End the agent. What it said until then can still be received by those who do."""
+        session, self._session, self._reader = self._session, None, None
+        self._transport = self._query = None
+        if session is not None:
+            await session.close()
+
+    async def __aenter__(self) -> Self:
+        await self.connect()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> Literal[False]:
+        await self.disconnect()
+        return False
+
+    # Talking.
+
+    async def query(self, prompt: str | AsyncIterable[dict[str, Any]], session_id: str = "default") -> None:
+        """Send a prompt, or the messages of an iterable, one after the other."""
+        session = self._connected()
+        if isinstance(prompt, str):
+            with writing_to(session):
+                await session.send(message_of(prompt, session_id), keep=False)
+            return
+        async for message in prompt:
+            given: dict[str, Any] = {"session_id": session_id, **message}
+            with writing_to(session):
+                await session.send(given, keep=False)
+
+    def receive_messages(self) -> AsyncIterator[Message]:
+        """All that the agent says, from where the last receiver stopped until the agent ends."""
+        return Received(self._next_reader)
+
+    def receive_response(self) -> AsyncIterator[Message]:
+        """What the agent says up to and with the next result."""
+        return Received(self._next_reader, until_result=True)
+
+    def _next_reader(self) -> MessageReader:
+        """A reader of its own for one receiver. Raises `CLIConnectionError`."""
+        self._connected()
+        # The next one begins where this one has come to by then.
+        self._reader = cast("MessageReader", self._reader).fork()
+        return self._reader
+
+    # Asking.
+
+    async def interrupt(self) -> None:
+        """Stop the turn that runs."""
+        await self._ask("interrupt")
+
+    async def set_permission_mode(self, mode: PermissionMode) -> None:
+        """What the agent may do without asking, from now on."""
+        await self._ask("set_permission_mode", mode=mode)
+
+    async def set_model(self, model: str | None = None) -> None:
+        """The model from now on; None for the default."""
+        await self._ask("set_model", model=model)
+
+    async def rewind_files(self, user_message_id: str) -> None:
+        """Put files back to what they were at a message; needs `enable_file_checkpointing`."""
+        await self._ask("rewind_files", user_message_id=user_message_id)
+
+    async def reconnect_mcp_server(self, server_name: str) -> None:
+        """Connect to an MCP server once more."""
+        await self._ask("mcp_reconnect", serverName=server_name)
+
+    async def toggle_mcp_server(self, server_name: str, enabled: bool) -> None:
+        """Turn an MCP server on or off."""
+        await self._ask("mcp_toggle", serverName=server_name, enabled=enabled)
+
+    async def stop_task(self, task_id: str) -> None:
+        """Stop a task in the background."""
+        await self._ask("stop_task", task_id=task_id)
+
+    async def get_mcp_status(self) -> McpStatusResponse:
+        """How the MCP servers stand."""
+        return cast("McpStatusResponse", await self._ask("mcp_status"))
+
+    async def get_context_usage(self) -> ContextUsageResponse:
+        """How full the context window is, and with what."""
+        return cast("ContextUsageResponse", await self._ask("get_context_usage"))
+
+    async def get_server_info(self) -> dict[str, Any] | None:
+        """What the agent said about itself at the start: its commands, output styles, models, …"""
+        initialized = self._connected().info.initialized
+        return None if initialized is None else initialized.raw
+
+    async def _ask(self, subtype: str, **fields: object) -> dict[str, Any]:
+        session = self._connected()
+        with writing_to(session):
+            return await session.request(subtype, timeout=session.options.timeouts.control, **fields)
+
+    def _connected(self) -> Session:
+        if self._session is None:
+            raise CLIConnectionError("Not connected. Call connect() first.")
+        return self._session
+
+
+class Received(AsyncIterator["Message"]):
+    """What a client receives. Begins when it is first asked for a message."""
+
+    def __init__(self, begin: Callable[[], MessageReader], *, until_result: bool = False) -> None:
+        self._begin = begin
+        self._until_result = until_result
+        self._reader: MessageReader | None = None
+        self._rest: Iterator[Message] = iter(())
+        """Messages of the reader none of which ends it."""
+        self._is_over = False
+
+    async def __anext__(self) -> Message:
+        # Nearly every call ends here.
+        for message in self._rest:
+            return message
+        return await self._next()
+
+    async def _next(self) -> Message:
+        if self._is_over:
+            raise StopAsyncIteration
+        if self._reader is None:
+            self._reader = self._begin()
+        reader = self._reader
+        while True:
+            for message in reader.ready:
+                if self._until_result and isinstance(message, ResultMessage):
+                    await self.aclose()
+                return message
+            has_result = await reader.advance()
+            if self._is_over:
+                # It was closed meanwhile; what came is for the next one.
+                raise StopAsyncIteration
+            if not has_result or not self._until_result:
+                self._rest = reader.ready
+
+    async def aclose(self) -> None:
+        """Stop receiving."""
+        self._is_over = True
+        self._rest = iter(())
+        # Or what comes would be kept for it.
+        self._reader = None

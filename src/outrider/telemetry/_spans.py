@@ -1,0 +1,214 @@
+"""How spans begin and end, and what they are about: a turn or a subagent, a call of the model, one of a tool.
+
+Nothing that goes wrong in telemetry goes beyond it: neither here nor in what the user's SDK does with a span.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, TypeVar
+
+from opentelemetry import context as otel
+from opentelemetry.trace import INVALID_SPAN, SpanKind, Status, StatusCode, set_span_in_context
+
+from outrider.telemetry import _names as n
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Mapping, Sequence
+
+    from opentelemetry.trace import Link, Span, Tracer
+
+    from outrider.session import Usage
+    from outrider.session._instrument import Facts
+    from outrider.wire import ContentBlock, JsonObject
+
+log = logging.getLogger("outrider.telemetry")
+
+P = ParamSpec("P")
+S = TypeVar("S")
+
+Attributes: TypeAlias = dict[str, Any]
+"""What is known of a span. None: it is not known, and left out."""
+
+Labels: TypeAlias = dict[str, str]
+"""Those of a metric."""
+
+
+def harmless(method: Callable[Concatenate[S, P], None]) -> Callable[Concatenate[S, P], None]:
+    """Log what a method raises."""
+
+    @wraps(method)
+    def call(self: S, /, *args: P.args, **fields: P.kwargs) -> None:
+        try:
+            method(self, *args, **fields)
+        except Exception:
+            log.exception("telemetry failed, and goes on")
+
+    return call
+
+
+def start_span(
+    tracer: Tracer,
+    name: str,
+    facts: Attributes,
+    *,
+    parent: otel.Context | None = None,
+    at: int | None = None,
+    kind: SpanKind = SpanKind.INTERNAL,
+    links: Sequence[Link] = (),
+) -> Span:
+    """Start a span, by default under the current one. What the user's SDK raises is logged."""
+    try:
+        span = tracer.start_span(name, parent, kind, known(facts), links, at)
+        span.get_span_context()  # Here, because all else relies on it.
+        return span
+    except Exception:
+        log.exception("a span could not be started: %s", name)
+        return INVALID_SPAN
+
+
+def end_span(span: Span, error: str | None = None, *, at: int | None = None, said: str | None = None) -> None:
+    """End a span, with the class of an error and perhaps what it says."""
+    try:
+        if error is not None:
+            span.set_attribute(n.ERROR_TYPE, error)
+            span.set_status(Status(StatusCode.ERROR, said))
+        span.end(at)
+    except Exception:
+        log.exception("a span could not be ended")
+
+
+def describe(span: Span, facts: Mapping[str, object]) -> None:
+    """Add what is known now to a span."""
+    try:
+        span.set_attributes(known(facts))
+    except Exception:
+        log.exception("a span could not be described")
+
+
+def add_event(span: Span, name: str, facts: Mapping[str, object]) -> None:
+    """Add an event to a span."""
+    try:
+        span.add_event(name, known(facts))
+    except Exception:
+        log.exception("an event could not be added: %s", name)
+
+
+def known(facts: Mapping[str, Any]) -> Attributes:
+    """Those that are known."""
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def error_type(error: BaseException | None) -> str | None:
+    """What telemetry calls an error."""
+    return None if error is None else type(error).__name__
+
+
+class SpanFollower:
+    """A span that is current in a block, which may say what became of it."""
+
+    def __init__(self, span: Span) -> None:
+        self.span = span
+        self.error: str | None = None
+
+    def end(self, status: str, error: str | None, facts: Facts) -> None:
+        self.error = error or (None if status in ("done", "skipped", "waiting") else status)
+        describe(self.span, {n.STATUS: status, **facts})
+
+
+@contextmanager
+def current_span(
+    tracer: Tracer, name: str, facts: Attributes, links: Sequence[Link] = ()
+) -> Generator[SpanFollower]:
+    """A span that is current in a block. With links, it begins a trace."""
+    parent = otel.Context() if links else None
+    follower = SpanFollower(start_span(tracer, name, facts, parent=parent, links=links))
+    token = otel.attach(set_span_in_context(follower.span))
+    try:
+        yield follower
+    except BaseException as failed:
+        follower.error = follower.error or type(failed).__name__
+        raise
+    finally:
+        otel.detach(token)
+        end_span(follower.span, follower.error)
+
+
+# What spans of a session are about.
+
+
+class Branch:
+    """A turn or a subagent: what calls of the model and of tools hang under."""
+
+    __slots__ = (
+        "began",
+        "chat",
+        "context",
+        "is_background",
+        "name",
+        "parent",
+        "ready",
+        "said",
+        "span",
+        "task",
+        "usage",
+    )
+
+    def __init__(self, span: Span, name: str, began: int, parent: Branch | None = None) -> None:
+        self.span = span
+        self.name = name
+        """The agent's."""
+        self.parent = parent
+        """Of a subagent: the branch that called it."""
+        self.context = set_span_in_context(span, otel.Context())
+        self.began = self.ready = began
+        """`ready`: since when the model can be at work on its next message."""
+        self.chat: Chat | None = None
+        self.is_background = False
+        """Whether it goes on when the call that began it has ended."""
+        self.task: str | None = None
+        """The id of its task, if it is a subagent and has one."""
+        self.usage: Usage | None = None
+        """What it has used, as far as that is known."""
+        self.said: list[JsonObject] = []
+        """What was sent for it, if content is wanted."""
+
+
+class Chat:
+    """A call of the model."""
+
+    __slots__ = ("began", "blocks", "finish", "id", "is_partial", "labels", "last", "span")
+
+    def __init__(self, id: str, span: Span, began: int, labels: Labels) -> None:
+        self.id = id
+        self.span = span
+        self.began = self.last = began
+        """`last`: when the last of it came."""
+        self.labels = labels
+        self.finish: str | None = None
+        """Why the model stopped, if that is known."""
+        self.is_partial = False
+        """Whether its end will be told."""
+        self.blocks: list[ContentBlock] = []
+        """What it said, if content is wanted."""
+
+
+class Call:
+    """A call of a tool."""
+
+    __slots__ = ("began", "branch", "context", "error", "id", "is_announced", "labels", "span")
+
+    def __init__(self, id: str, span: Span, branch: Branch | None, began: int, labels: Labels) -> None:
+        self.id = id
+        self.span = span
+        self.branch = branch
+        """None if it is known only by the request to this process."""
+        self.context = set_span_in_context(span, otel.Context())
+        self.began = began
+        self.labels = labels
+        self.is_announced = branch is not None
+        """Whether the model's message with it has come, so that its result will."""
+        self.error: str | None = None
+        """What went wrong in this process."""

@@ -1,0 +1,338 @@
+"""What can go wrong with calls that wait: no call runs that nobody approved, none twice, and none waits for
+ever."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import anyio
+import pytest
+
+import outrider
+from outrider import Approval, Approvals, Policy, Session, allow, deny
+from outrider.answers import ask
+from outrider.approvals import SessionParked
+from outrider.errors import OptionsError, SessionBusy, StoreError
+from outrider.fleet import ResilientSession
+from outrider.session import _gate
+from outrider.testing import say, use_tool
+from outrider.transcripts import MemoryStore
+from outrider.transcripts.stores._heads import Record
+from tests.approvals.test_sessions import (
+    AGENTS,
+    MAKE,
+    ONE,
+    POLICY,
+    anyio_backend,
+    made,
+    nothing_is_left,
+    parked,
+    parking,
+    real,
+    refusals,
+    simulated,
+)
+
+__all__ = ["anyio_backend", "nothing_is_left"]
+
+pytestmark = pytest.mark.anyio
+
+SESSION = "2f5b6a4e-5d64-4a4e-9d7c-0c8a5a3f1c11"
+WAIT = (use_tool("Bash", command=MAKE), say("I wait."))
+
+
+def callback(_: object) -> Any:
+    return ask("it writes")
+
+
+async def claimed(approvals: Approvals, id: str) -> None:
+    """As by a process that was killed then."""
+    await approvals.decide(id, True)
+    await approvals.change(id, lambda one, now: one.claimed(now, "another"))
+
+
+async def left_with(approvals: Approvals, session_id: str | None) -> Approval:
+    """A call that was parked, but not written to the transcript: its process was killed in between."""
+    asked = await approvals.ask(session_id or "", "Bash", {"command": MAKE}, tool_use_id="toolu_1")
+    return await approvals.change(asked.id, lambda one, _: one.parked(is_deferred=True))
+
+
+# A call that waits is not destroyed.
+
+
+@AGENTS
+async def test_a_prompt_to_a_resumed_session_does_not_destroy_the_call(playing: Any) -> None:
+    approvals = parking()
+    async with playing(*ONE) as (make, folder):
+        options = make(permission=POLICY, approvals=approvals)
+        id, pending = await parked(options)
+        with pytest.raises(SessionParked, match=pending.id):
+            await outrider.run("Never mind", options, resume=id)
+        await approvals.decide(pending.id, True)
+        assert (await outrider.go_on(id, options)).text == "All done."
+        assert made(folder) == 1
+
+
+@AGENTS
+async def test_a_prompt_that_is_queued_does_not_destroy_the_call(playing: Any) -> None:
+    approvals = parking()
+    again = (use_tool("Bash", command=MAKE), say("All done."))
+    async with playing(*WAIT, *again) as (make, folder):
+        options = make(permission=POLICY, approvals=approvals)
+        async with Session(options) as session:
+            first, second = await session.send("Make it"), await session.send("Hello")
+            (pending,) = (await first.result()).pending
+            # Claude Code takes it up in the same turn, after the call that is refused for now.
+            assert (pending.is_deferred, (await second.result()).text) == (False, "I wait.")
+        await approvals.decide(pending.id, True)
+        assert (await outrider.go_on(pending.session_id, options)).text == "All done."
+        assert made(folder) == 1
+
+
+async def test_a_resilient_session_goes_on_in_the_next_process() -> None:
+    approvals = parking()
+    async with (
+        simulated(*ONE) as (make, folder),
+        ResilientSession(make(permission=POLICY, approvals=approvals)) as session,
+    ):
+        (pending,) = (await session.ask("Make it")).pending
+        with pytest.raises(SessionParked):
+            await session.ask("Never mind")
+        # As a pool does with one that is idle: the next process is offered the call, and parks it once more.
+        await session.park()
+        with pytest.raises(SessionParked):
+            await session.ask("Never mind")
+        await approvals.decide(pending.id, True)
+        result = await (await session.continue_turn()).result()
+        assert (result.text, made(folder), result.pending) == ("All done.", 1, ())
+
+
+async def test_an_abandoned_session_asks_and_holds_no_longer() -> None:
+    approvals = parking(patience=20.0)
+    async with simulated(*ONE) as (make, _):
+        session = Session(make(permission=POLICY, approvals=approvals))
+        await session.connect()
+        await session.send("Make it")
+        while not (found := await approvals.list()):  # noqa: ASYNC110 - as another process would
+            await anyio.sleep(0.01)
+        session.abandon()
+        while await approvals.store.is_record_leased("approvals", found[0].session_id):  # noqa: ASYNC110
+            await anyio.sleep(0.01)
+        assert (await approvals.get(found[0].id)).state == "expired"
+
+
+async def test_nobody_goes_on_with_a_session_that_is_still_open() -> None:
+    approvals = parking()
+    async with simulated(*ONE) as (make, folder):
+        options = make(permission=POLICY, approvals=approvals)
+        async with Session(options) as session:
+            (pending,) = (await session.ask("Make it")).pending
+            with pytest.raises(SessionParked):
+                await session.go_on()
+            await approvals.decide(pending.id, True)
+            with anyio.move_on_after(0.1):
+                async for _ in approvals.ready(poll=0.01):
+                    pytest.fail("it is open")
+            with pytest.raises(SessionBusy):
+                await outrider.go_on(pending.session_id, options)
+        async for id in approvals.ready(poll=0.01):
+            assert (await outrider.go_on(id, options)).text == "All done."
+            break
+        assert made(folder) == 1
+
+
+async def test_a_session_is_ready_once_all_is_decided() -> None:
+    approvals = parking()
+    one, two = [await approvals.ask(SESSION, "Bash", {"command": each}) for each in ("a", "b")]
+    await approvals.decide(one.id, True)
+    with anyio.move_on_after(0.1):
+        async for _ in approvals.ready(poll=0.01):
+            pytest.fail("one is not decided")
+    await approvals.decide(two.id, False)
+    assert await anext(aiter(approvals.ready())) == SESSION
+
+
+# No call runs twice, or without approval.
+
+
+@AGENTS
+async def test_a_call_that_was_made_is_not_made_again_where_nobody_asks(playing: Any) -> None:
+    """The process was killed before the transcript had its result, and the policy has changed since."""
+    approvals = parking()
+    async with playing(*ONE) as (make, folder):
+        options = make(permission=POLICY, approvals=approvals)
+        id, pending = await parked(options)
+        await claimed(approvals, pending.id)
+        await approvals.change(pending.id, lambda one, _: one.done("another", "succeeded"))
+        everything = Policy.of({"allow": "*"})
+        async with Session(options, resume=id, permission=everything) as session:
+            async for message in session:
+                if isinstance(message, outrider.ResultMessage):
+                    break
+        assert made(folder) == 0
+
+
+@pytest.mark.real
+@pytest.mark.filterwarnings("ignore::outrider.options.PermissionShadowedWarning")
+@pytest.mark.parametrize("mode", ["default", "acceptEdits", "dontAsk", "bypassPermissions"])
+async def test_a_hook_of_the_settings_does_not_change_what_was_approved(mode: Any) -> None:
+    approvals = parking()
+    output = {"hookEventName": "PreToolUse", "updatedInput": {"command": "echo evil >> made"}}
+    command = f"sleep 0.2; echo '{json.dumps({'hookSpecificOutput': output})}'"
+    hooks = {"PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": command}]}]}
+    policy = Policy.of({"ask": "Bash(*echo x*)"}, {"allow": "Bash"})
+    async with real(*ONE) as (make, folder):
+        given = {"settings": {"hooks": hooks}, "permission": policy, "permission_mode": mode}
+        options = make(approvals=approvals, **given)
+        id, pending = await parked(options)
+        await approvals.decide(pending.id, True)
+        await outrider.go_on(id, options)
+        assert (folder / "made").read_text() == "x\n"
+
+
+@AGENTS
+async def test_a_subagent_may_do_what_is_approved_in_time(playing: Any) -> None:
+    approvals = parking(patience=20.0)
+    delegate = use_tool("Agent", prompt="Make it", description="d", subagent_type="general-purpose")
+    there = [use_tool("Bash", command=MAKE), say("I did.")]
+    async with (
+        playing(delegate, say("All done."), say("Good."), subagents=there) as (make, folder),
+        anyio.create_task_group() as tasks,
+    ):
+
+        async def decide() -> None:
+            while not (found := await approvals.list()):  # noqa: ASYNC110 - as another process would
+                await anyio.sleep(0.01)
+            await approvals.decide(found[0].id, True)
+
+        tasks.start_soon(decide)
+        await outrider.run("Make it", make(permission=POLICY, approvals=approvals))
+        assert (made(folder), await approvals.list()) == (1, ())
+
+
+@pytest.mark.parametrize("at", ["ask", "get", "change"])
+async def test_a_store_that_fails_allows_nothing(at: str) -> None:
+    class Failing(Approvals):
+        pass
+
+    async def fail(*_: object, **__: object) -> None:
+        raise StoreError("the store", at, "broken")
+
+    setattr(Failing, at, fail)
+    for permission in (POLICY, callback):
+        async with simulated(*ONE) as (make, folder):
+            approvals = Failing(MemoryStore(), patience=0.01)
+            result = await outrider.run("Make it", make(permission=permission, approvals=approvals))
+            assert (made(folder), len(refusals(result))) == (0, 1)
+
+
+async def test_1_is_not_true() -> None:
+    approvals = parking()
+    asked = await approvals.ask(SESSION, "Deploy", {"force": 1})
+    assert (await approvals.decide(asked.id, allow({"force": True}))).new_input == {"force": True}
+    asked = await approvals.ask(SESSION, "Deploy", {"force": 1})
+    assert (await approvals.decide(asked.id, allow({}))).given_input == {}
+
+
+async def test_a_question_needs_an_answer() -> None:
+    approvals = parking()
+    asked = {"questions": [{"question": "Which?", "multiSelect": True}], "answers": {"Which?": "my own"}}
+    waiting = await approvals.ask(SESSION, "AskUserQuestion", asked)
+    with pytest.raises(OptionsError, match="does not answer it"):
+        await approvals.decide(waiting.id, True)
+    with pytest.raises(OptionsError, match="'Who\\?' was not asked"):
+        await approvals.answer(waiting.id, {"Who?": "Ada"})
+    decided = await approvals.answer(waiting.id, {"Which?": ["Red", "Blue"]})
+    assert decided.given_input["answers"] == {"Which?": "Red, Blue"}
+
+
+# What the model has to make again.
+
+
+@AGENTS
+async def test_another_input_may_be_approved_for_a_call_that_is_made_again(playing: Any) -> None:
+    approvals = parking()
+    other = "echo y >> made"
+    async with playing(*WAIT, use_tool("Bash", command=other), say("All done.")) as (make, folder):
+        options = make(permission=callback, approvals=approvals)
+        id, pending = await parked(options)
+        await approvals.decide(pending.id, allow({"command": other}))
+        result = await outrider.go_on(id, options)
+        assert (result.text, made(folder), result.pending) == ("All done.", 1, ())
+
+
+@AGENTS
+async def test_a_session_that_stays_open_goes_on_with_what_it_was_refused(playing: Any) -> None:
+    approvals = parking()
+    async with playing(*WAIT, use_tool("Bash", command=MAKE), say("All done.")) as (make, folder):
+        async with Session(make(permission=callback, approvals=approvals)) as session:
+            (pending,) = (await session.ask("Make it")).pending
+            with pytest.raises(SessionParked):
+                await session.go_on()
+            await approvals.decide(pending.id, True)
+            result = await session.go_on()
+        assert (result.text, made(folder), result.pending) == ("All done.", 1, ())
+
+
+async def test_what_the_model_does_not_make_again_waits_no_longer() -> None:
+    approvals = parking()
+    async with simulated(*WAIT, say("I would rather not.")) as (make, _):
+        options = make(permission=callback, approvals=approvals)
+        id, pending = await parked(options)
+        await approvals.decide(pending.id, True)
+        await outrider.go_on(id, options)
+        assert (await approvals.list(), (await approvals.get(pending.id)).state) == ((), "expired")
+
+
+async def test_a_call_that_was_made_again_and_killed_is_unknown() -> None:
+    approvals = parking()
+    async with simulated(*WAIT, say("I will look.")) as (make, folder):
+        options = make(permission=callback, approvals=approvals)
+        id, pending = await parked(options)
+        await claimed(approvals, pending.id)
+        assert (await outrider.go_on(id, options)).text == "I will look."
+        assert ((await approvals.get(pending.id)).state, made(folder)) == ("unknown", 0)
+
+
+# A turn that does not come.
+
+
+@AGENTS
+async def test_a_hook_at_the_start_is_not_the_call(playing: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_gate, "OFFER_SECONDS", 1.0)
+    approvals = parking()
+    async with playing(say("Hello."), say("I see.")) as (make, _):
+        started = {"SessionStart": [{"hooks": [{"type": "command", "command": "echo hello"}]}]}
+        options = make(approvals=approvals, include_hook_events=True, settings={"hooks": started})
+        id = (await outrider.run("Hello", options)).session_id
+        left = await left_with(approvals, id)
+        await approvals.decide(left.id, deny("no"))
+        assert (await outrider.go_on(left.session_id, options)).text == "I see."
+        assert await approvals.list() == ()
+
+
+async def test_a_session_ends_that_does_not_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_gate, "OFFER_SECONDS", 0.1)
+    approvals = parking()
+    async with simulated(say("Hello.")) as (make, _):
+        options = make(approvals=approvals)
+        id = (await outrider.run("Hello", options)).session_id
+        await left_with(approvals, id)
+        async with Session(options, resume=id) as session:
+            session.end_input()
+            async for _ in session:
+                pass
+
+
+# Records.
+
+
+async def test_a_damaged_record_hides_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    store = MemoryStore()
+    approvals = Approvals(store)
+    asked = await approvals.ask(SESSION, "Bash", {"command": MAKE})
+    damaged = Record('{"approvals": [{"id": 5}]}', is_listed=True)
+    await store.change_record("approvals", "another", lambda _: damaged)
+    assert await approvals.list() == (asked,)
+    assert "left out" in caplog.text
